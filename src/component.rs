@@ -1,4 +1,4 @@
-//! What a component is to the rest of the program: how it is configured, built and listed.
+//! The interface between components and the rest of the program: configuration, construction and registry entries.
 
 pub mod auth;
 pub mod identity;
@@ -17,21 +17,21 @@ use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
 use tributary_storage::{Logs, Storage};
 
-/// What all components of the process share, over all reloads.
+/// State that all components of the process share. It survives reloads.
 #[derive(Clone)]
 pub struct Host {
     /// The process-wide memory budget.
     pub budget: Arc<Budget>,
-    /// Where to get listening sockets from; they survive a reload.
+    /// Source of listening sockets. The sockets survive a reload.
     pub listeners: Listeners,
-    /// How the process and its exporters fare.
+    /// Health of the process and of its exporters.
     pub health: Arc<Health>,
-    /// The stored queues that are open; they survive a reload.
+    /// Stored queues that are open. They survive a reload.
     pub stored_queues: Logs,
 }
 
 impl Host {
-    /// What the component `id` is given when it is built.
+    /// Returns the build context of the component `id`.
     pub fn context(&self, id: &ComponentId) -> BuildContext {
         BuildContext {
             id: id.clone(),
@@ -56,33 +56,33 @@ impl Host {
     }
 }
 
-/// What a component is given when it is built.
+/// Inputs to the construction of one component.
 #[derive(Clone)]
 pub struct BuildContext {
-    /// Its id in the configuration.
+    /// Id of the component in the configuration.
     pub id: ComponentId,
     /// The process-wide memory budget.
     pub budget: Arc<Budget>,
-    /// Where to get listening sockets from; they survive a reload.
+    /// Source of listening sockets. The sockets survive a reload.
     pub listeners: Listeners,
-    /// How the process and its exporters fare.
+    /// Health of the process and of its exporters.
     pub health: Arc<Health>,
-    /// The stored queues that are open; they survive a reload.
+    /// Stored queues that are open. They survive a reload.
     pub stored_queues: Logs,
-    /// What the extensions of its configuration do for it.
+    /// Services of the extensions in the same configuration.
     pub extensions: Extensions,
-    /// The pipeline that a processor is built for; empty for other components.
+    /// Pipeline that a processor is built for; empty for other components.
     pub pipeline: String,
-    /// What `service.telemetry.resource` says of this process: attributes to set, and those to leave out.
+    /// Attributes of `service.telemetry.resource`: `Some` sets an attribute, `None` removes a default one.
     pub resource: Arc<BTreeMap<String, Option<String>>>,
 }
 
-/// What running extensions do for other components, by id.
+/// Services of the running extensions, by extension id.
 #[derive(Clone, Default)]
 pub struct Extensions(Arc<HashMap<ComponentId, Services>>);
 
 impl Extensions {
-    /// What the extension does; nothing when there is none of that id.
+    /// Returns the services of the extension `id`, or no services if there is no such extension.
     pub fn get(&self, id: &ComponentId) -> Services {
         self.0.get(id).cloned().unwrap_or_default()
     }
@@ -94,31 +94,31 @@ impl FromIterator<(ComponentId, Services)> for Extensions {
     }
 }
 
-/// What an extension does for other components. One field per [`Capability`].
+/// Services of one extension for other components. There is one field per [`Capability`].
 #[derive(Clone, Default)]
 pub struct Services {
-    /// Tells who the clients of a server are.
+    /// Authenticates the clients of a server.
     pub server_auth: Option<Arc<dyn ServerAuthenticator>>,
-    /// Says to servers who we are.
+    /// Adds credentials to the requests of a client.
     pub client_auth: Option<Arc<dyn ClientAuthenticator>>,
-    /// Keeps queues on disk.
+    /// Stores queues on disk.
     pub storage: Option<Arc<Storage>>,
 }
 
-/// An extension: its life, and what it does for others.
+/// An extension: its lifecycle and its services.
 pub struct Extension {
-    /// Its life.
+    /// Lifecycle of the extension.
     pub component: Box<dyn Component>,
-    /// What it does for others; works from when it is built, before it is started.
+    /// Services for other components. They work as soon as the extension is built, before it is started.
     pub services: Services,
 }
 
-/// Why a component could not be built: said to the operator, at start or reload.
+/// Reason why a component could not be built. The operator sees it at start or reload.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BuildError(pub String);
 
-/// A consumer per signal, where there is a pipeline (or an exporter) for it.
+/// Consumers by signal, for the signals that have a pipeline or an exporter.
 #[derive(Clone, Default)]
 pub struct Outputs {
     signals: [Option<Arc<dyn Consumer>>; 4],
@@ -126,7 +126,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// The consumer of a signal: all pipelines of that signal at once.
+    /// Returns the consumer of a signal, which feeds all pipelines of that signal.
     pub fn get(&self, signal: Signal) -> Option<&Arc<dyn Consumer>> {
         self.signals[signal.index()].as_ref()
     }
@@ -136,7 +136,8 @@ impl Outputs {
         self.signals[signal.index()] = Some(consumer);
     }
 
-    /// One of the pipelines, for who does not give everything to all.
+    /// Returns the consumer of one pipeline, for components that route batches instead of copying them to all
+    /// pipelines.
     pub fn pipeline(&self, id: &PipelineId) -> Option<&Arc<dyn Consumer>> {
         let mut pipelines = self.pipelines.iter();
         pipelines
@@ -149,7 +150,7 @@ impl Outputs {
         self.pipelines = pipelines;
     }
 
-    /// The signals that have a consumer.
+    /// Returns the signals that have a consumer.
     pub fn signals(&self) -> impl Iterator<Item = Signal> + '_ {
         Signal::ALL
             .into_iter()
@@ -157,28 +158,28 @@ impl Outputs {
     }
 }
 
-/// What a processor is inside its pipeline.
+/// The two kinds of processor.
 pub enum Stage {
     /// Edits batches as they pass.
     Pure(Box<dyn Processor>),
-    /// Holds batches, or has timers: connected to what comes next, it is a consumer with a life of its own.
+    /// Buffers batches or uses timers. The function connects it to the next stage.
     Holding(Box<dyn FnOnce(Next) -> Held>),
 }
 
-/// A holding processor in its place: where batches enter, and its life.
+/// A buffering processor connected to its next stage: the consumer that batches enter, and the lifecycle.
 pub type Held = (Arc<dyn Consumer>, Box<dyn Component>);
 
-/// An exporter or a connector, seen from the pipelines that end in it.
+/// An exporter or a connector, as the end of a pipeline.
 pub struct Terminal {
-    /// Where batches enter, by signal.
+    /// Consumers that batches enter, by signal.
     pub inputs: Outputs,
-    /// Its life.
+    /// Lifecycle of the exporter or connector.
     pub component: Box<dyn Component>,
 }
 
-/// Everything a configuration can do besides being built. Implemented for every configuration type that serializes.
+/// Validation and printing of a configuration. Implemented for every configuration type that serializes.
 pub trait Settings: Validate + fmt::Debug + Send + Sync {
-    /// The resolved configuration with its defaults, secrets masked.
+    /// Returns the resolved configuration with its defaults. Secrets are masked.
     fn print(&self) -> serde_yaml::Value;
 }
 
@@ -190,37 +191,39 @@ impl<T: Validate + fmt::Debug + serde::Serialize + Send + Sync> Settings for T {
 
 /// A receiver's configuration. One instance serves all signals.
 pub trait ReceiverConfig: Settings {
-    /// Builds it; sockets are bound here, and nothing is accepted before [`Component::start`].
+    /// Builds the receiver and binds its sockets. The receiver accepts nothing before [`Component::start`].
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError>;
 }
 
 /// A processor's configuration. One instance per pipeline.
 pub trait ProcessorConfig: Settings {
-    /// Reports what has no meaning in a pipeline of `signal`.
+    /// Reports settings that have no meaning in a pipeline of `signal`.
     fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
 
-    /// Whether it notes what was delivered: then what has entered the pipeline gets to its end, though the sender may have
-    /// gone meanwhile. Otherwise it would arrive, and pass as new when it comes again.
+    /// Whether the processor remembers delivered batches. If so, a batch that entered the pipeline goes on to its end
+    /// even if the sender stops waiting. A cancelled batch could arrive at the next hop without being remembered, and
+    /// its retry would pass as new.
     fn notes_deliveries(&self) -> bool {
         false
     }
 
-    /// Builds it for a pipeline of `signal`.
+    /// Builds the processor for a pipeline of `signal`.
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError>;
 }
 
 /// An exporter's configuration. One instance serves all signals.
 pub trait ExporterConfig: Settings {
-    /// Reports what has no meaning for `signal`, which a pipeline brings.
+    /// Reports settings that have no meaning for `signal`, the signal of a pipeline that uses the exporter.
     fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
 
-    /// Builds it for the signals of the pipelines that use it.
+    /// Builds the exporter for the signals of the pipelines that use it.
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError>;
 }
 
 /// A connector's configuration: the end of some pipelines and the start of others.
 pub trait ConnectorConfig: Settings {
-    /// Reports what has no meaning between the pipelines that end in it and those that start with it.
+    /// Reports settings that have no meaning between the pipelines that end in the connector and those that start with
+    /// it.
     fn check_pipelines(
         &self,
         _ends: &[PipelineId],
@@ -229,7 +232,7 @@ pub trait ConnectorConfig: Settings {
     ) {
     }
 
-    /// Builds it for the signals that flow in; `outputs` are the pipelines that start with it.
+    /// Builds the connector for the incoming signals. `outputs` are the pipelines that start with the connector.
     fn build(
         &self,
         cx: &BuildContext,
@@ -240,16 +243,16 @@ pub trait ConnectorConfig: Settings {
 
 /// An extension's configuration.
 pub trait ExtensionConfig: Settings {
-    /// What it will do for other components: the fields of [`Services`] that [`build`](Self::build) fills.
+    /// Returns the capabilities of the extension: the fields of [`Services`] that [`build`](Self::build) fills.
     fn provides(&self) -> Vec<Capability> {
         Vec::new()
     }
 
-    /// Builds it.
+    /// Builds the extension.
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError>;
 }
 
-/// How far a component can be relied on, in the Collector's words.
+/// Stability level of a component, as the Collector defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
     /// Works; details of configuration or output may change.
@@ -260,7 +263,7 @@ pub enum Stability {
     Stable,
 }
 
-/// What most components support: all signals. Profiles are alpha because OTLP's are.
+/// The support of most components: all signals. Profiles are alpha because OTLP profiles are.
 pub const ALL_SIGNALS: &[(Signal, Stability)] = &[
     (Signal::Traces, Stability::Beta),
     (Signal::Metrics, Stability::Beta),
@@ -268,31 +271,32 @@ pub const ALL_SIGNALS: &[(Signal, Stability)] = &[
     (Signal::Profiles, Stability::Alpha),
 ];
 
-/// One component in a registry: `C` is the kind's configuration trait.
+/// A component in a registry. `C` is the configuration trait of its kind.
 pub struct Entry<C: ?Sized + 'static> {
     /// The type in a component id.
     pub name: &'static str,
     /// Older spellings of the same type, accepted with a notice.
     pub aliases: &'static [&'static str],
-    /// What the component does, in one sentence.
+    /// Purpose of the component, in one sentence.
     pub summary: &'static str,
-    /// Signals it takes, with their stability. For a connector: the signals that flow in.
+    /// Supported signals, with their stability. For a connector: the incoming signals.
     pub signals: &'static [(Signal, Stability)],
-    /// For a connector: the signals that flow out, each of them whatever flows in. `None`: what flows in flows out.
+    /// For a connector: the outgoing signals, the same for each incoming signal. `None` means that each signal comes
+    /// out as it went in.
     pub emits: Option<&'static [Signal]>,
-    /// Reads its configuration; errors go to the report.
+    /// Decodes the configuration. Errors go to the report.
     pub decode: fn(&Node, &mut Report) -> Option<Box<C>>,
-    /// The JSON Schema of its configuration.
+    /// Returns the JSON Schema of the configuration.
     pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
 }
 
 impl<C: ?Sized> Entry<C> {
-    /// Whether this build has it. One that has not knows the name all the same, to say what is missing.
+    /// Whether this build contains the component. The registry lists it in any case, for a helpful error message.
     pub fn is_built_in(&self) -> bool {
         self.name != "kafka" || cfg!(feature = "kafka")
     }
 
-    /// Whether it takes the signal.
+    /// Whether the component supports the signal.
     pub fn supports(&self, signal: Signal) -> bool {
         self.signals
             .iter()
@@ -300,7 +304,7 @@ impl<C: ?Sized> Entry<C> {
     }
 }
 
-/// The entry of that name or alias.
+/// Returns the entry with that name or alias.
 pub fn find<C: ?Sized>(registry: &'static [Entry<C>], name: &str) -> Option<&'static Entry<C>> {
     registry
         .iter()

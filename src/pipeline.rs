@@ -1,4 +1,4 @@
-//! Where batches go: the traits every stage implements, the ways to combine stages, and the graph of them.
+//! The data path: the traits of the stages, their combinations, and the graph of pipelines.
 
 pub mod account;
 pub mod batch;
@@ -33,76 +33,77 @@ pub use fan_out::FanOut;
 pub use split::split;
 pub use switch::Switch;
 
-/// Where batches go next.
+/// The next stage or stages, as a destination of batches.
 pub trait Consumer: Send + Sync + 'static {
-    /// Takes responsibility for the batch (`Ok`) or refuses it (`Err`); a dropped future counts as neither, and the
-    /// sender still has the data.
+    /// Takes responsibility for the batch (`Ok`) or refuses it (`Err`). If the future is dropped, the sender keeps the
+    /// responsibility and the data.
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
 
-    /// Where it hands batches on to.
+    /// Returns the consumers to which this one passes batches.
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
         Vec::new()
     }
 
-    /// Whether somebody from here on has on a disk what it has taken.
+    /// Whether a stage from here on persists the batches that it takes.
     fn stores(&self) -> bool {
         self.behind().iter().any(|next| next.stores())
     }
 
-    /// Asks who gathers batches from here on to hand them on without waiting for more. It returns at once.
+    /// Asks all stages from here on that buffer batches to flush them without waiting for more. Returns at once.
     fn settle(&self, why: Settle) {
         self.behind().iter().for_each(|next| next.settle(why));
     }
 }
 
-/// Why something that is gathered should be handed on.
+/// Reason for an early flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settle {
-    /// Who keeps it until then has no room for more.
+    /// The upstream queue that keeps the data until then is full.
     Full,
-    /// Who hands it in ends: hardly anything comes any more, so this holds for all that still does.
+    /// The upstream stage is ending, so hardly any more batches will come. From now on, batches are flushed at once.
     Ending,
 }
 
-/// Where a processor that holds batches hands them on.
+/// The next stage of a processor that buffers batches.
 #[derive(Clone)]
 pub struct Next {
     /// The next stage.
     pub consumer: Arc<dyn Consumer>,
-    /// The pipeline's account: a stage that drops what it had accepted says so here.
+    /// The pipeline's account, for counting batches that are dropped after they were acknowledged.
     pub account: Account,
 }
 
-/// A pure edit of one batch: no waiting, no state that outlives the call but counters.
+/// A pure edit of one batch: it does not wait, and keeps no state between calls except counters.
 pub trait Processor: Send + Sync + 'static {
-    /// The batch as it goes on; `None` drops it on purpose (and is counted as such).
+    /// Returns the edited batch, or `None` to drop the batch on purpose (which is counted).
     ///
     /// # Errors
-    /// A [`Nack`] refuses the batch; the sender hears of it.
+    /// A [`Nack`] refuses the batch and is returned to the sender.
     fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack>;
 }
 
-/// Something with a life of its own: a listener, a scraper, a sending queue.
+/// A component with a lifecycle: a listener, a scraper, a sending queue.
 pub trait Component: Send + 'static {
-    /// Begins work. What can fail (binding a port, reading a file) was done when the component was built.
+    /// Starts the work. Fallible steps (binding a port, reading a file) happened when the component was built.
     fn start(&mut self) {}
 
-    /// Whether it holds nothing that a shutdown could lose.
+    /// Whether the component holds no data that a shutdown could lose.
     fn idle(&self) -> bool {
         true
     }
 
-    /// Hands on what it gathers at once, from now on: it has been replaced, and hardly anything will come any more.
+    /// Flushes buffered data, and from now on passes data on at once. Called when the component has been replaced, so
+    /// that hardly any more data will come.
     fn flush(&self) {}
 
-    /// Stops taking work, finishes what it holds until `deadline`, and returns what it had to give up.
+    /// Stops accepting work, finishes the buffered work until `deadline`, and returns the number of dropped items.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered>;
 }
 
-/// What a component had taken responsibility for and could not deliver.
+/// Acknowledged items that a component could not deliver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Spans, data points, log records, samples.
+    /// Number of spans, data points, log records or samples.
     pub items: usize,
 }
 
@@ -121,7 +122,7 @@ impl Sum for Undelivered {
     }
 }
 
-/// The life of a component that has none: nothing to start, nothing held, nothing to stop.
+/// The lifecycle of a component without one: nothing to start, buffer or stop.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Idle;
 

@@ -4,16 +4,16 @@
 //! consume -> room -> [batcher] -> num_consumers x ( encode once -> send -> [retry] )
 //! ```
 //!
-//! A sender that gathers batches, in a file for example, takes a batch over and says later what became of it
-//! ([`Sender::take`]). Then no consumer waits for it, but it keeps its place in the queue and its memory, and is sent
-//! again if that turns out badly, like any other.
+//! A sender may gather batches, for example in a file, and report their outcomes later ([`Sender::take`]). No consumer
+//! waits for such a batch. The batch keeps its place in the queue and its memory, and is retried like any other batch
+//! if its outcome is a failure.
 //!
-//! With `storage` what comes in goes to a log on disk first, and from there to the batcher: see `stored`.
+//! With `storage`, requests are first appended to a log on disk, and go from there to the batcher. See `stored`.
 //!
-//! What is accepted is held until it was delivered or given up, so `queue_size` bounds everything an exporter holds,
-//! what is being sent or waits for its next attempt included. Every item that comes in ends in exactly one of
-//! `ExporterMetrics`' outcomes: an `Entry` that is dropped without an outcome, because a task ended
-//! early, counts itself.
+//! The queue keeps accepted requests until they are delivered or dropped. So `queue_size` bounds everything that an
+//! exporter holds, including batches in flight and batches that wait for a retry. Every incoming item ends in exactly
+//! one outcome of `ExporterMetrics`. An `Entry` that is dropped without an outcome, because a task ended early, counts
+//! itself.
 
 mod aside;
 mod backoff;
@@ -53,124 +53,126 @@ use crate::pipeline::batch::{Code, Nack, Progress};
 use futures_util::future::BoxFuture;
 use tributary_otlp::{Requests, Signal};
 
-/// What an exporter adds to the queue: how to put one batch on the wire.
+/// The part of an exporter that sends one batch to the next hop.
 pub trait Sender: Send + Sync + 'static {
-    /// What [`send`](Self::send) puts on the wire: the requests as they are, unless it says otherwise. Called once per
-    /// batch, before the first attempt.
+    /// Encodes the requests for [`send`](Self::send). The default leaves them as they are. Called once per batch,
+    /// before the first attempt.
     ///
     /// # Errors
-    /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format.
+    /// A permanent [`SendError`] if the exporter's format cannot express the requests.
     fn encode(&self, _signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
         Ok(requests.parts().to_vec())
     }
 
-    /// Whether [`encode`](Self::encode) works on every byte (compresses, transcodes), so that large batches must not
-    /// run on the threads that serve sockets.
+    /// Whether [`encode`](Self::encode) works on every byte, for example compresses. If so, large batches are encoded
+    /// off the threads that serve sockets.
     fn encodes_every_byte(&self) -> bool {
         false
     }
 
-    /// One attempt. May be dropped at any time, and may be called again with the same batch.
+    /// Makes one attempt. The future may be dropped at any time. Retries pass the same batch again.
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>>;
 
-    /// Whether [`take`](Self::take) is ever answered with [`Taken::Over`].
+    /// Whether [`take`](Self::take) may return [`Taken::Over`].
     fn gathers(&self) -> bool {
         false
     }
 
-    /// One attempt of a sender that may take the batch over, and say later what became of it. What
-    /// [`send`](Self::send) does otherwise.
+    /// Makes one attempt. A sender that gathers may take the batch over and report the outcome later. The default calls
+    /// [`send`](Self::send).
     fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
         Box::pin(async move { self.send(batch).await.map(Taken::Delivered) })
     }
 
-    /// Asks a sender that gathers to settle what it took over, without waiting for more. It returns at once.
+    /// Asks a sender that gathers to finish the batches that it took over, without waiting for more. Returns at once.
     fn settle(&self, _why: Settle) {}
 }
 
-/// How far an attempt has come.
+/// Result of an attempt that did not fail.
 #[derive(Debug)]
 pub enum Taken {
-    /// It is over.
+    /// The next hop accepted the batch.
     Delivered(Outcome),
-    /// The sender has the batch; this says what became of it. It may be given up by dropping the other end.
+    /// The sender took the batch over and reports the outcome later. Dropping the other end of the channel fails the
+    /// attempt.
     Over(Settled),
 }
 
-/// What became of a batch that was taken over.
+/// Pending outcome of a batch that a sender took over.
 pub type Settled = oneshot::Receiver<Result<Outcome, SendError>>;
 
-/// A batch as it goes on the wire.
+/// A batch, encoded for the next hop.
 #[derive(Debug, Clone)]
 pub struct Encoded {
     /// The signal.
     pub signal: Signal,
-    /// Spans, data points, log records, samples.
+    /// Number of spans, data points, log records or samples.
     pub items: usize,
-    /// The body, in order.
+    /// Chunks of the body, in order.
     pub chunks: Arc<[Bytes]>,
-    /// Bytes that the queue, or the sender who waits, holds for the next attempt once the batch is taken over.
+    /// Bytes that the queue or the waiting upstream sender keeps for a retry once the batch is taken over.
     pub held: usize,
-    /// Its address is the same in all attempts with the batch, and different from that of any other.
+    /// Identity of the batch. Its address is the same in all attempts, and different from the address of any other
+    /// batch.
     pub identity: Arc<Identity>,
 }
 
-/// What all attempts with a batch have in common.
+/// State that all attempts to send a batch share.
 #[derive(Debug, Default)]
 pub struct Identity {
-    /// Which branches behind the sender have the batch already.
+    /// Branches behind the sender that have already taken the batch.
     pub progress: Arc<Progress>,
-    /// Whether somebody waits for the outcome, and has the batch until then.
+    /// Whether an upstream sender waits for the outcome and keeps the batch until then.
     pub is_awaited: bool,
 }
 
 impl Encoded {
-    /// How large the body is.
+    /// Returns the size of the body in bytes.
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(Bytes::len).sum()
     }
 }
 
-/// What the next hop said to a batch it accepted.
+/// Response of the next hop to a batch that it accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Items it rejected all the same: a partial success. Never retried, as the specification demands.
+    /// Items that the next hop rejected: a partial success. OTLP forbids retrying them.
     pub rejected_items: usize,
-    /// Why, or a warning when nothing was rejected.
+    /// Reason of the rejection, or a warning if nothing was rejected.
     pub message: String,
 }
 
-/// Why a batch was not accepted.
+/// Reason why a batch was not accepted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub struct SendError {
-    /// Whether the same batch may be accepted later.
+    /// Whether a retry of the same batch may succeed.
     pub retryable: bool,
-    /// How long to wait at least, if the server said so.
+    /// Minimum wait before a retry, if the server asked for one.
     pub throttle: Option<Duration>,
     /// The nearest gRPC status.
     pub code: Code,
-    /// Whether some of the data may be at fault rather than the connection, the server or the configuration.
+    /// Possible fault of the data, as opposed to the connection, the server or the configuration.
     pub fault: Fault,
-    /// What happened, for people.
+    /// Description of the error for the operator.
     pub reason: String,
 }
 
-/// What a permanent refusal says about the data.
+/// Conclusion from a permanent refusal about the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it would be refused whatever it is.
+    /// The data is not at fault; any data would be refused.
     Elsewhere,
-    /// Some of it is bad: parts of it may be accepted when they come alone.
+    /// Some of the data is bad. Parts of the batch may be accepted on their own.
     Content,
-    /// Some of it may be bad, or the server may be in trouble and say so badly.
+    /// Some of the data may be bad, or the server may be failing with a misleading status.
     Unclear,
-    /// It is too much at once: any half of it may be accepted.
+    /// The batch is too large. Each half may be accepted.
     Size,
 }
 
 impl SendError {
-    /// Trying again may help.
+    /// Creates an error that a retry may resolve.
     pub fn transient(code: Code, reason: impl Into<String>) -> Self {
         SendError {
             retryable: true,
@@ -181,7 +183,7 @@ impl SendError {
         }
     }
 
-    /// Trying again will not help.
+    /// Creates an error that a retry cannot resolve.
     pub fn permanent(code: Code, fault: Fault, reason: impl Into<String>) -> Self {
         SendError {
             retryable: false,
@@ -192,7 +194,7 @@ impl SendError {
         }
     }
 
-    /// The refusal for a sender that waits for the outcome.
+    /// Converts the error for an upstream sender that waits for the outcome.
     fn to_nack(&self) -> Nack {
         Nack {
             retryable: self.retryable,

@@ -1,7 +1,7 @@
-//! Who is who: what authenticators do for servers and clients, and the `auth` section that names one.
+//! Authentication of servers and clients, and the `auth` section that names an authenticator.
 //!
-//! An authenticator is an extension. A server asks it about the headers of every request before it reads any of the
-//! body; a client lets it add headers to every request. Both happen on the hot path, so neither allocates.
+//! An authenticator is an extension. A server passes it the headers of every request before the body is read. A client
+//! lets it add headers to every request. Both are on the hot path, so neither allocates.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use tributary_net::auth::{ClientAuthenticator, Guard};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
-    /// The id of the extension that authenticates, as in `bearertokenauth` or `basicauth/clients`. It must be listed
-    /// in `service.extensions`.
+    /// Id of the extension that authenticates, for example `bearertokenauth` or `basicauth/clients`. The extension must
+    /// be listed in `service.extensions`.
     pub authenticator: ComponentId,
 }
 
 impl Auth {
-    /// What a server with this section needs. `section` is where the section stands.
+    /// Returns the extension that a server with this section needs. `section` is the path of the section.
     pub fn server_use(&self, section: &[&str]) -> ExtensionUse {
         self.uses(section, Capability::ServerAuth)
     }
 
-    /// What a client with this section needs. `section` is where the section stands.
+    /// Returns the extension that a client with this section needs. `section` is the path of the section.
     pub fn client_use(&self, section: &[&str]) -> ExtensionUse {
         self.uses(section, Capability::ClientAuth)
     }
@@ -45,10 +45,10 @@ impl Auth {
     }
 }
 
-/// What guards this server of the component `cx.id`, if its configuration wants that.
+/// Returns the guard of a server of the component `cx.id`, if the configuration has an `auth` section.
 ///
 /// # Errors
-/// When the extension is not there or cannot do this; a configuration that was checked does not come to it.
+/// The extension does not exist or cannot authenticate clients. A validated configuration never fails here.
 pub fn guard(
     auth: Option<&Auth>,
     cx: &BuildContext,
@@ -62,10 +62,10 @@ pub fn guard(
     Ok(Some(Guard::new(found, owner.clone())))
 }
 
-/// What adds credentials to the requests of a client, if its configuration wants any.
+/// Returns the authenticator for the requests of a client, if the configuration has an `auth` section.
 ///
 /// # Errors
-/// As [`guard`].
+/// See [`guard`].
 pub fn client(
     auth: Option<&Auth>,
     cx: &BuildContext,
@@ -85,8 +85,7 @@ fn unable(id: &ComponentId, capability: Capability) -> BuildError {
     ))
 }
 
-/// Warns of credentials that travel where anybody on the way can read them: without TLS, to or from another machine.
-/// `host` is empty for all interfaces.
+/// Warns about credentials that cross a network without TLS. `host` is empty for all interfaces.
 pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &mut Problems) {
     if auth.is_some() && !tls && !is_loopback(host) {
         problems.warning(
@@ -96,7 +95,7 @@ pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &
     }
 }
 
-/// Whether what is sent there stays on this machine.
+/// Whether `host` is a loopback address.
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")

@@ -1,12 +1,13 @@
-//! Who this process is: the attributes of its resource, for all that it tells of itself.
+//! The resource attributes of this process, for all telemetry about the process itself.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The attributes of this process: the defaults, overridden and removed as `service.telemetry.resource` says.
+/// Returns the resource attributes of this process: the defaults, overridden and removed by
+/// `service.telemetry.resource`.
 pub(crate) fn resource(configured: &BTreeMap<String, Option<String>>) -> Vec<(String, String)> {
     static INSTANCE: LazyLock<String> = LazyLock::new(|| {
-        // RFC 9562, version 4: random but for the version and the variant.
+        // RFC 9562, version 4: random except for the version and variant bits.
         let random = fastrand::u128(..) & !(0xf000 << 64) & !(0xc << 60) | (4 << 76) | (8 << 60);
         let hex = format!("{random:032x}");
         let parts = [
@@ -33,12 +34,12 @@ pub(crate) fn resource(configured: &BTreeMap<String, Option<String>>) -> Vec<(St
         .collect()
 }
 
-/// The name of this machine, or of the pod or container, as the kernel has it; nothing where it has none.
+/// Returns the host name that the kernel reports (of the machine, pod or container), if there is one.
 pub(crate) fn host_name() -> Option<&'static str> {
     static NAME: LazyLock<Option<String>> = LazyLock::new(|| {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
         let name = name.trim();
-        // The kernel's own word for none.
+        // The kernel reports "(none)" if no host name is set.
         (!name.is_empty() && name != "(none)").then(|| name.to_owned())
     });
     NAME.as_deref()

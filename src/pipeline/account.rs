@@ -1,4 +1,4 @@
-//! What pipelines, exporters and connectors count: accounts in items.
+//! Item counters of pipelines, exporters and connectors.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
-/// Why items that were accepted did not go on: the `reason` label of `*_dropped_items`.
+/// Reason why accepted items were not delivered: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
     /// A processor dropped them on purpose.
     Filtered,
     /// They had been delivered before.
     Duplicate,
-    /// The next hop refused them for good.
+    /// The next hop refused them permanently.
     Permanent,
-    /// The time for retries was used up.
+    /// The time limit for retries expired.
     RetriesExhausted,
     /// The next hop accepted the request but not these items.
     PartialSuccess,
-    /// The process ended before they could be delivered.
+    /// The process ended before they were delivered.
     Shutdown,
-    /// The sending queue was full, and was told to drop rather than to refuse.
+    /// The sending queue was full and is configured to drop.
     QueueFull,
-    /// What they were stored in is damaged.
+    /// Their storage is damaged.
     Damaged,
-    /// They failed again and again while other data was delivered, and are among the dead letters of the stored queue.
+    /// They failed repeatedly while other data was delivered, and went to the dead letters of the stored queue.
     DeadLetter,
-    /// They became part of other items, which are counted where these were: nothing of them is lost.
+    /// They were merged into other items, which are counted separately. No data is lost.
     Merged,
 }
 
@@ -64,7 +64,7 @@ impl DropReason {
 }
 
 impl Account {
-    /// The account of a pipeline.
+    /// Returns the account of a pipeline.
     pub fn of_pipeline(pipeline: &str) -> Self {
         Account::new(
             "tributary_pipeline",
@@ -73,7 +73,7 @@ impl Account {
         )
     }
 
-    /// The account of a connector that holds what it has taken.
+    /// Returns the account of a connector that buffers acknowledged items.
     pub fn of_connector(connector: &ComponentId) -> Self {
         Account::new(
             "tributary_connector",
@@ -83,7 +83,7 @@ impl Account {
     }
 }
 
-/// One side of the conservation equation, in items: received = passed + dropped + refused + in flight.
+/// Counters of one pipeline or connector, in items: received = passed + dropped + refused + in flight.
 #[derive(Clone)]
 pub struct Account {
     received: Counter,
@@ -109,32 +109,32 @@ impl Account {
         }
     }
 
-    /// Items came in and are in flight from now on.
+    /// Counts items that came in. They are in flight from now on.
     pub fn received(&self, items: usize) {
         self.received.increment(items as u64);
         self.in_flight.increment(items as f64);
     }
 
-    /// Items left for the next stage, which took responsibility.
+    /// Counts items that the next stage took responsibility for.
     pub fn passed(&self, items: usize) {
         self.passed.increment(items as u64);
         self.in_flight.decrement(items as f64);
     }
 
-    /// Items were given back to the sender.
+    /// Counts items that were refused, so that the sender still has them.
     pub fn refused(&self, items: usize) {
         self.refused.increment(items as u64);
         self.in_flight.decrement(items as f64);
     }
 
-    /// Items were dropped.
+    /// Counts items that were dropped.
     pub fn dropped(&self, items: usize, reason: DropReason) {
         self.dropped[reason as usize].increment(items as u64);
         self.in_flight.decrement(items as f64);
     }
 }
 
-/// What the pipeline counts for one of its processors.
+/// Metrics of one processor, recorded by the pipeline.
 #[derive(Clone)]
 pub struct ProcessorMetrics {
     incoming: Counter,
@@ -143,7 +143,7 @@ pub struct ProcessorMetrics {
 }
 
 impl ProcessorMetrics {
-    /// The handles of a processor for one signal.
+    /// Returns the metrics of a processor for one signal.
     pub fn new(processor: &ComponentId, signal: Signal) -> Self {
         let items = |direction: &str| {
             counter!(
@@ -163,17 +163,17 @@ impl ProcessorMetrics {
         }
     }
 
-    /// Items entered the processor.
+    /// Counts items that entered the processor.
     pub fn incoming(&self, items: usize) {
         self.incoming.increment(items as u64);
     }
 
-    /// The processor worked on a batch for so long.
+    /// Records the time that the processor took for a batch.
     pub fn worked(&self, time: Duration) {
         self.internal.record(time.as_secs_f64());
     }
 
-    /// Items left the processor for the next stage.
+    /// Counts items that left the processor for the next stage.
     pub fn outgoing(&self, items: usize) {
         self.outgoing.increment(items as u64);
     }

@@ -1,4 +1,4 @@
-//! What flows through a pipeline: a [`Batch`] of one [`Signal`], and the [`Nack`] that refuses it.
+//! The data that flows through a pipeline: a [`Batch`] of one [`Signal`], and the [`Nack`] that refuses it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ pub use tonic::Code;
 use tributary_memory::{Permit, Permits};
 pub use tributary_otlp::{Decoded, Nack, Requests, Signal};
 
-/// Some telemetry of one signal on its way.
+/// Telemetry of one signal on its way through a pipeline.
 ///
 /// Cloning is cheap while the payload is on the wire: the bytes are shared.
 #[derive(Debug, Clone)]
@@ -19,26 +19,26 @@ pub struct Batch {
     signal: Signal,
     items: usize,
     payload: Payload,
-    /// What the client sent along (headers), when the receiver was asked to keep it.
+    /// Request headers of the client, if the receiver is configured to keep them.
     pub metadata: Option<Arc<Metadata>>,
-    /// Set by a stage that will try again after a refusal: see [`Progress`].
+    /// Set by a stage that retries after a refusal. See [`Progress`].
     pub progress: Option<Arc<Progress>>,
-    /// Set by a stage that can wait long for the outcome: see [`Patience`].
+    /// Set by a stage that can wait indefinitely for the outcome. See [`Patience`].
     pub patience: Option<Arc<Patience>>,
     joined: bool,
-    /// Keeps the bytes of this batch counted in the process-wide budget until the last clone is gone.
+    /// Count the bytes of this batch in the process-wide budget until the last clone is dropped.
     permits: Permits,
 }
 
-/// Which branches of a fan-out have already taken a batch.
+/// The branches of a fan-out that have already taken a batch.
 ///
-/// A stage that holds a batch and offers it again after a refusal gives all attempts the same progress, so that one
-/// exporter that refuses does not make the others send twice.
+/// A stage that retries a batch uses the same progress for all attempts. Otherwise an exporter that refuses would cause
+/// duplicates at the other exporters.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<SmallVec<[usize; 4]>>);
 
 impl Progress {
-    /// Whether the branch has the batch.
+    /// Whether the branch has taken the batch.
     pub fn has(&self, branch: usize) -> bool {
         self.0
             .lock()
@@ -46,7 +46,7 @@ impl Progress {
             .contains(&branch)
     }
 
-    /// Whether no branch has it.
+    /// Whether no branch has taken the batch.
     pub fn is_empty(&self) -> bool {
         self.0
             .lock()
@@ -54,13 +54,13 @@ impl Progress {
             .is_empty()
     }
 
-    /// The same branches, for a part of the batch that goes its own way from here.
+    /// Copies the progress for a part of the batch that is delivered separately from now on.
     pub fn fork(&self) -> Self {
         let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Progress(Mutex::new(taken.clone()))
     }
 
-    /// The branch took the batch.
+    /// Records that the branch took the batch.
     pub fn add(&self, branch: usize) {
         self.0
             .lock()
@@ -69,20 +69,20 @@ impl Progress {
     }
 }
 
-/// Who offers a batch has it on a disk until the outcome is known, and can wait for that as long as it takes.
+/// Marks a batch that the upstream queue has persisted, so that the queue can wait for the outcome indefinitely.
 ///
-/// So a stage that gathers batches for seconds need not answer for this one, and must not: it says that the batch is
-/// [taken in](Self::taken_in), and gives the outcome once what it made of the batch has gone on.
+/// A stage that buffers such a batch must not acknowledge it early. The stage signals that the batch is
+/// [buffered](Self::taken_in) and returns the outcome when the next stage has taken the data.
 #[derive(Debug, Default)]
 pub struct Patience(Notify);
 
 impl Patience {
-    /// The batch is where it will be for long: what is behind it may come.
+    /// Signals that the batch is buffered downstream, so the queue may hand out the next one.
     pub fn taken_in(&self) {
         self.0.notify_one();
     }
 
-    /// Waits for that, which does not happen where the outcome is known at once.
+    /// Waits for [`taken_in`](Self::taken_in). The signal never comes if the outcome is known at once.
     pub async fn until_taken_in(&self) {
         self.0.notified().await;
     }
@@ -91,7 +91,7 @@ impl Patience {
 /// Request headers that travel with a batch: lower-case name to values, in order.
 pub type Metadata = BTreeMap<String, Vec<String>>;
 
-/// What kept headers cost, in bytes of memory. Each is a node of a tree, a list and two strings.
+/// Returns the memory of kept headers, in bytes. Each header is a tree node, a list and two strings.
 pub fn metadata_bytes(metadata: &Metadata) -> usize {
     const HEADER_BYTES: usize = 128;
     const VALUE_BYTES: usize = 32;
@@ -102,17 +102,17 @@ pub fn metadata_bytes(metadata: &Metadata) -> usize {
     metadata.iter().map(header).sum()
 }
 
-/// The telemetry itself, in whichever form was asked for last.
+/// The telemetry, in the form that was requested last.
 #[derive(Debug, Clone)]
 pub enum Payload {
     /// Encoded requests.
     Wire(Requests),
-    /// The structs of `opentelemetry-proto`.
+    /// Structs of `opentelemetry-proto`.
     Decoded(Box<Decoded>),
 }
 
 impl Batch {
-    /// A batch of requests that were validated, with the number of items that [`tributary_otlp::validate`] counted.
+    /// Creates a batch of validated requests. `items` is the count from [`tributary_otlp::validate`].
     pub fn new(signal: Signal, items: usize, requests: impl Into<Requests>) -> Self {
         Batch {
             signal,
@@ -126,43 +126,43 @@ impl Batch {
         }
     }
 
-    /// The signal.
+    /// Returns the signal.
     pub fn signal(&self) -> Signal {
         self.signal
     }
 
-    /// How many spans, data points, log records or samples.
+    /// Returns the number of spans, data points, log records or samples.
     pub fn items(&self) -> usize {
         self.items
     }
 
-    /// Attaches what keeps the bytes counted in the memory budget.
+    /// Attaches a permit, so that the batch's bytes stay counted in the memory budget.
     pub fn hold(&mut self, permit: Permit) {
         self.permits.push(Arc::new(permit));
     }
 
-    /// What keeps the bytes counted, for whoever shares them.
+    /// Returns the permits of this batch, for another batch that shares its bytes.
     pub fn memory(&self) -> Permits {
         self.permits.clone()
     }
 
-    /// Attaches the [`memory`](Self::memory) of a batch that this one shares its bytes with.
+    /// Attaches the [`memory`](Self::memory) of a batch that shares its bytes with this one.
     pub fn share(&mut self, memory: Permits) {
         self.permits.extend(memory);
     }
 
-    /// Says that one of its requests was made of several clients'. Should it be refused for good, somebody may have to find
-    /// out what of it is at fault.
+    /// Marks the batch as merged from requests of several clients. If such a batch is refused permanently, a later
+    /// stage may have to split it to find the data at fault.
     pub fn mark_joined(&mut self) {
         self.joined = true;
     }
 
-    /// Whether one of its requests was made of several: see [`mark_joined`](Self::mark_joined).
+    /// Whether one of its requests was merged from several. See [`mark_joined`](Self::mark_joined).
     pub fn is_joined(&self) -> bool {
         self.joined
     }
 
-    /// Bytes of the payload; for a decoded payload what its encoding would take.
+    /// Returns the size of the payload in bytes; for a decoded payload, the size of its encoding.
     pub fn bytes(&self) -> usize {
         match &self.payload {
             Payload::Wire(requests) => requests.len(),
@@ -175,7 +175,7 @@ impl Batch {
         }
     }
 
-    /// The payload as encoded requests; encodes at most once.
+    /// Returns the payload as encoded requests. Encodes at most once.
     pub fn wire(&mut self) -> &Requests {
         if let Payload::Decoded(decoded) = &self.payload {
             self.payload = Payload::Wire(decoded.encode().into());
@@ -186,7 +186,7 @@ impl Batch {
         }
     }
 
-    /// The payload as encoded requests, without the batch.
+    /// Converts the batch into its encoded requests.
     pub fn into_wire(mut self) -> Requests {
         self.wire();
         match self.payload {
@@ -195,15 +195,15 @@ impl Batch {
         }
     }
 
-    /// Whether the payload is in the form of structs at the moment.
+    /// Whether the payload is decoded at the moment.
     pub fn is_decoded(&self) -> bool {
         matches!(self.payload, Payload::Decoded(_))
     }
 
-    /// The payload as structs; decodes at most once.
+    /// Returns the payload as structs. Decodes at most once.
     ///
     /// # Errors
-    /// When the bytes are not a valid request: a permanent [`Nack`].
+    /// A permanent [`Nack`] if the bytes are not a valid request.
     pub fn decoded(&mut self) -> Result<&mut Decoded, Nack> {
         if let Payload::Wire(requests) = &self.payload {
             let decoded = Decoded::decode(self.signal, &requests.to_bytes()).map_err(|error| {
@@ -217,7 +217,7 @@ impl Batch {
         }
     }
 
-    /// The same batch with other content; permits and metadata stay.
+    /// Replaces the content; permits and metadata stay.
     pub fn with_wire(self, items: usize, requests: impl Into<Requests>) -> Self {
         Batch {
             items,
@@ -226,7 +226,7 @@ impl Batch {
         }
     }
 
-    /// The same batch with other structs; permits and metadata stay.
+    /// Replaces the content with other structs; permits and metadata stay.
     pub fn with_decoded(self, items: usize, decoded: Decoded) -> Self {
         Batch {
             items,
@@ -235,8 +235,8 @@ impl Batch {
         }
     }
 
-    /// Other content made from this batch's, for the same client. It holds memory of its own where there is room for
-    /// both; otherwise it shares what this one holds.
+    /// Returns a batch of other content made from this batch, for the same client. If the budget has room for both
+    /// batches, the new batch gets a permit of its own; otherwise the two share this batch's permits.
     pub fn remade(&self, items: usize, requests: impl Into<Requests>) -> Self {
         let requests = requests.into();
         let own = self
@@ -250,7 +250,8 @@ impl Batch {
         self.with_permits(items, requests, permits)
     }
 
-    /// The same for content that is this batch's and more: `added` is the permit for the latter.
+    /// Like [`remade`](Self::remade), for content that includes this batch's content. `added` is the permit for the
+    /// additional bytes.
     pub fn enlarged(&self, items: usize, requests: impl Into<Requests>, mut added: Permit) -> Self {
         let requests = requests.into();
         let mut permits = match added.resize(requests.len()) {
@@ -279,7 +280,8 @@ impl Batch {
         }
     }
 
-    /// Telemetry of another signal that was made from this batch, for the same client. See [`remade`](Self::remade).
+    /// Returns a batch of another signal that was made from this batch, for the same client. See
+    /// [`remade`](Self::remade).
     pub fn derived(&self, signal: Signal, items: usize, requests: impl Into<Requests>) -> Self {
         Batch {
             signal,
@@ -287,7 +289,7 @@ impl Batch {
         }
     }
 
-    /// Appends `other`, which must be of the same signal. Nothing is copied.
+    /// Appends `other`, which must be of the same signal. No payload is copied.
     pub fn append(&mut self, mut other: Batch) {
         debug_assert_eq!(self.signal, other.signal);
         self.wire();

@@ -1,4 +1,4 @@
-//! Durations of gRPC calls, under the names and labels of the Collector's instrumentation.
+//! Durations of gRPC calls, with the metric names and labels of the Collector's instrumentation.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use metrics::{Histogram, histogram};
 use crate::pipeline::batch::Code;
 use tributary_otlp::Signal;
 
-/// One side of OTLP's calls.
+/// Metrics of OTLP calls, of the server or the client side.
 #[derive(Clone)]
 pub(crate) struct CallMetrics {
     name: &'static str,
-    /// Calls that went well, by signal. Others are looked up as they come.
+    /// Successful calls, by signal. Other outcomes are looked up on demand.
     good: [Histogram; 4],
     address: Option<(String, String)>,
 }
 
 impl CallMetrics {
-    /// The handles of a receiver: `rpc_server_call_duration`.
+    /// Returns the metrics of a receiver: `rpc_server_call_duration`.
     pub(crate) fn of_server() -> Self {
         CallMetrics::new("rpc_server_call_duration", None)
     }
 
-    /// The handles of an exporter to this host and port: `rpc_client_call_duration`.
+    /// Returns the metrics of an exporter to this host and port: `rpc_client_call_duration`.
     pub(crate) fn of_client(host: &str, port: u16) -> Self {
         let address = (host.to_owned(), port.to_string());
         CallMetrics::new("rpc_client_call_duration", Some(address))
@@ -37,7 +37,7 @@ impl CallMetrics {
         }
     }
 
-    /// A call took so long and ended so.
+    /// Records the duration and status of a call.
     pub(crate) fn ended(&self, signal: Signal, code: Code, time: Duration) {
         let seconds = time.as_secs_f64();
         match code {
@@ -74,7 +74,7 @@ fn handle(
     histogram!(name, &labels)
 }
 
-/// A status as gRPC spells it.
+/// Returns the name of a status as in the gRPC specification.
 fn status_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -1,4 +1,5 @@
-//! The inside of a pipeline: its entry, its processors, its exit. Each counts what passes, so no component has to.
+//! The inside of a pipeline: its entry, its processors and its exit. Each counts the items that pass, so that
+//! components need not.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use crate::pipeline::account::{Account, DropReason, ProcessorMetrics};
 use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 
-/// Where a pipeline begins: opens the account of every batch.
+/// Start of a pipeline: opens the account of every batch.
 pub struct Entry {
     account: Account,
     first: Arc<dyn Consumer>,
@@ -16,7 +17,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry in front of the first stage. If it `finishes`, a batch gets to the end though nobody waits any more.
+    /// Creates the entry in front of the first stage. If `finishes` is set, a batch goes on to the end of the pipeline
+    /// even if its sender stops waiting.
     pub fn new(account: Account, first: Arc<dyn Consumer>, finishes: bool) -> Self {
         Entry {
             account,
@@ -51,7 +53,7 @@ async fn enter(account: &Account, first: &Arc<dyn Consumer>, batch: Batch) -> Re
     Ok(())
 }
 
-/// Items that are refused unless somebody took them, also when the sender stops waiting.
+/// Counts items as refused on drop unless the next stage took them. This covers senders that stop waiting.
 struct Received<'a> {
     account: &'a Account,
     items: Option<usize>,
@@ -79,7 +81,7 @@ impl Drop for Received<'_> {
     }
 }
 
-/// Processors that edit batches in passing, one after the other in the caller's own task.
+/// Processors that edit batches, run one after the other in the task of the caller.
 pub struct Chain {
     processors: Vec<(Box<dyn Processor>, ProcessorMetrics)>,
     account: Account,
@@ -87,7 +89,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain in front of `next`.
+    /// Creates a chain in front of `next`.
     pub fn new(
         processors: Vec<(Box<dyn Processor>, ProcessorMetrics)>,
         account: Account,
@@ -119,7 +121,8 @@ impl Consumer for Chain {
             if let Some(batch) = left {
                 self.next.consume(batch).await?;
             }
-            // Only now: had the next stage refused, the sender would still have all of it.
+            // Counted only after the next stage took the batch. If the next stage refuses, the sender still has all
+            // items.
             if let Some(dropped) = before.checked_sub(after).filter(|dropped| *dropped > 0) {
                 self.account.dropped(dropped, DropReason::Filtered);
             }
@@ -132,7 +135,7 @@ impl Consumer for Chain {
     }
 }
 
-/// Counts what enters (or, in front of the next stage, leaves) a processor that holds batches.
+/// Counts items on entry to, or exit from, a processor that buffers batches.
 pub struct Counted {
     side: Side,
     metrics: ProcessorMetrics,
@@ -140,7 +143,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts what enters the processor `next`.
+    /// Counts items that enter the processor `next`.
     pub fn incoming(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
         Counted {
             side: Side::Incoming,
@@ -149,7 +152,7 @@ impl Counted {
         }
     }
 
-    /// Counts what `next` takes from a processor, which may offer it several times.
+    /// Counts items that `next` takes from a processor. The processor may retry.
     pub fn outgoing(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
         Counted {
             side: Side::Outgoing,
@@ -186,14 +189,14 @@ enum Side {
     Outgoing,
 }
 
-/// Where a pipeline ends: what the exporters took has been forwarded.
+/// End of a pipeline: counts the items that the exporters took as passed.
 pub struct Exit {
     account: Account,
     exporters: Arc<dyn Consumer>,
 }
 
 impl Exit {
-    /// The exit in front of the pipeline's exporters.
+    /// Creates the exit in front of the pipeline's exporters.
     pub fn new(account: Account, exporters: Arc<dyn Consumer>) -> Self {
         Exit { account, exporters }
     }
@@ -223,7 +226,7 @@ mod tests {
     use super::*;
     use crate::pipeline::testing::{Scripted, spans};
 
-    /// Drops every batch with fewer than two items, and half of the others.
+    /// Drops every batch with fewer than two items, and half of the items of other batches.
     struct Half;
 
     impl Processor for Half {
@@ -234,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A pipeline with the processor [`Half`], and its account as text.
+    /// Creates a pipeline with the processor [`Half`], and the handle of its metrics.
     fn pipeline(exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
         pipeline_that(false, exporter)
     }
@@ -253,7 +256,7 @@ mod tests {
         (entry, handle)
     }
 
-    /// Received, forwarded, dropped on purpose, refused, in flight.
+    /// Counts of items: received, forwarded, dropped on purpose, refused, in flight.
     fn account(handle: &PrometheusHandle) -> [u64; 5] {
         let page = handle.render();
         let value = |outcome: &str, reason: &str| {

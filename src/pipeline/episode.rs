@@ -1,4 +1,4 @@
-//! Troubles that last: one log line when one begins, one with its figures when it is over, nothing in between.
+//! Log throttling for lasting trouble: one line when it begins, one line with totals when it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long nothing of the kind must have happened before an episode is over. Trouble that comes and goes from one
-/// request to the next is one episode.
+/// Time without occurrences after which an episode is over. Trouble that comes and goes from one request to the next is
+/// one episode.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// One kind of trouble of one component.
 #[derive(Debug, Default)]
 pub(crate) struct Episode {
-    /// The fast path of [`over`](Self::over).
+    /// Fast path of [`over`](Self::over).
     is_on: AtomicBool,
     state: Mutex<Option<State>>,
 }
@@ -26,19 +26,19 @@ struct State {
     items: u64,
 }
 
-/// The figures of an episode.
+/// Totals of an episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// From its first to its last occurrence.
+    /// Time from the first to the last occurrence.
     pub(crate) lasted: Duration,
-    /// Occurrences.
+    /// Number of occurrences.
     pub(crate) times: u64,
-    /// Items that were affected, those of repeated attempts each time.
+    /// Affected items. Each repeated attempt counts them again.
     pub(crate) items: u64,
 }
 
 impl Episode {
-    /// Counts an occurrence that affects so many items. Returns true if an episode begins with it.
+    /// Counts an occurrence that affects `items` items. Returns true if the occurrence begins an episode.
     pub(crate) fn occurs(&self, items: usize) -> bool {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl Episode {
         begins
     }
 
-    /// All is well at this moment. Returns the figures of an episode that is over.
+    /// Records that there is no trouble now. Returns the totals if an episode has ended.
     pub(crate) fn over(&self) -> Option<Ended> {
         if !self.is_on.load(Relaxed) {
             return None;

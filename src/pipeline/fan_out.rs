@@ -1,4 +1,4 @@
-//! One batch to several consumers.
+//! Delivery of one batch to several consumers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,22 +13,23 @@ use super::refused::Refused;
 use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 
-/// Gives every batch to all of its branches, which wait at the same time.
+/// Gives every batch to all of its branches concurrently.
 ///
-/// The payload is brought to its wire form first, so that the copies share the same bytes. The batch is taken when all
-/// branches took it. When one refuses, the sender is told, and offers the batch again. Then it goes only to those that do
-/// not have it, as the sender's [`Progress`](crate::pipeline::batch::Progress) says, or else what is known of its content (see
+/// The payload is encoded first, so that the copies share the same bytes. A batch is taken when all branches took it.
+/// If one branch refuses, the sender is refused and retries the batch. The retry goes only to branches that have not
+/// taken it. The sender's [`Progress`](crate::pipeline::batch::Progress) names those branches; without one, the batch
+/// is recognized by its content (see `refused`). Delivery is at least once.
 /// `refused`). Delivery is at least once.
 pub struct FanOut {
     branches: Vec<(usize, Arc<dyn Consumer>)>,
     refused: Refused,
 }
 
-/// Branches are told apart over all fan-outs of the process, because a batch may pass several.
+/// Branch numbers are unique in the process, because a batch may pass several fan-outs.
 static NEXT_BRANCH: AtomicUsize = AtomicUsize::new(0);
 
 impl FanOut {
-    /// A consumer for all of `branches`; a single branch needs no fan-out and is returned as it is.
+    /// Creates a consumer for all of `branches`. A single branch is returned as it is.
     pub fn over(mut branches: Vec<Arc<dyn Consumer>>) -> Arc<dyn Consumer> {
         if branches.len() == 1 {
             return branches.remove(0);
@@ -77,7 +78,7 @@ impl Consumer for FanOut {
             if keeps.is_none() && key.is_none() && may_return.load(Relaxed) {
                 key = Some(self.refused.key(&mut batch));
             }
-            // They have theirs, and may take long.
+            // The branches have clones. Dropping this one releases its memory while slow branches run.
             drop(batch);
             let outcomes = match at_once {
                 Poll::Ready(outcomes) => outcomes,
@@ -98,7 +99,7 @@ impl Consumer for FanOut {
     }
 }
 
-/// What the sender is told about two branches: a refusal that may pass wins, because then nothing is lost.
+/// Combines the outcomes of two branches. A retryable refusal takes precedence, because then no data is lost.
 fn worst(one: Result<(), Nack>, other: Result<(), Nack>) -> Result<(), Nack> {
     match (&one, &other) {
         (Err(nack), Err(_)) if nack.retryable => one,
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!((good.taken(), bad.taken()), (vec![2], vec![2]));
     }
 
-    /// Refuses so many times.
+    /// Returns a consumer that refuses `times` times.
     fn refusing(times: usize) -> Arc<Scripted> {
         Scripted::new((0..times).map(|_| Err(Nack::unavailable("full"))))
     }
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(good.taken(), [2]);
         fan_out.consume(spans(["a", "b"])).await.unwrap();
         assert_eq!((good.taken(), full.taken()), (vec![2], vec![2]));
-        // All have it: if it comes again it is another one.
+        // All branches have it, so the same content again is a new batch.
         fan_out.consume(spans(["a", "b"])).await.unwrap();
         assert_eq!((good.taken(), full.taken()), (vec![2; 2], vec![2; 2]));
     }
@@ -237,7 +238,7 @@ mod tests {
             let name = number.to_string();
             fan_out.consume(spans([name.as_str()])).await.unwrap_err();
         }
-        // One that refuses does not keep the others from their data.
+        // A branch that refuses does not keep the others from taking their data.
         assert_eq!(good.taken().len(), 6000);
         fan_out.consume(spans(["5999"])).await.unwrap();
         assert_eq!(good.taken().len(), 6000);

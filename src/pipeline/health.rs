@@ -1,4 +1,4 @@
-//! Whether the process does its job: asked by `health_check`, told by the service and the exporters.
+//! Health of the process: reported by the service and the exporters, served by `health_check`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -17,27 +17,27 @@ pub struct Health {
     exporters: Mutex<Exporters>,
 }
 
-/// Several of one name exist around a reload; the last one that is still there counts.
+/// Around a reload there may be several exporters with one name. The last one that still exists counts.
 type Exporters = BTreeMap<(ComponentId, Signal), Vec<Weak<Trouble>>>;
 
-/// Where in its life the process is.
+/// Phase in the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Not all components run yet.
+    /// Some components do not run yet.
     Starting,
-    /// Everything runs.
+    /// All components run.
     Ready,
-    /// A stage has panicked; the process is about to end.
+    /// A stage has panicked. The process is about to end.
     Failed,
     /// The process was asked to end.
     Stopping,
 }
 
-/// How one exporter fares.
+/// Health of one exporter.
 #[derive(Debug)]
 pub struct Trouble {
     epoch: Instant,
-    /// Milliseconds after the epoch, plus one; 0 while all is well.
+    /// Start of the failure in milliseconds after the epoch, plus one. 0 while the exporter is healthy.
     since: AtomicU64,
 }
 
@@ -53,13 +53,13 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Moves to another phase; a failed process stays failed.
+    /// Moves to another phase. A failed process stays failed.
     pub fn set_phase(&self, phase: Phase) {
         let unless_failed = |now| (now != Phase::Failed as u8).then_some(phase as u8);
         let _ = self.phase.fetch_update(Relaxed, Relaxed, unless_failed);
     }
 
-    /// The current phase.
+    /// Returns the current phase.
     pub fn phase(&self) -> Phase {
         [
             Phase::Starting,
@@ -72,12 +72,12 @@ impl Health {
         .unwrap_or(Phase::Failed)
     }
 
-    /// When the process started, and how long ago.
+    /// Returns the start time of the process, and its uptime.
     pub fn started(&self) -> (SystemTime, Duration) {
         (self.started_at, self.started.elapsed())
     }
 
-    /// Where an exporter tells how it fares.
+    /// Registers an exporter and returns the handle to report its health.
     pub fn exporter(&self, id: &ComponentId, signal: Signal) -> Arc<Trouble> {
         let trouble = Arc::new(Trouble {
             epoch: Instant::now(),
@@ -93,7 +93,7 @@ impl Health {
         trouble
     }
 
-    /// Exporters that have delivered nothing for longer than `tolerance`, counted from the first failed attempt.
+    /// Returns exporters that have delivered nothing for longer than `tolerance` since the first failed attempt.
     pub fn failing(&self, tolerance: Duration) -> Vec<(ComponentId, Signal, Duration)> {
         let exporters = self
             .exporters
@@ -111,14 +111,14 @@ impl Health {
 }
 
 impl Trouble {
-    /// Data was delivered.
+    /// Records a delivery, which ends the failure.
     pub fn over(&self) {
         if self.since.load(Relaxed) != 0 {
             self.since.store(0, Relaxed);
         }
     }
 
-    /// An attempt to deliver data failed, or data was refused or lost.
+    /// Records a failed attempt, a refusal or a loss.
     pub fn begins(&self) {
         let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
         let _ = self

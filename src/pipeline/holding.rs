@@ -1,10 +1,11 @@
-//! What processors and connectors have in common that hold data they have acknowledged: `batch`, the summaries of
-//! `compression`, `log_dedup`, and the connector `profile_metrics`.
+//! Common part of processors and connectors that buffer data: `batch`, the summaries of `compression`, `log_dedup`, and
+//! the connector `profile_metrics`.
 //!
-//! A sender that has its data on a disk until the outcome is known, and can wait (see `senders`), is answered when that
-//! has gone on. All others are at once, and from then on the processor answers for the data. What is ready is offered to the next stage until that
-//! takes it; while enough waits for that, clients are refused, who still have theirs. At the end of its life (a shutdown,
-//! a reload) everything goes at once, and what is left at the deadline is reported.
+//! Some senders have persisted their data until the outcome is known and can wait (see `senders`). Such a sender gets
+//! its outcome when the data has been passed on. All other senders are acknowledged at once, and from then on the
+//! processor is responsible for the data. Flushed data is offered to the next stage until it is taken. While enough of
+//! it waits, clients are refused and keep their data. At the end of the processor's life (a shutdown, a reload)
+//! everything is flushed, and the rest at the deadline is reported as undelivered.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -28,45 +29,46 @@ use crate::pipeline::{Component, Consumer, Settle, Undelivered};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Limit;
 
-/// How many pieces of what is ready may wait to be handed on before clients are refused.
+/// Number of flushed batches waiting for the next stage from which clients are refused.
 pub(crate) const MAX_READY: usize = 8;
 
-/// How long a client waits until something was handed on, before it is refused.
+/// Time that a client waits for room before it is refused.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a client is told at the end of the processor's life.
+/// Refusal at the end of the processor's life.
 pub(crate) const CLOSED: &str = "the collector is shutting down";
 
-/// A processor that holds data.
+/// A processor that buffers data.
 pub(crate) trait Holder: Send + Sync + Sized + 'static {
-    /// What is gathered, as far as it is under the lock.
+    /// Buffered data, as far as it is under the lock.
     type Gathered: Default + Send;
-    /// What waits to be handed on.
+    /// Flushed data that waits for the next stage.
     type Ready: Bytes + Send;
 
-    /// How much may be handed on at once, so that what waits for the next stage does not hold up the rest.
+    /// Limit of concurrent deliveries. There may be several, so that a slow delivery does not block the others.
     const UNDER_WAY: Most;
 
-    /// What it shares with the others.
+    /// Returns the common part.
     fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;
 
-    /// Makes ready what is due, or everything once the processor is at its end.
+    /// Moves due data to the ready queue, or all data once the processor is ending.
     fn collect(&self) -> impl Future<Output = Collected> + Send;
 
-    /// Hands something on, and settles it.
+    /// Passes flushed data to the next stage and records the outcome.
     fn hand_on(&self, ready: Self::Ready) -> impl Future<Output = ()> + Send;
 }
 
-/// A holder that takes batches from the stage before it.
+/// A holder that receives batches from the previous stage.
 pub(crate) trait Entered: Holder {
-    /// Whether senders that cannot wait are answered while what they sent is in memory only, whatever comes behind.
+    /// Whether senders that cannot wait are acknowledged while their data is only in memory, even if a later stage
+    /// persists it.
     const ANSWERS_EARLY: bool = true;
 
-    /// Takes a batch in, see [`Consumer::consume`].
+    /// Takes a batch. See [`Consumer::consume`].
     fn enter(self: &Arc<Self>, batch: Batch) -> impl Future<Output = Result<(), Nack>> + Send;
 }
 
-/// What the stage before a holder hands batches to.
+/// The consumer through which batches enter a holder.
 pub(crate) struct Entrance<H>(pub(crate) Arc<H>);
 
 impl<H: Entered> Consumer for Entrance<H> {
@@ -87,7 +89,7 @@ impl<H: Entered> Consumer for Entrance<H> {
     }
 }
 
-/// How much may be under way at once. Something alone may have more bytes.
+/// Limit or count of concurrent deliveries. A single delivery may exceed the limit in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Most {
     pub(crate) count: usize,
@@ -97,18 +99,19 @@ pub(crate) struct Most {
 /// The outcome of [`Holder::collect`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Collected {
-    /// When there will be something due next.
+    /// Time at which more data will be due.
     pub(crate) due: Option<Instant>,
-    /// Whether the processor was closed already, so that nothing is added any more.
+    /// Whether the processor was already closed, so that no more data is added.
     pub(crate) closed: bool,
 }
 
-/// Has a size.
+/// A type with a memory size.
 pub(crate) trait Bytes {
-    /// In bytes of memory, about.
+    /// Returns the approximate memory size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether it may be with the next stage for long, and so must not keep others from that: its senders have it.
+    /// Whether the next stage may keep the data for long, because its senders wait and still have it. Such a delivery
+    /// must not block others.
     fn is_patient(&self) -> bool {
         false
     }
@@ -123,36 +126,36 @@ impl Bytes for Batch {
 /// The common part of a processor that holds data.
 pub(crate) struct Holding<G, R> {
     pub(crate) next: Next,
-    /// A plain mutex: it is held for a few pushes and never across an await.
+    /// A plain mutex: it is locked for a few pushes and never across an await.
     state: Mutex<State<G, R>>,
     wake: Notify,
-    /// Told when something that was ready goes.
+    /// Notified when flushed data leaves the ready queue.
     gone: Notify,
-    /// Cancelled when the processor shuts down: who waits for the next attempt waits no longer.
+    /// Cancelled when the processor shuts down, which ends waits between attempts.
     closing: CancellationToken,
 }
 
-/// What is under the lock.
+/// State under the lock.
 pub(crate) struct State<G, R> {
     pub(crate) gathered: G,
     pub(crate) ready: Queue<R>,
-    /// Items that this processor answers for, because they were acknowledged: gathered, ready and under way.
+    /// Acknowledged items that are buffered, flushed or in delivery. The processor is responsible for them.
     pub(crate) held: usize,
     pub(crate) closed: bool,
-    /// Whether everything goes at once, because the processor is closed or has been replaced.
+    /// Whether all data is flushed at once, because the processor is closed or has been replaced.
     pub(crate) ending: bool,
-    /// Whether what is gathered now goes at once.
+    /// Whether the data that is buffered now is flushed at once.
     urged: bool,
 }
 
-/// What waits to be handed on. Whoever adds to it wakes the flusher: see [`Holding::wake`].
+/// Flushed data that waits for the next stage. After a push, call [`Holding::wake`] to wake the flusher.
 pub(crate) struct Queue<R> {
     waiting: VecDeque<R>,
     bytes: usize,
 }
 
 impl<R: Bytes> Queue<R> {
-    /// Whether no more may be taken in: enough is waiting, or so many bytes.
+    /// Whether no more data may be accepted, because of the number or the bytes of the waiting batches.
     pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
         self.waiting.len() >= MAX_READY || self.bytes >= most_bytes
     }
@@ -162,7 +165,7 @@ impl<R: Bytes> Queue<R> {
         self.waiting.push_back(ready);
     }
 
-    /// The next one, if it may be under way beside others.
+    /// Takes the next batch, if the limit of concurrent deliveries allows it.
     fn pop(&mut self, most: Most, under_way: Most) -> Option<R> {
         let front = self.waiting.front()?;
         let next = front.bytes();
@@ -177,7 +180,7 @@ impl<R: Bytes> Queue<R> {
 }
 
 impl<G, R> State<G, R> {
-    /// Whether what is gathered goes now, due or not.
+    /// Whether the buffered data is flushed now, even if it is not due.
     pub(crate) fn is_urgent(&mut self) -> bool {
         std::mem::take(&mut self.urged) || self.ending
     }
@@ -208,12 +211,12 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the flusher: something is ready, or will be due.
+    /// Wakes the flusher, because data is ready or will be due.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// See [`Consumer::settle`](crate::pipeline::Consumer::settle).
+    /// Flushes early. See [`Consumer::settle`](crate::pipeline::Consumer::settle).
     pub(crate) fn hand_on_now(&self, why: Settle) {
         let mut state = self.state();
         match why {
@@ -225,8 +228,9 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         self.next.consumer.settle(why);
     }
 
-    /// Tries until there is a result. Between two attempts something was handed on; if that takes too long, the client
-    /// is refused with `full`. So a next stage that is just slower than the clients sets their pace.
+    /// Repeats the attempt until it has a result. It waits for a delivery between two attempts. If that takes too long,
+    /// the client is refused with `full`. So a slightly slower next stage slows the clients down instead of refusing
+    /// them.
     pub(crate) async fn with_patience<T>(
         &self,
         full: &'static str,
@@ -245,12 +249,13 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         }
     }
 
-    /// Offers a batch until it is taken; only once, if all of its senders wait and cannot do so for long, and not at all if
-    /// they do not wait any more. If it is refused for good, it is taken `apart` and each piece is offered, so that what is at fault takes nothing else with it; what
-    /// cannot be taken apart is dropped, or returned to its one sender.
+    /// Offers a batch to the next stage until it is taken. The batch is offered only once if all of its senders wait
+    /// and some cannot wait for long, and not at all if they have stopped waiting. If the batch is refused permanently,
+    /// it is split by `apart` and each piece is offered, so that the data at fault does not take other data with it. A
+    /// batch that cannot be split is dropped, or returned to its only sender.
     ///
     /// # Errors
-    /// What to tell the senders that wait.
+    /// The refusal for the senders that wait.
     pub(crate) async fn hand_on(
         &self,
         mut batch: Batch,
@@ -298,7 +303,7 @@ impl<G: Default, R: Bytes> Holding<G, R> {
                 Err(nack) => self.give_up(items, &nack),
                 Ok(()) => {}
             }
-            // One by one: a shutdown in between must count only what is left.
+            // One by one, so that a shutdown in between counts only the rest.
             self.settle(senders.passed(items));
         }
         Ok(())
@@ -309,19 +314,19 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         self.next.account.dropped(items, DropReason::Permanent);
     }
 
-    /// From here on this processor does not answer for these items any more.
+    /// Ends the responsibility of the processor for these items.
     pub(crate) fn settle(&self, items: usize) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(items);
     }
 
-    /// What this processor answers for became other items.
+    /// Replaces the number of items for which the processor is responsible.
     pub(crate) fn became(&self, before: usize, after: usize) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(before).saturating_add(after);
     }
 
-    /// Items became part of others.
+    /// Counts items that were merged into others.
     pub(crate) fn merged(&self, before: usize, after: usize) {
         let fewer = before.saturating_sub(after);
         if fewer > 0 {
@@ -329,7 +334,8 @@ impl<G: Default, R: Bytes> Holding<G, R> {
         }
     }
 
-    /// Items of these senders become part of others. Where all of them wait, that is so only once these have gone on.
+    /// Counts items of these senders that are merged into others. If all senders wait, the items are counted only once
+    /// the merged items have been delivered.
     pub(crate) fn merging(&self, before: usize, after: usize, senders: &Senders) -> Merging<'_> {
         let waits = senders.all_wait();
         if !waits {
@@ -346,14 +352,14 @@ impl<G: Default, R: Bytes> Holding<G, R> {
     }
 }
 
-/// Items that become part of others, see [`Holding::merging`].
+/// Items that are being merged into others. See [`Holding::merging`].
 pub(crate) struct Merging<'a> {
     account: &'a Account,
     fewer: usize,
 }
 
 impl Merging<'_> {
-    /// What they became part of has gone on, or not.
+    /// Records the outcome of the merged items.
     pub(crate) fn over(self, outcome: &Result<(), Nack>) {
         if outcome.is_ok() && self.fewer > 0 {
             self.account.dropped(self.fewer, DropReason::Merged);
@@ -361,10 +367,10 @@ impl Merging<'_> {
     }
 }
 
-/// Into how many pieces something made here is cut that was refused for good.
+/// Number of pieces into which a merged, permanently refused batch is split.
 const PIECES: usize = 16;
 
-/// A batch in some pieces, which can be offered one by one; a single one if it cannot be cut.
+/// Splits a batch into pieces that can be offered separately. A batch that cannot be split is returned as one piece.
 pub(crate) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
     let limit = Limit {
         items: batch.items().div_ceil(PIECES),
@@ -377,7 +383,7 @@ pub(crate) fn in_pieces(mut batch: Batch) -> Vec<Batch> {
         .collect()
 }
 
-/// The task that hands on what is ready. Runs until the processor is closed and empty.
+/// The task that delivers flushed data. Runs until the processor is closed and empty.
 async fn flush<H: Holder>(holder: Arc<H>) {
     let holding = holder.holding();
     let mut under_way = FuturesUnordered::new();
@@ -423,7 +429,7 @@ async fn flush<H: Holder>(holder: Arc<H>) {
     }
 }
 
-/// The life of a processor that holds data.
+/// Lifecycle of a processor that buffers data.
 pub(crate) struct Life<H: Holder> {
     holder: Arc<H>,
     flusher: Option<JoinHandle<()>>,
@@ -459,7 +465,7 @@ impl<H: Holder> Component for Life<H> {
             let holder = self.holder.clone();
             let holding = holder.holding();
             {
-                // Both at once: who sees that it is closed must find everything ready.
+                // Both under one lock: a collector that sees `closed` must find everything ready.
                 let mut state = holding.state();
                 state.closed = true;
                 state.ending = true;
@@ -469,7 +475,7 @@ impl<H: Holder> Component for Life<H> {
             if let Some(flusher) = &mut self.flusher
                 && timeout_at(deadline, &mut *flusher).await.is_err()
             {
-                // What it hands on after this point would be counted twice.
+                // A delivery after this point would be counted twice.
                 flusher.abort();
                 let _ = flusher.await;
             }

@@ -1,4 +1,4 @@
-//! Names of pipelines, and the components that a pipeline is made of.
+//! Pipeline ids, and the components of a pipeline.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,16 @@ use std::borrow::Cow;
 use tributary_config::{ComponentId, InvalidId};
 use tributary_otlp::Signal;
 
-/// The id of a pipeline: `traces`, or `traces/name` when there are several.
+/// Id of a pipeline: `traces`, or `traces/name` if there are several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PipelineId {
-    /// What flows in it.
+    /// The signal that flows through the pipeline.
     pub signal: Signal,
-    /// What follows the slash.
+    /// The part after the slash.
     pub name: Option<String>,
 }
 
-/// One pipeline: ids in the order in which they are written, which for processors is the order of
-/// work.
+/// Configuration of one pipeline: component ids in their written order, which is the execution order of processors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PipelineConfig {
     /// Receivers, and connectors that end other pipelines.
@@ -42,7 +41,7 @@ impl fmt::Display for PipelineId {
 impl FromStr for PipelineId {
     type Err = InvalidId;
 
-    /// The rules for names are those of component ids.
+    /// Names follow the rules of component ids.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let id: ComponentId = text.parse()?;
         let Some(signal) = Signal::from_name(id.kind()) else {

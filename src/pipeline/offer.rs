@@ -1,4 +1,4 @@
-//! How a processor that has acknowledged data hands it on: again and again.
+//! Retries of a stage that hands acknowledged data to the next stage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,21 @@ use tokio_util::sync::CancellationToken;
 use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Nack, Progress};
 
-/// Waits between attempts: jittered, doubling.
+/// Bounds of the wait between attempts. Waits double and are jittered.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// When a refusal that may pass is the last word.
+/// Conditions under which a retryable refusal is final.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Last {
-    /// At the first one, as long as no branch has the batch.
+    /// The first refusal is final if no branch has taken the batch.
     pub(super) first: bool,
-    /// Once the stage is closing.
+    /// A refusal is final once the stage is closing.
     pub(super) at_the_end: bool,
 }
 
-/// Offers until the batch is taken, or refused for good, or for the last time. Once it is `closing`, waits are short.
+/// Offers the batch until it is taken, is refused permanently, or a refusal is final as `last` says. Once the stage is
+/// `closing`, waits are short.
 pub(super) async fn offer(
     next: &Next,
     closing: &CancellationToken,
@@ -42,7 +43,7 @@ pub(super) async fn offer(
                 }
                 let jitter = 0.5 + fastrand::f64();
                 if closing.is_cancelled() {
-                    // There may be no later.
+                    // The shutdown deadline may leave no time for a longer wait.
                     sleep(FIRST_WAIT.mul_f64(jitter)).await;
                     continue;
                 }

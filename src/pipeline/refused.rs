@@ -1,7 +1,7 @@
-//! What some branches of a fan-out took and others refused.
+//! Remembers batches that some branches of a fan-out took and others refused.
 //!
-//! The sender is refused and sends all of it again, the same bytes. Going by these, whoever took them is not given them once
-//! more: else one queue that is full would fill all others with repetitions.
+//! The sender of such a batch retries the same bytes. Recognizing the content avoids duplicates at the branches that
+//! took it. Otherwise one full queue would fill all others with duplicates.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,18 +14,18 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::pipeline::batch::{Batch, Progress};
 
-/// For how long a sender is expected to come back: exporters give up after five minutes, unless they are told otherwise.
+/// Time within which a sender is expected to retry. The default `max_elapsed_time` of exporters is five minutes.
 const EXPECTED: Duration = Duration::from_secs(300);
-/// The most batches that are remembered, of about 150 bytes each; the oldest one is forgotten first.
+/// Maximum number of remembered batches, of about 150 bytes each. The oldest is evicted first.
 const MOST: usize = 4096;
 
-/// The batches of one fan-out that are to come again.
+/// The partly refused batches of one fan-out.
 ///
-/// While nothing is refused it costs nothing: batches are told apart by a hash of their content when one is refused at once,
-/// and from then on until there was none for [`EXPECTED`]. Only the first one that somebody refuses after having thought
-/// about it is not known when it comes again: nobody has its content by then.
+/// Batches are identified by a hash of their content. Hashing begins with the first immediate refusal and ends when
+/// there was no refusal for [`EXPECTED`], so that normal operation pays nothing. A batch whose first refusal is not
+/// immediate is not recognized: its content is no longer available then.
 pub(super) struct Refused {
-    /// Nobody outside may foresee hashes: who could would make batches that pass for those of others.
+    /// Makes the hashes unpredictable, so that a client cannot craft a batch that is mistaken for another client's.
     secret: [u8; 192],
     watches: AtomicBool,
     known: Mutex<Known>,
@@ -33,9 +33,9 @@ pub(super) struct Refused {
 
 #[derive(Default)]
 struct Known {
-    /// When each was refused, and who took it.
+    /// Time of the refusal and the branches that took the batch, by hash.
     progress: HashMap<u128, (Instant, Arc<Progress>)>,
-    /// The same times, the oldest first. Those that came again since are not in the map, or with a later time.
+    /// The same times, oldest first. An entry is stale if the map has no batch or a later time for its hash.
     order: VecDeque<(Instant, u128)>,
     last: Option<Instant>,
 }
@@ -43,7 +43,7 @@ struct Known {
 impl Refused {
     pub(super) fn new() -> Self {
         let mut secret = [0; 192];
-        // Without randomness from the system there would be no TLS either; accidents are still told apart.
+        // Without system randomness there is no TLS either. The fallback still prevents accidental collisions.
         if SystemRandom::new().fill(&mut secret).is_err() {
             secret.fill_with(|| fastrand::u8(..));
         }
@@ -54,12 +54,12 @@ impl Refused {
         }
     }
 
-    /// Whether anything was refused lately.
+    /// Whether a batch was refused within [`EXPECTED`].
     pub(super) fn watches(&self) -> bool {
         self.watches.load(Relaxed)
     }
 
-    /// What a batch is told apart by.
+    /// Returns the hash that identifies a batch.
     pub(super) fn key(&self, batch: &mut Batch) -> u128 {
         let mut hash = Xxh3::with_secret(self.secret);
         let mut add = |bytes: &[u8]| {
@@ -67,7 +67,7 @@ impl Refused {
             hash.update(bytes);
         };
         add(&[batch.signal().index() as u8]);
-        // Whoever is somebody else by these did not send it before.
+        // Metadata identifies the client, so the same content with other metadata is another batch.
         for (name, values) in batch.metadata.iter().flat_map(|metadata| metadata.iter()) {
             add(name.as_bytes());
             add(&values.len().to_le_bytes());
@@ -77,8 +77,8 @@ impl Refused {
         hash.digest128()
     }
 
-    /// Which branches took the batch when it came before. Nobody else is told so: another one with the same content that
-    /// comes meanwhile is another one.
+    /// Removes and returns the branches that took the batch before. The entry is used once: a second batch with the
+    /// same content is a different batch.
     pub(super) fn take(&self, key: u128) -> Option<Arc<Progress>> {
         let mut known = self.lock();
         known.forget_old(Instant::now());
@@ -86,7 +86,7 @@ impl Refused {
         known.progress.remove(&key).map(|(_, progress)| progress)
     }
 
-    /// A batch was refused and will come again: this one, if it is known which.
+    /// Records a refused batch. `None` starts the hashing of later batches.
     pub(super) fn keep(&self, batch: Option<(u128, Arc<Progress>)>) {
         let now = Instant::now();
         let mut known = self.lock();

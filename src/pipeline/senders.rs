@@ -1,4 +1,4 @@
-//! Whose is what a stage holds: its own, once that was acknowledged, or still the senders'.
+//! Tracks which upstream senders are still waiting for the outcome of a buffered batch.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,37 +8,39 @@ use tokio::sync::oneshot;
 use super::holding::CLOSED;
 use crate::pipeline::batch::{Batch, Nack, Patience};
 
-/// Those who handed in what goes on as one.
+/// Upstream senders of the items that a stage emits as one batch.
 #[derive(Default)]
 pub(crate) struct Senders {
-    /// They have it, and wait for the outcome.
+    /// Senders that wait for the outcome and still have their data.
     waiting: SmallVec<[Waiter; 1]>,
-    /// Whether some of these can wait long, and some cannot.
+    /// Whether any waiting sender can wait indefinitely, and whether any cannot.
     patient: bool,
     impatient: bool,
-    /// Whether what goes on is made of what they handed in, and is not that itself.
+    /// Whether the emitted data is a summary of the senders' data instead of that data itself.
     summed_up: bool,
-    /// Items that were acknowledged: nobody else has them.
+    /// Acknowledged items, which only this stage has.
     acknowledged: usize,
 }
 
-/// One who waits for the outcome of a piece of what he handed in. Without one, he is refused.
+/// A sender waiting for the outcome of one piece of its batch. A waiter that is dropped before [`tell`](Self::tell)
+/// refuses the whole batch.
 struct Waiter(Option<Arc<Waiting>>);
 
-/// One who waits for the outcome of all pieces.
+/// A sender waiting for the outcome of all pieces of its batch.
 struct Waiting {
     tell: Option<oneshot::Sender<Result<(), Nack>>>,
     refused: Mutex<Option<Nack>>,
 }
 
-/// What a sender hears once his batch is taken in.
+/// The pending outcome of a batch, for its sender.
 pub(crate) struct Answer {
     outcome: Option<oneshot::Receiver<Result<(), Nack>>>,
     patience: Option<Arc<Patience>>,
 }
 
 impl Senders {
-    /// The sender of a batch, and what he hears. He waits if he can wait long, or if it is worth it in any case.
+    /// Returns the sender of a batch and its pending outcome. The sender waits if it can wait indefinitely or if
+    /// `worth_waiting` is set; otherwise the batch is acknowledged.
     pub(crate) fn of(batch: &mut Batch, worth_waiting: bool) -> (Self, Answer) {
         let patience = batch.patience.take();
         let patient = patience.is_some();
@@ -63,7 +65,7 @@ impl Senders {
         (senders, answer)
     }
 
-    /// Senders who need not wait.
+    /// Returns senders that have been acknowledged and wait for nothing.
     pub(crate) fn acknowledged(items: usize) -> Self {
         Senders {
             acknowledged: items,
@@ -71,12 +73,13 @@ impl Senders {
         }
     }
 
-    /// Items that nobody else has.
+    /// Number of acknowledged items, which only this stage has.
     pub(crate) fn held(&self) -> usize {
         self.acknowledged
     }
 
-    /// What they handed in became so many other items, for which this stage answers unless everybody waits.
+    /// Records that the senders' data was turned into `items` other items. This stage is responsible for them unless
+    /// all senders wait.
     pub(crate) fn became(&mut self, items: usize) {
         self.summed_up = true;
         if self.acknowledged > 0 {
@@ -84,19 +87,19 @@ impl Senders {
         }
     }
 
-    /// So many items of these have gone on, or are given up. Returns how many of them nobody else had.
+    /// Records that `items` were delivered or dropped. Returns how many of them had been acknowledged.
     pub(crate) fn passed(&mut self, items: usize) -> usize {
         let passed = items.min(self.acknowledged);
         self.acknowledged -= passed;
         passed
     }
 
-    /// How many of them wait for the outcome.
+    /// Number of senders that wait for the outcome.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many of them wait for nothing else: the others have another piece elsewhere.
+    /// Number of senders that wait for this batch only, not also for another piece elsewhere.
     pub(crate) fn waiting_for_this_only(&self) -> usize {
         let only = |waiter: &&Waiter| {
             waiter
@@ -107,37 +110,37 @@ impl Senders {
         self.waiting.iter().filter(only).count()
     }
 
-    /// Whether all of them have still what they handed in.
+    /// Whether all senders wait, so that all of them still have their data.
     pub(crate) fn all_wait(&self) -> bool {
         self.acknowledged == 0 && !self.waiting.is_empty()
     }
 
-    /// Whether all of them wait, and some cannot do so for long.
+    /// Whether all senders wait and some of them cannot wait for long.
     pub(crate) fn are_in_a_hurry(&self) -> bool {
         self.all_wait() && self.impatient
     }
 
-    /// Whether it is what one who waits has handed in, and nothing else.
+    /// Whether the batch is the unmodified data of exactly one waiting sender.
     pub(crate) fn are_one_who_waits(&self) -> bool {
         self.all_wait() && self.waiting.len() == 1 && !self.summed_up
     }
 
-    /// Whether all of them waited, and none does any more: they have it, and hand it in again.
+    /// Whether all senders waited and all have stopped waiting. They still have their data and will retry.
     pub(crate) fn have_gone(&self) -> bool {
         self.all_wait() && self.waiting.iter().all(Waiter::has_gone)
     }
 
-    /// Whether some can wait long.
+    /// Whether any sender can wait indefinitely.
     pub(crate) fn are_patient(&self) -> bool {
         self.patient
     }
 
-    /// What the next stage is told of them.
+    /// Returns the patience to pass to the next stage.
     pub(crate) fn patience(&self) -> Option<Arc<Patience>> {
         self.patient.then(Arc::default)
     }
 
-    /// Those of a piece with so many items.
+    /// Splits off the senders of a piece with `items` items.
     pub(crate) fn split(&mut self, items: usize) -> Self {
         Senders {
             waiting: self.waiting.iter().map(Waiter::another).collect(),
@@ -148,7 +151,7 @@ impl Senders {
         }
     }
 
-    /// Theirs goes on together.
+    /// Merges two groups of senders whose items are emitted together.
     pub(crate) fn append(&mut self, mut others: Senders) {
         self.waiting.append(&mut others.waiting);
         self.patient |= others.patient;
@@ -157,7 +160,7 @@ impl Senders {
         self.acknowledged += others.acknowledged;
     }
 
-    /// Tells those who wait.
+    /// Passes the outcome to the waiting senders.
     pub(crate) fn tell(self, outcome: &Result<(), Nack>) {
         for waiter in self.waiting {
             waiter.tell(outcome);
@@ -173,10 +176,10 @@ impl Answer {
         }
     }
 
-    /// The batch is taken in: waits for the outcome if the sender does.
+    /// Signals that the batch is buffered and, if the sender waits, waits for the outcome.
     ///
     /// # Errors
-    /// What the next stage said, or that this one ends.
+    /// The refusal by the next stage, or a refusal because this stage shuts down.
     pub(crate) async fn outcome(self) -> Result<(), Nack> {
         if let Some(patience) = self.patience {
             patience.taken_in();
@@ -230,7 +233,7 @@ impl Drop for Waiting {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(tell) = self.tell.take() {
-            // Nobody listens any more when the sender gave up.
+            // The send fails if the sender has stopped waiting.
             let _ = tell.send(refused.map_or(Ok(()), Err));
         }
     }

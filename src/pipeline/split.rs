@@ -1,9 +1,9 @@
-//! Division of requests of any signal.
+//! Splitting of requests of any signal.
 
 use bytes::Bytes;
 use tributary_otlp::{Limit, Signal};
 
-/// Divides a valid request into parts within `limit`, each with its number of items: see [`tributary_otlp::split`] and,
+/// Splits a valid request into parts within `limit`, each with its number of items. See [`tributary_otlp::split`] and,
 /// for profiles, [`tributary_profiles::split`].
 pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     match signal {

@@ -1,4 +1,4 @@
-//! Where a receiver's data goes, changeable while it runs.
+//! The replaceable connection from a receiver to its pipelines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use super::Consumer;
 use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 
-/// Stands between a receiver and its pipelines, so that a reload that leaves the receiver as it is can connect it to the
-/// new pipelines without closing a connection.
+/// Connects a receiver to its pipelines. A reload that leaves the receiver unchanged points the switch to the new
+/// pipelines, so that no client connection closes.
 pub struct Switch {
     current: ArcSwap<Destination>,
 }
 
-/// What a switch points at. Its reference count tells whether requests still pass through it.
+/// Target of a switch. Its reference count tells whether requests still pass through it.
 pub(crate) struct Destination(Arc<dyn Consumer>);
 
 impl Switch {
-    /// A switch that points at `consumer`.
+    /// Creates a switch that points to `consumer`.
     pub fn new(consumer: Arc<dyn Consumer>) -> Arc<Self> {
         Arc::new(Switch {
             current: ArcSwap::from_pointee(Destination(consumer)),
         })
     }
 
-    /// Points to where `other` points, and returns where it pointed before.
+    /// Points to the target of `other`, and returns the previous target.
     pub(crate) fn follow(&self, other: &Switch) -> Arc<Destination> {
         self.current.swap(other.current.load_full())
     }
@@ -47,7 +47,7 @@ impl Consumer for Switch {
 impl Destination {
     /// Waits until the last request has passed, or until `deadline`.
     pub(crate) async fn emptied(self: Arc<Self>, deadline: Instant) {
-        // Once per reload; requests pass in milliseconds.
+        // Polling interval, only used once per reload. Requests take milliseconds.
         const LOOK: Duration = Duration::from_millis(5);
         while Arc::strong_count(&self) > 1 && Instant::now() < deadline {
             sleep(LOOK).await;

@@ -1,4 +1,4 @@
-//! Doubles for tests of stages.
+//! Test doubles for stages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
 
-/// A consumer that answers as it was told to, then takes everything, and keeps what it took.
+/// A consumer that returns the scripted answers first, then takes everything, and keeps the taken batches.
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<(), Nack>>>,
     refuses: fn(&Batch) -> Option<Nack>,
@@ -57,7 +57,7 @@ impl Scripted {
         double
     }
 
-    /// Says that what it takes is on a disk.
+    /// Reports that the consumer persists the batches that it takes.
     pub(crate) fn storing(answers: impl IntoIterator<Item = Result<(), Nack>>) -> Arc<Self> {
         let mut double = Scripted::new(answers);
         if let Some(double) = Arc::get_mut(&mut double) {
@@ -66,7 +66,7 @@ impl Scripted {
         double
     }
 
-    /// The items of every batch that was taken, in order.
+    /// Item counts of the taken batches, in order.
     pub(crate) fn taken(&self) -> Vec<usize> {
         self.taken
             .lock()
@@ -76,12 +76,12 @@ impl Scripted {
             .collect()
     }
 
-    /// Every batch that was taken, in order.
+    /// The taken batches, in order.
     pub(crate) fn batches(&self) -> Vec<Batch> {
         self.taken.lock().unwrap().clone()
     }
 
-    /// The names of all spans that were taken, in order.
+    /// Names of all taken spans, in order.
     pub(crate) fn span_names(&self) -> Vec<String> {
         self.batches().iter().flat_map(span_names).collect()
     }
@@ -105,7 +105,7 @@ impl Consumer for Scripted {
     }
 }
 
-/// A batch with one span of each name.
+/// Returns a batch with one span of each name.
 pub(crate) fn spans<'a>(names: impl IntoIterator<Item = &'a str>) -> Batch {
     let spans: Vec<Span> = names
         .into_iter()
@@ -128,7 +128,7 @@ pub(crate) fn spans<'a>(names: impl IntoIterator<Item = &'a str>) -> Batch {
     Batch::new(Signal::Traces, items, Bytes::from(request.encode_to_vec()))
 }
 
-/// The names of the spans in a batch, in order.
+/// Returns the names of the spans in a batch, in order.
 pub(crate) fn span_names(batch: &Batch) -> Vec<String> {
     let bytes = batch.clone().into_wire().to_bytes();
     let request = ExportTraceServiceRequest::decode(bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Turns at heavy work: off the threads that serve sockets, and as much at once as there are cores. More would be no
-//! faster, and hold more memory. All receivers, processors and connectors share them.
+//! Limits CPU-heavy work to one task per core, off the threads that serve sockets. More tasks would not be faster and
+//! would use more memory. All receivers, processors and connectors share the limit.
 
 use std::sync::LazyLock;
 
@@ -8,16 +8,16 @@ use tokio::sync::Semaphore;
 use tributary_net::server::cores;
 
 static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
-    // Tests on paused time must not wait for each other: their clocks would run on.
+    // Tests on paused time must not wait for each other: the paused clock would advance meanwhile.
     let turns = if cfg!(test) { 1 << 20 } else { cores() };
     Semaphore::new(turns)
 });
 
-/// Above this many bytes, work on every byte leaves the threads that serve sockets: about a millisecond of LZ4, ten of
-/// gzip.
+/// Size in bytes from which work on every byte leaves the threads that serve sockets. This much takes about a
+/// millisecond with LZ4 and ten with gzip.
 pub(crate) const BLOCKING_BYTES: usize = 256 << 10;
 
-/// Does work on so many bytes, elsewhere if it is much, see [`on_a_turn`].
+/// Runs `work` on `bytes` bytes, on another thread if there are many. See [`on_a_turn`].
 pub(crate) async fn on_a_turn_if_large<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -28,11 +28,11 @@ pub(crate) async fn on_a_turn_if_large<T: Send + 'static>(
     on_a_turn(work).await
 }
 
-/// Does what takes long on another thread, when it is its turn; nothing comes back when the process ends. Work that has
-/// begun goes on when nobody waits for it any more. Who works must not wait for another turn.
+/// Runs `work` on a blocking thread when a turn is free. Returns `None` if the process ends. Work that has begun
+/// finishes even if its caller stops waiting. `work` must not wait for another turn, which could deadlock.
 ///
 /// # Panics
-/// When the work does.
+/// Panics if `work` panics.
 pub(crate) async fn on_a_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

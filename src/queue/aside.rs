@@ -1,12 +1,12 @@
-//! Records that fail again and again must not stop a stored queue.
+//! Keeps records that fail repeatedly from blocking a stored queue.
 //!
 //! ```text
 //! consumer: attempt, attempt, attempt --fails--> set aside, one attempt at a time --fails for an hour--> dead letters
 //! ```
 //!
-//! A record whose first attempts fail gives up its consumer, and its memory: the log has it. It is retried beside
-//! the consumers. Nothing tells such a record from any other while the next hop takes nothing at all. Once the next
-//! hop takes other data, each further failure counts against the record.
+//! A record whose first attempts fail releases its consumer and its memory, since the log has the record. It is retried
+//! beside the consumers. While the next hop accepts nothing at all, such a record looks like any other. Once the next
+//! hop accepts other data, each further failure counts against the record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,11 +22,11 @@ use crate::pipeline::batch::Code;
 
 /// Failed attempts after which a record is set aside.
 const ATTEMPTS: u32 = 3;
-/// Failures that count against a record before it is a suspect.
+/// Counted failures after which a record is a suspect.
 const COUNTED_FAILURES: u32 = 5;
-/// Records that may be set aside, for each consumer. A total outage sets so many aside as well.
+/// Limit of records set aside, per consumer. A total outage also sets this many aside.
 const PLACES: usize = 10;
-/// How long a suspect is retried before it goes to the dead letters.
+/// Time for which a suspect is retried before it goes to the dead letters.
 const DEAD_LETTER_AFTER: Duration = Duration::from_secs(3600);
 
 /// The records of one queue that are set aside.
@@ -34,17 +34,17 @@ pub(super) struct Aside {
     pub(super) stored: Arc<Stored>,
     places: Arc<Semaphore>,
     gauge: Gauge,
-    /// Jobs that were delivered, and attempts that failed in the hands of consumers.
+    /// Numbers of delivered jobs, and of failed attempts of jobs that were not set aside.
     delivered: AtomicU64,
     failed: AtomicU64,
 }
 
-/// What is held against one job.
+/// Failure history of one job.
 #[derive(Default)]
 pub(super) struct Trial {
     failures: u32,
     counted: u32,
-    /// The queue's figures at the last failure.
+    /// Counters of the queue at the time of the job's last failure.
     delivered: u64,
     failed: u64,
     place: Option<Place>,
@@ -68,21 +68,21 @@ impl Aside {
         }
     }
 
-    /// A job was delivered.
+    /// Counts a delivered job.
     pub(super) fn delivered(&self) {
         self.delivered.fetch_add(1, Relaxed);
     }
 
-    /// Whether suspects are in the way of other data: no other record can be set aside, or the queue is nearly full.
+    /// Whether suspects block other data: no more records can be set aside, or the queue is nearly full.
     fn is_pressed(&self) -> bool {
         self.places.available_permits() == 0 || self.stored.is_scarce(0)
     }
 }
 
 impl Trial {
-    /// An attempt failed, and may succeed later.
+    /// Records a failed attempt that may be retried.
     pub(super) fn failed(&mut self, aside: &Aside, error: &SendError) {
-        // A server that says "later" says so of all data.
+        // Throttling applies to all data, so it says nothing about this job.
         if error.throttle.is_some() || error.code == Code::ResourceExhausted {
             return;
         }
@@ -91,7 +91,7 @@ impl Trial {
             aside.failed.fetch_add(1, Relaxed);
         }
         let failed = aside.failed.load(Relaxed);
-        // A next hop that refuses most of what it gets is in trouble itself.
+        // If the next hop refuses most jobs, the next hop is at fault.
         let others_succeed = delivered - self.delivered > failed - self.failed;
         if self.failures > 0 && others_succeed {
             self.counted += 1;
@@ -100,7 +100,7 @@ impl Trial {
         (self.delivered, self.failed) = (delivered, failed);
     }
 
-    /// Whether the job has just been set aside.
+    /// Sets the job aside if it has failed often enough and there is room. Returns true if this call did so.
     pub(super) fn set_aside(&mut self, aside: &Aside) -> bool {
         if self.place.is_some() || self.failures < ATTEMPTS {
             return false;
@@ -126,18 +126,18 @@ impl Trial {
         self.failures > 1
     }
 
-    /// Whether it is the job that is at fault and not the next hop.
+    /// Whether the job is at fault, and not the next hop.
     pub(super) fn is_suspect(&self) -> bool {
         self.is_aside() && self.counted >= COUNTED_FAILURES
     }
 
-    /// Whether it is time to give a suspect up.
+    /// Whether a suspect should go to the dead letters now.
     pub(super) fn is_over(&self, aside: &Aside) -> bool {
         let long = |place: &Place| place.since.elapsed() >= DEAD_LETTER_AFTER;
         self.is_suspect() && (aside.is_pressed() || self.place.as_ref().is_some_and(long))
     }
 
-    /// The job is another one from now on, in the same place.
+    /// Resets the history for a part of the job, which keeps the place.
     pub(super) fn begin_again(&mut self) {
         self.counted = 0;
     }

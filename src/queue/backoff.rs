@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! Waits between attempts.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::config::RetryConfig;
 
-/// The waits of one batch: exponential with jitter, within a total time.
+/// Waits of one batch: exponential with jitter, within a total time.
 #[derive(Debug)]
 pub(crate) struct Backoff<'a> {
     config: &'a RetryConfig,
@@ -24,13 +24,13 @@ impl<'a> Backoff<'a> {
         }
     }
 
-    /// Leaves `time` out of `max_elapsed_time`: nothing had failed yet.
+    /// Excludes `time` from `max_elapsed_time`, for time in which nothing had failed.
     pub(super) fn pause(&mut self, time: Duration) {
         self.started += time;
     }
 
-    /// The wait before the next attempt, at least as long as the server asked for. `None` when that attempt would come
-    /// after `max_elapsed_time`: waiting for it would be in vain.
+    /// Returns the wait before the next attempt, at least as long as the server asked for. Returns `None` if that
+    /// attempt would come after `max_elapsed_time`.
     pub(crate) fn next(&mut self, throttle: Option<Duration>) -> Option<Duration> {
         let factor = self.config.randomization_factor;
         let jitter = 1.0 + factor * (2.0 * fastrand::f64() - 1.0);

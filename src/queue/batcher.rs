@@ -1,4 +1,4 @@
-//! Queued requests become jobs here: one by one, or merged until a batch is large or old enough.
+//! Turns queued requests into jobs: one by one, or merged until a batch is large or old enough.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,25 +11,25 @@ use super::config::BatchSizer;
 use super::entry::{Entry, Job};
 use crate::pipeline::batch::Batch;
 
-/// When batches are complete.
+/// Conditions under which a batch is complete.
 #[derive(Debug, Clone)]
 pub(super) struct Merging {
     pub(super) flush_timeout: Duration,
     pub(super) min_size: usize,
-    /// `usize::MAX` is no limit.
+    /// `usize::MAX` means no limit.
     pub(super) max_size: usize,
     pub(super) sizer: BatchSizer,
-    /// Lower case.
+    /// In lower case.
     pub(super) metadata_keys: Vec<String>,
 }
 
-/// The values of the metadata keys that keep requests apart.
+/// Values of the metadata keys. Only requests with equal values are merged.
 pub(super) type Partition = Vec<Option<Vec<String>>>;
 
-/// Entries on their way to the workers.
+/// Entries between the producers and the consumers of the queue.
 ///
-/// The lock is held for a few moves of pointers, never across an await; what happens outside it (cutting,
-/// compressing) is done before entries come in.
+/// The lock is held for a few pointer moves, never across an await. Expensive work (splitting, compressing) is done
+/// before entries come in.
 #[derive(Default)]
 pub(super) struct Batcher {
     merging: Option<Merging>,
@@ -42,8 +42,9 @@ pub(super) struct Batcher {
 struct State {
     ready: VecDeque<Job>,
     open: HashMap<Partition, Open>,
-    /// In the order of their deadlines, which is the order of opening: all batches wait equally long. Those whose
-    /// batch was complete earlier are still here; their number tells.
+    /// Timers of the open batches, ordered by deadline. That is also the order of opening, since the timeout is the
+    /// same for all. A batch that was completed early leaves its timer behind; the timer's number then matches no open
+    /// batch.
     timers: VecDeque<(Instant, u64, Partition)>,
     opened: u64,
     busy: usize,
@@ -56,14 +57,14 @@ struct Open {
     size: usize,
 }
 
-/// A job in the hands of a worker.
+/// A job taken by a consumer.
 pub(super) struct Taken<'a> {
     batcher: &'a Batcher,
     job: Job,
 }
 
 impl Batcher {
-    /// Merges as told, or not at all.
+    /// Creates a batcher that merges requests, or passes them on one by one.
     pub(super) fn new(merging: Option<Merging>) -> Self {
         Batcher {
             merging,
@@ -71,12 +72,12 @@ impl Batcher {
         }
     }
 
-    /// How batches are made, if they are.
+    /// Returns the merge settings, if merging is on.
     pub(super) fn merging(&self) -> Option<&Merging> {
         self.merging.as_ref()
     }
 
-    /// Takes in the entries of one request, all or none: they come back once the queue is closed.
+    /// Adds all entries of one request. Returns them if the queue is closed.
     #[must_use]
     pub(super) fn push(&self, partition: Partition, entries: Job) -> Option<Job> {
         let mut state = self.lock();
@@ -92,7 +93,7 @@ impl Batcher {
         None
     }
 
-    /// Takes in a job that is complete. Once the queue is closed it is dropped.
+    /// Adds a complete job. If the queue is closed, the job is dropped.
     pub(super) fn push_job(&self, job: Job) {
         let mut state = self.lock();
         if state.closed {
@@ -102,12 +103,12 @@ impl Batcher {
         self.ready(&mut state, job);
     }
 
-    /// The next job; waits for one. `None` once the queue is closed and empty.
+    /// Waits for the next job. Returns `None` once the queue is closed and empty.
     pub(super) async fn next(&self) -> Option<Taken<'_>> {
         loop {
             let ready = self.job_ready.notified();
             tokio::pin!(ready);
-            // From here on no notification is missed.
+            // Registered before the check, so that no notification is lost.
             ready.as_mut().enable();
             {
                 let mut state = self.lock();
@@ -123,7 +124,7 @@ impl Batcher {
         }
     }
 
-    /// Completes batches that have waited long enough. Never ends.
+    /// Completes batches that have reached their maximum age. Never returns.
     pub(super) async fn run_timers(&self) {
         loop {
             let set = self.timer_set.notified();
@@ -136,7 +137,7 @@ impl Batcher {
         }
     }
 
-    /// Takes nothing any more; everything held becomes ready.
+    /// Refuses new entries. All buffered entries become ready.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -149,7 +150,7 @@ impl Batcher {
         self.job_ready.notify_waiters();
     }
 
-    /// Gives up everything that no worker took.
+    /// Drops all entries that no consumer took.
     pub(super) fn clear(&self) {
         let abandoned = {
             let mut state = self.lock();
@@ -158,11 +159,11 @@ impl Batcher {
                 std::mem::take(&mut state.open),
             )
         };
-        // Outside the lock: entries count themselves when they are dropped.
+        // Dropped after the lock is released: dropped entries count themselves.
         drop(abandoned);
     }
 
-    /// Whether what comes in now has to wait for one of `workers`.
+    /// Whether a new request has to wait for one of `workers`.
     pub(super) fn is_backlogged(&self, workers: usize) -> bool {
         let state = self.lock();
         state.busy >= workers || !state.ready.is_empty()
@@ -211,7 +212,7 @@ impl Batcher {
         }
     }
 
-    /// Completes what is due at `now`, and says when the next batch is.
+    /// Completes batches that are due at `now`. Returns the deadline of the next batch.
     fn complete_due(&self, now: Instant) -> Option<Instant> {
         let mut state = self.lock();
         while let Some((deadline, number, partition)) = state.timers.pop_front() {
@@ -236,13 +237,13 @@ impl Batcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock panics; if it did, the state would still be whole.
+        // No code panics while it holds the lock. If it did, the state would still be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Merging {
-    /// Which batch a request belongs to.
+    /// Returns the partition that a batch belongs to.
     pub(super) fn partition_of(&self, batch: &Batch) -> Partition {
         let values = |key: &String| batch.metadata.as_ref()?.get(key).cloned();
         self.metadata_keys.iter().map(values).collect()
@@ -250,7 +251,7 @@ impl Merging {
 }
 
 impl Taken<'_> {
-    /// The job, out of the hands that count as busy.
+    /// Takes the job out; the consumer stays busy until `self` is dropped.
     pub(super) fn take(&mut self) -> Job {
         std::mem::take(&mut self.job)
     }

@@ -1,4 +1,4 @@
-//! The configuration of a sending queue: the Collector's keys, defaults and rules, and `compression`.
+//! Configuration of the sending queue: the Collector's keys, defaults and rules, and some keys of our own.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,43 +6,43 @@ use serde::{Deserialize, Serialize};
 use tributary_config::units::Duration;
 use tributary_config::{Capability, ComponentId, ExtensionUse, Problems, Section, Validate};
 
-/// The sending queue of an exporter. There is one per signal.
+/// Sending queue of an exporter. Each signal has a queue of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueConfig {
-    /// How many batches are sent at the same time; one that waits for its next attempt counts. Default: 10.
+    /// Number of batches that are sent concurrently, including batches that wait for a retry. Default: 10.
     pub num_consumers: usize,
-    /// How much the queue may hold, in units of `sizer`, what is being sent included. Default: 1000.
+    /// Capacity of the queue in units of `sizer`, including batches in flight. Default: 1000.
     pub queue_size: usize,
-    /// What `queue_size` counts: `requests`, `items` (spans, data points, log records, samples) or `bytes` (of the
-    /// encoded, uncompressed requests; with `compression` of the compressed ones). Default: `requests`.
+    /// Unit of `queue_size`: `requests`, `items` (spans, data points, log records, samples) or `bytes` (of the encoded,
+    /// uncompressed requests; of the compressed requests if `compression` is set). Default: `requests`.
     pub sizer: Option<Sizer>,
-    /// Whether a full queue makes the sender wait for room. Otherwise it is refused at once and told to retry.
-    /// Default: false.
+    /// Whether a full queue blocks the upstream sender until there is room. Otherwise the queue refuses the request at
+    /// once, and the sender has to retry. Default: false.
     pub block_on_overflow: bool,
-    /// Whether a full queue drops what comes, counted as `queue_full`, instead of refusing it. A pipeline with several
-    /// exporters takes data only while all of them do; with this, an exporter whose next hop is away for longer than
-    /// its queue lasts no longer holds up the others. Not together with `block_on_overflow`. Default: false.
+    /// Whether a full queue drops new requests, counted as `queue_full`, instead of refusing them. A pipeline with
+    /// several exporters accepts data only while every exporter does. With this setting, an exporter whose next hop is
+    /// down no longer blocks the other exporters when its queue is full. Cannot be combined with `block_on_overflow`.
+    /// Default: false.
     pub drop_on_overflow: bool,
-    /// Whether the sender waits until its data was delivered, and hears of failures. Default: false.
+    /// Whether the upstream sender waits until its data is delivered, and receives delivery errors. Default: false.
     pub wait_for_result: bool,
-    /// `lz4` keeps requests that have to wait compressed in memory, so that the same bytes last through a longer
-    /// outage; `none` keeps them as they are. What is being sent is expanded, which is up to `num_consumers` batches.
-    /// Default: `none`.
+    /// Compression of queued requests in memory: `lz4` or `none`. With `lz4` the same memory lasts through a longer
+    /// outage. Batches in flight, at most `num_consumers`, are decompressed. Default: `none`.
     pub compression: HeldCompression,
-    /// The extension that keeps the queue on disk, as in `file_storage`. What is acknowledged then survives the
-    /// process, `queue_size` in `bytes` is the most that the queue has on disk, and memory holds only what is about to
-    /// be sent. Default: none, the queue is in memory.
+    /// Id of the extension that persists the queue, for example `file_storage`. Acknowledged data then survives the
+    /// process. A `queue_size` in `bytes` limits the disk usage of the queue, and memory holds only the data that is
+    /// sent next. Default: none, the queue is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ComponentId>,
-    /// What a full queue with `storage` does: `refuse` what comes, or `drop_oldest`, counted as `queue_full`, to make
-    /// room for it; what is being sent is not dropped. Default: `refuse`.
+    /// Behaviour of a full queue with `storage`: `refuse` new requests, or `drop_oldest` to make room for them. Dropped
+    /// data is counted as `queue_full`; data in flight is not dropped. Default: `refuse`.
     pub overflow: Overflow,
-    /// Merges requests before they are sent. Default: off.
+    /// Merging of requests before they are sent. Default: off.
     pub batch: Section<BatchConfig>,
 }
 
-/// What a queue's size is counted in.
+/// Unit of a queue's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizer {
@@ -54,81 +54,82 @@ pub enum Sizer {
     Bytes,
 }
 
-/// How batches are held in memory while they wait.
+/// Compression of queued batches in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HeldCompression {
-    /// As they came.
+    /// No compression.
     #[default]
     None,
-    /// LZ4 blocks.
+    /// LZ4 block format.
     Lz4,
 }
 
-/// What a full queue on disk does.
+/// Behaviour of a full queue on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
-    /// Takes nothing until there is room; senders are told to come back, or wait with `block_on_overflow`.
+    /// Refuses new requests until there is room. With `block_on_overflow`, upstream senders wait for the room instead.
     #[default]
     Refuse,
-    /// Drops the oldest data that is not being sent.
+    /// Drops the oldest data that is not in flight.
     DropOldest,
 }
 
-/// Merging of requests inside the sending queue. Those of profiles become one request with one dictionary, in which
-/// every sample is what it was.
+/// Merging of requests inside the sending queue. Requests of profiles are merged into one request with one dictionary;
+/// the samples do not change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchConfig {
-    /// How long after its first request a batch is sent, however small it is. Above 0. Default: 200ms.
+    /// Maximum age of a batch, counted from its first request. At this age the batch is sent, however small it is. Must
+    /// be above 0. Default: 200ms.
     pub flush_timeout: Duration,
-    /// The size from which a batch is sent at once, in units of `sizer`. Default: 8192.
+    /// Size at which a batch is sent at once, in units of `sizer`. Default: 8192.
     pub min_size: usize,
-    /// The most a batch may have, in units of `sizer`; 0 is no limit. A request that does not fit into the batch at
-    /// hand starts the next one; one that is larger than this is cut, profiles between their samples if need be.
-    /// Default: 0.
+    /// Maximum size of a batch, in units of `sizer`; 0 means no limit. A request that does not fit into the current
+    /// batch starts the next batch. A request larger than the maximum is split, if necessary between the samples of a
+    /// profile. Default: 0.
     pub max_size: usize,
-    /// What the sizes count: `items` or `bytes`. Default: what the queue's `sizer` says, else `items`.
+    /// Unit of the sizes: `items` or `bytes`. Default: the queue's `sizer` if that is one of the two, else `items`.
     pub sizer: Option<BatchSizer>,
-    /// Keeps requests of different clients apart.
+    /// Separation of requests of different clients.
     pub partition: PartitionConfig,
 }
 
-/// What a batch's size is counted in.
+/// Unit of batch sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchSizer {
     /// Spans, data points, log records, samples.
     Items,
-    /// Bytes of the encoded requests, uncompressed; of profiles before their dictionaries become one.
+    /// Bytes of the encoded, uncompressed requests; for profiles, before their dictionaries are merged.
     Bytes,
 }
 
-/// Which requests may share a batch.
+/// Conditions under which requests may share a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PartitionConfig {
-    /// Request headers whose values a batch's requests must have in common; an absent header differs from an empty
-    /// one. The receiver must keep them (`include_metadata`). Upper and lower case are the same. Default: none.
+    /// Request headers whose values must be equal for all requests of a batch. A missing header differs from an empty
+    /// one. Names are case-insensitive. The receiver must keep the headers (`include_metadata`). Default: none.
     pub metadata_keys: Vec<String>,
 }
 
-/// Retries of what failed and may succeed later.
+/// Retries after retryable failures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryConfig {
-    /// The wait after the first failure. Default: 5s.
+    /// Wait after the first failure. Default: 5s.
     pub initial_interval: Duration,
-    /// By how much a wait may be longer or shorter than computed, as a fraction between 0 and 1, so that many senders
-    /// do not come back at once. Default: 0.5.
+    /// Random variation of each wait, as a fraction between 0 and 1. The variation keeps many senders from retrying at
+    /// the same moment. Default: 0.5.
     pub randomization_factor: f64,
-    /// How much longer each wait is than the one before; at least 1. Default: 1.5.
+    /// Factor by which each wait exceeds the previous one; at least 1. Default: 1.5.
     pub multiplier: f64,
-    /// The longest wait, unless the server asks for more. Default: 30s.
+    /// Maximum wait, unless the server asks for a longer one. Default: 30s.
     pub max_interval: Duration,
-    /// The time after which a batch is given up and dropped; 0 is never. Default: 5m, and 0 for a queue with `storage`,
-    /// which is there to outlast this.
+    /// Time after which a batch is dropped; 0 means never. Default: 5m, or 0 for a queue with `storage`, which is meant
+    /// to outlast long outages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_elapsed_time: Option<Duration>,
 }
@@ -175,7 +176,7 @@ impl Default for RetryConfig {
 }
 
 impl QueueConfig {
-    /// The extension that an exporter needs for its queue, which stands in the section `sending_queue`.
+    /// Returns the extension that the queue needs. The reported path is that of the section `sending_queue`.
     pub fn uses(&self) -> Option<ExtensionUse> {
         Some(ExtensionUse {
             path: ["sending_queue", "storage"].map(str::to_owned).to_vec(),
@@ -184,13 +185,13 @@ impl QueueConfig {
         })
     }
 
-    /// What `queue_size` counts.
+    /// Returns the unit of `queue_size`.
     pub fn sizer(&self) -> Sizer {
         self.sizer.unwrap_or(Sizer::Requests)
     }
 
-    /// What the sizes of `batch` count. An explicit `sizer` of the queue is inherited, as in the Collector; `requests`
-    /// means nothing for a batch and counts as not set.
+    /// Returns the unit of the sizes in `batch`. An explicit `sizer` of the queue is inherited, as in the Collector.
+    /// The value `requests` has no meaning for a batch and is ignored.
     pub fn batch_sizer(&self, batch: &BatchConfig) -> BatchSizer {
         batch.sizer.unwrap_or(match self.sizer {
             Some(Sizer::Bytes) => BatchSizer::Bytes,
@@ -298,12 +299,12 @@ impl Validate for BatchConfig {
 }
 
 impl RetryConfig {
-    /// After so long a batch is given up; zero is never.
+    /// Returns the time after which a batch is dropped; zero means never.
     pub(crate) fn limit(&self) -> Duration {
         self.max_elapsed_time.unwrap_or(Duration::secs(300))
     }
 
-    /// The same for what a queue holds, on disk or not.
+    /// Returns the retry settings of a queue, with the default limit of a queue on disk or in memory.
     pub(crate) fn of_queue(&self, is_stored: bool) -> Self {
         let never = is_stored.then(Duration::default);
         RetryConfig {
@@ -313,7 +314,7 @@ impl RetryConfig {
     }
 }
 
-/// Warns when a queue on disk would give up what it could keep.
+/// Warns if a queue on disk would drop data that it could keep.
 pub(crate) fn warn_of_giving_up(
     queue: Option<&QueueConfig>,
     retry: Option<&RetryConfig>,
@@ -341,7 +342,7 @@ impl Validate for RetryConfig {
         if !(self.multiplier.is_finite() && self.multiplier >= 1.0) {
             problems.error(&["multiplier"], "must be at least 1");
         }
-        // Unless it is said, it depends on the queue.
+        // The default depends on the queue.
         let Some(limit) = self.max_elapsed_time.filter(|limit| !limit.is_zero()) else {
             return;
         };

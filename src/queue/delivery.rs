@@ -1,4 +1,4 @@
-//! One job's way to the next hop: encode once, send, retry, and take apart what was refused as a whole.
+//! Delivery of one job: encode once, send, retry, and split a batch that was refused as a whole.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,14 +26,14 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::{Requests, Signal};
 use tributary_profiles::join;
 
-/// How many more sends the parts of one refused batch may cost. Isolating one bad request among a thousand takes
-/// twenty; a server that refuses everything must not be sent everything twice, one by one.
+/// Maximum number of extra sends to find the bad parts of one refused batch. Isolating one bad request among a thousand
+/// takes twenty sends. The limit protects a server that refuses everything from receiving every part separately.
 const EXTRA_SENDS: usize = 256;
-/// The same while it is unclear whether the data is at fault, which the first accepted part shows: enough to find such a
-/// part unless there is something bad in every eighth of the batch.
+/// The same limit while no part was accepted, so that the data may not be at fault. The limit suffices to find a good
+/// part unless at least every eighth part of the batch is bad.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
-/// How many more sends the parts of a batch may cost that a server refused for good, given whether it has taken one.
+/// Returns the maximum number of extra sends for the parts of a permanently refused batch.
 pub(crate) fn most_extra_sends(fault: Fault, any_accepted: bool) -> usize {
     match fault {
         Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
@@ -41,37 +41,38 @@ pub(crate) fn most_extra_sends(fault: Fault, any_accepted: bool) -> usize {
     }
 }
 
-/// The longest wait between attempts during the shutdown, unless the server asks for more.
+/// Maximum wait between attempts during the shutdown, unless the server asks for a longer one.
 const LAST_WAITS: Duration = Duration::from_millis(500);
 
-/// What delivers the jobs of one queue.
+/// Delivers the jobs of one queue.
 pub(super) struct Delivery {
     pub(super) id: ComponentId,
     pub(super) signal: Signal,
     pub(super) sender: Arc<dyn Sender>,
     pub(super) retry: Option<RetryConfig>,
-    /// Of one attempt.
+    /// Timeout of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
-    /// Cancelled when the queue shuts down: who sleeps wakes, and tries more often from then on.
+    /// Cancelled when the queue shuts down. This ends current waits and shortens later ones.
     pub(super) stopping: CancellationToken,
     pub(super) pace: Pace,
-    /// For a queue on disk: jobs that fail again and again give up their consumers.
+    /// Only for a queue on disk: jobs that fail repeatedly release their consumers.
     pub(super) aside: Option<Aside>,
-    /// Jobs without a consumer are loaded and sent one at a time, so that their number does not bound memory.
+    /// Jobs without a consumer are loaded and sent one at a time. Otherwise their number would determine the memory
+    /// use.
     pub(super) alone: Semaphore,
-    /// The next hop does not take data.
+    /// Episode in which the next hop accepts no data.
     pub(super) outage: Episode,
-    /// The queue has no room.
+    /// Episode in which the queue has no room.
     pub(super) full: Episode,
-    /// Batches that may be taken over are compressed first, in what this has room for.
+    /// Budget for compressed copies of batches that a sender may take over. `None` means no compression.
     pub(super) packs_in: Option<Arc<Budget>>,
-    /// The most bytes that requests of profiles may have once they are joined.
+    /// Maximum size in bytes of requests of profiles after merging.
     pub(super) most_bytes: usize,
     pub(super) logs: Logs,
 }
 
-/// Log lines by kind, so that one does not use up the other's quota.
+/// Rate-limited log lines. Each kind has a quota of its own.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     retry: SampledLog,
@@ -81,21 +82,21 @@ pub(super) struct Logs {
     partial: SampledLog,
 }
 
-/// What a job has of its consumer: dropped once the consumer need not wait for the job any more.
+/// Handle of the job's consumer. The consumer goes on when the handle is dropped.
 pub(super) type Turn = Option<oneshot::Sender<Infallible>>;
 
-/// Why a job was not delivered as it is.
+/// Reason why a job was not delivered unchanged.
 enum Stop {
     Failed(Failure),
-    /// Its requests cannot be sent as one, but these of them can: positions in the job.
+    /// The requests cannot be sent as one. Each group, given as positions in the job, can be.
     Apart(Vec<Vec<usize>>),
-    /// It fails while other data is delivered: one of its records may be the reason.
+    /// The job fails while other data is delivered, so one of its records may be the cause.
     Suspect,
-    /// It has failed for so long while other data was delivered that it goes to the dead letters.
+    /// The job failed for so long while other data was delivered that it goes to the dead letters.
     Dead(SendError),
 }
 
-/// The end of a batch that was not delivered.
+/// Outcome of a batch that was not delivered.
 struct Failure {
     reason: DropReason,
     error: SendError,
@@ -104,16 +105,16 @@ struct Failure {
 impl Delivery {
     /// Sends a job until every entry of it has its outcome.
     ///
-    /// A batch that was refused for good although it was merged from several requests is sent again in halves, so that
-    /// one request's trouble does not take another's data with it.
+    /// A batch that was merged from several requests and refused permanently is sent again in halves. So one bad
+    /// request does not take the data of the others with it.
     ///
-    /// Returns jobs that the consumers should try instead of it: halves of a job that fails while other data is delivered.
+    /// Returns jobs that the consumers should try instead: halves of a job that fails while other data is delivered.
     pub(super) async fn deliver(&self, job: Job, mut turn: Turn) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let (mut extra_sends, mut any_accepted) = (0, false);
         let (mut trial, mut again) = (Trial::default(), Vec::new());
-        // Large parts first: should the sends run out, the most is saved by then.
+        // Large parts first: if the sends run out, most of the data has been delivered.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
             let Failure { reason, error } =
@@ -136,7 +137,7 @@ impl Delivery {
                     }
                     Err(Stop::Dead(error)) => {
                         trial.begin_again();
-                        // What could not be written stays where it is.
+                        // Entries that could not be written to the dead letters stay in the queue.
                         let left = self.bury(job, &error).await;
                         todo.extend((!left.is_empty()).then_some(left));
                         continue;
@@ -145,7 +146,7 @@ impl Delivery {
             let most = most_extra_sends(error.fault, any_accepted);
             if error.fault != Fault::Elsewhere {
                 for entry in &mut job {
-                    // Only who has the content can take it apart.
+                    // Splitting a batch needs its content.
                     entry.reload().await;
                 }
             }
@@ -161,7 +162,7 @@ impl Delivery {
         again
     }
 
-    /// Sends one batch until it is accepted, refused for good, or its time is over.
+    /// Sends one batch until it is accepted, refused permanently, or its time is over.
     async fn send(
         &self,
         job: &mut Job,
@@ -184,10 +185,11 @@ impl Delivery {
             .retry
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
-        // From the first failure on, attempts included: to one that is a black hole each takes long.
+        // Starts at the first failure. The time of attempts counts, since attempts at an unresponsive next hop are
+        // slow.
         let mut away = None;
         loop {
-            // Loaded, sent, and unloaded again before the next one.
+            // Held while the content is in memory, until it is unloaded again.
             let mut alone = match turn.is_none() && job.iter().any(Entry::is_unloaded) {
                 true => self.alone.acquire().await.ok(),
                 false => None,
@@ -211,7 +213,7 @@ impl Delivery {
                 Ok(Taken::Over(outcome)) => {
                     job.iter_mut().for_each(Entry::taken_over);
                     *turn = None;
-                    // What another attempt needs is in the entries.
+                    // The entries keep the content that another attempt needs.
                     drop((batch, alone.take()));
                     let since = Instant::now();
                     let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
@@ -245,13 +247,14 @@ impl Delivery {
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
             let stopping = self.stopping.is_cancelled();
-            // Who waits for the outcome has the data still, and can take it elsewhere; so has the disk.
+            // An upstream sender that waits still has the data and can send it elsewhere. A record on disk is kept as
+            // well.
             let returned = stopping && job.iter().all(Entry::is_kept);
             let reason = match wait {
                 _ if returned => DropReason::Shutdown,
                 None if stopping => DropReason::Shutdown,
                 None => DropReason::RetriesExhausted,
-                // The process ends soon, and what is here then is lost: try while there is time.
+                // Data in memory is lost when the process ends, so retry until then.
                 Some(wait) if stopping => {
                     drop(alone.take());
                     sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
@@ -275,7 +278,7 @@ impl Delivery {
         }
     }
 
-    /// The job as it is sent; or the groups of its requests that can be sent as one, if all of them cannot.
+    /// Encodes the job, or returns groups of its requests if they cannot all be sent as one.
     async fn encode(
         &self,
         job: &mut Job,
@@ -406,7 +409,7 @@ impl Delivery {
         }
     }
 
-    /// Says how much is lost because the process ends.
+    /// Logs the number of items lost at the end of the process.
     pub(super) fn log_loss(&self) {
         let undelivered_items = self.ledger.undelivered_items();
         if undelivered_items > 0 {
@@ -435,17 +438,17 @@ impl Delivery {
     }
 }
 
-/// The sender took a batch over and let go of it.
+/// The error if a sender took a batch over and dropped it without an outcome.
 fn given_up() -> SendError {
     SendError::transient(Code::Unavailable, "the exporter gave the batch up")
 }
 
-/// Nobody reads nanoseconds.
+/// Rounds for log lines.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Each group of a job's entries as a job, to be sent first.
+/// Turns each group of a job's entries into a job, at the front of `todo`.
 fn regroup(job: Job, groups: Vec<Vec<usize>>, todo: &mut VecDeque<Job>) {
     let mut entries: Vec<Option<Entry>> = job.into_iter().map(Some).collect();
     for group in groups.into_iter().rev() {
@@ -456,7 +459,7 @@ fn regroup(job: Job, groups: Vec<Vec<usize>>, todo: &mut VecDeque<Job>) {
     }
 }
 
-/// Two halves of what was refused, the second empty unless the refusal may be about a part of it only.
+/// Splits a refused job into halves. The second half is empty if a part of the job cannot fare better than the whole.
 fn take_apart(mut job: Job, fault: Fault) -> (Job, Job) {
     if fault == Fault::Elsewhere {
         return (job, Job::new());
@@ -472,7 +475,7 @@ fn take_apart(mut job: Job, fault: Fault) -> (Job, Job) {
     (job, second)
 }
 
-/// Counts a job as in flight while it is being sent, waits between attempts included.
+/// Counts a job as in flight while it is being sent, including waits between attempts.
 struct InFlight<'a>(&'a Ledger);
 
 impl<'a> InFlight<'a> {

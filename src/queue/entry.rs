@@ -1,4 +1,4 @@
-//! What the queue is responsible for: one request, or a piece of one, with its outcome.
+//! The unit of responsibility of the queue: one request, or a piece of one, with its outcome.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,26 +19,26 @@ use tributary_memory::Budget;
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 
-/// What is sent in one go: entries whose requests are concatenated.
+/// Entries that are sent as one batch.
 pub(super) type Job = SmallVec<[Entry; 1]>;
 
-/// Where outcomes are counted: one per queue.
+/// Outcome counters of one queue.
 pub(super) struct Ledger {
     /// The exporter's metrics.
     pub(super) metrics: ExporterMetrics,
-    /// Whether the process ends: from then on, whatever is dropped is reported.
+    /// Whether the process is ending. From then on, dropped items are reported as undelivered.
     ending: AtomicBool,
-    /// Items that the end of the process cost.
+    /// Items lost because the process ended.
     undelivered_items: AtomicUsize,
-    /// Items that were acknowledged and are lost for any other reason.
+    /// Acknowledged items lost for any other reason.
     lost_items: AtomicUsize,
 }
 
-/// A request the queue took in. Its pieces share it; the last one tells whoever waits.
+/// A request that the queue accepted. Its pieces share it; the last piece reports the outcome to a waiting sender.
 pub(super) struct Request {
-    /// When the queue took it, or read it from the disk.
+    /// Time at which the queue accepted the request, or read it from disk.
     since: Instant,
-    /// Where it was read from; dropped with this.
+    /// Record that the request was read from. Dropped together with the request.
     kept: Option<Kept>,
     _place: Option<Place>,
     step: Mutex<Option<Step>>,
@@ -46,8 +46,8 @@ pub(super) struct Request {
     failed: Mutex<Option<Nack>>,
 }
 
-/// A request, or a piece of one, that must end as delivered, dropped or given back. Dropping it without an outcome
-/// counts as lost in the shutdown (or given back, if the sender still waits and so still has it).
+/// A request or a piece of one, which must end as delivered, dropped or returned. Dropping an entry without an outcome
+/// counts it as lost in the shutdown. If the sender still waits, it counts as returned instead.
 pub(super) struct Entry {
     held: Option<Held>,
     items: usize,
@@ -56,7 +56,7 @@ pub(super) struct Entry {
 }
 
 impl Ledger {
-    /// An empty ledger.
+    /// Creates a ledger without counts.
     pub(super) fn new(metrics: ExporterMetrics) -> Self {
         Ledger {
             metrics,
@@ -66,22 +66,22 @@ impl Ledger {
         }
     }
 
-    /// The process, or at least this exporter, ends.
+    /// Records that the process, or at least this exporter, is ending.
     pub(super) fn ending(&self) {
         self.ending.store(true, Relaxed);
     }
 
-    /// Items that were on a disk cannot be read.
+    /// Counts persisted items that cannot be read.
     pub(super) fn damaged(&self, items: usize) {
         self.metrics.dropped(items, DropReason::Damaged);
         self.lost_items.fetch_add(items, Relaxed);
     }
 
-    /// Items that were acknowledged are dropped for this reason.
+    /// Counts acknowledged items that are dropped.
     pub(super) fn dropped(&self, items: usize, reason: DropReason) {
         self.metrics.dropped(items, reason);
         match reason {
-            // The dead letters have them.
+            // The dead letters have the data, so it is not lost.
             DropReason::DeadLetter => {}
             _ if self.ending.load(Relaxed) => {
                 self.undelivered_items.fetch_add(items, Relaxed);
@@ -92,12 +92,12 @@ impl Ledger {
         }
     }
 
-    /// Items that the end of the process cost.
+    /// Returns the number of items lost because the process ended.
     pub(super) fn undelivered_items(&self) -> usize {
         self.undelivered_items.load(Relaxed)
     }
 
-    /// Everything that was acknowledged to the sender and is lost.
+    /// Returns the number of acknowledged items that are lost.
     pub(super) fn undelivered(&self) -> Undelivered {
         Undelivered {
             items: self.undelivered_items() + self.lost_items.load(Relaxed),
@@ -106,7 +106,8 @@ impl Ledger {
 }
 
 impl Request {
-    /// A request that takes up `place` and is part of what is under way; `waiting` hears the outcome, and has the data until then.
+    /// Creates a request with its `place` in the queue and its share of the bytes in flight. The sender of `waiting`
+    /// gets the outcome and keeps the data until then.
     pub(super) fn new(
         place: Option<Place>,
         step: Option<Step>,
@@ -122,7 +123,7 @@ impl Request {
         })
     }
 
-    /// A request that was read from a log, which has it until it is settled, and that is part of what is under way.
+    /// Creates a request that was read from a log. The log keeps the record until the request has its outcome.
     pub(super) fn of_record(kept: Kept, step: Option<Step>) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
@@ -142,14 +143,14 @@ impl Drop for Request {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         if let Some(waiting) = self.waiting.take() {
-            // Nobody listens any more when the sender gave up; it still has the data then.
+            // The send fails if the sender stopped waiting; then it still has the data.
             let _ = waiting.send(failed.take().map_or(Ok(()), Err));
         }
     }
 }
 
 impl Entry {
-    /// An entry of `request`.
+    /// Creates an entry of `request`.
     pub(super) fn new(held: Held, request: Arc<Request>, ledger: Arc<Ledger>) -> Self {
         Entry {
             items: held.items(),
@@ -159,47 +160,48 @@ impl Entry {
         }
     }
 
-    /// How long its request has been in the queue.
+    /// Returns the time since the queue accepted the request.
     pub(super) fn age(&self) -> Duration {
         self.request.since.elapsed()
     }
 
-    /// Spans, data points, log records, samples.
+    /// Returns the number of spans, data points, log records or samples.
     pub(super) fn items(&self) -> usize {
         self.items
     }
 
-    /// Bytes of the encoded requests.
+    /// Returns the bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
         self.held.as_ref().map_or(0, Held::bytes)
     }
 
-    /// The encoded requests, to be unpacked elsewhere.
+    /// Returns the content, to be decompressed by the caller.
     pub(super) fn content(&mut self) -> Option<Content> {
         self.held.as_mut().map(Held::content)
     }
 
-    /// Bytes it takes in memory once it is [taken over](Self::taken_over).
+    /// Returns the bytes that the entry keeps in memory once it is [taken over](Self::taken_over).
     pub(super) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref().filter(|_| !self.unloads());
         held.map_or(0, Held::stored_bytes)
     }
 
-    /// Whether it need not be in memory while somebody else has it: all of it is on disk.
+    /// Whether the content can be unloaded from memory because all of it is on disk.
     fn unloads(&self) -> bool {
         let kept = self.request.kept.as_ref();
         kept.is_some_and(|kept| kept.items() == self.items)
     }
 
-    /// Keeps the content compressed from now on.
+    /// Compresses the content in memory.
     pub(super) async fn pack(&mut self, budget: &Arc<Budget>) {
         if let Some(Held::Plain(batch)) = &self.held {
-            // A clone goes, so that this still counts as held should nobody wait for it.
+            // A clone is compressed, so that the entry still has its content if the future is dropped.
             self.held = Some(Held::pack(batch.clone(), budget).await);
         }
     }
 
-    /// It has been taken over: it is not on its way any more, only held. What is on disk need not be in memory.
+    /// Records that a sender took the entry over. It no longer counts as in flight. If the content is on disk, it is
+    /// unloaded.
     pub(super) fn taken_over(&mut self) {
         let step = self.request.step.lock();
         step.unwrap_or_else(PoisonError::into_inner).take();
@@ -210,7 +212,8 @@ impl Entry {
         }
     }
 
-    /// Drops the content from memory if all of it is on disk. Nothing else is read in its place.
+    /// Unloads the content if all of it is on disk. The read-ahead credit stays taken, so no other record is read
+    /// instead.
     pub(super) fn unload(&mut self) -> bool {
         if self.unloads()
             && let Some(held) = &mut self.held
@@ -225,7 +228,7 @@ impl Entry {
         matches!(self.held, Some(Held::OnDisk { .. }))
     }
 
-    /// The batch, shared.
+    /// Returns the batch, which shares its bytes with the entry.
     pub(super) fn batch(&self) -> Option<Batch> {
         match &self.held {
             Some(Held::Plain(batch)) => Some(batch.clone()),
@@ -233,7 +236,7 @@ impl Entry {
         }
     }
 
-    /// Reads it from the disk again, if it is only there.
+    /// Reads the content from disk again if it was unloaded.
     pub(super) async fn reload(&mut self) {
         if let Some(Held::OnDisk { .. }) = &self.held
             && let Some(kept) = &self.request.kept
@@ -243,7 +246,7 @@ impl Entry {
         }
     }
 
-    /// The next hop has it. The items are counted by the caller, who knows of partial successes.
+    /// Records the delivery. The caller counts the items, because it knows about partial successes.
     pub(super) fn delivered(mut self) {
         self.held = None;
         if let Some(kept) = &self.request.kept {
@@ -251,12 +254,12 @@ impl Entry {
         }
     }
 
-    /// It is given up: dropped for `reason`, or given back if the sender waits.
+    /// Drops the entry for `reason`, or returns it if the sender waits.
     pub(super) fn failed(mut self, reason: DropReason, nack: Nack) {
         self.fail(reason, nack);
     }
 
-    /// Cuts it into pieces of at most half its items; itself when it is not divisible.
+    /// Splits the entry into pieces of at most half its items. An indivisible entry is returned as it is.
     pub(super) fn halves(mut self) -> Job {
         if self.items < 2 {
             return Job::from_iter([self]);
@@ -274,8 +277,9 @@ impl Entry {
             .collect()
     }
 
-    /// Cuts a batch that was merged on its way here into the requests it was merged from, or in halves where these became
-    /// one: profiles between profiles, others between items. Itself when it is a single one, and when the sender waits: it has the data still, and offers the requests one by one itself.
+    /// Splits a merged batch into its original requests. If these became one request, it is split in halves: profiles
+    /// between profiles, other signals between items. The entry is returned as it is if it is a single request, or if
+    /// the sender waits: the sender still has the data and can retry the requests one by one.
     pub(super) fn requests(mut self) -> Job {
         let merged = |content: Content| content.requests().map(|requests| requests.parts().len());
         let several = matches!(self.content().map(merged), Some(Ok(2..)));
@@ -314,22 +318,22 @@ impl Entry {
         pieces.into_iter().map(|piece| self.piece(piece)).collect()
     }
 
-    /// Whether somebody has the data still, should it not be delivered: the sender who waits, or the disk.
+    /// Whether the waiting sender or the log keeps the data if it is not delivered.
     pub(super) fn is_kept(&self) -> bool {
         self.is_awaited() || self.is_on_disk()
     }
 
-    /// Whether a log has the data until it is settled.
+    /// Whether a log keeps the data until the outcome is known.
     pub(super) fn is_on_disk(&self) -> bool {
         self.request.kept.is_some()
     }
 
-    /// Whether the sender waits for the outcome, and so has the data still.
+    /// Whether the sender waits for the outcome and so keeps the data.
     pub(super) fn is_awaited(&self) -> bool {
         self.request.waiting.is_some()
     }
 
-    /// An entry for a part of what this one had.
+    /// Creates an entry for a piece of this one.
     fn piece(&self, piece: Batch) -> Entry {
         Entry::new(
             Held::Plain(piece),
@@ -367,8 +371,8 @@ impl Drop for Entry {
     }
 }
 
-/// Cuts a batch into pieces within `limit` that share its memory permits; those of profiles, which take more than the
-/// bytes they are cut from, have permits of their own where there is room.
+/// Splits a batch into pieces within `limit` that share its memory permits. Pieces of profiles take more memory than
+/// the original bytes, so they get permits of their own if the budget has room.
 pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
     let whole = batch.wire().to_bytes();
     let pieces = crate::pipeline::split(batch.signal(), &whole, limit);

@@ -1,4 +1,4 @@
-//! The bytes of a request while they wait: as they came, or compressed.
+//! Content of a queued request: plain, compressed, or on disk.
 
 use std::sync::Arc;
 
@@ -9,47 +9,47 @@ use crate::pipeline::turns::BLOCKING_BYTES;
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Requests, Signal};
 
-/// The content of one queued request.
+/// Content of one queued request.
 #[derive(Debug)]
 pub(super) enum Held {
-    /// As it came, with its memory permits.
+    /// Uncompressed, with its memory permits.
     Plain(Batch),
-    /// As one LZ4 block.
+    /// Compressed as one LZ4 block.
     Packed {
         /// The signal.
         signal: Signal,
-        /// Spans, data points, log records, samples.
+        /// Number of spans, data points, log records or samples.
         items: usize,
-        /// Whether one of the requests was made of several.
+        /// Whether one of the requests was merged from several.
         joined: bool,
         /// The compressed bytes.
         block: Bytes,
-        /// How many bytes each of its requests has once it is expanded.
+        /// Uncompressed size in bytes of each request.
         lengths: Arc<[usize]>,
         /// Keeps the compressed bytes counted in the memory budget.
         _permit: Permit,
     },
-    /// In the log it was read from, and not in memory.
+    /// Only on disk, in the log that it was read from.
     OnDisk {
         /// The signal.
         signal: Signal,
-        /// Spans, data points, log records, samples.
+        /// Number of spans, data points, log records or samples.
         items: usize,
         /// Bytes of the encoded requests.
         bytes: usize,
-        /// Whether one of the requests was made of several.
+        /// Whether one of the requests was merged from several.
         joined: bool,
     },
 }
 
-/// A block that does not expand to what went in: memory was corrupted.
+/// Error if a block does not decompress to the original content. The cause is corrupted memory.
 #[derive(Debug, thiserror::Error)]
 #[error("a queued batch could not be decompressed: {0}")]
 pub(super) struct Damaged(String);
 
 impl Held {
-    /// Compresses a batch, and gives back the memory it held. It stays as it is when that makes it no smaller, or when
-    /// the memory budget has no room for both forms at once.
+    /// Compresses a batch and releases the memory of the uncompressed form. The batch stays uncompressed if compression
+    /// does not shrink it, or if the memory budget has no room for both forms.
     pub(super) async fn pack(mut batch: Batch, budget: &Arc<Budget>) -> Self {
         let requests = batch.wire().clone();
         let lengths = requests.parts().iter().map(Bytes::len).collect();
@@ -77,7 +77,7 @@ impl Held {
         }
     }
 
-    /// Lets go of the content.
+    /// Drops the content, which is on disk.
     pub(super) fn unload(&mut self) {
         *self = Held::OnDisk {
             signal: self.signal(),
@@ -87,7 +87,7 @@ impl Held {
         };
     }
 
-    /// The signal.
+    /// Returns the signal.
     pub(super) fn signal(&self) -> Signal {
         match self {
             Held::Plain(batch) => batch.signal(),
@@ -95,7 +95,7 @@ impl Held {
         }
     }
 
-    /// Spans, data points, log records, samples.
+    /// Returns the number of spans, data points, log records or samples.
     pub(super) fn items(&self) -> usize {
         match self {
             Held::Plain(batch) => batch.items(),
@@ -103,7 +103,7 @@ impl Held {
         }
     }
 
-    /// Bytes of the encoded requests.
+    /// Returns the bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Held::Plain(batch) => batch.bytes(),
@@ -112,7 +112,7 @@ impl Held {
         }
     }
 
-    /// Bytes it takes in memory.
+    /// Returns the bytes used in memory.
     pub(super) fn stored_bytes(&self) -> usize {
         match self {
             Held::Plain(batch) => batch.bytes(),
@@ -121,7 +121,7 @@ impl Held {
         }
     }
 
-    /// Whether one of the requests was made of several.
+    /// Whether one of the requests was merged from several.
     pub(super) fn is_joined(&self) -> bool {
         match self {
             Held::Plain(batch) => batch.is_joined(),
@@ -129,7 +129,7 @@ impl Held {
         }
     }
 
-    /// The requests, shared.
+    /// Returns the content, which shares its bytes.
     pub(super) fn content(&mut self) -> Content {
         match self {
             Held::Plain(batch) => Content::Plain(batch.wire().clone()),
@@ -138,7 +138,7 @@ impl Held {
         }
     }
 
-    /// The batch, for cutting it up.
+    /// Converts the content into a batch, for splitting.
     pub(super) fn into_batch(mut self) -> Result<Batch, Damaged> {
         let content = self.content();
         match self {
@@ -160,24 +160,24 @@ impl Held {
     }
 }
 
-/// The bytes of a queued request, apart from what the queue keeps with them.
+/// Bytes of a queued request, without the metadata that the queue keeps.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// The requests.
+    /// Uncompressed requests.
     Plain(Requests),
-    /// An LZ4 block, and how many bytes each of its requests has.
+    /// An LZ4 block, and the uncompressed size in bytes of each request.
     Packed(Bytes, Arc<[usize]>),
-    /// It was only on disk, and is damaged there.
+    /// The content was only on disk and is damaged there.
     Gone,
 }
 
 impl Content {
-    /// Whether there is work in [`requests`](Self::requests).
+    /// Whether [`requests`](Self::requests) has to decompress.
     pub(super) fn is_packed(&self) -> bool {
         matches!(self, Content::Packed(..))
     }
 
-    /// The requests.
+    /// Returns the requests, decompressed if necessary.
     pub(super) fn requests(self) -> Result<Requests, Damaged> {
         match self {
             Content::Plain(requests) => Ok(requests),
@@ -203,7 +203,7 @@ fn gone() -> Damaged {
 
 fn compress(requests: &Requests) -> Bytes {
     let block = lz4_flex::block::compress(&requests.to_bytes());
-    // The output buffer was sized for the worst case; what is kept for minutes must not be.
+    // Shrinks the output buffer, which was sized for the worst case. The block may be kept for minutes.
     block.into_boxed_slice().into()
 }
 

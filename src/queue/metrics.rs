@@ -1,4 +1,4 @@
-//! What exporters count.
+//! Metrics of exporters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::component::BuildContext;
 use crate::pipeline::account::{Account, DropReason};
 use crate::pipeline::health::Trouble;
 
-/// What an exporter counts, for one signal.
+/// Metrics of an exporter for one signal.
 #[derive(Clone)]
 pub struct ExporterMetrics {
     sent: Counter,
@@ -27,20 +27,20 @@ pub struct ExporterMetrics {
     pub queue_size: Gauge,
     /// `otelcol_exporter_queue_capacity`, in the same units.
     pub queue_capacity: Gauge,
-    /// `otelcol_exporter_in_flight_requests`, those that wait for their next attempt included.
+    /// `otelcol_exporter_in_flight_requests`, including requests that wait for a retry.
     pub in_flight_requests: Gauge,
-    /// `otelcol_exporter_queue_batch_send_size`: items of the batches that left the queue.
+    /// `otelcol_exporter_queue_batch_send_size`: items per batch that left the queue.
     pub batch_send_size: Histogram,
-    /// `otelcol_exporter_queue_batch_send_size_bytes`: their encoded bytes, uncompressed.
+    /// `otelcol_exporter_queue_batch_send_size_bytes`: encoded, uncompressed bytes per batch that left the queue.
     pub batch_send_bytes: Histogram,
-    /// `tributary_exporter_queue_wait_seconds`: from when the queue took a request to its first attempt.
+    /// `tributary_exporter_queue_wait_seconds`: time from the acceptance of a request to its first attempt.
     pub queue_wait_seconds: Histogram,
-    /// `tributary_exporter_send_seconds`: one attempt, by whether it succeeded.
+    /// `tributary_exporter_send_seconds`: duration of one attempt, by success.
     send_seconds: [Histogram; 2],
 }
 
 impl ExporterMetrics {
-    /// The handles of an exporter for one signal.
+    /// Creates the metrics of an exporter for one signal.
     pub fn new(cx: &BuildContext, signal: Signal) -> Self {
         let exporter = &cx.id;
         let items = |outcome: &str| {
@@ -80,59 +80,59 @@ impl ExporterMetrics {
         }
     }
 
-    /// An attempt to send took that long.
+    /// Records the duration of an attempt.
     pub fn attempted(&self, took: Duration, is_success: bool) {
         self.send_seconds[usize::from(is_success)].record(took.as_secs_f64());
     }
 
-    /// An attempt failed, and will be repeated.
+    /// Counts a failed attempt that will be retried.
     pub fn attempt_failed(&self) {
         self.failed_attempts.increment(1);
     }
 
-    /// The next hop did not take data.
+    /// Reports to the health check that the next hop did not accept data.
     pub fn in_trouble(&self) {
         self.trouble.begins();
     }
 
-    /// Items came in from a pipeline; they are in flight until one of the calls below.
+    /// Counts items from a pipeline. They are in flight until one of the methods below is called for them.
     pub fn received(&self, items: usize) {
         self.account.received(items);
     }
 
-    /// The items were not taken, and the sender was told.
+    /// Counts items that were refused to the upstream sender.
     pub fn refused(&self, items: usize) {
         self.trouble.begins();
         self.enqueue_failed.increment(items as u64);
         self.account.refused(items);
     }
 
-    /// The items were in the stored queue, and are in flight from now on.
+    /// Counts items found in the stored queue. They are in flight from now on.
     pub fn recovered(&self, items: usize) {
         self.recovered.increment(items as u64);
         self.account.in_flight.increment(items as f64);
     }
 
-    /// The items stay in the stored queue, which is closed.
+    /// Counts items that stay in the stored queue when it closes.
     pub fn kept(&self, items: usize) {
         self.kept.increment(items as u64);
         self.account.in_flight.decrement(items as f64);
     }
 
-    /// The items could not be delivered, and the sender, who waited for the outcome and has them still, was told.
+    /// Counts items that were not delivered and whose waiting sender got the error and still has them.
     pub fn returned(&self, items: usize) {
         self.send_failed.increment(items as u64);
         self.account.refused(items);
     }
 
-    /// The next hop acknowledged the items.
+    /// Counts items that the next hop acknowledged.
     pub fn delivered(&self, items: usize) {
         self.trouble.over();
         self.sent.increment(items as u64);
         self.account.passed(items);
     }
 
-    /// The items are lost, for this reason.
+    /// Counts items that are lost.
     pub fn dropped(&self, items: usize, reason: DropReason) {
         self.trouble.begins();
         match reason {

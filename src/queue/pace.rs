@@ -1,4 +1,4 @@
-//! Slows senders down a little while much is on its way.
+//! Back-pressure on upstream senders while many bytes are in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,21 +7,23 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Bytes that may be under way before senders wait, in KiB.
+/// Bytes in flight, in KiB, from which upstream senders wait.
 const FREELY_KIB: u32 = 8 << 10;
-/// The longest that a sender waits. After that its data is taken like any other.
+/// Maximum wait of an upstream sender. After that, its data is accepted.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// A queue takes data as fast as memory does, the next hop as fast as the network. When both work, a short wait keeps
-/// the difference with the clients instead of in memory. While the next hop is away there is nothing to wait for: then
-/// the queue is what the data waits in.
+/// Limits the bytes in flight by short waits of the upstream senders.
+///
+/// A queue accepts data at the speed of memory, the next hop at the speed of the network. While both work, a short wait
+/// leaves the excess data with the clients instead of in memory. While the next hop is down, waiting would not help,
+/// and the queue buffers the data.
 #[derive(Debug)]
 pub(super) struct Pace {
     free: Arc<Semaphore>,
     failing: AtomicUsize,
 }
 
-/// Part of what is under way; held until it is delivered or given up.
+/// Share of the bytes in flight, released on delivery or drop.
 pub(super) type Step = Arc<OwnedSemaphorePermit>;
 
 impl Pace {
@@ -32,7 +34,7 @@ impl Pace {
         }
     }
 
-    /// Waits until `bytes` more may be under way, but not for long.
+    /// Waits until there is room for `bytes` more in flight, for at most [`LONGEST`].
     pub(super) async fn step(&self, bytes: usize) -> Option<Step> {
         if self.failing.load(Relaxed) > 0 {
             return None;
@@ -41,13 +43,13 @@ impl Pace {
         timeout(LONGEST, step).await.ok()?.ok().map(Arc::new)
     }
 
-    /// The same for those who do not wait: it counts if there is room for it.
+    /// Like [`step`](Self::step), without waiting. Returns `None` if there is no room.
     pub(super) fn try_step(&self, bytes: usize) -> Option<Step> {
         let step = self.free.clone().try_acquire_many_owned(kib(bytes));
         step.ok().map(Arc::new)
     }
 
-    /// The next hop is away as long as what is returned lives.
+    /// Suspends the waits while the returned guard lives, because the next hop is down.
     pub(super) fn failing(&self) -> Failing<'_> {
         self.failing.fetch_add(1, Relaxed);
         Failing(self)
@@ -59,7 +61,7 @@ fn kib(bytes: usize) -> u32 {
     kib.clamp(1, FREELY_KIB)
 }
 
-/// See [`Pace::failing`].
+/// Guard of [`Pace::failing`].
 pub(super) struct Failing<'a>(&'a Pace);
 
 impl Drop for Failing<'_> {

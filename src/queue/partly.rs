@@ -1,11 +1,11 @@
-//! What a sender remembers of batches that it could deliver in part only.
+//! Memory of a sender about partly delivered batches.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::Identity;
 
-/// What is done of batches that come again, by their [`identity`](super::Encoded::identity), for as long as these
-/// live. When one comes again, what is done need not be done again.
+/// Progress of partly delivered batches, by their [`identity`](super::Encoded::identity). An entry lives as long as the
+/// identity. A retry skips the parts that are already delivered.
 #[derive(Debug)]
 pub struct Partly<T>(Mutex<Vec<(Weak<Identity>, T)>>);
 
@@ -16,20 +16,20 @@ impl<T> Default for Partly<T> {
 }
 
 impl<T> Partly<T> {
-    /// What is done of the batch, if anything is.
+    /// Removes and returns the progress of the batch, if there is any.
     pub fn take(&self, batch: &Arc<Identity>) -> Option<T> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // As long as there is a weak reference no other batch has the address.
+        // While a weak reference exists, no other batch can have the address.
         let at = all
             .iter()
             .position(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(batch)))?;
         Some(all.swap_remove(at).1)
     }
 
-    /// So much of the batch is done.
+    /// Records the progress of the batch.
     pub fn remember(&self, batch: &Weak<Identity>, done: T) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that were given up do not come again.
+        // Batches without strong references were dropped and will not be retried.
         all.retain(|(batch, _)| batch.strong_count() > 0);
         all.push((batch.clone(), done));
     }

@@ -1,11 +1,11 @@
-//! How much a queue may hold.
+//! Capacity of a queue.
 
 use std::sync::Arc;
 
 use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// A bounded number of units: requests, items or bytes. Waiting is fair, and giving up waiting leaks nothing.
+/// A bounded number of units: requests, items or bytes. Waiting is fair and cancellation-safe.
 #[derive(Debug)]
 pub(super) struct Room {
     capacity: usize,
@@ -13,7 +13,7 @@ pub(super) struct Room {
     gauge: Gauge,
 }
 
-/// Some of the room; given back when dropped.
+/// A share of the room, released on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     units: u32,
@@ -21,19 +21,19 @@ pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is no room.
+/// Reason why there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoRoom {
-    /// Not now.
+    /// There is no room now.
     Full,
-    /// Never: it is larger than all the room there is.
+    /// The request is larger than the whole capacity.
     TooLarge,
-    /// The queue takes nothing any more.
+    /// The queue is closed.
     Closed,
 }
 
 impl Room {
-    /// Room for `capacity` units; `gauge` shows how many are taken.
+    /// Creates room for `capacity` units. `gauge` shows the units in use.
     pub(super) fn new(capacity: usize, gauge: Gauge) -> Self {
         let capacity = capacity.min(Semaphore::MAX_PERMITS);
         Room {
@@ -43,17 +43,17 @@ impl Room {
         }
     }
 
-    /// All the room there is.
+    /// Returns the capacity in units.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Units that are not taken.
+    /// Returns the free units.
     pub(super) fn free(&self) -> usize {
         self.free.available_permits()
     }
 
-    /// Takes some room, or fails at once.
+    /// Takes room, or fails at once.
     pub(super) fn try_take(&self, units: usize) -> Result<Place, NoRoom> {
         let units = self.checked(units)?;
         match self.free.clone().try_acquire_many_owned(units) {
@@ -63,7 +63,7 @@ impl Room {
         }
     }
 
-    /// Takes some room, waiting until there is.
+    /// Takes room, waiting until there is enough.
     pub(super) async fn take(&self, units: usize) -> Result<Place, NoRoom> {
         let units = self.checked(units)?;
         match self.free.clone().acquire_many_owned(units).await {
@@ -72,7 +72,7 @@ impl Room {
         }
     }
 
-    /// Refuses everything from now on, who waits included.
+    /// Refuses all requests from now on, including those that wait.
     pub(super) fn close(&self) {
         self.free.close();
     }
@@ -90,7 +90,7 @@ impl Room {
         if units > self.capacity {
             return Err(NoRoom::TooLarge);
         }
-        // A single request of 4 GiB is above every receiver's limit.
+        // The limit of 4 GiB is above the request limit of every receiver.
         u32::try_from(units).map_err(|_| NoRoom::TooLarge)
     }
 }

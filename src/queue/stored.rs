@@ -1,11 +1,11 @@
-//! A queue that is kept on disk: what comes in is appended to a log, and is read from it when it can be sent.
+//! A queue on disk: requests are appended to a log, and read back when they can be sent.
 //!
 //! ```text
 //! consume -> place -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
 //! ```
 //!
-//! In memory are the records that are about to be sent, up to the queue's part of the memory budget. What was read and is not delivered when the
-//! exporter ends, or is replaced, is given back to the log: for whoever reads it next.
+//! Memory holds only the records that are sent next, within the queue's share of the memory budget. When the exporter
+//! ends or is replaced, records that were read but not delivered are returned to the log for the next reader.
 
 mod ahead;
 mod feed;
@@ -37,55 +37,55 @@ pub use record::decode;
 
 use ahead::{Ahead, Credit};
 
-/// How long to wait after a file could not be read.
+/// Wait after a file could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The log of one queue, and what of it is on its way.
+/// The log of one queue, and the state of its records in flight.
 pub(super) struct Stored {
     lease: Lease,
     storage: Arc<Storage>,
     logs: Logs,
     name: QueueName,
     burying: tokio::sync::Mutex<()>,
-    /// The queue is full, and drops its oldest data.
+    /// Episode in which the queue is full and drops its oldest data.
     dropping: Episode,
     recovered: Mutex<Option<Recovered>>,
     config: QueueConfig,
-    /// Headers that keep batches apart.
+    /// Names of the headers that keep batches apart.
     headers: Vec<String>,
     signal: Signal,
-    /// Units of what is being appended.
+    /// Units of the records that are being appended.
     reserved: Mutex<usize>,
     gauge: Gauge,
     ahead: Arc<Ahead>,
-    /// Records that were read and are neither acknowledged nor given back.
+    /// Number of records that were read and are neither acknowledged nor returned.
     under_way: AtomicUsize,
     ledger: Arc<Ledger>,
     closed: AtomicBool,
 }
 
-/// Room for what is being appended; given back when dropped: then the log has it, or nobody.
+/// Room for a record that is being appended. Released on drop, when the log counts the record or the append has failed.
 pub(super) struct Place {
     stored: Arc<Stored>,
     units: usize,
 }
 
-/// The record that a request was read from. When it is dropped the record is acknowledged, or given back.
+/// The record that a request was read from. On drop, the record is acknowledged or returned to the log.
 pub(super) struct Kept {
     stored: Arc<Stored>,
     record: Marked,
-    /// Part of what is read ahead.
+    /// The record's share of the read-ahead.
     credit: Mutex<Option<Credit>>,
     given_back: AtomicBool,
-    /// Items that need not be sent again, but will be if the record is given back.
+    /// Items that are already delivered or dropped. They are sent again if the record is returned.
     settled: AtomicUsize,
 }
 
-/// What there is to send.
+/// Result of a read.
 enum Read {
     Records(Vec<(Kept, Record)>),
     Empty,
-    /// Another exporter is given the records from now on.
+    /// Another exporter gets the records from now on.
     Ended,
 }
 
@@ -98,7 +98,7 @@ struct Marked {
 }
 
 impl Stored {
-    /// Opens the log of an exporter's queue, if its configuration wants one.
+    /// Opens the log of an exporter's queue, if the queue has `storage`.
     pub(super) fn open(
         cx: &BuildContext,
         signal: Signal,
@@ -142,7 +142,7 @@ impl Stored {
         })))
     }
 
-    /// Takes the log over from an exporter that this one replaces, and says what was in it.
+    /// Takes the log over from an exporter that this one replaces, and logs the recovered data.
     pub(super) fn start(&self) {
         let recovered = self
             .recovered
@@ -151,7 +151,7 @@ impl Stored {
             .take();
         if let Some(recovered) = recovered {
             self.ledger.metrics.recovered(count(recovered.items));
-            // Nobody knows how many items they had: one at least.
+            // The number of items is unknown, but it is at least one per record.
             let lost = count(recovered.lost_records);
             if lost > 0 {
                 self.ledger.metrics.recovered(lost);
@@ -179,12 +179,12 @@ impl Stored {
         self.lease.log()
     }
 
-    /// Room for a batch. Where that is what was asked for, it drops what is older, or waits.
+    /// Takes room for a batch. If configured to do so, drops older data or waits.
     pub(super) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
         loop {
             let freed = self.log().freed();
             tokio::pin!(freed);
-            // From here on nothing is missed.
+            // Registered before the check, so that no notification is lost.
             freed.as_mut().enable();
             let no_room = match self.try_place(units) {
                 Ok(place) => {
@@ -196,7 +196,7 @@ impl Stored {
             match no_room {
                 NoRoom::Full if self.config.overflow == Overflow::DropOldest => {
                     if self.log().is_stuck() {
-                        // Nothing that is dropped would make room.
+                        // Dropping data would not make room.
                         return Err(NoRoom::Full);
                     } else if self.log().is_freeing() {
                         freed.await;
@@ -210,7 +210,7 @@ impl Stored {
         }
     }
 
-    /// Says that the queue has room, and what it dropped while it had none.
+    /// Logs that the queue has room again, and the data dropped meanwhile.
     fn drops_nothing(&self) {
         if let Some(ended) = self.dropping.over() {
             tracing::info!(
@@ -222,7 +222,7 @@ impl Stored {
         }
     }
 
-    /// Whether less than a quarter would be left with so many more.
+    /// Whether less than a quarter of the queue would remain free after `units` more.
     pub(super) fn is_scarce(&self, units: usize) -> bool {
         let size = self.config.queue_size;
         self.held().saturating_add(units) > size - size / 4
@@ -248,7 +248,7 @@ impl Stored {
         })
     }
 
-    /// Whether there was something to drop.
+    /// Drops the oldest record. Returns false if there was none.
     async fn drop_oldest(self: &Arc<Self>) -> bool {
         let Ok(Read::Records(records)) = self.next(1).await else {
             return false;
@@ -267,30 +267,30 @@ impl Stored {
         true
     }
 
-    /// The units that a record of so many items and bytes takes.
+    /// Returns the units that a record of this size takes.
     pub(super) fn units(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,
-            // An empty request costs something too.
+            // An empty request has a cost too.
             Sizer::Items => items.max(1),
             Sizer::Bytes => Log::bytes_for(bytes),
         }
     }
 
-    /// The record of a batch, which shares its bytes.
+    /// Encodes a batch as a record. The two share their bytes.
     pub(super) fn record(&self, batch: &mut Batch) -> NewRecord {
         record::encode(batch, &self.headers)
     }
 
-    /// Appends a record; it is on disk when this is over.
+    /// Appends a record. The record is durable when this returns.
     pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let outcome = self.log().append(record).await;
         self.show();
         outcome
     }
 
-    /// Adds a batch to the dead letters of this queue, and says where they are. They are opened for this batch only, so
-    /// that they can be drained while the collector runs.
+    /// Adds a batch to the dead letters of this queue and returns their directory. The dead letters are opened for each
+    /// batch, so that an operator can drain them while the collector runs.
     pub(super) async fn bury(&self, mut batch: Batch) -> Result<PathBuf, String> {
         let record = self.record(&mut batch);
         let _one_at_a_time = self.burying.lock().await;
@@ -309,19 +309,19 @@ impl Stored {
         Ok(directory)
     }
 
-    /// The next records, from the disk if need be. Those that are dropped are given back.
+    /// Returns the next records, reading from disk if necessary. Records that are dropped return to the log.
     async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
         if let Some(read) = self.read(most, false)? {
             return Ok(read);
         }
         let stored = self.clone();
         let reading = tokio::task::spawn_blocking(move || stored.read(most, true));
-        // Not when the runtime ends.
+        // Fails only if the runtime shuts down.
         let read = reading.await.unwrap_or(Ok(None))?;
         Ok(read.unwrap_or(Read::Ended))
     }
 
-    /// `None` when it has to wait for the disk, and must not.
+    /// Returns `None` if the read would need the disk and `from_disk` is false.
     fn read(self: &Arc<Self>, most: usize, from_disk: bool) -> io::Result<Option<Read>> {
         Ok(Some(match self.lease.next(most, from_disk)? {
             Next::Records(records) => {
@@ -338,8 +338,8 @@ impl Stored {
         }))
     }
 
-    /// Bytes of the read-ahead that a record takes. What was read cannot be dropped any more in favour of what comes:
-    /// where that is asked for, half of the queue is left on the disk.
+    /// Returns the bytes of read-ahead that a record takes. Records in memory cannot be dropped in favour of new ones,
+    /// so with `drop_oldest` at least half of the queue stays on disk.
     fn ahead_of(&self, record: &Record) -> usize {
         let bytes = record.bytes();
         if self.config.overflow != Overflow::DropOldest {
@@ -351,7 +351,7 @@ impl Stored {
         bytes.max(usize::try_from(share).unwrap_or(usize::MAX))
     }
 
-    /// Units of what the log has.
+    /// Returns the units of the records in the log.
     fn held(&self) -> usize {
         let usage = self.log().usage();
         count(match self.config.sizer() {
@@ -361,7 +361,7 @@ impl Stored {
         })
     }
 
-    /// Shows how much is held, and counts what turned out to be lost.
+    /// Updates the queue metrics and counts records that turned out to be lost.
     fn show(&self) {
         let lost = self.log().take_lost_items();
         if lost > 0 {
@@ -372,29 +372,29 @@ impl Stored {
         }
     }
 
-    /// Whether nothing is left to do: all was delivered, or another exporter has taken over.
+    /// Whether there is nothing left to do: all data is delivered, or another exporter has taken over.
     pub(super) fn idle(&self) -> bool {
         self.under_way.load(Relaxed) == 0
             && (self.log().usage().records == 0 || !self.lease.reads())
     }
 
-    /// Whether this queue is the one to deliver what the log has.
+    /// Whether this queue delivers the records of the log.
     pub(super) fn reads(&self) -> bool {
         !self.closed.load(Relaxed) && self.lease.reads()
     }
 
-    /// Nothing is taken any more, and who waits is told.
+    /// Refuses new records and wakes senders that wait.
     pub(super) fn stop(&self) {
         self.closed.store(true, Relaxed);
         self.log().wake();
     }
 
-    /// Lets go of the log: with the last one who does, all is written and the lock is released when this is over.
+    /// Releases the log. The last user to do so writes everything and releases the lock before this returns.
     pub(super) async fn close(self: &Arc<Self>) {
         let stored = self.clone();
         let closed = tokio::task::spawn_blocking(move || stored.lease.close()).await;
         if matches!(closed, Ok(true)) {
-            // Closing finds out what is lost.
+            // Closing the log detects lost records.
             self.show();
             let left = self.log().usage().items;
             self.ledger.metrics.kept(count(left));
@@ -423,7 +423,7 @@ impl Drop for Place {
 }
 
 impl Kept {
-    /// It is given back when it is dropped before [`begin`](Self::begin).
+    /// A record dropped before [`begin`](Self::begin) returns to the log.
     fn new(stored: &Arc<Stored>, record: &Record) -> Self {
         stored.under_way.fetch_add(1, Relaxed);
         Kept {
@@ -439,27 +439,27 @@ impl Kept {
         }
     }
 
-    /// It is acknowledged when it is dropped, unless it is given back from now on.
+    /// From now on, dropping the record acknowledges it, unless [`give_back`](Self::give_back) is called first.
     fn begin(&mut self) {
         *self.given_back.get_mut() = false;
     }
 
-    /// Items of the whole record.
+    /// Returns the number of items in the record.
     pub(super) fn items(&self) -> usize {
         self.record.items
     }
 
-    /// The record is to be sent again, by whoever reads the log then.
+    /// Returns the record to the log, whose next reader sends it again.
     pub(super) fn give_back(&self) {
         self.given_back.store(true, Relaxed);
     }
 
-    /// So many of its items were delivered or dropped.
+    /// Counts items that were delivered or dropped.
     pub(super) fn settle(&self, items: usize) {
         self.settled.fetch_add(items, Relaxed);
     }
 
-    /// Its content is not in memory, and other records may be read in its place.
+    /// Releases the read-ahead credit, because the content is not in memory. Other records may be read instead.
     pub(super) fn unloaded(&self) {
         self.credit
             .lock()
@@ -467,7 +467,7 @@ impl Kept {
             .take();
     }
 
-    /// Reads its content again; `None` when it is damaged by now.
+    /// Reads the content again. Returns `None` if the record is damaged.
     pub(super) async fn reload(&self) -> Option<Batch> {
         loop {
             let log = self.stored.log().clone();
@@ -502,7 +502,7 @@ impl Drop for Kept {
         } = self.record;
         let log = self.stored.log();
         if *self.given_back.get_mut() {
-            // They count a second time when they are sent again.
+            // These items are counted again when they are sent again.
             self.stored
                 .ledger
                 .metrics
@@ -516,7 +516,7 @@ impl Drop for Kept {
     }
 }
 
-/// More than any memory has.
+/// Saturates above the size of any memory.
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

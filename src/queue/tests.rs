@@ -1,4 +1,4 @@
-//! What the queue promises, on paused time, against a next hop that does as told.
+//! Tests of the queue's guarantees, on paused time, against a scripted next hop.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ const SECS: fn(u64) -> Duration = Duration::from_secs;
 
 type Answer = Box<dyn FnMut(&[String]) -> Result<Outcome, SendError> + Send>;
 
-/// A next hop: answers as told, and remembers the names of the spans of every attempt and of those it accepted.
+/// A scripted next hop. It records the span names of every attempt, and of every accepted attempt.
 struct Hop {
     answer: Mutex<Answer>,
     latency: Duration,
@@ -116,7 +116,7 @@ impl Bench {
         }
     }
 
-    /// Builds the exporter once more, with another queue, and does not start it.
+    /// Builds the exporter again with another queue, without starting it.
     fn build(&self, queue: QueueConfig) {
         let cx = crate::component::Host::for_tests().context(&"test".parse().unwrap());
         let sender: Arc<dyn Sender> = self.hop.clone();
@@ -145,7 +145,7 @@ impl Bench {
         accepted
     }
 
-    /// The exporter's account for traces, in items.
+    /// Returns the exporter's counters for traces, in items.
     fn account(&self) -> BTreeMap<String, u64> {
         account_in(&self.metrics)
     }
@@ -173,7 +173,7 @@ impl crate::pipeline::Component for Nothing {
     }
 }
 
-/// The account for traces, in items.
+/// Returns the counters for traces, in items.
 fn account_in(metrics: &PrometheusHandle) -> BTreeMap<String, u64> {
     let text = metrics.render();
     let lines = text
@@ -209,7 +209,7 @@ fn names(request: &[u8]) -> Vec<String> {
     scopes.flat_map(|s| s.spans).map(|span| span.name).collect()
 }
 
-/// A request of `count` spans named `prefix-0`, `prefix-1`, ...
+/// Returns a request of `count` spans named `prefix-0`, `prefix-1`, ...
 fn request(prefix: &str, count: usize) -> Batch {
     let span = |at| Span {
         name: format!("{prefix}-{at}"),
@@ -456,7 +456,7 @@ async fn waits_are_those_of_the_configuration_and_the_batch_is_encoded_once() {
         .collect();
     assert_eq!(at[..5], [0.0, 5.0, 12.5, 23.75, 40.625]);
     assert!(at.windows(2).all(|pair| pair[1] - pair[0] <= 30.001));
-    // The next one would have come after five minutes.
+    // The next attempt would have come after five minutes.
     assert!(
         *at.last().unwrap() > 270.0 && *at.last().unwrap() <= 300.0,
         "{at:?}"
@@ -523,7 +523,7 @@ async fn a_batch_goes_when_it_is_large_enough_or_its_first_request_old_enough() 
     bench.consume(request("a", 6)).await.unwrap();
     sleep(MS(150)).await;
     bench.consume(request("b", 4)).await.unwrap();
-    // Complete: a new batch begins, whose time counts from its own first request.
+    // The batch is complete. A new batch begins, whose age counts from its own first request.
     sleep(MS(10)).await;
     bench.consume(request("c", 1)).await.unwrap();
     sleep(MS(190)).await;
@@ -890,7 +890,7 @@ async fn what_waits_is_compressed_and_counted_so() {
         .await
     {
         taken += 1;
-        // The first one finds a free worker and needs no compression.
+        // The first request finds a free consumer and is not compressed.
         tokio::task::yield_now().await;
     }
     assert!(taken > 5, "{taken}");
@@ -901,7 +901,7 @@ async fn what_waits_is_compressed_and_counted_so() {
     assert_eq!(bench.budget.used(), 0);
 }
 
-/// Sends the profiles, and lets the batch go.
+/// Sends the profiles and drops the batches.
 async fn consume_profiles(bench: &Bench, batches: impl IntoIterator<Item = Batch>) {
     let consumer = bench.terminal.inputs.get(Signal::Profiles).unwrap();
     for batch in batches {

@@ -1,4 +1,4 @@
-//! What a delivery does, counts and says while something fails.
+//! Handling, counting and logging of delivery failures.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 
 impl Delivery {
-    /// Whether a refusal is about the credentials of a queue's data. Credentials are trouble of the next hop, and are
-    /// renewed sooner or later. A sender that waits is told at once: it may have better ones.
+    /// Whether the refusal is about credentials of the exporter, which may be renewed later. A sender that waits is
+    /// refused at once, since its own credentials may be the ones at fault.
     pub(super) fn may_be_renewed(&self, job: &Job, error: &SendError) -> bool {
         let is_about_them = matches!(error.code, Code::Unauthenticated | Code::PermissionDenied);
         is_about_them && self.retry.is_some() && !job.iter().any(Entry::is_awaited)
     }
 
-    /// Lets go of what a job that failed does not need until its next attempt. Returns true if its content has to be
-    /// loaded again.
+    /// Releases the resources that a failed job does not need until its next attempt. Returns true if the content has
+    /// to be loaded again.
     pub(super) fn make_way(&self, job: &mut Job, turn: &mut Turn, trial: &mut Trial) -> bool {
         let Some(aside) = &self.aside else {
             return false;
         };
         if trial.set_aside(aside) {
-            // The consumer goes on with the next job.
+            // The consumer continues with the next job.
             *turn = None;
             job.iter_mut().for_each(Entry::taken_over);
             return true;
@@ -38,7 +38,7 @@ impl Delivery {
         false
     }
 
-    /// Moves a job to the dead letters of its queue, and returns the entries that could not be written there.
+    /// Moves a job to the dead letters of its queue. Returns the entries that could not be written there.
     pub(super) async fn bury(&self, job: Job, error: &SendError) -> Job {
         let Some(aside) = &self.aside else {
             return job;
@@ -82,7 +82,7 @@ impl Delivery {
         left
     }
 
-    /// A job was delivered.
+    /// Records a delivered job.
     pub(super) fn succeeded(&self) {
         if let Some(aside) = &self.aside {
             aside.delivered();
@@ -99,7 +99,7 @@ impl Delivery {
         }
     }
 
-    /// Counts an attempt that failed, and says that there will be another one.
+    /// Counts and logs a failed attempt that will be retried.
     pub(super) fn will_retry(&self, job: &Job, error: &SendError, wait: Duration, trial: &Trial) {
         self.ledger.metrics.attempt_failed();
         let items = job.iter().map(Entry::items).sum();
@@ -141,7 +141,7 @@ impl Delivery {
         self.log_retry(error, wait);
     }
 
-    /// Says that the queue is full when that begins.
+    /// Logs the beginning of an episode in which the queue is full.
     pub(super) fn is_full(&self, items: usize, drops: bool) {
         if !self.full.occurs(items) {
             return;
@@ -165,7 +165,7 @@ impl Delivery {
         }
     }
 
-    /// Says that the queue has room again, and what it cost that it had none.
+    /// Logs that the queue has room again, and the data affected while it was full.
     pub(super) fn has_room(&self) {
         if let Some(ended) = self.full.over() {
             tracing::info!(

@@ -1,4 +1,4 @@
-//! Decompression of request bodies that come from outside: memory is bounded and accounted before it is used.
+//! Decompression of request bodies from outside. Memory is bounded and accounted for before it is used.
 
 use std::io::{self, Read};
 
@@ -11,25 +11,25 @@ use zstd::zstd_safe;
 use super::Codec;
 use tributary_memory::{NoRoom, Permit};
 
-/// Why a body was not decompressed.
+/// Reason why a body was not decompressed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecompressError {
-    /// It has more than this many bytes. The same body never fits.
+    /// The decompressed body is larger than this many bytes. A retry cannot succeed.
     #[error("the decompressed body is larger than {0} bytes")]
     TooLarge(usize),
-    /// The memory budget has no room for it.
+    /// The memory budget has no room for the body.
     #[error("no memory to decompress the body: {0}")]
     NoMemory(#[from] NoRoom),
-    /// It is not valid, or not complete.
+    /// The body is invalid or incomplete.
     #[error("{0}")]
     Corrupt(String),
 }
 
-/// Decompresses a complete body of at most `limit` bytes.
+/// Decompresses a complete body to at most `limit` bytes.
 ///
-/// `permit` grows before every allocation and stands, when this returns, at what it was before plus the capacity of
-/// the returned vector; after an error at what it was. Sizes that the body declares are believed only within `limit`.
-/// Input that ends early is an error; so is input that goes on after its end.
+/// `permit` grows before every allocation. On return it has grown by the capacity of the returned vector; after an
+/// error it has its previous size. Sizes declared by the body are believed only within `limit`. Truncated input and
+/// trailing data are errors.
 ///
 /// # Errors
 /// See [`DecompressError`].
@@ -58,7 +58,7 @@ pub fn decompress(
         permit.shrink_to(held);
         return Err(error);
     }
-    // Doubling may have left more than half of it unused, and the bytes may be kept for long.
+    // Doubling may have left more than half of the capacity unused, and the bytes may be kept for long.
     if bytes.len() < bytes.capacity() / 2 {
         bytes.shrink_to_fit();
     }
@@ -66,7 +66,7 @@ pub fn decompress(
     Ok(bytes)
 }
 
-/// Whether `input` begins like a framed snappy stream. Senders do not agree which format `snappy` names.
+/// Whether `input` begins like a framed snappy stream. Senders disagree about the format that `snappy` names.
 pub fn is_framed_snappy(input: &[u8]) -> bool {
     input.starts_with(SNAPPY_STREAM_IDENTIFIER)
 }
@@ -78,7 +78,7 @@ struct Output<'p> {
 }
 
 impl Output<'_> {
-    /// Makes room for at least one more byte. One byte above the limit may be written, to see that there is more.
+    /// Makes room for at least one more byte. One byte above the limit may be written, to detect that there is more.
     fn room(&mut self) -> Result<(), DecompressError> {
         if self.bytes.len() > self.limit {
             return Err(DecompressError::TooLarge(self.limit));
@@ -90,9 +90,9 @@ impl Output<'_> {
         self.reserve((self.bytes.capacity() * 2).clamp(SMALLEST.min(most), most))
     }
 
-    /// Makes the capacity at least `capacity`, which is not above the limit by more than one.
+    /// Grows the capacity to at least `capacity`, which exceeds the limit by one at most.
     fn reserve(&mut self, capacity: usize) -> Result<(), DecompressError> {
-        // While the bytes move, the old place is held beside the new one.
+        // While the bytes are moved, the old allocation exists beside the new one.
         let old = self.bytes.capacity();
         self.permit.grow(capacity)?;
         self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -100,22 +100,22 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Uses what the input says of its size to allocate once. No data compresses better than `ratio`.
+    /// Allocates once for the declared size, if it is plausible. No data compresses better than `ratio`.
     fn expect(&mut self, declared: u64, input: usize, ratio: usize) -> Result<(), DecompressError> {
         let plausible = self.limit.min(input.saturating_mul(ratio));
         match usize::try_from(declared) {
-            // One more, so that the decoder's last call needs no room.
+            // One more byte, so that the decoder's last call needs no allocation.
             Ok(declared) if declared <= plausible => self.reserve(declared + 1),
             _ => Ok(()),
         }
     }
 
-    /// Accounts for memory that a decoder needs besides the output. Given back when the decompression is over.
+    /// Accounts for the decoder's own memory until the decompression is over.
     fn scratch(&mut self, bytes: usize) -> Result<(), DecompressError> {
         Ok(self.permit.grow(bytes)?)
     }
 
-    /// Reads to the reader's end.
+    /// Reads to the end of the reader.
     fn fill(&mut self, reader: &mut impl Read) -> Result<(), DecompressError> {
         loop {
             self.room()?;
@@ -136,7 +136,7 @@ impl Output<'_> {
     }
 }
 
-/// RFC 1952: one member or several, one after the other.
+/// Decompresses gzip (RFC 1952): one or more members.
 fn gzip(mut input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     output.scratch(INFLATE_STATE)?;
     if let [.., a, b, c, d] = *input {
@@ -155,10 +155,10 @@ fn gzip(mut input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError
     }
 }
 
-/// Decodes what is one member and no more, in one go: nearly all bodies are, and this is much faster than a stream.
-/// Says `false`, and leaves no output, when they are not or may not be, or when anything is wrong with them.
+/// Decompresses a single gzip member in one call, which is much faster than a stream and works for nearly all bodies.
+/// Returns false, without output, if the input may have several members or is invalid.
 fn whole_gzip(input: &[u8], declared: usize, output: &mut Output<'_>) -> bool {
-    // A byte more was made room for, if the size was plausible.
+    // The declared size was plausible if there is room for one byte more.
     if output.bytes.capacity() <= declared || !output.bytes.is_empty() {
         return false;
     }
@@ -166,8 +166,8 @@ fn whole_gzip(input: &[u8], declared: usize, output: &mut Output<'_>) -> bool {
     let decoded = Decompressor::new().gzip_decompress(input, &mut output.bytes);
     let whole = decoded.is_ok_and(|size| size == declared)
         && input.last_chunk::<TRAILER>().is_some_and(|trailer| {
-            // The decoder stops behind the first member without a word. It has checked that member's trailer, a checksum
-            // and the size: so the member is the only one if its trailer is at the end, and nowhere before.
+            // The decoder silently stops after the first member. It has verified that member's trailer (checksum and
+            // size). So the member is the only one if the same trailer ends the input and occurs nowhere earlier.
             let [a, b, c, d, ..] = *trailer;
             libdeflater::crc32(&output.bytes) == u32::from_le_bytes([a, b, c, d])
                 && memmem::find(input, trailer) == Some(input.len() - TRAILER)
@@ -178,7 +178,7 @@ fn whole_gzip(input: &[u8], declared: usize, output: &mut Output<'_>) -> bool {
     whole
 }
 
-/// RFC 1950, or the bare RFC 1951 that some clients send for `deflate`.
+/// Decompresses zlib (RFC 1950), or the bare deflate (RFC 1951) that some clients send as `deflate`.
 fn zlib(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     output.scratch(INFLATE_STATE)?;
     let wrapped = match *input {
@@ -192,7 +192,7 @@ fn zlib(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     Ok(())
 }
 
-/// Decodes one stream and says how long it was.
+/// Decompresses one stream and returns its length in the input.
 fn inflate(
     mut state: Decompress,
     input: &[u8],
@@ -221,7 +221,7 @@ fn inflate(
     }
 }
 
-/// What is wrong, as far as it helps: where the decoder only says that it has failed before, that it is no deflate.
+/// Describes the error. If the decoder gives no details, the input is not deflate.
 fn inflate_reason(error: &flate2::DecompressError) -> &str {
     let message = error.message();
     message
@@ -229,7 +229,7 @@ fn inflate_reason(error: &flate2::DecompressError) -> &str {
         .unwrap_or("it is not deflate")
 }
 
-/// RFC 8878: one frame or several; skippable frames are skipped.
+/// Decompresses zstd (RFC 8878): one or more frames. Skippable frames are skipped.
 fn zstd(bytes: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     if bytes.is_empty() {
         return Err(truncated());
@@ -267,8 +267,8 @@ fn zstd(bytes: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     Ok(())
 }
 
-/// Looks at the header of a frame: makes room for its content if it says how much that is, and returns the bytes that
-/// the decoder will need for its window.
+/// Parses the header of a frame. Makes room for the content if its size is declared, and returns the memory that the
+/// decoder needs for its window, in bytes.
 fn zstd_frame(frame: &[u8], output: &mut Output<'_>) -> Result<usize, DecompressError> {
     let [0x28, 0xb5, 0x2f, 0xfd, descriptor, window, ..] = *frame else {
         return Ok(0); // A skippable frame, or an error that the decoder will name.
@@ -279,7 +279,7 @@ fn zstd_frame(frame: &[u8], output: &mut Output<'_>) -> Result<usize, Decompress
             return Err(DecompressError::TooLarge(output.limit));
         };
         zstd_safe::find_frame_compressed_size(frame).map_err(|_| truncated())?;
-        // With all of the frame and room for all of its content the decoder needs no window.
+        // With the whole frame as input and room for the whole content, the decoder needs no window.
         output.reserve(output.bytes.len() + content + 1)?;
         return Ok(0);
     }
@@ -319,7 +319,7 @@ fn snappy_block(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressE
 
 fn snappy_framed(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     if input.is_empty() {
-        return Ok(()); // What encoders write when nothing was written to them.
+        return Ok(()); // The output of encoders for empty input.
     }
     if !is_framed_snappy(input) {
         return Err(corrupt("the body is not a framed snappy stream"));
@@ -328,10 +328,10 @@ fn snappy_framed(input: &[u8], output: &mut Output<'_>) -> Result<(), Decompress
     output.fill(&mut snap::read::FrameDecoder::new(input))
 }
 
-/// The LZ4 frame format, one frame: a second may have larger blocks, and nothing that sends OTLP writes two.
+/// Decompresses one LZ4 frame. A second frame may have larger blocks, and no OTLP sender writes two.
 fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
-    // Frame descriptor: magic (4), flags (1), block size code (1). The decoder keeps one block compressed, and one
-    // decompressed with the 64 KiB before it.
+    // Frame descriptor: magic (4), flags (1), block size code (1). The decoder keeps one compressed block, and one
+    // decompressed block with the 64 KiB before it.
     let block = match input.get(5).map(|code| (code >> 4) & 7) {
         None => return Err(truncated()),
         Some(code @ 4..=7) => 1_usize << (2 * code + 8),
@@ -343,7 +343,7 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
         ran_out: false,
     });
     output.fill(&mut decoder)?;
-    // The decoder takes a missing block header for the end; a complete frame never asks for one.
+    // The decoder takes a missing block header for the end. A complete frame never requests one.
     if decoder.get_ref().ran_out {
         return Err(truncated());
     }
@@ -353,7 +353,7 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     Ok(())
 }
 
-/// A slice that remembers whether more was asked of it than it has.
+/// A slice that records whether more bytes were requested than it has.
 struct Watched<'a> {
     rest: &'a [u8],
     ran_out: bool,
@@ -375,31 +375,31 @@ fn truncated() -> DecompressError {
     DecompressError::Corrupt("the compressed body ends early".to_owned())
 }
 
-/// First allocation, where nothing is known of the size.
+/// First allocation in bytes, if the size is unknown.
 const SMALLEST: usize = 8 << 10;
-/// What is read at once from a decoder that needs initialized memory.
+/// Bytes per read from a decoder that needs initialized memory.
 const READ_SIZE: usize = 64 << 10;
-/// 32 KiB of window and the decoder's tables.
+/// Memory in bytes: a window of 32 KiB, and the decoder's tables.
 const INFLATE_STATE: usize = 64 << 10;
-/// The largest window of RFC 1951, 32 KiB.
+/// Maximum window of RFC 1951, 32 KiB.
 const WINDOW_BITS: u8 = 15;
-/// What ends a member: a checksum and the size of the content, modulo 2^32 (RFC 1952).
+/// Size in bytes of a member's trailer: checksum and content size modulo 2^32 (RFC 1952).
 const TRAILER: usize = 8;
-/// Deflate cannot do better than 1032 to 1 (zlib's technical notes).
+/// Maximum ratio of deflate (zlib's technical notes).
 const DEFLATE_RATIO: usize = 1032;
-/// A decoder without its window.
+/// Memory of a decoder without its window, in bytes.
 const ZSTD_STATE: usize = 160 << 10;
-/// Two blocks of the largest size, which the decoder keeps besides the window.
+/// Two blocks of the maximum size, which the decoder keeps beside the window.
 const ZSTD_BLOCKS: usize = 256 << 10;
 /// RFC 8878, 3.1.1.1.2 recommends that decoders support at least 8 MiB.
 const ZSTD_USUAL_WINDOW: usize = 8 << 20;
-/// 128 MiB, zstd's own default; windows above the limit of the call are refused before.
+/// 128 MiB, zstd's own default. Windows above the caller's limit are refused earlier.
 const ZSTD_LARGEST_WINDOW_LOG: u32 = 27;
-/// A copy of 64 bytes takes at least 3 (snappy's format description).
+/// A copy of 64 bytes takes at least 3 bytes (snappy's format description).
 const SNAPPY_RATIO: usize = 22;
-/// One chunk compressed and one decompressed.
+/// One compressed and one decompressed chunk.
 const SNAPPY_STATE: usize = 160 << 10;
-/// The stream identifier chunk (snappy's framing format, 4.1).
+/// Stream identifier chunk (snappy's framing format, 4.1).
 const SNAPPY_STREAM_IDENTIFIER: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
 #[cfg(test)]
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// Zstd as a stream: no content size in the header.
+    /// Returns zstd as a stream, without the content size in the header.
     fn zstd_stream(data: &[u8]) -> Vec<u8> {
         zstd::stream::encode_all(data, 1).unwrap()
     }
@@ -529,7 +529,7 @@ mod tests {
             let body = member.repeat(members);
             assert_eq!(run(Codec::Gzip, &body, data.len()).unwrap(), data);
         }
-        // Another size than that of the content: the checksum of the whole is what it was.
+        // A wrong content size with the correct checksum.
         let mut body = member.clone();
         if let Some(size) = body.last_chunk_mut::<4>() {
             *size = 7_u32.to_le_bytes();
@@ -556,7 +556,8 @@ mod tests {
             .map(|codec| (codec, compress(codec, &zeros)))
             .chain([(Codec::Zstd, zstd_stream(&zeros))]);
         for (codec, bomb) in bombs {
-            // Doubling stops at the limit, and the old half is held while its bytes move; the rest is the decoders' own.
+            // Doubling stops at the limit, and the old half exists while its bytes are moved. The rest is the decoders'
+            // own memory.
             let budget = Budget::new(MIB + MIB / 2 + 13 * MIB);
             assert_eq!(
                 run_within(&budget, codec, &bomb, MIB),
@@ -583,7 +584,7 @@ mod tests {
         for codec in CODECS {
             let whole = compress(codec, &text(300));
             for len in 0..whole.len() {
-                // A framed snappy stream has no end mark: a cut between chunks cannot be seen.
+                // A framed snappy stream has no end mark, so truncation between chunks cannot be detected.
                 if codec == Codec::SnappyFramed && matches!(len, 0 | 10) {
                     continue;
                 }
@@ -615,7 +616,7 @@ mod tests {
 
     #[test]
     fn a_declared_size_is_not_believed() {
-        // A snappy block of 5 bytes that claims a mebibyte.
+        // A snappy block of 5 bytes that declares a mebibyte.
         let block = [0x80, 0x80, 0x40, 0x00, 0x61];
         let budget = Budget::new(MIB / 2);
         assert!(matches!(
@@ -638,7 +639,7 @@ mod tests {
             damage in any::<(usize, u8)>(),
         ) {
             for codec in CODECS {
-                // Arbitrary bytes, then a valid body with one byte changed: those get further.
+                // Arbitrary bytes, then a valid body with one changed byte, which gets further.
                 if let Ok(output) = run(codec, &body, 1000) {
                     prop_assert!(output.len() <= 1000);
                 }

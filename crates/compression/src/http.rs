@@ -1,4 +1,4 @@
-//! Compression of HTTP request bodies, by the Collector's names.
+//! Compression of HTTP request bodies, with the Collector's names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,21 +10,21 @@ use crate::Codec;
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&[""]))]
 pub enum Compression {
-    /// RFC 1952.
+    /// gzip (RFC 1952).
     #[default]
     Gzip,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
-    /// Snappy blocks.
+    /// Snappy block format.
     Snappy,
-    /// Snappy, framed.
+    /// Snappy framing format.
     #[serde(rename = "x-snappy-framed")]
     SnappyFramed,
-    /// RFC 1950.
+    /// zlib (RFC 1950).
     Zlib,
-    /// RFC 1950 too, as HTTP has it.
+    /// zlib (RFC 1950), as HTTP defines `deflate`.
     Deflate,
-    /// LZ4 frames.
+    /// LZ4 frame format.
     Lz4,
     /// No compression.
     #[serde(alias = "")]
@@ -32,7 +32,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The codec.
+    /// Returns the codec, or `None` for no compression.
     pub fn codec(self) -> Option<Codec> {
         match self {
             Compression::Gzip => Some(Codec::Gzip),
@@ -45,7 +45,7 @@ impl Compression {
         }
     }
 
-    /// The value of `content-encoding`.
+    /// Returns the value of `content-encoding`.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Compression::Gzip => Some("gzip"),

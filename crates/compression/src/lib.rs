@@ -1,4 +1,16 @@
-//! Compression codecs of request bodies.
+//! Compression and decompression of request bodies.
+//!
+//! # Invariants
+//!
+//! * Decompression takes memory from the budget before it allocates, and stops at the caller's limit. A size declared
+//!   by the body is believed only within that limit.
+//! * Truncated input and trailing data are errors.
+//! * A compressor keeps its working memory from one body to the next.
+//!
+//! # Where to start reading
+//!
+//! [`decompress`] for requests from outside, [`compress`] for requests of exporters, and [`http`] for the names of the
+//! codecs in configurations and headers.
 
 pub mod compress;
 pub mod decompress;
@@ -7,15 +19,15 @@ pub mod http;
 /// A codec of request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
-    /// RFC 1952.
+    /// gzip (RFC 1952).
     Gzip,
-    /// RFC 1950; the `deflate` of HTTP is this too.
+    /// zlib (RFC 1950). HTTP's `deflate` is the same format.
     Zlib,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
-    /// Block format without framing: what `snappy` means over OTLP/HTTP.
+    /// Snappy block format without framing: the meaning of `snappy` in OTLP/HTTP.
     SnappyBlock,
-    /// Framed format: what `snappy` means over gRPC, and `x-snappy-framed` over HTTP.
+    /// Snappy framing format: the meaning of `snappy` in gRPC, and of `x-snappy-framed` in HTTP.
     SnappyFramed,
     /// LZ4 frame format.
     Lz4,

@@ -1,10 +1,10 @@
-//! Further spellings of the variants of an enum, for JSON Schema.
+//! Alternative spellings of enum variants, for the JSON Schema.
 
 use schemars::Schema;
 use schemars::transform::Transform;
 use serde_json::{Value, json};
 
-/// Other spellings that an enum takes, for its schema: they are no names of variants.
+/// Alternative spellings that an enum accepts. They are not variants of their own in the schema.
 #[derive(Debug, Clone)]
 pub struct Also(pub &'static [&'static str]);
 

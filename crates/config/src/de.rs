@@ -1,4 +1,4 @@
-//! A serde deserializer over the positioned tree. It is as strict about types as the Collector.
+//! A serde deserializer for the tree with positions. Its type checks are as strict as the Collector's.
 
 mod access;
 mod error;
@@ -12,21 +12,21 @@ use super::scalar::{self, Resolved};
 use super::source::Span;
 pub(crate) use error::{DecodeError, Place, Step, Trouble};
 
-/// The newtype name by which [`super::units::Section`] asks for its own treatment.
+/// Newtype name with which [`super::units::Section`] requests its special treatment.
 pub(crate) const SECTION: &str = "$tributary::Section";
 
-/// The newtype name by which [`super::units::Secret`] says that its value must not be shown.
+/// Newtype name with which [`super::units::Secret`] marks its value as secret.
 pub(crate) const SECRET: &str = "$tributary::Secret";
 
-/// Where the values stand that turned out to be secrets.
+/// Positions of values that turned out to be secrets.
 pub(crate) type Secrets = RefCell<Vec<Span>>;
 
-/// Reads one node.
+/// Deserializer of one node.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeDeserializer<'a> {
     node: &'a Node,
     secrets: &'a Secrets,
-    /// The `enabled` key belongs to the section around the value, not to the value.
+    /// Whether to skip the key `enabled`, which belongs to the section around the value.
     skip_enabled: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> NodeDeserializer<'a> {
         }
     }
 
-    /// The text of a scalar as it was written, or as an expansion gave it.
+    /// Returns the text of a scalar as written, or as the result of an expansion.
     fn as_text(&self) -> Option<&'a str> {
         if let Some(text) = &self.node.expanded {
             return Some(text);
@@ -95,8 +95,7 @@ impl<'a> NodeDeserializer<'a> {
     }
 
     fn whole_number<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        // `1e3` is a whole number, however it is written. 2^53: from there on a float skips whole
-        // numbers.
+        // `1e3` is a whole number too. 2^53: above it, floats cannot represent all whole numbers.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.resolved() {
             Some((Resolved::Float(value), _)) if value.fract() == 0.0 && value.abs() < EXACT => {
@@ -131,7 +130,7 @@ impl<'a> NodeDeserializer<'a> {
     fn list<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match &self.node.content {
             Content::Sequence(items) => visitor.visit_seq(access::List::new(items, self.secrets)),
-            // The Collector reads `a,b` as a list of two texts, and so `5` when a variable holds it.
+            // The Collector reads `a,b` as a list of two texts, and likewise `5` from a variable.
             Content::Scalar(_) => match (self.resolved(), &self.node.expanded) {
                 (Some((Resolved::Text, scalar)), None) => {
                     visitor.visit_seq(access::Words::new(&scalar.text))

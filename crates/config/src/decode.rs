@@ -1,4 +1,4 @@
-//! From a node to a typed value, with every error and not only the first.
+//! Decodes a node into a typed value and reports all errors, not only the first.
 
 use serde::de::DeserializeOwned;
 
@@ -9,10 +9,10 @@ use super::source::Span;
 use super::suggest;
 use super::{Problems, Validate};
 
-/// Reads a component's configuration from its node; an empty body means all defaults.
+/// Decodes a component's configuration from its node. An empty body means all defaults.
 ///
-/// Everything that is wrong goes to the report, each at its position: unknown keys, wrong types,
-/// missing keys, and what [`Validate::validate`] finds. `None` when there was any error.
+/// All errors go to the report with their positions: unknown keys, wrong types, missing keys, and the findings of
+/// [`Validate::validate`]. Returns `None` if there was any error.
 pub fn decode<T: DeserializeOwned + Default + Validate>(
     node: &Node,
     report: &mut Report,
@@ -30,22 +30,21 @@ pub fn decode<T: DeserializeOwned + Default + Validate>(
     (report.errors() == before).then_some(value)
 }
 
-/// More errors than this in one component are not counted: something else was meant to be here.
+/// Maximum number of counted errors in one component. More errors indicate a misplaced section.
 const MAX_ERRORS: usize = 100;
 
-/// How often reading starts again, so that a large and wrong body does not take minutes.
+/// Maximum number of attempts, so that a large and wrong body does not take minutes.
 const MAX_ATTEMPTS: usize = 10_000;
 
-/// Reads what can be read; the paths of what could not come with it.
+/// Decodes as much as possible. Also returns the paths of values that could not be decoded.
 ///
-/// serde stops at the first error. So the culprit is taken out of a copy and reading starts again,
-/// until it succeeds or the error is one that cannot be taken out. A configuration is small, and
-/// errors are few.
+/// serde stops at the first error. So the wrong value is removed from a copy, and decoding starts again, until it
+/// succeeds or the error cannot be removed. This is fast enough, because configurations are small and errors are few.
 fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Vec<Vec<String>>) {
     let secrets = Secrets::default();
     let mut work = node.clone();
     let mut wrong = Vec::new();
-    // Keys without a value, which were taken out without a word.
+    // Paths of keys without a value, which were removed silently.
     let mut empty: Vec<Vec<String>> = Vec::new();
     let mut attempts = 0;
     let value = loop {
@@ -62,8 +61,7 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
         let steps: Vec<Step> = error.steps.iter().rev().copied().collect();
         let path = names(&work, &steps);
         if error.trouble == Trouble::Null && !steps.is_empty() {
-            // A key without a value leaves the default, as in the Collector. In a list it is a
-            // mistake.
+            // A key without a value keeps the default, as in the Collector. In a list it is a mistake.
             if !in_list(&work, &steps) {
                 empty.push(path);
                 remove(&mut work, &steps);
@@ -93,7 +91,7 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
     (value, wrong)
 }
 
-/// Whether a path is that of a key below another one.
+/// Whether `path` is the path of `key` directly below `above`.
 fn is_key(path: &[String], above: &[String], key: &str) -> bool {
     path.split_last()
         .is_some_and(|(last, rest)| last.as_str() == &*key && rest == above)
@@ -124,7 +122,7 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
     }
     let mut path = path;
     if error.place == Place::Key {
-        // The key is in the message; the path says where it does not belong.
+        // The message contains the key. The path names the section in which it is unknown.
         path.pop();
     }
     let mut diagnostic = Diagnostic::error(message, span).path(path);
@@ -134,11 +132,11 @@ fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -
     diagnostic
 }
 
-/// The message without what a `${...}` gave: that may be a secret, and the line that is shown says
-/// where it is from. Messages quote what they repeat, in whole or in parts.
+/// Removes the result of a `${...}` from the message, because it may be a secret, and the shown line names its origin.
+/// Messages may quote it in whole or in part.
 fn unexpanded(node: &Node, message: String) -> String {
     const REFERENCE: &str = "${...}";
-    /// A shorter text may be a part of any word.
+    /// Minimum length of a replaced text. A shorter text may be part of any word.
     const TELLING: usize = 8;
     let Some(text) = node.expanded.as_deref().filter(|text| !text.is_empty()) else {
         return message;
@@ -183,8 +181,8 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
         }
     }
     for problem in problems.found() {
-        // A value that was taken out is a default here; complaints about it, or about all around
-        // it, are not the operator's doing.
+        // A removed value is replaced by its default here. Findings about that value, or its surroundings, are not the
+        // operator's mistake.
         let consequence = wrong
             .iter()
             .any(|path| path.starts_with(&problem.path) || problem.path.starts_with(path));
@@ -215,8 +213,8 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
     }
 }
 
-/// What was said about a variable that is not set and that makes the value at this place: an endpoint without a host
-/// does not tell.
+/// Returns the warning about an unset variable that provides the value at this position. An error such as "endpoint
+/// without a host" does not reveal the cause.
 fn unset_variable(report: &Report, span: Span) -> Option<String> {
     let mut warnings = report.diagnostics().iter();
     let found = warnings.find(|warning| {
@@ -226,7 +224,7 @@ fn unset_variable(report: &Report, span: Span) -> Option<String> {
     found.map(|warning| warning.message.clone())
 }
 
-/// The paths of what was taken out before: its expansion failed.
+/// Collects the paths of values that were removed before because their expansion failed.
 fn removed(node: &Node, path: &mut Vec<String>, wrong: &mut Vec<Vec<String>>) {
     let mut visit = |name: String, child: &Node| {
         path.push(name);

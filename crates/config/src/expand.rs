@@ -1,11 +1,10 @@
-//! `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${env:NAME:+alternative}`,
+//! Expansion of `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${env:NAME:+alternative}`,
 //! `${env:NAME:+alternative:-default}`, `${file:PATH}`, `${yaml:TEXT}`.
 //!
-//! It works on the values of the merged tree, one scalar after the other, so positions are those of
-//! the files and no variable can bring in keys it is not asked for. The rules are those of the
-//! Collector (its RFC "env-vars"): `$$` is a dollar sign, `$NAME` is text, expansions nest, and
-//! what an expansion gives is expanded again. `:+` is the shell's, and not in the Collector: the
-//! alternative stands if the variable is set and not empty.
+//! Expansion works on the values of the merged tree, one scalar at a time. So positions refer to the files, and a
+//! variable cannot add keys elsewhere. The rules are those of the Collector (its RFC "env-vars"): `$$` is a dollar
+//! sign, `$NAME` is text, expansions nest, and results are expanded again. `:+` is taken from the shell and is unknown
+//! to the Collector: the alternative is used if the variable is set and not empty.
 
 mod resolve;
 
@@ -14,17 +13,17 @@ use super::report::{Diagnostic, Report};
 use super::source::Span;
 use resolve::Resolver;
 
-/// How many expansions one value may take, and how deep they may nest. The Collector's limit.
+/// Maximum number and nesting of expansions of one value, as in the Collector.
 const MAX_EXPANSIONS: usize = 1000;
 
-/// Deeper nesting is a cycle. Far below what the stack can take.
+/// Maximum nesting depth. Deeper nesting is a cycle. The limit is far below the capacity of the stack.
 const MAX_DEPTH: usize = 32;
 
-/// What all expansions of one value may hold together, in bytes.
+/// Maximum size of all expansions of one value together, in bytes.
 const MAX_EXPANDED_SIZE: usize = 16 << 20;
 
-/// Expands every scalar of the tree in place. Returns the defaults and alternatives that the environment did not
-/// choose: what they name is not forgotten, though nothing uses it.
+/// Expands every scalar of the tree in place. Returns the defaults and alternatives that were not used, so that
+/// components named only there do not count as forgotten.
 pub fn expand(tree: &mut Node, report: &mut Report) -> Vec<String> {
     let mut resolver = Resolver::new(report);
     walk(tree, &mut Vec::new(), &mut resolver, 0);
@@ -54,8 +53,7 @@ fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, de
             }
             match value(&text, resolver, depth) {
                 Ok(Expanded::Text(text)) => {
-                    // Without an expansion only `$$` was replaced, and the style still says what it
-                    // is.
+                    // Without an expansion only `$$` was replaced, so the style still determines the type.
                     scalar.text = text;
                 }
                 Ok(Expanded::Joined(text)) => {
@@ -66,7 +64,7 @@ fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, de
                 }
                 Ok(Expanded::Whole(mut inner)) => {
                     walk(&mut inner, path, resolver, depth + 1);
-                    // The original text is expanded like the rest of what came in.
+                    // The original text is expanded like the rest of the result.
                     inner.expanded = match inner.expanded.take() {
                         Some(text) if text.contains('$') => {
                             join(&text, resolver, depth + 1).map(|(text, _)| text).ok()
@@ -83,17 +81,17 @@ fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, de
     }
 }
 
-/// What a scalar becomes.
+/// Result of expanding a scalar.
 enum Expanded {
-    /// The same text, its `$$` replaced.
+    /// The same text with `$$` replaced.
     Text(String),
-    /// A text with expansions in it.
+    /// A text that contains expansions.
     Joined(String),
-    /// The value of the one expansion that is the whole scalar.
+    /// The value of an expansion that is the whole scalar.
     Whole(Box<Node>),
 }
 
-/// It went wrong, and has been reported.
+/// A failure that has already been reported.
 struct Failed;
 
 fn value(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<Expanded, Failed> {
@@ -114,7 +112,7 @@ fn value(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<Expand
     })
 }
 
-/// The text with everything expanded in it, and whether there was anything.
+/// Expands everything in the text. Also returns whether the text contained an expansion.
 fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String, bool), Failed> {
     if depth > MAX_DEPTH {
         return Err(resolver.error("these expansions go in circles, or nest too deep"));
@@ -166,15 +164,15 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
     Ok((out, expanded))
 }
 
-/// Where the brace that was open before this text closes.
+/// Returns the position of the closing brace for a brace that was opened before this text.
 ///
-/// Braces of the value itself count, as in `${yaml:{a: b}}`, unless they do not come in pairs; then
-/// only those of nested references do, which is the Collector's rule.
+/// Braces of the value itself count, as in `${yaml:{a: b}}`. If they are not balanced, only braces of nested references
+/// count, as in the Collector.
 fn closing(text: &str) -> Option<usize> {
     closing_brace(text, true).or_else(|| closing_brace(text, false))
 }
 
-/// Whether a reference with this inside is all of the text.
+/// Whether a reference with this inside extends over the whole text.
 fn closes_at_its_end(inner: &str) -> bool {
     closing(&format!("{inner}}}")) == Some(inner.len())
 }
@@ -206,10 +204,10 @@ fn as_text(node: &Node) -> Option<&str> {
     }
 }
 
-/// A finding about the value that is being expanded.
+/// Adds the path of the value that is being expanded.
 fn found(diagnostic: Diagnostic, path: &[String]) -> Diagnostic {
     diagnostic.path(path.iter().cloned())
 }
 
-/// Where a value stands, for findings about it.
+/// Position and path of a value, for findings.
 type At = (Span, Vec<String>);

@@ -8,26 +8,25 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The id of a component in a configuration: a type, and a name when there are several of that
-/// type.
+/// Id of a component in a configuration: a type, and a name if there are several components of that type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComponentId {
     kind: Arc<str>,
     name: Option<Arc<str>>,
 }
 
-/// Why a text is no component id.
+/// Reason why a text is not a component id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidId(pub String);
 
 impl ComponentId {
-    /// The type, as written (aliases are not resolved).
+    /// Returns the type as written. Aliases are not resolved.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// What follows the slash.
+    /// Returns the part after the slash.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -62,7 +61,7 @@ impl FromStr for ComponentId {
     }
 }
 
-/// The Collector's rule: `^[a-zA-Z][0-9a-zA-Z_]{0,62}$`.
+/// Checks the Collector's rule: `^[a-zA-Z][0-9a-zA-Z_]{0,62}$`.
 fn check_kind(kind: &str) -> Result<(), InvalidId> {
     let first = kind
         .bytes()
@@ -77,8 +76,7 @@ fn check_kind(kind: &str) -> Result<(), InvalidId> {
     )))
 }
 
-/// The Collector's rule: 1 to 1024 characters, none of them a space, a control character or a
-/// symbol.
+/// Checks the Collector's rule: 1 to 1024 characters, without spaces, control characters or symbols.
 fn check_name(name: &str) -> Result<(), InvalidId> {
     let symbol = |letter: char| "$+<=>^`|~".contains(letter);
     let bad = |letter: &char| letter.is_whitespace() || letter.is_control() || symbol(*letter);
@@ -113,7 +111,7 @@ impl JsonSchema for ComponentId {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            // `true` is a name like others.
+            // `true` is a valid name.
             "type": ["string", "boolean"],
             "description": "The id of a component: `type` or `type/name`.",
             "pattern": "^[a-zA-Z][0-9a-zA-Z_]{0,62}(/.+)?$",

@@ -1,4 +1,24 @@
-//! From YAML text to typed configuration, with every error at its place.
+//! Reads YAML text into typed configuration and reports all mistakes with their positions.
+//!
+//! # Steps
+//!
+//! 1. [`read()`] parses and merges the sources (`--config`, `--set`) into a tree of [`Node`]s with positions.
+//! 2. [`expand()`] replaces `${...}` in the tree.
+//! 3. [`decode()`] turns the node of a component into its configuration type and calls [`Validate::validate`].
+//!
+//! # Invariants
+//!
+//! * All mistakes go to the [`Report`] with their positions; the first mistake does not hide the others.
+//! * A secret is never shown: neither the value of a [`Secret`], nor the result of an expansion, nor the value of a key
+//!   that looks like a secret.
+//! * Syntax, merging and expansion follow the OpenTelemetry Collector. Extensions of this program are documented where
+//!   they are.
+//! * Input is bounded: aliases, nesting, expansions and file sizes have limits.
+//!
+//! # Where to start reading
+//!
+//! [`decode()`] and `de` for types, `expand` for variables, [`units`] for the types of values that components
+//! share, and `sensitive` for the rules about secrets.
 
 mod also;
 mod de;
@@ -37,10 +57,11 @@ pub use unread::Unread;
 
 use std::path::Path;
 
-/// Reads a YAML or JSON text that is no configuration, with the limits of one: no variables, no alias bombs, no key twice.
+/// Reads a YAML or JSON text that is not a configuration, with the limits of one: no variables, no alias bombs, no
+/// duplicate keys.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line.
+/// The first mistake, with its line.
 pub fn read_text<T>(text: &str) -> Result<T, String>
 where
     T: serde::de::DeserializeOwned + Default,
@@ -63,34 +84,32 @@ where
     }
 }
 
-/// Collects what [`Validate::validate`] finds. Paths are relative to the value that is being
-/// validated.
+/// Collects the findings of [`Validate::validate`]. Paths are relative to the validated value.
 #[derive(Debug, Default)]
 pub struct Problems {
     found: Vec<Problem>,
 }
 
-/// One finding.
+/// One finding of a validation.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    /// Keys (and positions in lists, as numbers) from the validated value down; empty for the value
-    /// itself.
+    /// Keys (and indices of lists, as numbers) from the validated value down; empty for the value itself.
     pub path: Vec<String>,
-    /// What is wrong and what to do.
+    /// Description of the mistake and its remedy.
     pub message: String,
-    /// Whether the configuration can still be used.
+    /// Whether this is a warning, so that the configuration can still be used.
     pub warning: bool,
-    /// Where in the text at the path it is, in characters from 0, for a text that has a language of its own.
+    /// Position within the text at the path, in characters from 0. Used for texts in a language of their own.
     pub within: Option<usize>,
 }
 
 impl Problems {
-    /// An error at a path such as `&["retry_on_failure", "max_interval"]`.
+    /// Adds an error at a path such as `&["retry_on_failure", "max_interval"]`.
     pub fn error(&mut self, path: &[&str], message: impl Into<String>) {
         self.push(path, message.into(), false);
     }
 
-    /// An error within the text at a path, at this character, counted from 0.
+    /// Adds an error within the text at a path, at a character counted from 0.
     pub fn error_within(&mut self, path: &[&str], character: usize, message: impl Into<String>) {
         self.error(path, message);
         if let Some(problem) = self.found.last_mut() {
@@ -98,19 +117,19 @@ impl Problems {
         }
     }
 
-    /// A warning at a path; an error with `--strict`.
+    /// Adds a warning at a path. With `--strict` it is an error.
     pub fn warning(&mut self, path: &[&str], message: impl Into<String>) {
         self.push(path, message.into(), true);
     }
 
-    /// Validates a part, whose findings get `key` in front of their paths.
+    /// Validates a part and prefixes the paths of its findings with `key`.
     pub fn within(&mut self, key: &str, part: &impl Validate) {
         let mut inner = Problems::default();
         part.validate(&mut inner);
         self.extend(&[key], inner);
     }
 
-    /// Adds what was found in a part, whose findings get `path` in front of theirs.
+    /// Adds the findings about a part and prefixes their paths with `path`.
     pub fn extend(&mut self, path: &[&str], part: Problems) {
         self.found.extend(part.found.into_iter().map(|mut problem| {
             let keys = path.iter().map(|key| (*key).to_owned());
@@ -119,7 +138,7 @@ impl Problems {
         }));
     }
 
-    /// What was found so far.
+    /// Returns the findings so far.
     pub fn found(&self) -> &[Problem] {
         &self.found
     }
@@ -134,61 +153,62 @@ impl Problems {
     }
 }
 
-/// What a configuration value must satisfy beyond its types.
+/// Validation of a configuration value beyond its types.
 pub trait Validate {
-    /// Reports everything that is wrong, not only the first.
+    /// Reports all mistakes, not only the first.
     fn validate(&self, problems: &mut Problems) {
         let _ = problems;
     }
 
-    /// The addresses it will listen on, each with its path, so that two components on one port are
-    /// found.
+    /// Returns the addresses that the component will listen on, with their paths. Used to find two components on one
+    /// port.
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
         Vec::new()
     }
 
-    /// The files it will write to, each with its path in the configuration, so that two components with one file are
-    /// found.
+    /// Returns the files that the component will write to, with their paths in the configuration. Used to find two
+    /// components with one file.
     fn writes_to(&self) -> Vec<(Vec<&'static str>, std::path::PathBuf)> {
         Vec::new()
     }
 
-    /// The extensions it cannot work without, so that one that is missing, does not run, or does
-    /// something else is found.
+    /// Returns the extensions that the component needs. Used to find extensions that are missing, not running, or of
+    /// the wrong kind.
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         Vec::new()
     }
 
-    /// Whether it says of itself what `service.telemetry.resource` has, so that it changes with that.
+    /// Whether the component reports the attributes of `service.telemetry.resource`. If so, a change of these rebuilds
+    /// the component.
     fn uses_resource(&self) -> bool {
         false
     }
 }
 
-/// What a component asks of an extension.
+/// Use of an extension by a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionUse {
-    /// Where the key that names the extension stands, from the component's configuration down.
+    /// Path of the key that names the extension, from the component's configuration down.
     pub path: Vec<String>,
-    /// The extension.
+    /// Id of the extension.
     pub extension: ComponentId,
-    /// What it must be able to do.
+    /// Required capability of the extension.
     pub capability: Capability,
 }
 
-/// What an extension can do for other components.
+/// Service of an extension for other components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
-    /// Tells who a client of a server is.
+    /// Authenticates the clients of a server.
     ServerAuth,
-    /// Says to a server who we are.
+    /// Adds credentials to the requests of a client.
     ClientAuth,
-    /// Keeps queues on disk.
+    /// Stores queues on disk.
     Storage,
 }
 
 impl Capability {
-    /// What an extension with it does, to be put after "the extension `x`".
+    /// Returns a phrase to follow "the extension `x`" if it has the capability.
     pub fn does(self) -> &'static str {
         match self {
             Capability::ServerAuth => "checks the credentials of clients",
@@ -197,7 +217,7 @@ impl Capability {
         }
     }
 
-    /// What an extension without it does not do.
+    /// Returns a phrase to follow "the extension `x`" if it lacks the capability.
     pub fn does_not(self) -> &'static str {
         match self {
             Capability::ServerAuth => "does not check the credentials of clients",
@@ -207,7 +227,7 @@ impl Capability {
     }
 }
 
-/// Says why a file that a configuration names cannot be read; for [`Validate::validate`].
+/// Checks that a file named by a configuration can be read, for [`Validate::validate`].
 ///
 /// # Errors
 /// A sentence that names the file and the reason.

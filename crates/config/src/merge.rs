@@ -1,13 +1,13 @@
-//! Lays a later source over an earlier one.
+//! Merging of a later source into an earlier one.
 
 use super::node::{Content, Node};
 use super::report::{Diagnostic, Report};
 
-/// Mappings merge key by key; everything else is replaced, as in the Collector.
+/// Merges mappings key by key and replaces everything else, as in the Collector.
 pub(crate) fn merge(base: &mut Node, over: Node, path: &mut Vec<String>, report: &mut Report) {
     let wipes = over.is_null() && !base.pairs().is_empty();
     if wipes && path.is_empty() {
-        // An empty file says nothing.
+        // An empty file changes nothing.
         return;
     }
     if wipes {

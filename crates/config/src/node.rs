@@ -1,4 +1,4 @@
-//! The positioned tree: what YAML says, and where it says it.
+//! The tree of a YAML text, with the positions of all values.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,40 +6,40 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::scalar::{self, Resolved};
 use super::source::Span;
 
-/// A piece of a configuration, with its position.
+/// A value of a configuration with its position.
 #[derive(Clone)]
 pub struct Node {
-    /// Where the value stands.
+    /// Position of the value.
     pub span: Span,
-    /// Where the key in front of it stands.
+    /// Position of the key in front of the value.
     pub key: Option<Span>,
-    /// What it is.
+    /// Content of the value.
     pub content: Content,
-    /// The text with its `${...}` expanded, when there was one: what a text field gets.
+    /// The text after expansion of its `${...}`, if it had any. Text fields get this text.
     pub expanded: Option<String>,
 }
 
-/// What a node is.
+/// Content of a node.
 #[derive(Clone)]
 pub enum Content {
     /// A text, number, boolean or null.
     Scalar(Scalar),
     /// A list.
     Sequence(Vec<Node>),
-    /// Keys with values, in the order in which they are written.
+    /// Keys with values, in their written order.
     Mapping(Vec<Pair>),
-    /// Was wrong, has been reported, and counts as not written.
+    /// A wrong value that has been reported and counts as absent.
     Removed,
 }
 
-/// A text with what decides its type.
+/// A scalar with the properties that decide its type.
 #[derive(Clone, Default)]
 pub struct Scalar {
     /// The characters, without quotes.
     pub text: String,
-    /// Neither quoted nor a block: may be a number, a boolean or null.
+    /// Whether the scalar is neither quoted nor a block, so that it may be a number, a boolean or null.
     pub plain: bool,
-    /// The explicit tag.
+    /// Explicit tag.
     pub tag: Option<Tag>,
 }
 
@@ -48,7 +48,7 @@ pub struct Scalar {
 pub enum Tag {
     /// `!!str`.
     Text,
-    /// `!!int`, `!!float`, `!!bool`, `!!null`: quoted or not, the text decides.
+    /// `!!int`, `!!float`, `!!bool`, `!!null`: the text decides, even if it is quoted.
     Resolve,
 }
 
@@ -62,7 +62,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A hash of the file that the value names, where the key says that it names one.
+    /// Returns a hash of the file that the value names, if the key says that it names a file.
     fn file_content(&self) -> Option<u64> {
         let Content::Scalar(scalar) = &self.value.content else {
             return None;
@@ -78,7 +78,7 @@ impl Pair {
 }
 
 impl Node {
-    /// A node without a key.
+    /// Creates a node without a key.
     pub fn new(span: Span, content: Content) -> Self {
         Node {
             span,
@@ -88,7 +88,7 @@ impl Node {
         }
     }
 
-    /// A null.
+    /// Creates a null.
     pub fn null(span: Span) -> Self {
         let scalar = Scalar {
             plain: true,
@@ -97,7 +97,7 @@ impl Node {
         Node::new(span, Content::Scalar(scalar))
     }
 
-    /// A quoted text.
+    /// Creates a quoted text.
     pub fn text(span: Span, text: String) -> Self {
         let scalar = Scalar {
             text,
@@ -106,7 +106,7 @@ impl Node {
         Node::new(span, Content::Scalar(scalar))
     }
 
-    /// Whether the node is null, or was removed.
+    /// Whether the node is null or was removed.
     pub fn is_null(&self) -> bool {
         match &self.content {
             Content::Scalar(scalar) => scalar::resolve(scalar) == Resolved::Null,
@@ -120,7 +120,7 @@ impl Node {
         matches!(self.content, Content::Removed)
     }
 
-    /// The pairs of a mapping; nothing for anything else.
+    /// Returns the pairs of a mapping; empty for other content.
     pub fn pairs(&self) -> &[Pair] {
         match &self.content {
             Content::Mapping(pairs) => pairs,
@@ -128,7 +128,7 @@ impl Node {
         }
     }
 
-    /// The value of a key, or the element at a number.
+    /// Returns the value of a key, or the element at an index.
     pub fn child(&self, segment: &str) -> Option<&Node> {
         match &self.content {
             Content::Mapping(pairs) => pairs
@@ -140,8 +140,7 @@ impl Node {
         }
     }
 
-    /// Where to point for this value: at the value when it is written on one spot, at its key
-    /// otherwise.
+    /// Returns the position for findings about this value: the value if it is written in one place, otherwise its key.
     pub fn place(&self) -> Span {
         match &self.content {
             Content::Scalar(scalar) if !(scalar.plain && scalar.text.is_empty()) => self.span,
@@ -149,7 +148,7 @@ impl Node {
         }
     }
 
-    /// Where to point for a path below this value: as deep as the path is written.
+    /// Returns the position for a path below this value, as deep as the path exists.
     pub fn locate<S: AsRef<str>>(&self, path: &[S]) -> Span {
         let mut node = self;
         for segment in path {
@@ -161,8 +160,8 @@ impl Node {
         node.place()
     }
 
-    /// Where a character of the text that this is stands, by what its source has there; `None` if the text is not
-    /// written out on one line, because of escapes, say, or an expansion.
+    /// Returns the position of a character of this text in its source line. Returns `None` if the text is not written
+    /// literally on one line, for example because of escapes or an expansion.
     pub fn locate_within(&self, character: usize, line: &str) -> Option<Span> {
         let Content::Scalar(scalar) = &self.content else {
             return None;
@@ -185,7 +184,7 @@ impl Node {
         })
     }
 
-    /// What the value is, in the words of an error message.
+    /// Returns the kind of the value, for error messages.
     pub fn kind(&self) -> &'static str {
         match &self.content {
             Content::Scalar(scalar) => match scalar::resolve(scalar) {
@@ -201,7 +200,7 @@ impl Node {
         }
     }
 
-    /// How many nodes the tree has.
+    /// Returns the number of nodes in the tree.
     pub fn size(&self) -> usize {
         match &self.content {
             Content::Sequence(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
@@ -212,10 +211,10 @@ impl Node {
         }
     }
 
-    /// A text that is equal for equal configurations: keys sorted, positions and comments gone. The
-    /// content of files that are named (a password, say) is part of it, so that a reload brings in
-    /// what has changed. Not so the files of a `tls` section that are watched anyway: building the
-    /// component anew would close its connections for nothing. It holds secrets.
+    /// Returns a text that is equal for equal configurations: with sorted keys, and without positions and comments. It
+    /// includes the contents of named files (for example a password), so that a reload notices changes. The watched
+    /// files of a `tls` section are excluded: rebuilding the component for them would close its connections needlessly.
+    /// The text contains secrets.
     pub fn fingerprint(&self) -> String {
         let mut out = String::new();
         self.write_canonical(false, &mut out);
@@ -263,7 +262,7 @@ impl Node {
     }
 }
 
-/// Whether the files of a `tls` section are watched while the process runs, this key's among them.
+/// Whether the file of this key in a `tls` section is watched while the process runs.
 fn is_watched(section: &[Pair], key: &str) -> bool {
     let value = |name: &str| {
         let pair = section.iter().find(|pair| pair.name == name)?;
@@ -279,7 +278,7 @@ fn is_watched(section: &[Pair], key: &str) -> bool {
     !never && !kept
 }
 
-/// Shows the position only: the content may be a secret.
+/// Shows only the position, because the content may be a secret.
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

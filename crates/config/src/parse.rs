@@ -1,4 +1,4 @@
-//! From YAML text to the positioned tree.
+//! Parser from YAML text to the tree with positions.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,18 @@ use super::node::{Content, Node, Pair, Scalar, Tag};
 use super::report::{Diagnostic, Report};
 use super::source::Span;
 
-/// Deeper nesting is refused: it only occurs in attacks, and every later step walks the tree
-/// recursively.
+/// Maximum nesting. Deeper nesting occurs only in attacks, and later steps walk the tree recursively.
 const MAX_DEPTH: usize = 100;
 
-/// How many nodes aliases may copy in all: nine levels of nine aliases each would be 400 million.
+/// Maximum number of nodes that aliases may copy. Nine levels of nine aliases each would copy 400 million.
 const MAX_COPIED_NODES: usize = 100_000;
 
-/// Parses one source. What is wrong goes to the report; there is no tree after a syntax error.
+/// Parses one source. Mistakes go to the report. Returns `None` after a syntax error.
 pub fn parse(text: &str, source: u32, report: &mut Report) -> Option<Node> {
     parse_at(text, Origin::Source(source), report)
 }
 
-/// Parses a text that is not in any file: everything in it is at `span`.
+/// Parses a text that is not in a file. Everything in it has the position `span`.
 pub(crate) fn parse_inline(text: &str, span: Span, report: &mut Report) -> Option<Node> {
     parse_at(text, Origin::Fixed(span), report)
 }
@@ -31,7 +30,7 @@ enum Origin {
     Fixed(Span),
 }
 
-/// Boxed because it is the rare outcome of every step.
+/// Boxed, because every step returns it and it is rare.
 type Flaw = Box<Diagnostic>;
 
 fn parse_at(text: &str, origin: Origin, report: &mut Report) -> Option<Node> {
@@ -64,7 +63,7 @@ struct Builder<'a> {
     anchors: HashMap<usize, Node>,
     copied: usize,
     duplicates: Vec<Diagnostic>,
-    /// Where in the configuration it is.
+    /// Path of the current value in the configuration.
     path: Vec<String>,
 }
 
@@ -182,8 +181,8 @@ impl<'a> Builder<'a> {
         Ok(pairs)
     }
 
-    /// `<<: *base` or `<<: [*a, *b]`: what is written already wins, and so does the earlier of
-    /// several.
+    /// Merges `<<: *base` or `<<: [*a, *b]`. Keys that exist take precedence, and earlier mappings take precedence over
+    /// later ones.
     fn merge_key(&mut self, value: Node, pairs: &mut Vec<Pair>) -> Result<(), Flaw> {
         let span = value.key.unwrap_or(value.span);
         let bases = match value.content {

@@ -1,21 +1,21 @@
-//! Regular expressions in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>), which configurations written for
-//! the Collector have: Go's package `regexp` accepts it.
+//! Regular expressions in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>), as configurations for the
+//! Collector use them. Go's package `regexp` has the same syntax.
 
 use std::borrow::Cow;
 
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use thiserror::Error;
 
-/// The most memory that one compiled pattern may take, in bytes; so much again may be used while it searches.
+/// Maximum memory of a compiled pattern, in bytes. Searches may use as much again.
 const SIZE: usize = 4 << 20;
 
-/// Why a pattern cannot be used.
+/// Reason why a pattern cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Wrong {
-    /// It is no pattern.
+    /// The pattern has a syntax error.
     #[error("is not a regular expression that can be used: {0}")]
     Syntax(String),
-    /// It repeats too much.
+    /// The compiled pattern would be too large.
     #[error("is too large: it would take more than {0} bytes of memory")]
     TooLarge(usize),
 }
@@ -24,7 +24,7 @@ impl From<regex::Error> for Wrong {
     fn from(error: regex::Error) -> Self {
         match error {
             regex::Error::CompiledTooBig(limit) => Wrong::TooLarge(limit),
-            // The lines above the last one show the pattern, as it is after the translation.
+            // The lines before the last one show the translated pattern.
             error => {
                 let text = error.to_string();
                 let last = text.lines().last().unwrap_or_default();
@@ -43,10 +43,10 @@ pub fn compile(pattern: &str) -> Result<Regex, Wrong> {
     Ok(regex)
 }
 
-/// Compiles patterns that are looked for all together.
+/// Compiles patterns that are searched together.
 pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, Wrong> {
     let translated = patterns.iter().map(|pattern| translate(pattern.as_ref()));
-    // Each of them may be as large as one alone.
+    // Each pattern may be as large as a single one.
     let set = RegexSetBuilder::new(translated)
         .size_limit(SIZE.saturating_mul(patterns.len().max(1)))
         .dfa_size_limit(SIZE)
@@ -54,11 +54,12 @@ pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, Wrong> {
     Ok(set)
 }
 
-/// Compiles patterns of which one matching is enough, into one; none if there are none. Its groups have no names.
+/// Compiles patterns into one that matches if any of them does; `None` if there are no patterns. Its groups have no
+/// names.
 pub fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, Wrong> {
     let mut all = Vec::with_capacity(patterns.len());
     for pattern in patterns {
-        // What is wrong with one must not be made right by another.
+        // Compiled separately first, so that a mistake in one pattern cannot be balanced by another.
         compile(pattern.as_ref())?;
         all.push(format!("(?:{})", unnamed(&translate(pattern.as_ref()))));
     }
@@ -72,7 +73,7 @@ pub fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, Wrong
     Ok(Some(regex))
 }
 
-/// A translated pattern without the names of its groups: several patterns may have the same ones.
+/// Removes the group names of a translated pattern, because several patterns may use the same names.
 fn unnamed(pattern: &str) -> String {
     let mut output = String::with_capacity(pattern.len());
     let (mut rest, mut in_class) = (pattern, false);
@@ -101,9 +102,8 @@ fn unnamed(pattern: &str) -> String {
     output
 }
 
-/// Says in our engine's syntax what the pattern says in RE2's: the classes `\d`, `\s`, `\w` and `\b` know ASCII only;
-/// `\<`, `\>` and braces that count nothing are plain text; `\Q...\E` quotes; inside brackets `[`, `&&`, `--` and `~~` are
-/// plain text too.
+/// Translates a pattern from RE2's syntax: the classes `\d`, `\s`, `\w` and `\b` are ASCII only; `\<`, `\>` and braces
+/// that are not repetitions are plain text; `\Q...\E` quotes; inside brackets, `[`, `&&`, `--` and `~~` are plain text.
 fn translate(pattern: &str) -> String {
     let mut output = String::with_capacity(pattern.len() + 16);
     let mut rest = pattern;
@@ -113,7 +113,7 @@ fn translate(pattern: &str) -> String {
             '\\' => escape(rest, in_class),
             '[' if !in_class => {
                 in_class = true;
-                // A bracket that closes right after the opening is plain text in both.
+                // A closing bracket right after the opening one is plain text in both syntaxes.
                 let opening = ["[^]", "[]", "[^"]
                     .into_iter()
                     .find(|opening| rest.starts_with(opening))
@@ -140,7 +140,7 @@ fn translate(pattern: &str) -> String {
     output
 }
 
-/// What an escape becomes, and how much of the pattern it is.
+/// Translates an escape. Returns its length in the pattern and its translation.
 fn escape(rest: &str, in_class: bool) -> (usize, Cow<'_, str>) {
     let Some(second) = rest.chars().nth(1) else {
         return (1, "\\".into());
@@ -167,7 +167,7 @@ fn escape(rest: &str, in_class: bool) -> (usize, Cow<'_, str>) {
             return (taken, regex::escape(text).into());
         }
         ('p' | 'P' | 'x', _) => {
-            // `\\p{Greek}`, `\\x{3b1}`: braces that count nothing.
+            // `\\p{Greek}`, `\\x{3b1}`: the braces are not repetitions.
             let braces = rest.get(2..).filter(|rest| rest.starts_with('{'));
             let taken = braces
                 .and_then(|rest| rest.find('}'))
@@ -182,7 +182,7 @@ fn escape(rest: &str, in_class: bool) -> (usize, Cow<'_, str>) {
     (2, piece.into())
 }
 
-/// Whether `rest` begins with `{n}`, `{n,}` or `{n,m}`.
+/// Whether `rest` begins with a repetition: `{n}`, `{n,}` or `{n,m}`.
 fn counts(rest: &str) -> bool {
     let inside = rest.get(1..).and_then(|rest| rest.split_once('}'));
     let Some((inside, _)) = inside else {

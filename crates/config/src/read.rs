@@ -10,22 +10,21 @@ use super::parse;
 use super::report::{Diagnostic, Level, Report};
 use super::source::{Source, Span};
 
-/// What the command line says about where configuration comes from.
+/// Sources of the configuration, from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// The values of `--config`, in order: a path, `file:PATH`, `yaml:TEXT` or `env:NAME`. Later
-    /// ones win. If there is none, the default configuration is read, which is built in.
+    /// Values of `--config`, in order: a path, `file:PATH`, `yaml:TEXT` or `env:NAME`. Later sources take precedence.
+    /// Without any, the built-in default configuration is read.
     pub configs: Vec<String>,
-    /// The values of `--set`, in order: `a.b.c=VALUE`, the value being YAML. They win over all
-    /// files.
+    /// Values of `--set`, in order: `a.b.c=VALUE`, with the value as YAML. They take precedence over all files.
     pub sets: Vec<String>,
 }
 
-/// A larger file is no configuration.
+/// Maximum size of a file, in bytes. A larger file is not a configuration.
 const MAX_FILE_SIZE: u64 = 16 << 20;
 
-/// Returns the merged tree, or `None` if a source cannot be read. `default` is the configuration that is read when
-/// `sources` name none.
+/// Reads and merges the sources. Returns `None` if a source cannot be read. `default` is the configuration that is read
+/// if `sources` is empty.
 pub fn read(sources: &Sources, default: &str, report: &mut Report) -> Option<Node> {
     let mut trees = Vec::new();
     let mut complete = true;
@@ -103,8 +102,8 @@ fn config(location: &str, report: &mut Report) -> Option<Node> {
     }
 }
 
-/// Writes top-level keys as `a::b` out as mappings in mappings: `yaml:processors::batch::timeout: 2s` is how the
-/// Collector's users change one value.
+/// Expands top-level keys such as `a::b` into nested mappings. Users of the Collector change single values with
+/// `yaml:processors::batch::timeout: 2s`.
 fn nested(mut tree: Node, report: &mut Report) -> Node {
     let Content::Mapping(pairs) = &mut tree.content else {
         return tree;
@@ -138,7 +137,7 @@ fn source(name: String, text: String, hidden: bool, report: &mut Report) -> Opti
     parse::parse(&text, source, report)
 }
 
-/// The scheme of a location and what follows it. At least two characters: one is a drive letter.
+/// Splits a location into its scheme and the rest. A scheme has at least two characters; one is a drive letter.
 pub(crate) fn scheme(location: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = location.split_once(':')?;
     let mut bytes = scheme.bytes();
@@ -148,7 +147,7 @@ pub(crate) fn scheme(location: &str) -> Option<(&str, &str)> {
     (letter && valid && scheme.len() > 1).then_some((scheme, rest))
 }
 
-/// A file's text, without its byte order mark.
+/// Reads a file's text without its byte order mark.
 pub(crate) fn read_file(path: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -170,10 +169,10 @@ pub(crate) fn read_file(path: &str) -> Result<String, String> {
     })
 }
 
-/// `a.b.c=value` as a tree. Its whole text is one line of a source of its own.
+/// Parses `a.b.c=value` into a tree. The argument is a source of its own, with one line.
 fn set(argument: &str, report: &mut Report) -> Option<Node> {
     let source = report.add_source(Source {
-        // The value may be a secret; the line that is shown is masked.
+        // The name leaves out the value, which may be a secret. The line that is shown is masked.
         name: format!("--set {}", argument.split('=').next().unwrap_or_default()),
         text: argument.to_owned(),
         inline: true,

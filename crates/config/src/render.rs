@@ -1,4 +1,4 @@
-//! Findings as text, with the source line and a caret under what is meant.
+//! Renders findings as text, with the source line and carets under the value.
 
 mod line;
 
@@ -8,7 +8,7 @@ use super::report::{Diagnostic, Level, Report};
 use super::source::{Source, Span};
 use line::Shown;
 
-/// Everything in the report, in the order of the sources and the positions in them.
+/// Renders all findings, ordered by source and position.
 pub(crate) fn render(report: &Report, has_colours: bool) -> String {
     let mut diagnostics: Vec<&Diagnostic> = report.diagnostics().iter().collect();
     diagnostics.sort_by_key(|diagnostic| {
@@ -43,7 +43,7 @@ fn count(number: usize, what: &str) -> Option<String> {
 }
 
 fn render_one(report: &Report, diagnostic: &Diagnostic, has_colours: bool, out: &mut String) {
-    // Bold red, yellow and cyan, as compilers have them.
+    // Bold red, yellow and cyan, as in compilers.
     let colour = match diagnostic.level {
         Level::Error => "1;31",
         Level::Warning => "1;33",
@@ -103,7 +103,7 @@ pub(crate) fn position(source: &Source, span: Span) -> String {
     format!("{name}:{}:{}", span.line, span.column)
 }
 
-/// `a.b[1].c`; a list's positions are the segments that are numbers.
+/// Formats a path as `a.b[1].c`. Numeric segments are indices of lists.
 fn path(segments: &[String]) -> String {
     let mut out = String::new();
     for segment in segments {
@@ -120,7 +120,7 @@ fn path(segments: &[String]) -> String {
     out
 }
 
-/// What a terminal could take for a command becomes harmless, and what a value put into a message does not flood it.
+/// Replaces control characters, which a terminal could interpret, and shortens long messages.
 fn printable(text: &str) -> String {
     const MOST: usize = 600;
     let harmless = |letter: char| if letter.is_control() { ' ' } else { letter };

@@ -1,4 +1,4 @@
-//! What was found wrong, or worth a word, in a configuration.
+//! Findings about a configuration.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,35 +6,35 @@ use std::collections::BTreeSet;
 use super::sensitive::without_url_secrets;
 use super::source::{Source, Span};
 
-/// More findings than this are counted and not shown: nobody reads them.
+/// Maximum number of listed findings. Further findings are only counted.
 const MAX_LISTED: usize = 500;
 
-/// All that was found wrong, or worth a word, in a configuration.
+/// All findings about a configuration.
 #[derive(Debug, Default)]
 pub struct Report {
     sources: Vec<Source>,
     diagnostics: Vec<Diagnostic>,
-    /// Findings that are only counted, by level, because there are too many to show.
+    /// Number of findings that are only counted, by level.
     unlisted: [usize; 3],
-    /// Where values stand that must not be shown.
+    /// Positions of values that must not be shown.
     secrets: BTreeSet<Span>,
-    /// The path of what is being read, in front of the paths of what is found in it.
+    /// Path of the value that is being read, a prefix of the paths of its findings.
     at: Vec<String>,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The configuration cannot be used.
     Error,
-    /// Probably not what was meant; an error with `--strict`.
+    /// The configuration is probably not as intended. An error with `--strict`.
     Warning,
-    /// Worth knowing; never more than that.
+    /// The finding is informational.
     Notice,
 }
 
 impl Level {
-    /// Its name, as it is printed.
+    /// Returns the printed name.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -49,7 +49,7 @@ impl Level {
 pub struct Diagnostic {
     /// Severity.
     pub level: Level,
-    /// What is wrong, in one sentence.
+    /// Description of the mistake, in one sentence.
     pub message: String,
     /// Position of the value concerned.
     pub span: Option<Span>,
@@ -59,14 +59,14 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// Other positions that explain the finding, each with a label.
     pub related: Vec<(Span, String)>,
-    /// Where else the same warning applies.
+    /// Further positions of the same warning.
     pub repeats: Vec<Span>,
-    /// Found by a check of what a component was given, beyond keys and types: what no schema knows.
+    /// Whether a component's validation found this, beyond keys and types. A schema cannot check it.
     pub is_checked: bool,
 }
 
 impl Diagnostic {
-    /// A finding without advice.
+    /// Creates a finding without advice.
     pub fn new(level: Level, message: impl Into<String>, span: Option<Span>) -> Self {
         Diagnostic {
             level,
@@ -80,12 +80,12 @@ impl Diagnostic {
         }
     }
 
-    /// An error at a position.
+    /// Creates an error at a position.
     pub fn error(message: impl Into<String>, span: Span) -> Self {
         Self::new(Level::Error, message, Some(span))
     }
 
-    /// A warning at a position.
+    /// Creates a warning at a position.
     pub fn warning(message: impl Into<String>, span: Span) -> Self {
         Self::new(Level::Warning, message, Some(span))
     }
@@ -102,7 +102,7 @@ impl Diagnostic {
         self
     }
 
-    /// Where in the configuration it is, from what is being read down.
+    /// Sets the path, relative to the value that is being read.
     pub fn path<S: Into<String>>(mut self, path: impl IntoIterator<Item = S>) -> Self {
         self.path = path.into_iter().map(Into::into).collect();
         self
@@ -115,27 +115,27 @@ impl Report {
         self.errors() > 0
     }
 
-    /// How many errors there are.
+    /// Returns the number of errors.
     pub fn errors(&self) -> usize {
         self.count(Level::Error)
     }
 
-    /// How many warnings there are.
+    /// Returns the number of warnings.
     pub fn warnings(&self) -> usize {
         self.count(Level::Warning)
     }
 
-    /// All findings as text, in the order of the files and the positions in them.
+    /// Renders all findings as text, ordered by file and position.
     pub fn render(&self) -> String {
         self.render_for(false)
     }
 
-    /// The same, with the colours of a terminal if it takes them.
+    /// Renders all findings as text, with terminal colours if `has_colours` is set.
     pub fn render_for(&self, has_colours: bool) -> String {
         super::render::render(self, has_colours)
     }
 
-    /// All findings as a list of objects, for scripts.
+    /// Returns all findings as a list of objects, for scripts.
     pub fn to_json(&self) -> serde_json::Value {
         let findings = self.diagnostics.iter().map(|diagnostic| {
             let source = diagnostic.span.and_then(|span| self.source(span));
@@ -153,7 +153,7 @@ impl Report {
         findings.collect()
     }
 
-    /// Every finding with the text of its place, for logs that machines read.
+    /// Returns every finding with the text of its position, for structured logs.
     pub fn findings(&self) -> impl Iterator<Item = (&Diagnostic, String)> {
         self.diagnostics.iter().map(|diagnostic| {
             let place = diagnostic
@@ -164,9 +164,9 @@ impl Report {
         })
     }
 
-    /// Adds a finding; equal findings are kept once, and equal warnings become one with several positions.
+    /// Adds a finding. Equal findings are kept once, and equal warnings become one with several positions.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
-        // Messages quote values.
+        // Messages may quote values.
         for text in std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.help) {
             if let Cow::Owned(shown) = without_url_secrets(text) {
                 *text = shown;
@@ -187,7 +187,7 @@ impl Report {
         }
     }
 
-    /// Adds the place to a warning that says the same: a variable that is not set is often used ten times.
+    /// Adds the position to an equal warning, if there is one. An unset variable is often used in many places.
     fn repeat(&mut self, warning: &Diagnostic) -> bool {
         let same = |other: &&mut Diagnostic| {
             other.level == warning.level
@@ -205,7 +205,7 @@ impl Report {
         true
     }
 
-    /// Forgets what was found below a path: it is of a component that does not exist.
+    /// Drops the findings below a path, because they concern a component that does not exist.
     pub fn forget_below(&mut self, path: &[&str]) {
         self.diagnostics.retain_mut(|diagnostic| {
             let below = diagnostic.path.len() > path.len()
@@ -213,7 +213,7 @@ impl Report {
             if !below || diagnostic.repeats.is_empty() {
                 return !below;
             }
-            // The same is true elsewhere; the path was that of the first place.
+            // The warning also applies to other positions. The path was that of the first one.
             diagnostic.span = Some(diagnostic.repeats.remove(0));
             diagnostic.path.clear();
             true
@@ -236,7 +236,7 @@ impl Report {
         u32::try_from(self.sources.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// The source text that a position is in.
+    /// Returns the source text of a position.
     pub fn source(&self, span: Span) -> Option<&Source> {
         self.sources.get(usize::try_from(span.source).ok()?)
     }
@@ -246,17 +246,17 @@ impl Report {
         self.secrets.insert(span);
     }
 
-    /// Positions whose values must never be shown.
+    /// Returns the positions whose values must never be shown.
     pub fn secrets(&self) -> &BTreeSet<Span> {
         &self.secrets
     }
 
-    /// Findings, without those that are only counted.
+    /// Returns the listed findings.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// How many findings are not shown.
+    /// Returns the number of findings that are not listed.
     pub fn unlisted(&self) -> usize {
         self.unlisted.iter().sum()
     }

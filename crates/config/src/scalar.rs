@@ -1,4 +1,4 @@
-//! What a scalar means when no type is asked for: YAML 1.2 core schema, as `serde_yaml` has it.
+//! Type of a scalar if no type is requested: the YAML 1.2 core schema, as `serde_yaml` implements it.
 
 use super::node::{Scalar, Tag};
 
@@ -13,7 +13,7 @@ pub(crate) enum Resolved {
     Text,
 }
 
-/// Nothing that is longer is a number or a word of YAML.
+/// Maximum length of a number or keyword in YAML. Longer scalars are texts.
 const LONGEST_VALUE: usize = 64;
 
 pub(crate) fn resolve(scalar: &Scalar) -> Resolved {
@@ -32,13 +32,13 @@ fn resolve_text(text: &str) -> Resolved {
     let Some(first) = text.bytes().next() else {
         return Resolved::Null;
     };
-    // Most texts are told apart from values by their first letter.
+    // The first letter identifies most texts.
     let may_be_value = matches!(first, b'0'..=b'9' | b'+' | b'-' | b'.' | b'~')
         || matches!(first, b't' | b'T' | b'f' | b'F' | b'n' | b'N');
     if !may_be_value || text.len() > LONGEST_VALUE || text.contains('\n') {
         return Resolved::Text;
     }
-    // The Collector's YAML has underscores between the digits of a number, as in `1_000_000`.
+    // The Collector's YAML allows underscores between the digits of a number, as in `1_000_000`.
     if text.contains('_') {
         let is_signed_digit = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
         let digits = text.replace('_', "");

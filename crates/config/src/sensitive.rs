@@ -1,4 +1,4 @@
-//! Values that are never shown, by the names of their keys and by their places in URLs.
+//! Detection of secrets by the names of keys and by their places in URLs.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// Stands for a secret. Always as long, so that not even the length is told.
+/// Replacement of a secret. Its length is fixed, so that it does not reveal the length of the secret.
 pub(super) const MASK: &str = "*****";
 
-/// Parts of the names of keys whose values are secret whatever reads them: for unknown keys and for parameters of URLs.
+/// Words in the names of secret keys. Used for unknown keys and for parameters of URLs.
 const WORDS: [&str; 11] = [
     "password",
     "passwd",
@@ -25,28 +25,28 @@ const WORDS: [&str; 11] = [
     "hmac",
 ];
 
-/// The types whose values are secret, by their names in the schema.
+/// Types with secret values, by their names in the schema.
 const SECRETS: [&str; 1] = ["Secret"];
 const MAPS: [&str; 1] = ["Headers"];
 
 /// The JSON Schema of a configuration with all components.
 static SCHEMA: OnceLock<fn() -> Value> = OnceLock::new();
 
-/// Makes every key with a secret type in this JSON Schema a key whose value is never shown. Until it is called, only
-/// words such as `password` and `token` tell; the first call counts.
+/// Registers a JSON Schema whose keys of secret types are never shown. Before the first call, only words such as
+/// `password` and `token` identify secrets. Later calls have no effect.
 pub fn reveal_no_value_of(schema: fn() -> Value) {
     let _ = SCHEMA.set(schema);
 }
 
-/// Keys whose values are secret, as the types of all components in this build say.
+/// Keys with secret values, according to the types of all components in this build.
 struct Keys {
-    /// The value is a secret itself.
+    /// Keys whose value is a secret itself.
     scalars: BTreeSet<String>,
-    /// The value has names, which are shown, and secrets behind them.
+    /// Keys whose value maps names, which are shown, to secrets.
     maps: BTreeSet<String>,
 }
 
-/// Computed at the first message, not at every start.
+/// Computed for the first message, not at every start.
 fn keys() -> &'static Keys {
     static NONE: Keys = Keys {
         scalars: BTreeSet::new(),
@@ -73,7 +73,7 @@ impl Keys {
     }
 }
 
-/// Adds the names of properties of one of the types.
+/// Adds the names of properties that have one of the types.
 fn keys_of(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
     match schema {
         Value::Object(object) => {
@@ -96,7 +96,7 @@ fn keys_of(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns true for a property of one of the types, and for a list or a choice with one of them.
+/// Whether a property has one of the types, directly or in a list or choice.
 fn is_of(property: &Value, types: &[&str]) -> bool {
     match property {
         Value::Object(object) => object.iter().any(|(key, value)| match key.as_str() {
@@ -112,20 +112,20 @@ fn is_of(property: &Value, types: &[&str]) -> bool {
     }
 }
 
-/// The secret part of a key's value.
+/// Secret part of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sensitivity {
-    /// All of it.
+    /// The whole value is secret.
     Value,
-    /// The values in it.
+    /// The values inside are secret.
     Map,
 }
 
-/// Returns the secret part of a key's value. Mistyped names count, too: an unknown key is often one of these.
+/// Returns the secret part of a key's value. Mistyped names count too, because an unknown key is often a mistyped one.
 pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
     let key = key.trim().trim_start_matches("- ").trim();
     let key = key.trim_matches(['"', '\'']).to_lowercase();
-    // In `--set a.b.pasword=x` it is the last part.
+    // In `--set a.b.pasword=x`, the last part of the key counts.
     let last = key.rsplit(['.', ':']).next().unwrap_or_default();
     let like = |word: &str| last == word || strsim::jaro_winkler(last, word) > 0.9;
     if WORDS.iter().any(|word| key.contains(word) || like(word))
@@ -133,15 +133,15 @@ pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
     {
         return Some(Sensitivity::Value);
     }
-    // In `--set a.headers.x-tenant=x` it is a part before the last one.
+    // In `--set a.headers.x-tenant=x`, an earlier part of the key counts.
     let inside = key.split('.').any(|part| keys().maps.contains(part));
-    // `readers` is nearer to `headers` than other words may be to each other.
+    // Stricter than above, because `readers` resembles `headers`.
     let mistyped = |name: &String| strsim::jaro_winkler(last, name) > 0.95;
     (inside || keys().maps.iter().any(mistyped)).then_some(Sensitivity::Map)
 }
 
-/// Returns the secret part of what stands below a key in other lines. The key must be spelled right and be no component's
-/// id: below `bearertokenauth/token` there is more than a secret.
+/// Returns the secret part of the lines below a key. The key must be spelled correctly and must not be a component id:
+/// the lines below `bearertokenauth/token` contain more than a secret.
 pub(super) fn below_key(key: &str) -> Option<Sensitivity> {
     let key = key.trim().trim_start_matches("- ").trim();
     let key = key.trim_matches(['"', '\'']).to_lowercase();
@@ -152,7 +152,7 @@ pub(super) fn below_key(key: &str) -> Option<Sensitivity> {
     (keys().scalars.contains(&key) || ends && !key.contains('/')).then_some(Sensitivity::Value)
 }
 
-/// Returns true for a parameter of a URL whose value is secret.
+/// Whether a URL parameter of this name has a secret value.
 fn is_secret_parameter(name: &str) -> bool {
     let name = name.to_lowercase();
     WORDS.iter().any(|word| name.contains(word))
@@ -166,7 +166,8 @@ fn is_secret_parameter(name: &str) -> bool {
         || name.ends_with("key")
 }
 
-/// The secrets that URLs in a text carry: passwords, or tokens in place of a user, and the values of parameters that say so.
+/// Returns the ranges of secrets in the URLs of a text: passwords, tokens in place of a user, and values of secret
+/// parameters.
 pub(super) fn in_urls(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("://") {
@@ -176,7 +177,7 @@ pub(super) fn in_urls(text: &str) -> Vec<Range<usize>> {
             |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '`' | '<' | '>');
         let url = rest.split(ends).next().unwrap_or_default();
         let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
-        // A password may have a slash in it; a port has not.
+        // A password may contain a slash; a port cannot.
         let port = authority
             .rsplit_once(':')
             .is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
@@ -220,7 +221,7 @@ pub(super) fn in_urls(text: &str) -> Vec<Range<usize>> {
     }
     found.retain(|range| {
         let value = text.get(range.clone()).unwrap_or_default();
-        // `${env:NAME}` says where a secret is, not what it is.
+        // `${env:NAME}` names a secret without revealing it.
         let reference = value.starts_with("${") && value.ends_with('}') && !value.contains(":-");
         !reference && value != MASK
     });
@@ -228,7 +229,7 @@ pub(super) fn in_urls(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// A text in which the secrets that URLs carry are masked, for logs, errors and whatever else is shown.
+/// Masks the secrets in the URLs of a text, for logs, errors and other output.
 pub fn without_url_secrets(text: &str) -> Cow<'_, str> {
     let secrets = in_urls(text);
     if secrets.is_empty() {

@@ -1,33 +1,34 @@
-//! Where a value was written.
+//! Positions of values in sources.
 
-/// A place in a source: a position and how much of the line it covers.
+/// A range in one line of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Which source, as an index into the sources of the report.
+    /// Index of the source in the report.
     pub source: u32,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// In characters, from 1.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// In characters; clipped to the line when it is shown.
+    /// Length in characters. Clipped to the line for display.
     pub length: u32,
 }
 
-/// One text that configuration was read from.
+/// A text from which configuration was read.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// How the operator named it: the path, `--set a.b=c`, `env:NAME`.
+    /// Name that the operator used: the path, `--set a.b=c`, `env:NAME`.
     pub name: String,
-    /// What it says.
+    /// Content of the source.
     pub text: String,
-    /// It is one line of the command line: only the column means something, and the line is shown.
+    /// Whether the source is an argument of the command line. Only the column is meaningful then, and the line is
+    /// shown.
     pub inline: bool,
-    /// The text came from outside the files (an environment variable) and is not shown.
+    /// Whether the text is from outside the files (an environment variable) and must not be shown.
     pub hidden: bool,
 }
 
 impl Source {
-    /// A line without its end, counted from 1.
+    /// Returns a line without its line end, counted from 1.
     pub fn line(&self, number: u32) -> Option<&str> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         self.text.lines().nth(index)

@@ -1,9 +1,9 @@
-//! "Did you mean": the known name that is nearest to an unknown one.
+//! Suggestions for unknown names ("Did you mean").
 
-/// More alike than this (Jaro-Winkler, 0 to 1) and it is probably a typing mistake.
+/// Jaro-Winkler similarity (0 to 1) above which a name is probably a typing mistake.
 const ALIKE: f64 = 0.8;
 
-/// The nearest of the known names, when one is near enough to be worth saying.
+/// Returns the nearest known name, if it is similar enough.
 pub fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let folded = fold(name);
     known
@@ -17,17 +17,18 @@ pub fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
         .map(|(_, known)| known.to_owned())
 }
 
-/// Jaro-Winkler, but for short names it sees no two letters that changed places: `tsl` is `tls`.
+/// Returns the Jaro-Winkler similarity. It misses swapped letters in short names, such as `tsl` for `tls`, so these are
+/// added.
 fn alike(name: &str, known: &str) -> f64 {
     let one_slip = name.len() > 2 && strsim::osa_distance(name, known) == 1;
     strsim::jaro_winkler(name, known).max(if one_slip { 0.9 } else { 0.0 })
 }
 
-/// The known name that was probably meant, when `name` is a typing mistake of it and cannot well be another word:
-/// `k8sattributes` is not `attributes`.
+/// Returns the known name of which `name` is a typing mistake. Other words do not count: `k8sattributes` is not
+/// `attributes`.
 pub fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let folded = fold(name);
-    // One wrong letter in three, and never more than two.
+    // One wrong letter in three, and at most two.
     let most = (folded.chars().count() / 3).min(2);
     known
         .iter()
@@ -40,12 +41,12 @@ pub fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
         .map(|(_, known)| known.to_owned())
 }
 
-/// All known names in one line.
+/// Joins all known names in one line.
 pub fn list<S: AsRef<str>>(known: &[S]) -> String {
     if known.is_empty() {
         return "nothing is allowed here".to_owned();
     }
-    // A value that is also taken in another case is listed once, in lower case.
+    // A value that is also accepted in another case is listed once, in lower case.
     let other_case = |name: &str| {
         let lower = name.to_lowercase();
         lower != name && known.iter().any(|other| other.as_ref() == lower)
@@ -59,7 +60,7 @@ pub fn list<S: AsRef<str>>(known: &[S]) -> String {
     format!("known here: {}", names.join(", "))
 }
 
-/// Case and the separator are what people get wrong most: `sendingQueue`, `sending-queue`.
+/// Normalizes case and separators, the most frequent mistakes: `sendingQueue`, `sending-queue`.
 fn fold(name: &str) -> String {
     name.chars()
         .filter(|letter| !matches!(letter, '_' | '-'))

@@ -1,4 +1,4 @@
-//! The whole way from text to typed values, with types of our own.
+//! Tests from text to typed values, with types defined here.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ struct Server {
     size: u32,
 }
 
-/// Has an `enabled` of its own.
+/// A type with its own key `enabled`.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Plain {
@@ -50,7 +50,7 @@ struct Plain {
     interval: Duration,
 }
 
-/// Has keys without defaults.
+/// A type with keys without defaults.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Needy {
@@ -145,7 +145,7 @@ fn good(text: &str) -> Sample {
     value.unwrap_or_else(|| panic!("{}", report.render()))
 }
 
-/// The first lines of all findings, with their positions.
+/// Returns the first lines of all findings, with their positions.
 #[track_caller]
 fn findings<T: serde::de::DeserializeOwned + Default + Validate>(text: &str) -> Vec<String> {
     let (_, report) = read::<T>(text);
@@ -257,7 +257,7 @@ fn everything_wrong_is_found_at_once_and_where_it_stands() {
 
 #[test]
 fn what_was_wrong_is_not_complained_about_a_second_time() {
-    // `inner` is taken out for its bad port; that it is missing then is nobody's fault.
+    // `inner` is removed because of its bad port. Its absence afterwards is not reported.
     assert_eq!(
         findings::<Needy>("inner: {port: 70000}\nname: x"),
         ["1:15 error: expected a whole number from 0 to 65535, found 70000"]
@@ -292,7 +292,7 @@ fn a_section_is_on_when_it_is_written_and_off_when_it_says_so() {
         findings::<Sample>("server: {enabled: false, sise: 1}"),
         ["1:26 error: unknown field `sise`, did you mean `size`?"]
     );
-    // A plain struct's `enabled` is its own.
+    // The `enabled` of a plain struct is its own key.
     assert!(!good("plain: {enabled: false}").plain.enabled);
 }
 
@@ -367,7 +367,7 @@ fn references_become_what_the_type_asks_for() {
     assert_eq!(sample.headers.iter().next(), Some(("a", "${x} $ $y z")));
     assert_eq!(good("text: \"${yaml:${yaml:deep}}er\"").text, "deeper");
     assert_eq!(good("text: ${env:NO_SUCH_VARIABLE_OF_TESTS:-}").text, "");
-    // What was 5 in a file would be a number; a variable has only text.
+    // In a file, 5 would be a number. A variable is always a text.
     assert_eq!(good("names: ${NO_SUCH_VARIABLE_OF_TESTS:-5}").names, ["5"]);
     assert_eq!(good("names: ${NO_SUCH_VARIABLE_OF_TESTS:-}").names, [""; 0]);
 }

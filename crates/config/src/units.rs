@@ -1,4 +1,4 @@
-//! The types of configuration values that several components share.
+//! Types of configuration values that several components share.
 
 mod byte_size;
 mod duration;

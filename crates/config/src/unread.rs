@@ -1,9 +1,9 @@
-//! Keys of the Collector that are known and refused.
+//! Keys of the Collector that are known but not supported.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A value that is not read, because its key is refused.
+/// A value that is ignored, because its key is refused.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Unread;
 

@@ -1,7 +1,7 @@
 //! Patterns with `*` and `?`.
 
-/// Whether `pattern` stands for `text`. The last `*` takes as little as it can and more when the rest does not fit, so
-/// the time is at most the product of both lengths.
+/// Whether `pattern` matches `text`. Only the last `*` is extended when the rest does not match, so the time is at most
+/// the product of both lengths.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());

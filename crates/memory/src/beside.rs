@@ -1,5 +1,5 @@
-//! Memory that clients take beside the permits of the budget: open connections, open requests, frames that have arrived
-//! in part, and answers that are not sent. Each has a share of the limit, and one client network gets half of a share.
+//! Memory of clients that no permit of the budget covers: open connections, open requests, partly received frames, and
+//! unsent responses. Each has a share of the limit, and one client network gets half of a share.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,49 +11,49 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Counts what the clients of all listeners of the process hold.
+/// Counts usage by the clients of all listeners of the process.
 #[derive(Debug, Default)]
 pub struct Beside {
     /// Open connections.
     pub connections: AtomicUsize,
-    /// HTTP/2 requests that are open beyond [`FREE_REQUESTS`] of each connection.
+    /// Open HTTP/2 requests beyond [`FREE_REQUESTS`] of each connection.
     pub requests: AtomicUsize,
-    /// Bytes of large frames of which a part has arrived.
+    /// Bytes of large, partly received frames.
     pub frames: AtomicUsize,
-    /// Bytes of request heads and of large answers that are not sent.
+    /// Bytes of request heads, and of large unsent responses.
     pub answers: AtomicUsize,
     clients: Mutex<Clients>,
     next_seat: AtomicU64,
 }
 
-/// The clients that have a connection open.
+/// Clients with an open connection.
 #[derive(Debug, Default)]
 struct Clients {
     networks: HashMap<IpAddr, Arc<Network>>,
     seats: HashMap<u64, Arc<Seat>>,
-    /// No seat can be vacated before this time.
+    /// Earliest time of the next search for an idle connection.
     nothing_to_vacate_until: Option<Instant>,
 }
 
-/// What the clients of one address hold of all listeners.
+/// Usage of all listeners by the clients of one network.
 #[derive(Debug, Default)]
 pub struct Network {
     /// Open connections.
     pub connections: AtomicUsize,
-    /// Open HTTP/2 requests beyond the free ones of each connection.
+    /// Open HTTP/2 requests beyond [`FREE_REQUESTS`] of each connection.
     pub requests: AtomicUsize,
-    /// Bytes of large frames of which a part has arrived.
+    /// Bytes of large, partly received frames.
     pub frames: AtomicUsize,
-    /// Bytes of large answers that are not sent.
+    /// Bytes of large unsent responses.
     pub answers: AtomicUsize,
 }
 
-/// An open connection, as far as it matters for who must leave when there is no room.
+/// An open connection, as a candidate for replacement when there is no room.
 #[derive(Debug)]
 pub struct Seat {
     number: u64,
     network: IpAddr,
-    /// Identifies the listener.
+    /// Id of the listener.
     listener: usize,
     /// Time of acceptance.
     pub opened: Instant,
@@ -61,16 +61,16 @@ pub struct Seat {
     pub busy: AtomicUsize,
     /// Milliseconds after `opened` at which the last request ended; 0 before.
     pub last_request: AtomicU64,
-    /// Whether the client has proved who it is.
+    /// Whether the client is authenticated.
     pub is_known: AtomicBool,
-    /// Whether the connection has been told to end.
+    /// Whether the connection has been asked to end.
     pub is_vacated: AtomicBool,
     /// Cancelled when the connection has to end.
     leave: CancellationToken,
 }
 
 impl Seat {
-    /// A connection that nobody can ask to leave.
+    /// Creates a seat that is never replaced.
     pub fn alone() -> Self {
         Seat::new(0, Ipv4Addr::UNSPECIFIED.into(), 0, CancellationToken::new())
     }
@@ -89,7 +89,7 @@ impl Seat {
         }
     }
 
-    /// Since when there was no request; now while there is one.
+    /// Returns the time since which there was no request, or the current time while there is one.
     pub fn idle_since(&self) -> Instant {
         if self.busy.load(Relaxed) > 0 {
             return Instant::now();
@@ -97,7 +97,7 @@ impl Seat {
         self.opened + Duration::from_millis(self.last_request.load(Relaxed))
     }
 
-    /// How long the connection has been idle beyond the time that it is left alone; none if it must not be closed.
+    /// Returns the idle time beyond the protected time, or `None` if the connection must not be closed.
     fn vacant_for(&self, now: Instant) -> Option<Duration> {
         let busy = self.busy.load(Relaxed) > 0;
         if busy || self.is_known.load(Relaxed) || self.is_vacated.load(Relaxed) {
@@ -111,16 +111,16 @@ impl Seat {
     }
 }
 
-/// Which connections may be closed for a newcomer.
+/// Connections that may be closed for a new one.
 #[derive(Debug, Clone, Copy)]
 pub enum Among {
-    /// Those of a listener.
+    /// Connections of a listener.
     Listener(usize),
-    /// Those of a client network on a listener.
+    /// Connections of a client network on a listener.
     NetworkOfListener(IpAddr, usize),
-    /// Those of a client network.
+    /// Connections of a client network.
     Network(IpAddr),
-    /// All.
+    /// All connections.
     All,
 }
 
@@ -138,7 +138,8 @@ impl Among {
 }
 
 impl Beside {
-    /// What the clients of `address` hold, with one connection more. [`leave`](Self::leave) ends it.
+    /// Counts a new connection of `address` and returns the shared counts of its network. [`leave`](Self::leave) undoes
+    /// the call.
     pub fn enter(&self, address: IpAddr) -> Arc<Network> {
         let mut clients = self.clients();
         let network = clients.networks.entry(address).or_default();
@@ -147,17 +148,17 @@ impl Beside {
         network.clone()
     }
 
-    /// A connection of `address` has ended.
+    /// Records the end of a connection of `address`.
     pub fn leave(&self, address: IpAddr, network: &Network) {
         let mut clients = self.clients();
         self.connections.fetch_sub(1, Relaxed);
-        // Under the lock: no connection may come in between.
+        // Removed under the lock, so that no connection is added in between.
         if network.connections.fetch_sub(1, Relaxed) == 1 {
             clients.networks.remove(&address);
         }
     }
 
-    /// Registers an admitted connection, which ends when `leave` is cancelled.
+    /// Registers an admitted connection, which must end when `leave` is cancelled.
     pub fn sit(&self, network: IpAddr, listener: usize, leave: CancellationToken) -> Arc<Seat> {
         let number = self.next_seat.fetch_add(1, Relaxed);
         let seat = Arc::new(Seat::new(number, network, listener, leave));
@@ -165,14 +166,13 @@ impl Beside {
         seat
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub fn stand_up(&self, seat: &Seat) {
         self.clients().seats.remove(&seat.number);
     }
 
-    /// Closes the connection that has been idle longest among those whose client has not proved who it is, and tells
-    /// whether there was one. Connections are left alone for a second before their first request and for ten seconds
-    /// after one.
+    /// Closes the unauthenticated connection that has been idle longest. Returns false if there was none. Connections
+    /// are protected for one second before their first request and for ten seconds after a request.
     pub fn vacate(&self, among: Among) -> bool {
         let now = Instant::now();
         let mut clients = self.clients();
@@ -187,7 +187,7 @@ impl Beside {
             .filter_map(|seat| Some((seat.vacant_for(now)?, seat)))
             .max_by_key(|(idle, seat)| (*idle, Reverse(seat.number)));
         let Some((_, seat)) = longest else {
-            // Looking at all connections for each of many newcomers would be an attack of its own.
+            // Searching all connections for each of many new ones would itself be a denial of service.
             clients.nothing_to_vacate_until = Some(now + LOOK_AGAIN);
             return false;
         };
@@ -196,7 +196,7 @@ impl Beside {
         true
     }
 
-    /// Bytes that clients take beside the permits of the budget.
+    /// Returns the bytes that clients use beside the permits of the budget.
     pub(super) fn bytes(&self) -> usize {
         let connections = self.connections.load(Relaxed);
         let requests = self.requests.load(Relaxed);
@@ -211,30 +211,29 @@ impl Beside {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Client networks that hold anything.
+    /// Returns the number of client networks with any usage.
     #[cfg(any(test, feature = "testing"))]
     pub fn networks(&self) -> usize {
         self.clients().networks.len()
     }
 }
 
-/// Memory of an open connection with its [`FREE_REQUESTS`], in bytes: the buffers of hyper, h2 and rustls, and the task.
-/// Measured on HTTP/2 before the first request: 25 KiB, with TLS 32 KiB; buffers grow with use. The kernel's are not
-/// in it.
+/// Memory of an open connection with its [`FREE_REQUESTS`], in bytes: the buffers of hyper, h2 and rustls, and the
+/// task. Measured on HTTP/2 before the first request: 25 KiB, with TLS 32 KiB; buffers grow with use. Kernel memory is
+/// not included.
 pub const CONNECTION_COST: usize = 48 << 10;
-/// Memory of an open request without its body, in bytes: the task, the stream of h2, and an answer of up to
+/// Memory of an open request without its body, in bytes: the task, the stream of h2, and a response of up to
 /// [`SMALL_ANSWER`] bytes.
 pub const REQUEST_COST: usize = 8 << 10;
-/// HTTP/2 requests that every connection may have open, whatever the others have.
+/// HTTP/2 requests that every connection may have open, regardless of other connections.
 pub const FREE_REQUESTS: usize = 4;
-/// Answers and heads up to this size, in bytes, are part of [`REQUEST_COST`].
+/// Responses and heads up to this size, in bytes, are part of [`REQUEST_COST`].
 pub const SMALL_ANSWER: usize = 1 << 10;
-/// Time for a first request before a connection may be closed for a newcomer. Clients that mean to send do so within a
-/// few round trips.
+/// Protected time of a connection before its first request. Active clients send a request within a few round trips.
 const SPARED_WITHOUT_REQUEST: Duration = Duration::from_secs(1);
-/// The same after a request: twice the default interval between the batches of an SDK.
+/// Protected time after a request: twice the default interval between the batches of an SDK.
 const SPARED_AFTER_REQUEST: Duration = Duration::from_secs(10);
-/// Pause between two searches in vain.
+/// Pause after an unsuccessful search.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,18 @@
 //! The process-wide memory budget, in bytes.
+//!
+//! Every batch of telemetry in memory is covered by a [`Permit`]. A receiver takes the permit as it reads a request,
+//! and the permit travels with the data.
+//!
+//! # Invariants
+//!
+//! * The bytes of all permits never exceed the limit, except for one record per stored queue (see [`StoredQueue`]).
+//! * Taking a permit never waits. A component without a permit refuses the data.
+//! * Up to a quarter of the limit is reserved for the read-ahead of stored queues, so that they can drain under load.
+//! * Memory of clients without permits, such as open connections, is counted in [`beside`].
+//!
+//! # Where to start reading
+//!
+//! [`Budget::acquire`] and [`Permit`], then [`Budget::begin`] for requests that are still arriving.
 
 pub mod beside;
 
@@ -10,35 +24,36 @@ use self::beside::Beside;
 
 use smallvec::SmallVec;
 
-/// How many bytes of telemetry the process may hold at once. Whoever is about to hold some takes a [`Permit`] first.
+/// The memory budget of the process. Code that is about to hold telemetry takes a [`Permit`] first.
 ///
-/// It never waits: a receiver that gets no permit refuses the request, which is cheaper than holding the connection.
+/// Taking a permit never waits: a receiver without a permit refuses the request, which is cheaper than holding the
+/// connection.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
-    /// Whether somebody has stated the limit, or it is the default.
+    /// Whether the limit was set explicitly, as opposed to the default.
     stated: AtomicBool,
     used: AtomicUsize,
-    /// What of `used` is for requests that have not arrived completely.
+    /// Bytes of `used` for requests that have not arrived completely.
     unfinished: AtomicUsize,
-    /// Memory that clients take beside `used`.
+    /// Memory that clients use beside `used`.
     pub beside: Beside,
-    /// Stored queues that are open.
+    /// Number of open stored queues.
     stored_queues: AtomicUsize,
-    /// Bytes of `used` that stored queues have read from the disk.
+    /// Bytes of `used` that stored queues have read from disk.
     read_ahead: AtomicUsize,
 }
 
-/// The share of the budget that is reserved for what all stored queues together read ahead: one part of this many.
+/// Share of the budget that is reserved for the read-ahead of all stored queues: one part in this many.
 const READ_AHEAD_SHARE: usize = 4;
-/// Largest read-ahead of one stored queue, in bytes, however large the budget is.
+/// Maximum read-ahead of one stored queue, in bytes, regardless of the budget.
 const LARGEST_READ_AHEAD: usize = 16 << 20;
 
-/// Rights to hold bytes, shared by all that hold the same ones.
+/// Permits that several batches share together with their bytes.
 pub type Permits = SmallVec<[Arc<Permit>; 1]>;
 
 impl Budget {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Budget {
             limit: AtomicUsize::new(limit),
@@ -51,13 +66,13 @@ impl Budget {
         })
     }
 
-    /// A permit for `bytes`, unless that would exceed the limit.
+    /// Takes a permit for `bytes`, unless that would exceed the limit.
     pub fn acquire(self: &Arc<Self>, bytes: usize) -> Result<Permit, NoRoom> {
         let mut permit = self.nothing();
         permit.grow(bytes).map(|()| permit)
     }
 
-    /// A permit for nothing yet, to grow later.
+    /// Returns an empty permit, to be grown later.
     pub fn nothing(self: &Arc<Self>) -> Permit {
         Permit {
             budget: self.clone(),
@@ -66,13 +81,13 @@ impl Budget {
         }
     }
 
-    /// Registers a stored queue: from now on its read-ahead is reserved.
+    /// Registers a stored queue. Its read-ahead is reserved from now on.
     pub fn stored_queue(self: &Arc<Self>) -> StoredQueue {
         self.stored_queues.fetch_add(1, Relaxed);
         StoredQueue(self.clone())
     }
 
-    /// Bytes that are free for stored queues only.
+    /// Returns the free bytes that are reserved for stored queues.
     fn reserved(&self) -> usize {
         let queues = self.stored_queues.load(Relaxed);
         let reserve =
@@ -81,13 +96,13 @@ impl Budget {
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
 
-    /// A permit that grows with a request as it arrives; `share` is its connection's.
+    /// Returns a permit that grows with a request as it arrives. `share` is that of its connection.
     ///
-    /// Two rules keep those who send slowly or never to the end from shutting out the others. Beyond its first 64 KiB
-    /// an unfinished request gets memory only while all unfinished ones hold less than half of the budget: small
-    /// requests, and those that are there at once, have the other half to themselves. And all unfinished requests of
-    /// one connection together get a quarter. Neither binds a request that is the only one: else a large request could
-    /// never be sent to a small budget.
+    /// Two rules keep slow and stalled senders from blocking the others. Beyond its first 64 KiB, an unfinished request
+    /// gets memory only while all unfinished requests together hold less than half of the budget. The other half stays
+    /// free for small and complete requests. All unfinished requests of one connection together get a quarter. Neither
+    /// rule applies to the only unfinished request, because otherwise a small budget could never accept a large
+    /// request.
     pub fn begin<'s>(self: &Arc<Self>, share: &'s Share) -> Unfinished<'s> {
         Unfinished {
             permit: self.nothing(),
@@ -95,7 +110,7 @@ impl Budget {
         }
     }
 
-    /// Whether `bytes` would fit now. Nothing is taken.
+    /// Checks that `bytes` would fit now, without taking them.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
         let limit = self.limit() - self.reserved();
         if self.used().saturating_add(bytes) <= self.left_of(limit) {
@@ -107,25 +122,25 @@ impl Budget {
         })
     }
 
-    /// Whether less than a quarter is left of what is not reserved.
+    /// Whether less than a quarter of the unreserved limit is free.
     pub fn is_scarce(&self) -> bool {
         let limit = self.limit() - self.reserved();
         self.used() > limit - limit / 4
     }
 
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Goes back to a default limit, which the next [`state_limit`](Self::state_limit) replaces. Permits that were
-    /// given stay valid.
+    /// Resets the limit to a default, which the next [`state_limit`](Self::state_limit) replaces. Existing permits stay
+    /// valid.
     pub fn reset_limit(&self, default: usize) {
         self.stated.store(false, Relaxed);
         self.limit.store(default, Relaxed);
     }
 
-    /// States the limit: the first statement replaces the default, of several the smallest counts.
+    /// Sets the limit explicitly. The first call replaces the default; of several calls, the smallest limit counts.
     pub fn state_limit(&self, bytes: usize) {
         if self.stated.swap(true, Relaxed) {
             self.limit.fetch_min(bytes, Relaxed);
@@ -134,13 +149,13 @@ impl Budget {
         }
     }
 
-    /// Bytes held now.
+    /// Returns the bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 
-    /// The part of `limit` that permits may take now: what clients hold beside them counts as far as it exceeds what
-    /// the process may have above the limit anyway.
+    /// Returns the part of `limit` that permits may take now. Memory of clients beside the permits counts as far as it
+    /// exceeds [`ALLOWANCE`].
     fn left_of(&self, limit: usize) -> usize {
         limit - self.beside.bytes().saturating_sub(ALLOWANCE).min(limit)
     }
@@ -155,24 +170,24 @@ impl Budget {
     }
 }
 
-/// Why a permit was not given.
+/// Reason why a permit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{needed} bytes are needed, and the memory budget is {limit}")]
 pub struct NoRoom {
-    /// What one permit would have had.
+    /// Requested size of the permit in bytes.
     pub needed: usize,
-    /// The limit of the whole budget.
+    /// Limit of the whole budget in bytes.
     pub limit: usize,
 }
 
 impl NoRoom {
-    /// Whether it could be given if nobody else had one.
+    /// Whether the permit would fit into an empty budget.
     pub fn may_fit_later(&self) -> bool {
         self.needed <= self.limit
     }
 }
 
-/// The right to hold some bytes; given back when dropped.
+/// The right to hold some bytes, released on drop.
 #[derive(Debug)]
 pub struct Permit {
     budget: Arc<Budget>,
@@ -181,17 +196,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Another one from the same budget.
+    /// Takes another permit from the same budget.
     pub fn another(&self, bytes: usize) -> Result<Permit, NoRoom> {
         self.budget.acquire(bytes)
     }
 
-    /// Enlarges by `more` bytes, or stays as it is.
+    /// Grows by `more` bytes, or stays unchanged on error.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
         if !self.budget.take(more) {
             return Err(NoRoom {
@@ -203,13 +218,13 @@ impl Permit {
         Ok(())
     }
 
-    /// Makes it one for `bytes`, or leaves it as it is.
+    /// Changes the size to `bytes`, or stays unchanged on error.
     pub fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
         self.shrink_to(bytes);
         self.grow(bytes.saturating_sub(self.bytes))
     }
 
-    /// Gives back what is above `bytes`.
+    /// Releases the bytes above `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(surplus) = self.bytes.checked_sub(bytes) {
             self.budget.used.fetch_sub(surplus, Relaxed);
@@ -227,19 +242,20 @@ impl Drop for Permit {
     }
 }
 
-/// A stored queue that is open. Its read-ahead is reserved until this is dropped.
+/// An open stored queue. Its read-ahead is reserved until this is dropped.
 #[derive(Debug)]
 pub struct StoredQueue(Arc<Budget>);
 
 impl StoredQueue {
-    /// Bytes of records that the queue may have in memory: an equal part of what is reserved for all stored queues.
+    /// Returns the maximum bytes of records that the queue may have in memory: an equal part of the reserve of all
+    /// stored queues.
     pub fn allowance(&self) -> usize {
         let queues = self.0.stored_queues.load(Relaxed).max(1);
         (self.0.limit() / READ_AHEAD_SHARE / queues).min(LARGEST_READ_AHEAD)
     }
 
-    /// A permit for a record that was read from the disk. It never fails: the queue keeps to its
-    /// [`allowance`](Self::allowance), which nothing else can use, and may exceed it by one record.
+    /// Takes a permit for a record that was read from disk. This never fails, because the queue respects its
+    /// [`allowance`](Self::allowance), which is reserved. The queue may exceed the allowance by one record.
     pub fn read_ahead(&self, bytes: usize) -> Permit {
         self.0.used.fetch_add(bytes, Relaxed);
         self.0.read_ahead.fetch_add(bytes, Relaxed);
@@ -257,11 +273,11 @@ impl Drop for StoredQueue {
     }
 }
 
-/// What one connection holds of a budget for requests that have not arrived completely.
+/// Bytes that one connection holds for requests that have not arrived completely.
 #[derive(Debug, Default)]
 pub struct Share(AtomicUsize);
 
-/// The permit of a request that is still arriving: see [`Budget::begin`].
+/// The permit of a request that is still arriving. See [`Budget::begin`].
 #[derive(Debug)]
 pub struct Unfinished<'s> {
     permit: Permit,
@@ -269,12 +285,12 @@ pub struct Unfinished<'s> {
 }
 
 impl Unfinished<'_> {
-    /// Enlarges by `more` bytes, or stays as it is.
+    /// Grows by `more` bytes, or stays unchanged on error.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
         let budget = &*self.permit.budget;
         let (own, limit) = (self.permit.bytes, budget.limit());
         let needed = own.saturating_add(more);
-        // Whoever looks at the same moment may get a little more than the share; the budget itself is exact.
+        // Concurrent calls may exceed the share slightly. The budget itself is exact.
         let exceeds = |all: &AtomicUsize, share: usize| {
             let others = all.load(Relaxed).saturating_sub(own);
             others > 0 && others.saturating_add(needed) > share
@@ -289,7 +305,7 @@ impl Unfinished<'_> {
         Ok(())
     }
 
-    /// The request is complete: the permit counts as any other from now on.
+    /// Converts the permit of a complete request into an ordinary permit.
     pub fn finish(mut self) -> Permit {
         let nothing = self.permit.budget.nothing();
         self.leave();
@@ -309,14 +325,14 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Bytes that clients may take beside the permits before permits get less: half of the 48 MiB that the process may have
-/// above the limit. The program itself takes the other half.
+/// Bytes that clients may use beside the permits before the permits get less: half of the 48 MiB that the process may
+/// use above the limit. The program itself uses the other half.
 const ALLOWANCE: usize = 24 << 20;
-/// What an unfinished request may have of the half that is kept for small ones.
+/// Bytes that an unfinished request may take from the half that is kept for small requests.
 const SMALL: usize = 64 << 10;
 
-/// The memory of the cgroup that limits this process or, without a limit, of the machine, in bytes. Falls back to
-/// 1 GiB where neither can be read.
+/// Returns the memory limit of this process's cgroup or, without a limit, the memory of the machine, in bytes. Falls
+/// back to 1 GiB if neither can be read.
 pub fn machine_memory() -> u64 {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let cgroup = cgroup_limit(Path::new("/sys/fs/cgroup"), &groups);
@@ -334,8 +350,8 @@ pub fn machine_memory() -> u64 {
     cgroup.into_iter().chain(machine).min().unwrap_or(1 << 30)
 }
 
-/// The lowest limit of the cgroups that a process is in, given what `/proc/self/cgroup` says. A container sees its own
-/// group as the root; a service of systemd is in a group somewhere below, and those above it limit it, too.
+/// Returns the lowest limit of the cgroups of a process, from the text of `/proc/self/cgroup`. A container sees its own
+/// group as the root. A service of systemd is in a nested group, and the groups above it limit it too.
 ///
 /// Without a limit, cgroup v1 reports a huge number and v2 the word `max`.
 fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
@@ -343,7 +359,7 @@ fn cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
         let text = std::fs::read_to_string(path).ok()?;
         text.trim().parse::<u64>().ok()
     };
-    // The root, whatever the groups are called: there the path may be the host's, which a container does not see.
+    // The root is always included: in a container, the listed path may be the host's, which the container does not see.
     let lines = groups.lines().chain(["0::/", "0:memory:/"]);
     let limits = lines.filter_map(|line| {
         let (_, group) = line.split_once(':')?;
@@ -385,12 +401,12 @@ mod tests {
         set("system.slice/memory.max", "900\n");
         assert_eq!(limit(service), Some(900), "of the slice that it is in");
         assert_eq!(limit("0::/user.slice\n"), None, "others do not count");
-        // A container, in a namespace of its own or not.
+        // A container, with or without its own cgroup namespace.
         set("memory.max", "800\n");
         assert_eq!(limit("0::/\n"), Some(800));
         assert_eq!(limit("0::/kubepods/pod1/c1\n"), Some(800));
         assert_eq!(limit(""), Some(800));
-        // Version 1, where each controller has a tree of its own.
+        // Version 1, where each controller has its own tree.
         let groups = "5:cpu,cpuacct:/a\n4:hugetlb,memory:/a\n1:name=systemd:/a\n0::/\n";
         set("memory/a/memory.limit_in_bytes", "700\n");
         set("memory/memory.limit_in_bytes", "9223372036854771712\n");

@@ -1,7 +1,7 @@
 //! Authentication of requests: the traits that authenticators implement, and the guard of a server.
 //!
-//! A server asks its authenticator about the headers of every request before it reads any of the body; a client lets
-//! its authenticator add headers to every request. Both happen on the hot path, so neither allocates.
+//! A server passes the headers of every request to its authenticator before it reads any of the body. A client lets its
+//! authenticator add headers to every request. Both are on the hot path, so neither allocates.
 
 mod guard;
 
@@ -14,57 +14,57 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Tells from a request's headers who sent it.
+/// Authenticates the clients of a server by request headers.
 pub trait ServerAuthenticator: Send + Sync + 'static {
-    /// The header that carries credentials. It is taken away from every request that was let in, so that it is never
-    /// kept with the data.
+    /// Returns the name of the header that carries credentials. The header is removed from every accepted request, so
+    /// that credentials are never kept with the data.
     fn header(&self) -> &HeaderName;
 
-    /// What clients are told to come with: the value of `WWW-Authenticate` (RFC 9110, 11.6.1).
+    /// Returns the challenge for unauthenticated clients: the value of `WWW-Authenticate` (RFC 9110, 11.6.1).
     fn challenge(&self) -> &HeaderValue;
 
-    /// Who sent a request with these headers from this address.
+    /// Authenticates a request with these headers from this address.
     fn authenticate(&self, headers: &HeaderMap, peer: IpAddr) -> Verdict;
 }
 
-/// Adds what says who we are to an outgoing request.
+/// Adds credentials to outgoing requests.
 pub trait ClientAuthenticator: Send + Sync + 'static {
-    /// Adds the headers to those of a request, in the place of others of the same name.
+    /// Adds the credential headers to a request, replacing headers of the same name.
     fn add(&self, headers: &mut HeaderMap);
 
-    /// Another number once [`add`](Self::add) adds something else.
+    /// Returns a number that changes whenever [`add`](Self::add) adds something else.
     fn version(&self) -> u64;
 
-    /// Looks at once whether there are new credentials: a server has refused the ones that count now. May be called
-    /// often.
+    /// Checks for new credentials at once, because a server has refused the current ones. May be called often.
     fn refresh(&self);
 }
 
-/// What a [`ServerAuthenticator`] says.
+/// Result of a [`ServerAuthenticator`].
 pub enum Verdict {
-    /// It knows at once.
+    /// The result is available at once.
     Known(Result<Identity, Refused>),
-    /// It needs more time than a worker that serves connections has.
+    /// The check takes longer than a thread that serves connections may be blocked.
     Pending(BoxFuture<'static, Result<Identity, Refused>>),
 }
 
-/// Who sent a request.
+/// Identity of the sender of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// The name the client authenticated with. None where credentials carry no name (bearer tokens).
+    /// User name that the client authenticated with. `None` for credentials without a name (bearer tokens).
     pub user: Option<Arc<str>>,
 }
 
-/// Why a request was not let in.
+/// Reason why a request was not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// There were no credentials.
+    /// The request has no credentials.
     Missing,
-    /// What was there could not be read as credentials of the expected kind.
+    /// The credentials do not have the expected format.
     Malformed,
     /// The credentials are not valid.
     Wrong,
-    /// Nobody knows: too many wrong ones came before, or too many wait to be checked. The same may be let in later.
+    /// The credentials were not checked: too many wrong ones came before, or too many checks are pending. A retry may
+    /// succeed.
     Busy,
 }
 
@@ -77,7 +77,7 @@ impl Refused {
         Refused::Busy,
     ];
 
-    /// The `reason` label of metrics.
+    /// Returns the value of the metric label `reason`.
     pub const fn name(self) -> &'static str {
         match self {
             Refused::Missing => "missing",

@@ -1,4 +1,4 @@
-//! What the exporters that speak HTTP share: connecting, connection pools, bodies, headers.
+//! Code shared by all HTTP exporters: connecting, connection pools, bodies, headers.
 
 mod body;
 mod connect;
@@ -16,10 +16,10 @@ pub use renewing::RenewingClient;
 
 use http::Uri;
 
-/// The URL of an HTTP server, with its host.
+/// Parses the URL of an HTTP server. The URL must have a host.
 ///
 /// # Errors
-/// What is wrong with it, in a sentence.
+/// A sentence that describes the mistake.
 pub fn parse_url(url: &str) -> Result<Uri, String> {
     if !url.contains("://") {
         return Err(format!("\"{url}\" must begin with http:// or https://"));
@@ -41,7 +41,7 @@ pub fn parse_url(url: &str) -> Result<Uri, String> {
     }
 }
 
-/// The host of a URL, an IPv6 address without its brackets.
+/// Returns the host of a URL, an IPv6 address without its brackets.
 pub fn host_of(url: &Uri) -> &str {
     let host = url.host().unwrap_or_default();
     host.strip_prefix('[')
@@ -49,7 +49,7 @@ pub fn host_of(url: &Uri) -> &str {
         .unwrap_or(host)
 }
 
-/// An error's text with all its causes, each once.
+/// Returns the text of an error with all its causes, each once.
 pub fn full_error(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

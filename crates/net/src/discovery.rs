@@ -1,4 +1,4 @@
-//! Finding out which servers there are: what receivers that ask servers and exporters that choose between them share.
+//! Discovery of servers, for receivers that scrape servers and exporters that balance load between servers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,44 +6,44 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-/// The most bytes of a file of targets; it is for people and small programs.
+/// Maximum size of a targets file, in bytes. Such files are written by people and small programs.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Servers in a file in the format of Prometheus, which is a list of such, as JSON or YAML:
+/// A group of servers in a file in the format of Prometheus. The file is a list of groups, as JSON or YAML:
 /// <https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config>.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Their addresses.
+    /// Addresses of the servers.
     #[serde(default)]
     pub targets: Vec<String>,
-    /// What is said about all of them.
+    /// Labels of all servers in the group.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
 
-/// Whether files of targets may have this name, so that nobody reads another kind of file as one.
+/// Whether a targets file may have this name. The check keeps other kinds of files from being read as targets.
 pub fn is_targets_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     matches!(extension, Some("json" | "yml" | "yaml"))
 }
 
-/// What a file of targets says. An empty file has none.
+/// Reads a targets file. An empty file has no targets.
 ///
 /// # Errors
-/// Why it cannot be read, in a sentence.
+/// A sentence that describes why the file cannot be read.
 pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if metadata.len() > MAX_FILE {
         return Err(format!("it has more than {MAX_FILE} bytes"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    // JSON is YAML, too.
+    // JSON is a subset of YAML.
     tributary_config::read_text(&text)
 }
 
-/// The addresses of a name that stand for a server each: IPv4, or IPv6 for a name that has nothing else. A server
-/// that has both is one server.
+/// Keeps the addresses of one IP family: IPv4, or IPv6 if there are no IPv4 addresses. A server that has both would
+/// otherwise count twice.
 pub fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     if addresses.iter().any(SocketAddr::is_ipv4) {
         addresses.retain(SocketAddr::is_ipv4);
@@ -100,7 +100,7 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.starts_with("line "), "{error}");
         }
-        // Nothing is taken from the environment of this process.
+        // Environment variables are not expanded.
         let groups = read("- targets: ['${env:PATH}']\n").unwrap();
         assert_eq!(groups[0].targets, ["${env:PATH}"]);
     }

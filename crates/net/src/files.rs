@@ -1,4 +1,4 @@
-//! Notices that files have changed: secrets and certificates are renewed while the collector runs.
+//! Detects changed files, so that secrets and certificates can be renewed while the collector runs.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -6,33 +6,33 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// How often files are looked at. Polling sees what file system events do not: symbolic links that are swapped
-/// somewhere on the path (Kubernetes), network file systems, a directory that is mounted over.
+/// Polling interval. Polling detects changes that file system events miss: symbolic links swapped anywhere on the path
+/// (Kubernetes), network file systems, and mounts over a directory.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// How long a file must look the same before it counts as written.
+/// Time for which a file must be unchanged before it counts as completely written.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Watches some files by their metadata.
+/// Watches files by their metadata.
 #[derive(Debug)]
 pub struct FileWatch {
     files: Vec<(PathBuf, Option<Stamp>)>,
 }
 
-/// What changes when a file is written, replaced, or pointed elsewhere: the metadata of the file behind all links.
+/// Metadata that changes when a file is written, replaced or pointed elsewhere. Links are followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
-    /// Seconds and nanoseconds. The time of the last change of the inode as well, because tools that copy files keep
-    /// the other one.
+    /// Seconds and nanoseconds. The inode change time is included because tools that copy files preserve the
+    /// modification time.
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 impl FileWatch {
-    /// Watches these files from now on. To be made before they are read, so that no change falls in between.
+    /// Starts to watch these files. Call this before reading the files, so that no change is missed.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let stamped = |path: PathBuf| {
             let stamp = Stamp::of(&path);
@@ -43,8 +43,8 @@ impl FileWatch {
         }
     }
 
-    /// Waits until one of them is not what it was, and is not being written any more. That a file vanishes is a
-    /// change, too. Never completes when there is nothing to watch.
+    /// Waits until a file has changed and is completely written. The removal of a file is a change too. Never completes
+    /// if there is nothing to watch.
     pub async fn changed(&mut self) {
         if self.files.is_empty() {
             return std::future::pending().await;
@@ -60,11 +60,11 @@ impl FileWatch {
         }
     }
 
-    /// Whether a file differs from when it was last looked at. Off the workers: a file system may be slow.
+    /// Whether a file has changed since the last look. Runs on a blocking thread, because a file system may be slow.
     async fn look(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
         let stamps = move || paths.iter().map(|path| Stamp::of(path)).collect::<Vec<_>>();
-        // Not when the runtime shuts down; then nobody waits any more.
+        // Fails only if the runtime shuts down.
         let Ok(stamps) = tokio::task::spawn_blocking(stamps).await else {
             return false;
         };
@@ -78,7 +78,7 @@ impl FileWatch {
 }
 
 impl Stamp {
-    /// The stamp of what is there now; none while it cannot be read. One stat(2).
+    /// Returns the stamp of the current file, or `None` if it cannot be read. Costs one stat(2).
     pub fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         Some(Stamp {

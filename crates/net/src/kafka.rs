@@ -1,5 +1,5 @@
-//! Kafka: what the exporter and the receiver have in common. The configuration is there in every build, so that one is
-//! checked alike everywhere; the client, which is librdkafka, only with the feature `kafka`.
+//! Code shared by the Kafka exporter and receiver. The configuration is part of every build, so that every build
+//! validates it alike. The client, librdkafka, needs the feature `kafka`.
 
 #[cfg(feature = "kafka")]
 pub mod client;

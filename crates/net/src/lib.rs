@@ -1,4 +1,19 @@
-//! What every server and client shares: listening sockets, the accept loop, connections, TLS.
+//! Networking shared by all servers and clients of the collector: listening sockets, connections, TLS, authentication.
+//!
+//! # Invariants
+//!
+//! * All memory and time that a client can take is bounded, by [`server::Limits`] and by the memory budget. A client
+//!   over a limit is refused in its own protocol, and the refusal is counted and logged.
+//! * A reload closes no listening socket and drops no request: [`listeners::Listeners`] hands the sockets on.
+//! * Certificates and keys are read again when their files change. If the new files cannot be used, the previous ones
+//!   stay in use.
+//! * Log lines that a client or an outage can repeat are rate-limited by [`sampled_log`].
+//!
+//! # Where to start reading
+//!
+//! [`server`] has the accept loop and the [`server::Handler`] that OTLP, health and metrics endpoints implement.
+//! [`client`] has the connection pools of the exporters. [`tls`] builds the rustls configurations of both sides.
+//! [`auth`] has the traits of authenticators. `kafka` and `object_store` have the settings of those clients.
 
 pub mod auth;
 pub mod client;
@@ -16,19 +31,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tributary_config::ComponentId;
 
-/// Whose server or client it is, for logs and metrics.
+/// The component that owns a server or client, for logs and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The component's id.
+    /// Id of the component.
     pub id: ComponentId,
-    /// What it is: `receiver`, `exporter`, `extension`, `service`.
+    /// Kind of the component: `receiver`, `exporter`, `extension`, `service`.
     pub kind: &'static str,
-    /// Which of its servers: `grpc`, `http`. None for clients, of which a component has one.
+    /// Protocol of the server: `grpc`, `http`. `None` for clients, since a component has only one.
     pub transport: Option<&'static str>,
 }
 
 impl Owner {
-    /// The component `id` of `kind`.
+    /// Creates the owner for the component `id` of `kind`.
     pub fn new(id: &ComponentId, kind: &'static str) -> Self {
         let id = id.clone();
         Owner {
@@ -38,7 +53,7 @@ impl Owner {
         }
     }
 
-    /// The same component's server for `transport`.
+    /// Returns the owner for the same component's server of `transport`.
     pub fn over(&self, transport: &'static str) -> Self {
         Owner {
             transport: Some(transport),
@@ -46,7 +61,7 @@ impl Owner {
         }
     }
 
-    /// How metrics name it: `receiver="otlp"`, `transport="grpc"`.
+    /// Returns the metric labels: `receiver="otlp"`, `transport="grpc"`.
     pub fn labels(&self) -> Vec<(&'static str, String)> {
         let transport = self.transport.map(|name| ("transport", name.to_owned()));
         let mut labels = vec![(self.kind, self.id.to_string())];
@@ -54,7 +69,7 @@ impl Owner {
         labels
     }
 
-    /// The [`labels`](Self::labels) and one more.
+    /// Returns the [`labels`](Self::labels) and one more label.
     pub(crate) fn labels_and(
         &self,
         name: &'static str,
@@ -66,8 +81,8 @@ impl Owner {
     }
 }
 
-/// What counts as one client, as far as addresses tell: an IPv4 address, or a /64 network of IPv6, which is what one
-/// customer gets at least (RFC 6177).
+/// Returns the network that identifies a client: an IPv4 address, or a /64 network of IPv6, the smallest assignment to
+/// a customer (RFC 6177).
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
@@ -75,10 +90,10 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an address is one of the Internet's: not of this machine, this network, or for special purposes. By the
-/// registries of [IPv4](https://www.iana.org/assignments/iana-ipv4-special-registry) and
-/// [IPv6](https://www.iana.org/assignments/iana-ipv6-special-registry). An IPv6 address that stands for an IPv4 one is what
-/// that is.
+/// Whether an address is public: not of this machine, a private network, or reserved. Follows the registries of
+/// [IPv4](https://www.iana.org/assignments/iana-ipv4-special-registry) and
+/// [IPv6](https://www.iana.org/assignments/iana-ipv6-special-registry). An IPv6 address that embeds an IPv4 address is
+/// as public as the IPv4 address.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -102,7 +117,7 @@ pub fn is_public(address: IpAddr) -> bool {
                 is_public(Ipv4Addr::new(a, b, c, d).into())
             }
             [0x2001, 0xdb8, ..] | [0x2001, 0..0x200, ..] => false,
-            // Everything that is assigned for this.
+            // The block assigned for global unicast.
             [first, ..] => first & 0xe000 == 0x2000,
         },
     }

@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tributary_config::{ComponentId, Endpoint};
 
-/// Hands out listening sockets by address.
+/// Provides listening sockets by address.
 ///
-/// A reload builds the new components while the old ones still serve. Both then hold the same socket, so no connection
-/// is refused in between: what the kernel has queued is accepted by whoever asks next. A socket closes when the last
-/// component that holds it is gone, whether that was replaced, left out, or built for a configuration that failed.
+/// A reload builds the new components while the old ones still serve. Both share the same socket, so no connection is
+/// refused in between: the next component to accept gets the connections in the kernel's queue. A socket closes when
+/// its last component is dropped, whether it was replaced, removed, or built for a configuration that failed.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
     open: Arc<Mutex<HashMap<Key, Weak<Sockets>>>>,
 }
 
-/// The listening sockets of one endpoint: one for every address that its name has on this machine.
+/// The listening sockets of one endpoint, one for every local address that its name resolves to.
 #[derive(Debug)]
 pub struct Sockets(Vec<Arc<TcpListener>>);
 
 impl Sockets {
-    /// The address of the first socket.
+    /// Returns the address of the first socket.
     ///
     /// # Errors
-    /// When the system does not tell it.
+    /// The system does not report the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let first = self.0.first();
         first.map_or(Err(io::ErrorKind::NotFound.into()), |first| {
@@ -35,7 +35,7 @@ impl Sockets {
         })
     }
 
-    /// The sockets, at least one.
+    /// Returns the sockets, at least one.
     pub fn iter(&self) -> impl Iterator<Item = &TcpListener> {
         self.0.iter().map(|listener| &**listener)
     }
@@ -47,16 +47,16 @@ impl From<Arc<TcpListener>> for Sockets {
     }
 }
 
-/// Port 0 asks for any free port, so there the component tells sockets apart, not the address alone.
+/// Port 0 means any free port, so sockets on port 0 are keyed by component too.
 type Key = (String, Option<ComponentId>);
 
 impl Listeners {
-    /// The sockets that listen on `endpoint`: those that are already open, or new ones. A server that accepts from clones
-    /// keeps the sockets themselves as well, so that its successor finds them.
+    /// Returns the sockets that listen on `endpoint`, opening them if necessary. A server that accepts from clones must
+    /// also keep the original sockets, so that its successor finds them.
     ///
     /// # Errors
-    /// When the name does not resolve, or one of its addresses cannot be bound; the message names the address and, where
-    /// the system tells, the process that listens there.
+    /// The name does not resolve, or one of its addresses cannot be bound. The message names the address and, if known,
+    /// the process that already listens there.
     pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<Arc<Sockets>> {
         let text = match endpoint.0.strip_prefix(':') {
             Some(port) => format!("0.0.0.0:{port}"),
@@ -78,9 +78,9 @@ impl Listeners {
     }
 }
 
-/// Binds every address of a name: a client may try any of them first, and another process on one of them would get what
-/// is meant for this one. (The Collector binds the first.) Addresses that this machine does not have, IPv6 where that is
-/// off, are left out while there are others.
+/// Binds every address of a name. A client may try any address first, and must not reach another process there. (The
+/// Collector binds only the first address.) Addresses that this machine does not have, such as IPv6 where it is
+/// disabled, are skipped while others remain.
 fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
     // `localhost` needs no resolver (RFC 6761, 6.3). IPv4 comes first, because SDKs connect there first.
     let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
@@ -99,7 +99,7 @@ fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
     loop {
         attempts -= 1;
         match bind_each(&addresses) {
-            // The port that was free on the first address is in use on another one.
+            // The free port of the first address is in use on another address.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
             outcome => return outcome,
         }
@@ -144,7 +144,7 @@ fn is_not_of_this_machine(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
-/// How often a port that is free on all addresses is looked for.
+/// Number of attempts to find a port that is free on all addresses.
 const ATTEMPTS: usize = 8;
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
         let other = listeners.bind(&"otlp/2".parse().unwrap(), &any()).unwrap();
         assert_ne!(address, other.local_addr().unwrap());
 
-        // However many configurations come and go without asking for it.
+        // Regardless of configurations that come and go without this endpoint.
         let again = listeners.bind(&owner, &any()).unwrap();
         assert_eq!(address, again.local_addr().unwrap());
         drop(first);

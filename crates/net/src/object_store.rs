@@ -1,4 +1,4 @@
-//! Object stores: what their users have in common. What goes in and comes out is theirs.
+//! Access to object stores. The content of the objects belongs to the users of this module.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "object-store")]
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Secret};
 
-/// Names and values; the values are secrets.
+/// Settings by name. The values are secrets.
 pub type StoreOptions = BTreeMap<String, Secret>;
 
-/// A bucket and a prefix in it, as a configuration has them.
+/// A bucket with a prefix, from the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket<'c> {
-    /// As in `s3://bucket/prefix`.
+    /// URL, for example `s3://bucket/prefix`.
     pub url: &'c str,
     /// Settings of the store, by their names in the crate object_store.
     pub options: &'c StoreOptions,
-    /// The time for one request, after which it is tried again.
+    /// Timeout of one request, after which it is retried.
     pub timeout: Duration,
 }
 
 impl Bucket<'_> {
-    /// Reports what is wrong with the keys `url`, `options` and `timeout`. `instead` is what else users of a collector can do
-    /// that was built without object stores.
+    /// Reports mistakes in the keys `url`, `options` and `timeout`. `instead` names an alternative for builds without
+    /// object stores.
     pub fn validate(&self, instead: &str, problems: &mut Problems) {
         const SCHEMES: [&str; 7] = [
             "s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "https://",
@@ -53,10 +53,10 @@ impl Bucket<'_> {
         }
     }
 
-    /// A client, and the prefix. It does not connect.
+    /// Creates a client, without connecting, and the prefix.
     ///
     /// # Errors
-    /// When the configuration is not one of a store.
+    /// The configuration is invalid for its store.
     #[cfg(feature = "object-store")]
     pub fn client(
         &self,
@@ -79,7 +79,7 @@ mod client {
 
     use super::Bucket;
 
-    /// The options that the store does not have.
+    /// Returns the options that the store does not know.
     pub(super) fn unknown_options<'c>(bucket: &Bucket<'c>) -> Vec<&'c str> {
         fn known<K: FromStr>(name: &str) -> bool {
             name.parse::<K>().is_ok()
@@ -95,14 +95,14 @@ mod client {
         names.filter(|name| !is_known(name)).collect()
     }
 
-    /// A client with the settings of the environment and, before them, those of the configuration.
+    /// Creates a client with the settings of the environment. Settings of the configuration take precedence.
     pub(super) fn new(bucket: &Bucket<'_>) -> Result<(Arc<dyn ObjectStore>, Path), String> {
-        // The one that the rest of the program uses; reqwest has none of its own.
+        // The same provider as in the rest of the program. reqwest has none of its own.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let url = Url::parse(bucket.url).map_err(|error| error.to_string())?;
         let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| error.to_string())?;
         let timeout = format!("{}ms", bucket.timeout.as_millis());
-        // What fails for longer than this is tried again by whoever wants it.
+        // The caller retries what fails for longer than this.
         let retry = RetryConfig {
             max_retries: 3,
             retry_timeout: *bucket.timeout * 4,
@@ -115,7 +115,7 @@ mod client {
                     .with_retry(retry);
                 let options = bucket.options.iter();
                 let options = options.map(|(name, value)| (name.as_str(), value.reveal()));
-                // One by one: setting all options of the clients at once would undo those of the environment.
+                // One by one: setting all client options at once would undo those of the environment.
                 for (name, value) in std::iter::once(("timeout", timeout.as_str())).chain(options) {
                     let key = name
                         .parse()

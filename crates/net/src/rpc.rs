@@ -1,4 +1,4 @@
-//! How refusals travel between servers and clients of OTLP: `google.rpc.Status` with `RetryInfo`.
+//! Encoding of refusals in OTLP: `google.rpc.Status` with `RetryInfo`.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ pub struct Status {
     /// A gRPC status code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// For people.
+    /// Description for people.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// More, for programs.
+    /// Details for programs.
     #[prost(message, repeated, tag = "3")]
     pub details: Vec<Any>,
 }
@@ -28,11 +28,11 @@ struct RetryInfo {
     retry_delay: Option<prost_types::Duration>,
 }
 
-/// The type of `RetryInfo` among the details.
+/// Type URL of `RetryInfo` among the details.
 pub const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 impl Status {
-    /// A status that says when to try again, where somebody knows.
+    /// Creates a status, with a retry delay if one is given.
     pub fn new(code: Code, message: impl Into<String>, retry_after: Option<Duration>) -> Self {
         let details = retry_after.map(|delay| {
             let retry_delay = prost_types::Duration::try_from(delay).ok();
@@ -49,12 +49,12 @@ impl Status {
         }
     }
 
-    /// The delay of the RetryInfo among the details. `Some(0)` when there is one without a delay: it still says that
-    /// retrying is welcome.
+    /// Returns the delay of the RetryInfo among the details. A RetryInfo without a delay yields zero, because it still
+    /// invites a retry.
     pub fn retry_delay(&self) -> Option<Duration> {
         let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
         let info = RetryInfo::decode(info.value.as_slice()).ok()?;
-        // A negative delay is no delay.
+        // A negative delay counts as none.
         let delay = info
             .retry_delay
             .and_then(|delay| Duration::try_from(delay).ok());
@@ -62,8 +62,8 @@ impl Status {
     }
 }
 
-/// The codes after which a client tries again whatever else the answer says (OTLP specification, "Failures").
-/// RESOURCE_EXHAUSTED needs a RetryInfo and is not among them.
+/// Whether a client retries after this code without further details (OTLP specification, "Failures").
+/// RESOURCE_EXHAUSTED needs a RetryInfo and is not included.
 pub fn is_retryable(code: Code) -> bool {
     matches!(
         code,

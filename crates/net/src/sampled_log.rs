@@ -1,21 +1,21 @@
-//! Log lines that an outage, or a client, repeats: the first ones of every ten seconds in full, then a count.
+//! Rate limiter for repeated log lines: in every ten seconds, the first lines in full, then only their number.
 //!
-//! What is not written is mostly written at debug level instead.
+//! Callers usually write the suppressed lines at debug level.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lines in full per window; the Collector's logger has the same figures.
+/// Lines in full per window, as in the Collector's logger.
 const LINES: u64 = 10;
-/// The window.
+/// Length of a window, as in the Collector's logger.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Decides about one kind of line.
+/// Rate limiter of one kind of line.
 #[derive(Debug)]
 pub struct SampledLog {
-    /// In full, per window.
+    /// Lines in full per window.
     lines: u64,
     state: Mutex<State>,
 }
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Default for SampledLog {
-    /// For lines each of which is about other data.
+    /// Creates the limiter for lines that differ in content.
     fn default() -> Self {
         SampledLog {
             lines: LINES,
@@ -38,7 +38,7 @@ impl Default for SampledLog {
 }
 
 impl SampledLog {
-    /// For lines that say the same: one per window is enough.
+    /// Creates the limiter for lines that repeat the same content: one line per window.
     pub fn of_one_line() -> Self {
         SampledLog {
             lines: 1,
@@ -46,7 +46,7 @@ impl SampledLog {
         }
     }
 
-    /// `Some` when the line is to be written, with the number of lines that were not since the last one.
+    /// Returns `Some` if the line is to be written, with the number of lines suppressed since the last one.
     pub fn admit(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.window.is_none_or(|since| since.elapsed() >= WINDOW) {

@@ -1,8 +1,8 @@
 //! The server behind every listening socket of this program: OTLP over gRPC and HTTP, health, metrics.
 //!
-//! One accept loop per socket (a name may have several addresses), one task per connection, and no router: a [`Handler`] sees every request. Stopping is
-//! graceful: [`Server::shutdown`] stops accepting, tells the clients (GOAWAY, `connection: close`), lets requests
-//! under way finish, and cuts what is left at the deadline.
+//! There is one accept loop per socket (a name may have several addresses) and one task per connection. There is no
+//! router: a [`Handler`] gets every request. [`Server::shutdown`] is graceful: it stops accepting, tells the clients
+//! (GOAWAY, `connection: close`), lets open requests finish, and closes the remaining connections at the deadline.
 
 mod answer;
 mod connection;
@@ -52,27 +52,27 @@ pub use gate::Limit;
 pub use limits::Limits;
 pub use peer::{Peer, cores};
 
-/// Answers requests. One instance serves all connections of a server.
+/// Handles requests. One instance serves all connections of a server.
 pub trait Handler: Send + Sync + 'static {
-    /// What responses carry.
+    /// Body of the responses.
     type Body: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin;
 
-    /// Answers one request. The future is dropped when the client resets the stream or goes away.
+    /// Handles one request. The future is dropped when the client resets the stream or disconnects.
     fn handle(
         &self,
         request: Request<Incoming>,
         peer: &Peer,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 
-    /// Refuses a request because too many are under way. Its body is not read.
+    /// Refuses a request because too many are open. Its body is not read.
     fn busy(&self, request: &Request<Incoming>) -> Response<Self::Body>;
 }
 
-/// A handler of simple requests (`/metrics`, health): a function in a box.
+/// A boxed handler of simple requests (`/metrics`, health).
 pub type SimpleHandler =
     Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
 
-/// An answer in words, for people and for those who do not speak OTLP.
+/// Returns a plain-text response, for people and for clients that do not speak OTLP.
 pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;
@@ -95,7 +95,7 @@ impl Handler for SimpleHandler {
     }
 }
 
-/// The answer in words to a request that is one too many.
+/// Returns the plain-text response to a request over the limit.
 pub fn busy() -> Response<Full<Bytes>> {
     let text = "too many requests are under way; try again later\n";
     let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
@@ -104,22 +104,22 @@ pub fn busy() -> Response<Full<Bytes>> {
     response
 }
 
-/// Which protocols a server speaks.
+/// Protocols of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.0 and 1.1.
     Http1,
-    /// HTTP/2 only, as gRPC needs; in plain text with prior knowledge.
+    /// HTTP/2 only, for gRPC. Without TLS, clients need prior knowledge.
     Http2,
-    /// Whichever the first bytes of a connection speak.
+    /// Either protocol, detected by the first bytes of a connection.
     Either,
 }
 
-/// Where the TLS configuration of a server comes from, for its `tls` section; none for plain text. The files are read
-/// here, and again when the configuration is reloaded.
+/// Returns the source of a server's TLS configuration for its `tls` section, or `None` for plain text. The files are
+/// read now, and again when the configuration is reloaded.
 ///
 /// # Errors
-/// When a file cannot be read or used.
+/// A file cannot be read or used.
 pub fn tls_source(
     section: &Section<ServerTls>,
     protocol: Protocol,
@@ -143,38 +143,38 @@ pub fn tls_source(
 /// Limits and timeouts of a server.
 #[derive(Clone)]
 pub struct Options {
-    /// Protocols.
+    /// Protocols of the server.
     pub protocol: Protocol,
-    /// TLS; plain text without.
+    /// Source of the TLS configuration; `None` for plain text.
     pub tls: Option<Arc<dyn TlsSource>>,
-    /// HTTP/1: keep connections open between requests.
+    /// HTTP/1: whether connections stay open between requests.
     pub keep_alive: bool,
-    /// HTTP/1: the longest a request head may take once it has begun, if that is less than the limit.
+    /// HTTP/1: maximum time for a request head to arrive, if that is less than the limit.
     pub header_timeout: Option<Duration>,
-    /// HTTP/2: requests at once on one connection.
+    /// HTTP/2: maximum number of open requests on one connection.
     pub max_concurrent_streams: u32,
-    /// HTTP/2: bytes of one request that a client may send before they are asked for.
+    /// HTTP/2: flow control window of one request, in bytes.
     pub stream_window: u32,
-    /// HTTP/2: the same for all requests of a connection together. This much per connection is not in the memory
-    /// budget.
+    /// HTTP/2: flow control window of all requests of a connection together, in bytes. This memory is not counted in
+    /// the memory budget.
     pub connection_window: u32,
-    /// HTTP/2: bytes of responses that wait for one client.
+    /// HTTP/2: maximum size of unsent responses to one client, in bytes.
     pub max_send_buffer: usize,
-    /// HTTP/2: ping a client that has been silent for this long.
+    /// HTTP/2: idle time after which a client is pinged.
     pub ping_interval: Option<Duration>,
-    /// HTTP/2: how long the answer to a ping may take.
+    /// HTTP/2: timeout of a ping.
     pub ping_timeout: Duration,
-    /// Close a connection that had no request for this long.
+    /// Time without requests after which a connection is closed.
     pub max_idle: Option<Duration>,
-    /// Close a connection of this age, give or take a tenth, so that clients spread over new servers.
+    /// Age at which a connection is closed, with 10% jitter, so that clients spread over new servers.
     pub max_age: Option<Duration>,
-    /// How long requests under way may take once a connection is closing for its age or idleness.
+    /// Time for open requests to finish once a connection is closing because of its age or idleness.
     pub grace: Option<Duration>,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
-    /// Its limit bounds the memory of open connections (a quarter of it, beside what the budget counts), of frames that
-    /// have arrived in part, of open requests, and of answers that are not sent (an eighth each). Without it only `limits`
-    /// bounds them.
+    /// Memory budget. A quarter of its limit bounds the memory of open connections, beside the bytes that the budget
+    /// counts. An eighth each bounds partly received frames, open requests, and unsent responses. Without a budget,
+    /// only `limits` applies.
     pub budget: Option<Arc<Budget>>,
 }
 
@@ -203,21 +203,21 @@ impl Default for Options {
 /// A server that was built but does not accept yet.
 pub struct Bound<H> {
     listeners: Vec<TcpListener>,
-    /// Where `listeners` come from: while this server accepts, a successor finds the sockets.
+    /// Origin of `listeners`. While this server holds them, a successor finds the sockets.
     sockets: Arc<Sockets>,
     handler: H,
     options: Options,
-    /// For the log.
+    /// Name in log lines.
     name: &'static str,
     owner: Owner,
 }
 
 impl<H: Handler> Bound<H> {
-    /// Takes listening sockets (see [`crate::listeners::Listeners::bind`]) for a component. `name` says in the
-    /// log what starts: `GRPC`, `HTTP`.
+    /// Creates a server on listening sockets (see [`crate::listeners::Listeners::bind`]) for a component. `name` is the
+    /// name in log lines: `GRPC`, `HTTP`.
     ///
     /// # Errors
-    /// When a socket cannot be registered with the runtime, or there is no runtime.
+    /// A socket cannot be registered with the runtime, or there is no runtime.
     pub fn new(
         sockets: Arc<Sockets>,
         handler: H,
@@ -242,7 +242,7 @@ impl<H: Handler> Bound<H> {
         })
     }
 
-    /// Begins to accept, and says so in the log with the addresses.
+    /// Starts to accept connections, and logs the addresses.
     pub fn start(self) -> Server {
         let Bound {
             listeners,
@@ -277,7 +277,7 @@ impl<H: Handler> Bound<H> {
     }
 }
 
-/// Serves one handler on one socket; [`Bound::new`] and [`Bound::start`] in one.
+/// Serves one handler on one socket, with [`Bound::new`] and [`Bound::start`].
 ///
 /// # Errors
 /// See [`Bound::new`].
@@ -301,12 +301,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// The first address it listens on, with the actual port.
+    /// Returns the first listening address, with the actual port.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Stops accepting, lets requests under way finish until `deadline`, then closes what is left.
+    /// Stops accepting, lets open requests finish until `deadline`, then closes the remaining connections.
     pub async fn shutdown(self, deadline: Instant) {
         self.stop.cancel();
         self.tasks.close();
@@ -324,7 +324,7 @@ impl Server {
     }
 }
 
-/// Accepts until the server stops. `_sockets` stay where a successor finds them.
+/// Accepts until the server stops. `_sockets` are kept so that a successor finds them.
 async fn accept_loop<H: Handler>(
     listener: TcpListener,
     _sockets: Arc<Sockets>,
@@ -346,8 +346,8 @@ async fn accept_loop<H: Handler>(
             }
             Err(error) if is_the_clients_fault(&error) => {}
             Err(error) => {
-                // Most likely out of file descriptors (EMFILE): the connection stays in the kernel's queue, so trying
-                // again at once would spin.
+                // Most likely the process is out of file descriptors (EMFILE). The connection stays in the kernel's
+                // queue, so an immediate retry would spin.
                 if let Some(suppressed) = log.admit() {
                     warn!(
                         otelcol.component.id = %owner.id,
@@ -374,7 +374,7 @@ fn spawn_connection<H: Handler>(
     address: SocketAddr,
 ) {
     let shared = shared.clone();
-    // Children have their own waiters: connections do not contend on one lock when they look whether to stop.
+    // Child tokens have their own lists of waiters, so that connections do not contend on one lock.
     let stop = server.stop.child_token();
     let force = server.force.child_token();
     let admission = shared.gate.admit(address, stop.clone());
@@ -401,7 +401,7 @@ fn spawn_connection<H: Handler>(
     });
 }
 
-/// Errors of `accept(2)` that concern the one connection that is gone already.
+/// Whether an error of `accept(2)` concerns only one connection, which is already gone.
 fn is_the_clients_fault(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -412,9 +412,9 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     )
 }
 
-/// When a client should come back that was refused because too many requests are under way.
+/// Retry delay for clients refused because too many requests are open.
 pub const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Pauses after a failed accept double from the first to the longest.
+/// Pauses after a failed accept. They double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

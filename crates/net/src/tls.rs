@@ -1,7 +1,7 @@
-//! TLS of clients and servers: the Collector's `tls` sections, the rustls configurations made from them, and words for
-//! what goes wrong.
+//! TLS of clients and servers: the Collector's `tls` sections, the rustls configurations made from them, and
+//! explanations of errors.
 //!
-//! ring is the only crypto provider and is always passed explicitly, so that no process-wide default matters.
+//! ring is the only crypto provider. It is always passed explicitly, so that no process-wide default matters.
 
 pub mod accept;
 mod building;

@@ -1,4 +1,4 @@
-//! Whether a condition is true of a part of a request.
+//! Evaluation of conditions on parts of a request.
 
 mod calls;
 
@@ -15,7 +15,7 @@ use tributary_otlp::view::{
     View as _, attribute, text_of,
 };
 
-/// The part of a request that is looked at, and what it is in.
+/// The part of a request that a condition is evaluated on, with the parts around it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Here<'a> {
     /// The resource.
@@ -28,14 +28,14 @@ pub struct Here<'a> {
     pub profile: Option<&'a ProfileFields>,
     /// A span event or a data point.
     pub inner: Message<'a>,
-    /// For a data point: the field of the metric that it is in.
+    /// For a data point: the number of the metric's field that contains it.
     pub form: u32,
 }
 
-/// A profile without references to its dictionary.
+/// A profile whose references to the dictionary are resolved.
 #[derive(Debug, Clone, Default)]
 pub struct ProfileFields {
-    /// The attributes, as an encoded resource.
+    /// Attributes, as an encoded resource.
     pub attributes: Vec<u8>,
     /// `dropped_attributes_count`.
     pub dropped_attributes: u32,
@@ -51,7 +51,7 @@ pub struct ProfileFields {
     pub payload_format: String,
 }
 
-/// Why a condition is neither true nor false.
+/// Reason why a condition is neither true nor false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
     #[error("looks for a key in something that has no keys")]
@@ -74,31 +74,31 @@ pub enum Undecided {
     NoPart,
 }
 
-/// What an operand is at the moment.
+/// Value of an operand.
 #[derive(Debug, Clone)]
 pub(super) enum Value<'a> {
     Nil,
     Bool(bool),
     Int(i64),
     Double(f64),
-    /// In nanoseconds since 1970.
+    /// A time in nanoseconds since 1970.
     Time(i64),
-    /// In nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     Text(Cow<'a, str>),
     Bytes(&'a [u8]),
     Id(&'a [u8]),
     /// A list or a map.
     Other(AnyValue<'a>),
-    /// One of which only the text is left.
+    /// A list or a map of which only the text is known.
     Structure(&'a str),
     List(Vec<Value<'a>>),
-    /// A list or a map that was read from JSON.
+    /// A list or a map that was parsed from JSON.
     Made(serde_json::Value),
 }
 
 impl Condition {
-    /// Whether it is true here. Where many things are asked the same, [`within`](Self::within) comes first.
+    /// Evaluates the condition. If it is evaluated for many items, use [`within`](Self::within) first.
     pub fn is_true(&self, here: &Here<'_>) -> Result<bool, Undecided> {
         self.test.eval(here)
     }
@@ -194,7 +194,7 @@ impl Operand {
     }
 }
 
-/// Values of different kinds differ, and that is all that can be said of them.
+/// Compares two values. Values of different kinds are not equal and have no order.
 fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_>) -> bool {
     let order = match (left, right) {
         (Value::Nil, Value::Nil) => Some(Ordering::Equal),
@@ -227,7 +227,7 @@ fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_>) -> bool 
         }
         _ => None,
     };
-    // Ids, lists and maps are equal or not; they have no order.
+    // Ids, lists and maps are equal or not, but have no order.
     match (comparison, order) {
         (Comparison::Equal, order) => order == Some(Ordering::Equal),
         (Comparison::NotEqual, order) => order != Some(Ordering::Equal),
@@ -271,7 +271,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A text; unlike patterns, beginnings and ends are not asked of anything else.
+    /// Returns the text. Unlike patterns, prefixes and suffixes apply only to texts.
     fn plain_text(&self) -> Result<&str, Undecided> {
         match self {
             Value::Text(text) => Ok(text),
@@ -279,7 +279,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// In bytes, or in entries.
+    /// Returns the length in bytes or entries.
     fn len(&self) -> Result<i64, Undecided> {
         let length = match self {
             Value::Text(text) => text.len(),
@@ -293,10 +293,10 @@ impl<'a> Value<'a> {
         Ok(i64::try_from(length).unwrap_or(i64::MAX))
     }
 
-    /// For patterns; `None` for nothing.
+    /// Returns the text for patterns, or `None` if there is none.
     fn text(self) -> Option<Cow<'a, str>> {
         Some(match self {
-            // Patterns are not asked of times.
+            // Patterns do not apply to times.
             Value::Nil | Value::Time(_) | Value::Duration(_) => return None,
             Value::Text(text) => text,
             Value::Bytes(bytes) => Cow::Owned(hexadecimal(bytes)),
@@ -381,8 +381,8 @@ impl Path {
     }
 }
 
-/// What is at the end of the keys; empty where one is missing. A position that a list does not have is a mistake, as in
-/// the Collector.
+/// Returns the value at the end of the keys; empty if one is missing. An index beyond the end of a list is an error, as
+/// in the Collector.
 fn inside<'a>(value: AnyValue<'a>, keys: &[Key]) -> Result<AnyValue<'a>, Undecided> {
     let mut value = value;
     for key in keys {
@@ -402,7 +402,7 @@ fn inside<'a>(value: AnyValue<'a>, keys: &[Key]) -> Result<AnyValue<'a>, Undecid
     Ok(value)
 }
 
-/// The attributes of what is looked at in a context; none of a metric.
+/// Returns the attributes of the context's part. A metric has none.
 pub fn attributes<'a>(context: Context, here: &Here<'a>) -> Attributes<'a> {
     let none = || Resource::view(Message::default()).attributes();
     match context {
@@ -423,7 +423,7 @@ pub fn attributes<'a>(context: Context, here: &Here<'a>) -> Attributes<'a> {
     }
 }
 
-/// The attributes of a data point that is in this field of its metric.
+/// Returns the attributes of a data point in this field of its metric.
 fn of_form(point: Message<'_>, form: u32) -> Attributes<'_> {
     match form {
         9 => HistogramPoint::view(point).attributes(),
@@ -467,7 +467,7 @@ fn of_span<'a>(span: Span<'a>, field: Field) -> Value<'a> {
     }
 }
 
-/// An id that is missing is one of zeros.
+/// Returns an id. A missing id consists of zeros.
 fn whole<const N: usize>(id: &[u8]) -> &[u8] {
     if id.is_empty() { &[0; N] } else { id }
 }
@@ -579,8 +579,9 @@ fn of_profile(profile: &ProfileFields, field: Field) -> Value<'_> {
     }
 }
 
-/// Whether any data point of the metric has an attribute, with a value if one is given; what is not a text counts as the
-/// empty one. (The Collector says the same, but looks for the value only in the first point that has the key.)
+/// Whether any data point of the metric has an attribute, with a value if one is given. A value that is not a text
+/// counts as the empty text. (The Collector does the same, but checks the value only in the first point that has the
+/// key.)
 fn has_attribute(here: &Here<'_>, key: &str, value: Option<&str>) -> bool {
     let matches = |attributes: Attributes<'_>| {
         let found = attributes

@@ -1,8 +1,9 @@
-//! What a condition says of a resource, a scope or an item, worked out once for all that is in it.
+//! Partial evaluation of conditions: the parts about a resource, scope or item are evaluated once for everything
+//! inside.
 //!
-//! A resource may be a megabyte, and have a million log records: to look into it for each of them would take hours. So
-//! what asks of the resource at hand is replaced by the answer, and likewise for scopes, and for spans and metrics where
-//! there are conditions for what is in them.
+//! A resource may have a megabyte of attributes and a million log records. Looking into it for each record would take
+//! hours. So the tests on the current resource are replaced by their results, and likewise the tests on scopes. Tests
+//! on spans and metrics are replaced if there are conditions for the parts inside.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,8 @@ use super::eval::{Undecided, Value};
 use super::path::Depth;
 use super::{Condition, Here, Operand, Test};
 
-/// The conditions for what is in the part of a request at hand. `None` when none of them asks something of it.
+/// Returns the conditions for the parts inside the current part. Returns `None` if no condition depends on the current
+/// part.
 pub fn within(conditions: &[Condition], depth: Depth, here: &Here<'_>) -> Option<Vec<Condition>> {
     let known = conditions.iter();
     let known: Vec<_> = known
@@ -27,8 +29,8 @@ pub fn within(conditions: &[Condition], depth: Depth, here: &Here<'_>) -> Option
 }
 
 impl Condition {
-    /// The condition for what is in the part of a request at hand, which is at that depth. `None` when it asks nothing of
-    /// it. What it is in in turn must have been asked before.
+    /// Returns the condition for the parts inside the current part at this depth. Returns `None` if the condition does
+    /// not depend on the current part. The enclosing parts must have been evaluated before.
     pub fn within(&self, depth: Depth, here: &Here<'_>) -> Option<Condition> {
         let asks = self.context.depth() > depth && self.test.asks(depth);
         asks.then(|| Condition {
@@ -40,12 +42,12 @@ impl Condition {
 }
 
 impl Test {
-    /// Whether it asks something of a part of a request at that depth, or above it.
+    /// Whether the test depends on a part at this depth or above.
     fn asks(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other <= depth)
     }
 
-    /// Whether it asks something of a part below that depth.
+    /// Whether the test depends on a part below this depth.
     fn asks_below(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other > depth)
     }
@@ -60,7 +62,7 @@ impl Test {
             | Test::HasSuffix(left, right) => left.any_depth(is) || right.any_depth(is),
             Test::IsMatch(target, _) | Test::Is(target, _) => target.any_depth(is),
             Test::ContainsValue(list, item) => list.any_depth(is) || item.any_depth(is),
-            // Of spans and metrics.
+            // These functions apply to spans and metrics.
             Test::IsRootSpan | Test::HasAttribute { .. } => is(Depth::Item),
         }
     }
@@ -149,7 +151,7 @@ impl Operand {
         }
     }
 
-    /// The same, but lists and maps stay what they are: a function looks into them.
+    /// Evaluates the operand, but keeps lists and maps, because a function looks into them.
     fn kept(&self, depth: Depth, here: &Here<'_>) -> Operand {
         if self.asks(depth)
             && !self.asks_below(depth)
@@ -160,7 +162,7 @@ impl Operand {
         self.within(depth, here)
     }
 
-    /// What is known of a value for good.
+    /// Converts a final value to an operand.
     fn of(value: Result<Value<'_>, Undecided>) -> Operand {
         match value {
             Err(why) => Operand::Undecided(why),
@@ -218,7 +220,7 @@ mod tests {
         attribute(key, Any::ArrayValue(ArrayValue { values }))
     }
 
-    /// True, false, and neither, of everything that is around a span event.
+    /// Conditions that are true, false and undecided about all parts around a span event.
     const CONDITIONS: [&str; 28] = [
         r#"resource.attributes["service.name"] == "a" and spanevent.name == "retry""#,
         r#"resource.attributes["service.name"] == "b" or spanevent.name == "retry""#,
@@ -298,7 +300,7 @@ mod tests {
             item: Message::new(&span),
             ..Here::default()
         };
-        // Nothing is around it, so nothing can be looked at.
+        // Without enclosing parts, nothing can be evaluated.
         let event = Here {
             inner: Message::new(&event),
             ..Here::default()

@@ -1,8 +1,8 @@
-//! A condition's words and signs.
+//! Lexer for conditions.
 
 use super::{Comparison, Mistake};
 
-/// A word or a sign, and where it begins.
+/// A token with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) at: usize,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Sign(char),
 }
 
-/// Takes a text apart.
+/// Splits a text into tokens.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -49,7 +49,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
     Ok(tokens)
 }
 
-/// The first token, and how many bytes it has.
+/// Returns the first token and its length in bytes.
 fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
     let starts = |sign: &str| rest.starts_with(sign);
     let comparison = [

@@ -1,13 +1,33 @@
-//! Conditions of the OpenTelemetry Transformation Language, as far as the components need that take them.
+//! Conditions of the OpenTelemetry Transformation Language (OTTL), as far as components of this program use them.
 //!
-//! Supported: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, parentheses; `+`, `-`, `*`, `/` on numbers, and the first
-//! two on times and durations; texts, numbers, bytes (`0x01`), `true`, `false`, `nil`, the language's names for numbers
-//! (`SPAN_KIND_SERVER`); the paths in [`path`]; the functions `IsMatch`, `HasPrefix`, `HasSuffix`, `IsRootSpan`,
-//! `HasAttrKeyOnDatapoint`, `HasAttrOnDatapoint`, `IsString`, `IsInt`, `IsDouble`, `IsBool`, `IsMap`, `IsList`,
-//! `ContainsValue`, `Concat`, `ParseJSON`, `Now`, `ToLowerCase`, `ToUpperCase`, `String`, `Int`, `Double`, `Substring`,
-//! `Len`, `TraceID`, `SpanID`, `Duration`. Comparisons follow the language's rules: values of different types
-//! are not equal, whole and other numbers are compared as numbers, and nothing but `nil` equals `nil`. So does arithmetic:
-//! whole numbers stay whole, and what is no number cannot be evaluated. All else is an error that says where.
+//! A condition is parsed once with [`parse`] and evaluated on encoded requests, which are not decoded.
+//!
+//! # Supported language
+//!
+//! * Operators: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, parentheses; `+`, `-`, `*`, `/` on numbers, and
+//!   `+`, `-` on times and durations.
+//! * Literals: texts, numbers, bytes (`0x01`), `true`, `false`, `nil`, and the language's names for numbers
+//!   (`SPAN_KIND_SERVER`).
+//! * Paths: see [`path`].
+//! * Functions: `IsMatch`, `HasPrefix`, `HasSuffix`, `IsRootSpan`, `HasAttrKeyOnDatapoint`, `HasAttrOnDatapoint`,
+//!   `IsString`, `IsInt`, `IsDouble`, `IsBool`, `IsMap`, `IsList`, `ContainsValue`, `Concat`, `ParseJSON`, `Now`,
+//!   `ToLowerCase`, `ToUpperCase`, `String`, `Int`, `Double`, `Substring`, `Len`, `TraceID`, `SpanID`, `Duration`.
+//!
+//! Everything else is an error with its position.
+//!
+//! # Invariants
+//!
+//! * Comparisons follow OTTL: values of different types are not equal, integers and floating-point numbers are compared
+//!   as numbers, and only `nil` equals `nil`.
+//! * Arithmetic follows OTTL: integers stay integers, and operations on other values than numbers, times and durations
+//!   cannot be evaluated.
+//! * A condition that cannot be evaluated is neither true nor false (`Undecided`). The component decides the
+//!   consequence.
+//!
+//! # Where to start reading
+//!
+//! `parser` for the syntax, `eval` for the evaluation, and `known` for the partial evaluation that avoids repeated work
+//! for every item of a resource.
 
 mod eval;
 mod known;
@@ -25,66 +45,66 @@ pub use self::known::within;
 pub use self::parser::parse;
 use self::path::{Context, Key, Path};
 
-/// Why a text is not a condition.
+/// Reason why a text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where, in bytes from the start of the text.
+    /// Position in bytes from the start of the text.
     pub at: usize,
-    /// What is wrong and what to do.
+    /// Description of the mistake and its remedy.
     pub message: String,
 }
 
 impl Mistake {
-    /// How many characters of the condition are before it.
+    /// Returns the number of characters of the condition before the mistake.
     pub fn characters(&self, condition: &str) -> usize {
         let before = condition.get(..self.at).unwrap_or(condition);
         before.chars().count()
     }
 
-    /// With its place in the condition, for people.
+    /// Returns the message with its position in the condition.
     pub fn in_text(&self, condition: &str) -> String {
         let place = self.characters(condition) + 1;
         format!("character {place} of the condition: {}", self.message)
     }
 }
 
-/// A condition, and the level at which it is to be evaluated.
+/// A condition, and the level at which it is evaluated.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// The context whose items the condition is evaluated for.
+    /// Context whose items the condition is evaluated on.
     pub context: Context,
     pub(crate) test: Test,
     /// The condition as it was written.
     pub text: Arc<str>,
 }
 
-/// Something that is true or false.
+/// An expression that is true or false.
 #[derive(Debug, Clone)]
 pub(crate) enum Test {
     Constant(bool),
-    /// Neither, whatever it is asked of.
+    /// Undecided for every item.
     Undecided(Undecided),
     Compare(Operand, Comparison, Operand),
     Not(Box<Test>),
     All(Vec<Test>),
     Any(Vec<Test>),
-    /// Shared, for a copy of a pattern has buffers of its own.
+    /// Shared, because a copy of a pattern would have its own buffers.
     IsMatch(Operand, Arc<regex::Regex>),
     HasPrefix(Operand, Operand),
     HasSuffix(Operand, Operand),
-    /// The value is of a kind.
+    /// Whether the value is of a kind.
     Is(Operand, Sort),
-    /// The first one is a list that has the second one.
+    /// Whether the first operand is a list that contains the second.
     ContainsValue(Operand, Operand),
     IsRootSpan,
     HasAttribute {
         key: String,
-        /// A text that the value must be equal to.
+        /// Text that the value must equal.
         value: Option<String>,
     },
 }
 
-/// What a value is.
+/// Kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sort {
     Text,
@@ -98,7 +118,7 @@ pub(crate) enum Sort {
 /// A function of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Function {
-    /// The texts of a list, with a text between them.
+    /// Joins the texts of a list with a separator.
     Concat,
     ParseJson,
     Now,
@@ -110,7 +130,7 @@ pub(crate) enum Function {
     Substring,
 }
 
-/// How two values are compared.
+/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -121,11 +141,11 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-/// Something that has a value. What may be large is shared by copies.
+/// An expression that has a value. Copies share large content.
 #[derive(Debug, Clone)]
 pub(crate) enum Operand {
     Nil,
-    /// Not to be found out, whatever it is asked of.
+    /// Undecided for every item.
     Undecided(Undecided),
     Bool(bool),
     Int(i64),
@@ -136,27 +156,27 @@ pub(crate) enum Operand {
     Id(Arc<[u8]>),
     /// A list or a map, as text.
     Structure(Arc<str>),
-    /// In nanoseconds since 1970.
+    /// A time in nanoseconds since 1970.
     Moment(i64),
     Path(Path),
-    /// A path to nanoseconds since 1970, as a time.
+    /// A path to nanoseconds since 1970, read as a time.
     Time(Path),
-    /// In nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
-    /// How long a text is in bytes, or how many entries a list or a map has.
+    /// Length of a text in bytes, or of a list or map in entries.
     Len(Box<Operand>),
-    /// A function that is true or false, as a value.
+    /// A boolean function, used as a value.
     Truth(Box<Test>),
     List(Vec<Operand>),
     /// A list or a map, as an encoded `AnyValue`.
     Encoded(Arc<[u8]>),
-    /// A function, what it is given, and what stands in brackets behind it.
+    /// A function with its arguments, and the keys in brackets behind it.
     Call(Function, Vec<Operand>, Vec<Key>),
-    /// Operations that bind equally, from left to right.
+    /// Operations of equal precedence, from left to right.
     Math(Box<Operand>, Vec<(Operator, Operand)>),
 }
 
-/// What is done with two numbers.
+/// Arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operator {
     Add,

@@ -1,10 +1,10 @@
-//! Arithmetic, by the rules of the language (contrib, `pkg/ottl/math.go`): whole numbers stay whole and wrap around, one that
-//! is not makes the result so, and times and durations are added and subtracted only.
+//! Arithmetic by the rules of the language (contrib, `pkg/ottl/math.go`). Integers stay integers and wrap around. If
+//! one operand is a double, so is the result. Times and durations support only addition and subtraction.
 
 use super::Operator;
 use super::eval::{Undecided, Value};
 
-/// What an operation makes of two values.
+/// Returns the result of an operation on two values.
 pub(super) fn calculate<'v>(
     left: &Value<'v>,
     operator: Operator,
@@ -22,7 +22,7 @@ pub(super) fn calculate<'v>(
             Value::Double(fraction(*left, operator, *right)?)
         }
         (Value::Time(left), Operator::Subtract, Value::Time(right)) => {
-            // Go's: what does not fit becomes the longest there is.
+            // As in Go, an overflow becomes the longest duration.
             Value::Duration(left.saturating_sub(*right))
         }
         (Value::Time(time), Operator::Add, Value::Duration(duration))

@@ -1,4 +1,4 @@
-//! From a text to a condition.
+//! Parser for conditions.
 
 mod calls;
 
@@ -11,11 +11,11 @@ use tributary_config::re2;
 use tributary_config::units::Duration;
 use tributary_otlp::Signal;
 
-/// How deep conditions may nest.
+/// Maximum nesting of conditions.
 const DEEPEST: usize = 64;
 
-/// Reads a condition for requests of a signal. Paths without a context in front belong to `context`; where there is none,
-/// all must have one, and the deepest says where the condition is evaluated.
+/// Parses a condition for requests of a signal. Paths without a context belong to `context`. If `context` is `None`,
+/// every path needs one, and the deepest context determines the level of the evaluation.
 pub fn parse(text: &str, signal: Signal, context: Option<Context>) -> Result<Condition, Mistake> {
     let tokens = tokens(text)?;
     let mut parser = Parser {
@@ -48,7 +48,7 @@ struct Parser<'t> {
     rest: &'t [Token],
     signal: Signal,
     context: Option<Context>,
-    /// The deepest context that was named.
+    /// Deepest context so far.
     deepest: Option<Context>,
     depth: usize,
 }
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether a parenthesis begins here that is a value, and no test: something is compared or calculated with it.
+    /// Whether the parenthesis here begins a value instead of a test: an operator or comparison follows it.
     fn calculates(&self) -> bool {
         let mut open = 0_usize;
         let mut tokens = self.rest.iter();
@@ -189,7 +189,7 @@ impl<'t> Parser<'t> {
             )
     }
 
-    /// A function that is true or false; `None` for those that have a value.
+    /// Parses a boolean function. Returns `None` for functions with other values.
     fn function(&mut self, at: usize, name: &str) -> Result<Option<Test>, Mistake> {
         let wrong = |message: &str| Mistake {
             at,
@@ -279,7 +279,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A value that may be a text.
+    /// Parses a value that may be a text.
     fn text_operand(&mut self) -> Result<Operand, Mistake> {
         let at = self.rest.first().map_or(self.end, |token| token.at);
         match self.operand()? {
@@ -291,7 +291,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Sums of products of values.
+    /// Parses sums of products.
     fn operand(&mut self) -> Result<Operand, Mistake> {
         let first = self.product()?;
         let mut rest = Vec::new();
@@ -322,14 +322,14 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// A value, with a sign or in parentheses.
+    /// Parses a value, with a sign or in parentheses.
     fn factor(&mut self) -> Result<Operand, Mistake> {
         if let Some(operator) = self.takes_operator('+', '-') {
             self.enter()?;
             let operand = self.factor()?;
             self.depth -= 1;
             return match (operator, operand) {
-                // It says nothing, not even that a number follows.
+                // A plus sign has no effect, and does not even require a number.
                 (Operator::Add, operand) => Ok(operand),
                 (_, Operand::Int(number)) => Ok(Operand::Int(number.wrapping_neg())),
                 (_, Operand::Double(number)) => Ok(Operand::Double(-number)),
@@ -357,7 +357,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// What is calculated, unless it is nothing but a value.
+    /// Builds an arithmetic operation, or returns the single value.
     fn math(&self, first: Operand, rest: Vec<(Operator, Operand)>) -> Result<Operand, Mistake> {
         if rest.is_empty() {
             return Ok(first);
@@ -499,7 +499,7 @@ impl<'t> Parser<'t> {
         self.reaches(context, start)?;
         let name = words.join(".");
         let known = fields(context);
-        // `start_time` is as a time what `start_time_unix_nano` is as a number.
+        // `start_time` is the time of which `start_time_unix_nano` is the number.
         let is_time = name.ends_with("time");
         let number = if is_time {
             format!("{name}_unix_nano")
@@ -541,7 +541,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands in brackets; in attributes, keys first.
+    /// Parses the keys in brackets. In attributes, the first key must be a name.
     fn keys(&mut self, field: Field) -> Result<Vec<Key>, Mistake> {
         let mut keys = Vec::new();
         while self.takes(&Kind::Sign('[')) {
@@ -566,7 +566,7 @@ impl<'t> Parser<'t> {
             .map(|(name, _)| name)
     }
 
-    /// The condition looks at this context.
+    /// Records that the condition uses this context.
     fn reaches(&mut self, context: Context, at: usize) -> Result<(), Mistake> {
         if !context.is_of(self.signal) {
             let message = format!("{} have no {}", self.signal, context.name());
@@ -590,7 +590,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// What to say of a function that is not here.
+/// Returns the message about an unsupported function.
 fn unsupported(name: &str) -> String {
     let instead = match name {
         "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which reads the text as it is",

@@ -1,8 +1,8 @@
-//! The paths that conditions may name.
+//! The paths that conditions may use.
 
 use tributary_otlp::Signal;
 
-/// The part of a request that a path begins at.
+/// The part of a request in which a path begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Context {
     /// `resource`.
@@ -37,7 +37,7 @@ pub enum Depth {
 }
 
 impl Context {
-    /// The contexts with their names. A scope has two.
+    /// All contexts with their names. A scope has two names.
     pub const NAMES: [(&'static str, Context); 9] = [
         ("resource", Context::Resource),
         ("scope", Context::Scope),
@@ -50,7 +50,7 @@ impl Context {
         ("profile", Context::Profile),
     ];
 
-    /// The context of that name.
+    /// Returns the context of that name.
     pub fn of_name(name: &str) -> Option<Self> {
         let mut names = Context::NAMES.iter();
         names
@@ -58,7 +58,7 @@ impl Context {
             .map(|(_, context)| *context)
     }
 
-    /// The name in the language.
+    /// Returns the name in the language.
     pub fn name(self) -> &'static str {
         let mut names = Context::NAMES.iter();
         names
@@ -66,7 +66,7 @@ impl Context {
             .map_or("", |(name, _)| name)
     }
 
-    /// The level at which items of this context are nested.
+    /// Returns the level at which items of this context are nested.
     pub fn depth(self) -> Depth {
         match self {
             Context::Resource => Depth::Resource,
@@ -76,7 +76,7 @@ impl Context {
         }
     }
 
-    /// Whether requests of a signal have it.
+    /// Whether requests of a signal have this context.
     pub fn is_of(self, signal: Signal) -> bool {
         match self {
             Context::Resource | Context::Scope => true,
@@ -88,25 +88,25 @@ impl Context {
     }
 }
 
-/// Something that can be looked at.
+/// A path to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
     pub context: Context,
     pub field: Field,
-    /// What stands in brackets behind it.
+    /// Keys in brackets behind the path.
     pub keys: Vec<Key>,
 }
 
-/// What stands in brackets.
+/// A key in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// Of a map.
+    /// Key of a map.
     Name(String),
-    /// In a list, from 0.
+    /// Index in a list, from 0.
     Position(i64),
 }
 
-/// A field of a context. `true` in it asks for the text of an id.
+/// A field of a context. The flag `true` selects the text form of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     Attributes,
@@ -148,7 +148,7 @@ pub(crate) enum Field {
     PayloadFormat,
 }
 
-/// The fields of a context with their names.
+/// Returns the fields of a context with their names.
 pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
     match context {
         Context::Resource => &[
@@ -235,7 +235,7 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
     }
 }
 
-/// A number by the name that the language has for it.
+/// Returns the number for a name of the language.
 pub(super) fn number(name: &str) -> Option<i64> {
     const SEVERITIES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
     const NAMES: [(&str, i64); 20] = [

@@ -1,4 +1,4 @@
-//! Profiles as conditions see them: without references to the dictionary of their request. Samples are not looked at.
+//! Profiles for conditions: their references to the request's dictionary are resolved. Samples are not included.
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
@@ -12,7 +12,7 @@ use tributary_profiles::entries::{Entries, numbers};
 use tributary_profiles::references::References;
 use tributary_profiles::reindex::{Fault, Table};
 
-/// The entries of the dictionary of a request, which may be in several parts.
+/// Returns the dictionary entries of a request, which may contain several dictionary messages.
 pub fn dictionary(request: &[u8]) -> Result<Entries<'_>, Fault> {
     let mut entries = Entries::default();
     for part in messages(request, 2) {
@@ -21,7 +21,7 @@ pub fn dictionary(request: &[u8]) -> Result<Entries<'_>, Fault> {
     Ok(entries)
 }
 
-/// The messages in a field of a valid message.
+/// Returns the messages in a field of a valid message.
 pub fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     Fields::new(message)
         .map_while(Result::ok)
@@ -29,14 +29,14 @@ pub fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
         .filter_map(|field| field.value.bytes())
 }
 
-/// Reads what conditions ask for.
+/// Decodes the parts of profiles that conditions use.
 pub struct Reader<'e, 'r> {
     attributes: &'e [&'r [u8]],
     references: References<'e, &'r [u8]>,
 }
 
 impl<'e, 'r> Reader<'e, 'r> {
-    /// With the dictionary of the request.
+    /// Creates a reader with the dictionary of the request.
     pub fn new(entries: &'e Entries<'r>) -> Self {
         Reader {
             attributes: entries.table(Table::Attribute),
@@ -44,7 +44,7 @@ impl<'e, 'r> Reader<'e, 'r> {
         }
     }
 
-    /// A `ResourceProfiles` with nothing but its resource, whose strings are where the references were.
+    /// Returns a `ResourceProfiles` with only its resource, in which strings replace the references.
     pub fn resource(&mut self, entry: &[u8]) -> Result<Vec<u8>, Fault> {
         let mut resource = merged::<Resource>(entry, "a resource")?;
         if let Some(resource) = &mut resource {
@@ -53,7 +53,7 @@ impl<'e, 'r> Reader<'e, 'r> {
         Ok(head(resource))
     }
 
-    /// A `ScopeProfiles` with nothing but its scope.
+    /// Returns a `ScopeProfiles` with only its scope.
     pub fn scope(&mut self, entry: &[u8]) -> Result<Vec<u8>, Fault> {
         let mut scope = merged::<InstrumentationScope>(entry, "a scope")?;
         if let Some(scope) = &mut scope {
@@ -62,7 +62,7 @@ impl<'e, 'r> Reader<'e, 'r> {
         Ok(head(scope))
     }
 
-    /// A profile.
+    /// Returns the fields of a profile.
     pub fn profile(&mut self, profile: &[u8]) -> Result<ProfileFields, Fault> {
         const PLACE: &str = "a profile";
         let mut found = ProfileFields::default();
@@ -93,7 +93,7 @@ impl<'e, 'r> Reader<'e, 'r> {
         Ok(found)
     }
 
-    /// An attribute of the table; none for index 0.
+    /// Returns an attribute of the table, or `None` for index 0.
     fn attribute(&self, index: i32) -> Result<Option<KeyValue>, Fault> {
         if index == 0 {
             return Ok(None);
@@ -113,7 +113,7 @@ impl<'e, 'r> Reader<'e, 'r> {
     }
 }
 
-/// What stands in field 1, which may be there several times.
+/// Returns the message in field 1, which may occur several times.
 fn merged<M: Message + Default>(entry: &[u8], place: &'static str) -> Result<Option<M>, Fault> {
     let mut message: Option<M> = None;
     for part in messages(entry, 1) {

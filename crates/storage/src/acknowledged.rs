@@ -1,17 +1,17 @@
-//! Which records need not be given out any more.
+//! The set of acknowledged records.
 
 use std::collections::BTreeMap;
 
-/// A set of sequence numbers: all below a watermark, and ranges above it.
+/// A set of sequence numbers: all numbers below a watermark, and ranges above it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Acknowledged {
     watermark: u64,
-    /// First to one above the last; apart from each other and from the watermark.
+    /// First number to one above the last number of each range. Ranges do not touch each other or the watermark.
     above: BTreeMap<u64, u64>,
 }
 
 impl Acknowledged {
-    /// All below `watermark`, and these ranges.
+    /// Creates a set of all numbers below `watermark` and of these ranges.
     pub(super) fn new(watermark: u64, ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut set = Acknowledged {
             watermark,
@@ -23,17 +23,17 @@ impl Acknowledged {
         set
     }
 
-    /// All below it are in the set.
+    /// Returns the lowest number that is not in the set.
     pub(super) fn watermark(&self) -> u64 {
         self.watermark
     }
 
-    /// What is in the set above the watermark: first, and one above the last.
+    /// Returns the ranges above the watermark: first number, and one above the last number.
     pub(super) fn ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.above.iter().map(|(first, end)| (*first, *end))
     }
 
-    /// One above the largest number in the set.
+    /// Returns one above the largest number in the set.
     pub(super) fn end(&self) -> u64 {
         self.above
             .last_key_value()
@@ -45,7 +45,7 @@ impl Acknowledged {
         self.next_absent(sequence) != sequence
     }
 
-    /// The first number from `sequence` on that is not in the set.
+    /// Returns the first number at or above `sequence` that is not in the set.
     pub(super) fn next_absent(&self, sequence: u64) -> u64 {
         if sequence < self.watermark {
             // Ranges do not touch the watermark.
@@ -57,7 +57,7 @@ impl Acknowledged {
         }
     }
 
-    /// How many of `first..end` are not in the set.
+    /// Returns how many numbers of `first..end` are not in the set.
     pub(super) fn absent_in(&self, first: u64, end: u64) -> u64 {
         let first = first.max(self.watermark);
         if first >= end {
@@ -71,7 +71,7 @@ impl Acknowledged {
         absent
     }
 
-    /// Adds `first..end`; returns how many of them were not in the set.
+    /// Adds `first..end`. Returns how many of these numbers were not in the set before.
     pub(super) fn insert(&mut self, first: u64, end: u64) -> u64 {
         let new = self.absent_in(first, end);
         if new == 0 {
@@ -88,7 +88,7 @@ impl Acknowledged {
                 self.above.insert(from, to);
             }
         }
-        // A range may have begun where the watermark is now.
+        // The new watermark may touch a range.
         while let Some(entry) = self.above.first_entry() {
             if *entry.key() > self.watermark {
                 break;

@@ -1,4 +1,4 @@
-//! Records become blocks, and blocks records.
+//! Conversion between records and blocks.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::format::{
     BLOCK_HEADER, BlockHeader, Checksum, Codec, Marker, RECORD_HEADER, crc, now, take,
 };
 
-/// A block as it is written. What its records are made of is not copied, unless it is compressed.
+/// A block to be written. The content of its records is not copied unless it is compressed.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) header: BlockHeader,
@@ -21,18 +21,17 @@ pub(super) struct Block {
 
 #[derive(Debug)]
 enum Payload {
-    /// What is in front of the content of each record.
+    /// The headers of the records.
     Raw(Vec<[u8; RECORD_HEADER]>),
     Compressed(Vec<u8>),
 }
 
-/// Why a payload is not what was written.
+/// Error if a payload is not what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
 impl Block {
-    /// A block of these records, of which the first has the number `first`. Their sizes were checked against the largest
-    /// one.
+    /// Creates a block of records whose first sequence number is `first`. The caller has checked the record sizes.
     pub(super) fn new(first: u64, records: Vec<NewRecord>, marker: Marker, compress: bool) -> Self {
         let heads: Vec<_> = records.iter().map(head_of).collect();
         let raw: usize = records.iter().map(|one| RECORD_HEADER + one.len()).sum();
@@ -66,7 +65,7 @@ impl Block {
         }
     }
 
-    /// Its bytes, in order.
+    /// Returns the bytes of the block, in order.
     pub(super) fn slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
         let (heads, compressed): (&[_], &[u8]) = match &self.payload {
             Payload::Raw(heads) => (heads, &[]),
@@ -80,7 +79,7 @@ impl Block {
     }
 }
 
-/// The bytes of records, each behind what is in front of it.
+/// Returns the bytes of the records, each with its header.
 fn content<'a>(
     heads: &'a [[u8; RECORD_HEADER]],
     records: &'a [NewRecord],
@@ -101,7 +100,7 @@ fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// One LZ4 block of the records, if that is smaller than the `raw` bytes that they have.
+/// Compresses the records as one LZ4 block. Returns `None` if that is not smaller than `raw` bytes.
 fn compressed(heads: &[[u8; RECORD_HEADER]], records: &[NewRecord], raw: usize) -> Option<Vec<u8>> {
     let mut whole = Vec::with_capacity(raw);
     content(heads, records).for_each(|part| whole.extend_from_slice(part));
@@ -111,7 +110,7 @@ fn compressed(heads: &[[u8; RECORD_HEADER]], records: &[NewRecord], raw: usize) 
     (len < raw).then_some(block)
 }
 
-/// The payload uncompressed. `stored` has the right checksum.
+/// Decompresses a payload. The checksum of `stored` has been verified.
 pub(super) fn expand(header: &BlockHeader, stored: &[u8]) -> Result<Bytes, Damaged> {
     match header.codec {
         Codec::Raw => Ok(Bytes::copy_from_slice(stored)),
@@ -125,7 +124,7 @@ pub(super) fn expand(header: &BlockHeader, stored: &[u8]) -> Result<Bytes, Damag
     }
 }
 
-/// The records of a payload: sequence number, items, content. It ends early where it is not what was written.
+/// Returns the records of a payload: sequence number, items, content. Ends early if the payload is malformed.
 pub(super) fn records(
     header: &BlockHeader,
     raw: &Bytes,

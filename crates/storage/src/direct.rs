@@ -1,9 +1,8 @@
-//! Writing past the page cache, over what a file has on the disk already.
+//! Direct I/O: overwrites allocated blocks of a file without the page cache.
 //!
-//! An fsync has to have the bytes on the disk, so what the page cache does for a later write to the disk is done at once
-//! and for nothing: its pages are looked up, filled, marked, found again and written. Past it the disk reads from one piece
-//! of memory. What it must be given are whole blocks, so the last one, while it is not full, is written again with what
-//! follows; the page cache does that too.
+//! An fsync needs the bytes on disk at once, so the page cache does its work in vain: pages are looked up, filled,
+//! marked dirty, found again and written. With direct I/O, the disk reads from one buffer. Writes must consist of whole
+//! blocks, so a partial last block is written again together with the following data. The page cache does the same.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,31 +13,30 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::streaming;
 
-/// What disks and file systems want the beginning, the length and the memory of a write to be a multiple of: 512 bytes or
-/// this.
+/// Alignment of the offset, length and memory of a direct write. Disks and file systems require 512 or 4096 bytes.
 const BLOCK: usize = 4096;
-/// The most bytes that are written at once: most groups with their headers, and the block before them. A multiple of
-/// [`BLOCK`].
+/// Maximum size of one write: a typical group of records with its headers, and the partial block before it. A multiple
+/// of [`BLOCK`].
 const MOST: usize = (2 << 20) + (64 << 10);
 
-/// A file is written past the page cache from its beginning on.
+/// A file that is overwritten from its beginning with direct I/O.
 #[derive(Debug)]
 pub(super) struct Direct {
     file: File,
-    /// Memory for what is to be written. From `start` on its address is a multiple of [`BLOCK`].
+    /// Write buffer. From `start` on, its address is a multiple of [`BLOCK`].
     buffer: Vec<u8>,
     start: usize,
-    /// How much is in it, and how much of that is written already: what the last block has.
+    /// Bytes in the buffer, and how many of them are already written: the content of the partial last block.
     filled: usize,
     tail: usize,
-    /// Where in the file it goes.
+    /// File offset of the buffer.
     at: u64,
-    /// How far the file has its place on the disk. Behind it the page cache is better: the file grows.
+    /// End of the allocated blocks. Behind it the file grows, where the page cache is faster.
     end: u64,
 }
 
 impl Direct {
-    /// A file to be written over, if its file system can do that.
+    /// Opens a file to be overwritten. Fails if the file system does not support direct I/O.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let flags = OFlags::DIRECT.bits().cast_signed();
@@ -55,16 +53,16 @@ impl Direct {
         })
     }
 
-    /// What the system knows of the file.
+    /// Returns the metadata of the file.
     pub(super) fn metadata(&self) -> io::Result<std::fs::Metadata> {
         self.file.metadata()
     }
 
-    /// Takes a piece to be written behind all before it, and may hold it back; unless the file has no place for it yet:
-    /// then it says no.
+    /// Appends a piece, which may stay in the buffer. Returns false if the file has no allocated blocks left for the
+    /// piece.
     ///
     /// # Errors
-    /// Any part of what was held back may have been written, and nothing more can be.
+    /// Any part of the buffered data may have been written. The file must not be written to any more.
     pub(super) fn write(&mut self, mut piece: &[u8]) -> io::Result<bool> {
         let all = self.filled + piece.len();
         if (self.at + all as u64).next_multiple_of(BLOCK as u64) > self.end {
@@ -83,10 +81,10 @@ impl Direct {
         Ok(true)
     }
 
-    /// Writes what was held back.
+    /// Writes the buffered data.
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// See [`Self::write`].
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if self.filled == self.tail {
             return Ok(());
@@ -103,23 +101,23 @@ impl Direct {
         Ok(())
     }
 
-    /// Forces what was written to the disk.
+    /// Forces the written data to disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         self.flush()?;
         self.file.sync_data()
     }
 
-    /// The file, to be written by way of the page cache from now on; what was held back is not written.
+    /// Returns the file for writes through the page cache. Buffered data is not written.
     pub(super) fn leave(self) -> io::Result<File> {
         let flags = fcntl_getfl(&self.file)?;
         fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
         Ok(self.file)
     }
 
-    /// Makes room for so many bytes, if there is less.
+    /// Grows the buffer to hold `bytes` bytes.
     fn grow(&mut self, bytes: usize) {
         let room = self.buffer.len() - self.start;
-        // The last block is filled up.
+        // Space to pad the last block.
         let needed = bytes.next_multiple_of(BLOCK);
         if needed <= room {
             return;
@@ -140,7 +138,7 @@ mod tests {
     use super::super::disk::{Disk as _, Local};
     use super::*;
 
-    /// In pieces of any size, by way of `Local`: with the page cache behind the end of what was there.
+    /// Writes pieces of any size through `Local`, with the page cache behind the old end of the file.
     #[test]
     fn what_is_written_is_what_the_file_has_then() {
         let directory = tempfile::tempdir().unwrap();
@@ -171,10 +169,10 @@ mod tests {
             let there = std::fs::read(&path).unwrap();
             assert_eq!(there.len(), before.max(content.len()));
             assert!(there.starts_with(&content), "{most}");
-            // Nothing but the last block is filled up.
+            // Only the last block is padded.
             let behind = content.len().next_multiple_of(BLOCK).min(there.len());
             assert!(there[behind..].iter().all(|byte| *byte == 0xff));
-            // Cut in the middle of a block, it goes on there.
+            // After a cut in the middle of a block, writing continues there.
             let cut = content.len() / 3 * 2;
             output.truncate(cut as u64).unwrap();
             output.write(&mut [IoSlice::new(b"more")]).unwrap();
@@ -190,7 +188,7 @@ mod tests {
         let path = directory.path().join("segment");
         std::fs::write(&path, [0; 3 * BLOCK + 100]).unwrap();
         let Ok(mut direct) = Direct::open(&path) else {
-            // The file system for temporary files cannot do it.
+            // The file system for temporary files does not support direct I/O.
             return;
         };
         for (len, written) in [

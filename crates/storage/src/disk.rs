@@ -1,4 +1,4 @@
-//! What a log asks of the file system when it writes: behind a trait, so that tests can make it fail.
+//! The writer's interface to the file system. It is a trait so that tests can inject failures.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,12 +11,12 @@ use rustix::io::{Errno, pwritev};
 
 use super::direct::Direct;
 
-/// Where a log writes.
+/// A file system that a log writes to.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
-    /// A new file; an error if there is one of that name.
+    /// Creates a file. Fails if the file exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
-    /// A file that is there, to be written over from its beginning. If every write is followed by a `sync`, the page cache
-    /// is of no use.
+    /// Opens an existing file to overwrite it from its beginning. `synced` says that a `sync` follows every write, so
+    /// that direct I/O pays off.
     fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>>;
     /// Makes the creation and removal of files in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
@@ -24,29 +24,29 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Gives a file another name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Cuts a file that nobody writes to any more, and makes that durable.
+    /// Truncates a file that has no writer any more, and makes that durable.
     fn cut(&self, path: &Path, len: u64) -> io::Result<()>;
-    /// Replaces a file by another with this content, as a whole. From the second time on it takes no new room on the
-    /// disk, unless the content is longer than any before.
+    /// Replaces a file atomically. Later replacements reuse the disk space of earlier ones, unless the content is
+    /// longer than before.
     fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()>;
 }
 
-/// A file that is written to in order.
+/// A file that is written sequentially.
 pub(super) trait Output: fmt::Debug + Send {
-    /// Writes all of it, one behind the other. It may be held back until the next `flush` or `sync`. After an error of any of
-    /// these any part of what was not flushed before may be there, and the file has to be truncated.
+    /// Writes all slices in order. Data may stay buffered until the next `flush` or `sync`. After an error of any of
+    /// these methods, any part of the unflushed data may be in the file, so the caller has to truncate it.
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
-    /// Has written what was held back, so that it can be read.
+    /// Writes buffered data, so that readers see it.
     fn flush(&mut self) -> io::Result<()>;
-    /// Forces what was written to the disk.
+    /// Forces the written data to disk.
     fn sync(&mut self) -> io::Result<()>;
-    /// Takes back what is behind `len`; the next write goes there.
+    /// Discards the data behind `len`. The next write continues there.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
-    /// Returns false if the file was removed: what is written to it is gone once it is closed.
+    /// Returns false if the file was removed. Data written to it is lost when it is closed.
     fn has_name(&self) -> io::Result<bool>;
 }
 
-/// The file system of this machine.
+/// The local file system.
 #[derive(Debug)]
 pub(super) struct Local {
     /// Permissions of new files.
@@ -61,7 +61,7 @@ impl Disk for Local {
     }
 
     fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>> {
-        // Some file systems cannot do it.
+        // Some file systems do not support direct I/O.
         if synced && let Ok(direct) = Direct::open(path) {
             return Ok(Box::new(Sequential::Direct(direct, 0)));
         }
@@ -92,14 +92,14 @@ impl Disk for Local {
         beside.push(".new");
         let beside = Path::new(&beside);
         let mut options = OpenOptions::new();
-        // It is written over, so that it keeps the room it has.
+        // Overwritten without truncation, so that the file keeps its disk space.
         options
             .write(true)
             .create(true)
             .truncate(false)
             .mode(self.mode);
         let mut file = options.open(beside)?;
-        // Whoever it is written by: a queue that root drains is the collector's still.
+        // Keeps the owner regardless of the current user: a queue that root drains still belongs to the collector.
         let owner = std::fs::metadata(path).or_else(|_| match path.parent() {
             Some(directory) => std::fs::metadata(directory),
             None => file.metadata(),
@@ -112,9 +112,10 @@ impl Disk for Local {
         if durable {
             file.sync_all()?;
         }
-        // The old one stays beside it, with its room: on a full disk there may be no other.
+        // Swaps the files, so that the old one keeps its disk space for next time. On a full disk there may be no
+        // other.
         if renameat_with(CWD, beside, CWD, path, RenameFlags::EXCHANGE).is_err() {
-            // There is no old one, or the file system cannot do it.
+            // The old file does not exist, or the file system does not support the swap.
             std::fs::rename(beside, path)?;
         }
         match path.parent() {
@@ -124,21 +125,21 @@ impl Disk for Local {
     }
 }
 
-/// How many the system takes at once (`IOV_MAX`).
+/// Maximum number of slices per system call (`IOV_MAX`).
 const MOST_SLICES: usize = 1024;
 
-/// A file, and where it is written to next.
+/// A file with its write offset.
 #[derive(Debug)]
 enum Sequential {
     Cached(File, u64),
-    /// For as long as the file has its place on the disk.
+    /// Used while writes stay within the allocated blocks of the file.
     Direct(Direct, u64),
-    /// Nobody knows how to write to it any more.
+    /// The state after a failed change of the mode. No further write is possible.
     Lost,
 }
 
 impl Sequential {
-    /// By way of the page cache from now on.
+    /// Switches to the page cache.
     fn cached(&mut self) -> io::Result<(&mut File, &mut u64)> {
         *self = match std::mem::replace(self, Sequential::Lost) {
             Sequential::Direct(direct, at) => Sequential::Cached(direct.leave()?, at),
@@ -169,7 +170,7 @@ impl Output for Sequential {
             }
         }
         let (file, at) = self.cached()?;
-        // The same as `File::write_all_vectored_at`, which is not stable.
+        // Equivalent to `File::write_all_vectored_at`, which is not stable.
         while slices.iter().any(|slice| !slice.is_empty()) {
             let few = slices.get(..MOST_SLICES).unwrap_or(slices);
             let written = match pwritev(&*file, few, *at) {

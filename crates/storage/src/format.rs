@@ -1,4 +1,4 @@
-//! The bytes of a segment: a header, then blocks, each a header and its records. Numbers are little-endian.
+//! The format of a segment: a header, then blocks, each with a header and its records. Numbers are little-endian.
 //!
 //! ```text
 //! segment: "TRIBUTRY" crc:u32 version:u32 marker:u64 first:u64 follows:u64 reused:u64
@@ -6,78 +6,78 @@
 //! payload: { length:u32 items:u32 content }*   as it is, or as one LZ4 block
 //! ```
 //!
-//! A block begins with the marker of its segment: the log's, eight random bytes, and the segment's name. Where a header is
-//! damaged the next marker leads on. Bytes that were chosen once and for all would do as well, but then a client could
-//! send what looks like a block. A file is used for one segment after another, and what it had before is behind what it has:
-//! that has another marker, so it is nothing.
+//! A block begins with the marker of its segment. The marker is derived from the log's eight random bytes and the
+//! segment's name. If a header is damaged, the reader continues at the next marker. A fixed marker would let a client
+//! send data that looks like a block. Files are reused for later segments, and data of the earlier segment may follow
+//! the last block. That data has another marker and is ignored.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a segment begins with.
+/// First bytes of a segment.
 const MAGIC: [u8; 8] = *b"TRIBUTRY";
-/// The version of all of this.
+/// Version of the whole format.
 pub(super) const VERSION: u32 = 2;
-/// Bytes of a segment's header.
+/// Size of a segment's header, in bytes.
 pub(super) const SEGMENT_HEADER: usize = 48;
-/// Bytes of a block's header.
+/// Size of a block's header, in bytes.
 pub(super) const BLOCK_HEADER: usize = 56;
-/// Bytes in front of a record's content.
+/// Size of the header in front of a record's content, in bytes.
 pub(super) const RECORD_HEADER: usize = 8;
-/// The largest record. Every receiver's limit is below it.
+/// Maximum size of a record, in bytes. The request limits of all receivers are below it.
 pub(super) const LARGEST_RECORD: usize = 1 << 30;
 
-/// What all blocks of a segment begin with.
+/// First bytes of each block of a segment.
 pub(super) type Marker = [u8; 8];
 
-/// The marker of a segment, of its log's.
+/// Derives the marker of a segment from the marker of its log.
 pub(super) fn marker_of(log: Marker, segment: u64) -> Marker {
-    // Odd, so that no two segments have the same one.
+    // Odd, so that different segments have different markers.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let log = u64::from_le_bytes(log);
     log.wrapping_add(segment.wrapping_mul(STEP)).to_le_bytes()
 }
 
-/// What a segment begins with.
+/// Header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// That of the log.
+    /// Marker of the log.
     pub(super) marker: Marker,
-    /// The sequence number of the first record.
+    /// Sequence number of the first record.
     pub(super) first: u64,
-    /// One above the last record before it that was answered. What an earlier segment has from here on was refused or
-    /// is here again; numbers between this and `first` are not used.
+    /// One above the last acknowledged append before this segment. Records of earlier segments from this number on were
+    /// refused or are repeated in this segment. Numbers between `follows` and `first` are unused.
     pub(super) follows: u64,
-    /// How long the file was before: up to there what is behind the last block is that of another segment.
+    /// Previous length of the file. Data behind the last block, up to this offset, belongs to an earlier segment.
     pub(super) reused: u64,
 }
 
-/// What a block begins with.
+/// Header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockHeader {
-    /// The sequence number of the first record; the others follow without a gap.
+    /// Sequence number of the first record. The other records follow without gaps.
     pub(super) first: u64,
     pub(super) records: u32,
     /// Items of all records.
     pub(super) items: u64,
-    /// Milliseconds since 1970.
+    /// Time of writing, in milliseconds since 1970.
     pub(super) written: u64,
-    /// Bytes of the payload here.
+    /// Size of the stored payload, in bytes.
     pub(super) stored: u32,
-    /// Bytes of the payload uncompressed.
+    /// Size of the uncompressed payload, in bytes.
     pub(super) raw: u32,
     pub(super) codec: Codec,
-    /// Of the payload as it is stored.
+    /// Checksum of the payload as it is stored.
     pub(super) payload_crc: u32,
 }
 
-/// How a payload is stored.
+/// Encoding of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Codec {
     Raw = 0,
     Lz4 = 1,
 }
 
-/// Why a segment's header cannot be used.
+/// Reason why a segment's header cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadHeader {
     Damaged,
@@ -140,7 +140,7 @@ impl BlockHeader {
         header
     }
 
-    /// `None` for what is no whole block header of the log with this marker.
+    /// Decodes a block header of the segment with this marker. Returns `None` if the bytes are not a complete header.
     pub(super) fn decode(bytes: &[u8], marker: Marker) -> Option<Self> {
         let rest = &mut &*bytes;
         if take::<8>(rest)? != marker {
@@ -175,23 +175,23 @@ impl BlockHeader {
         })
     }
 
-    /// One above its last record.
+    /// Returns one above the sequence number of the last record.
     pub(super) fn end(&self) -> u64 {
         self.first.saturating_add(self.records.into())
     }
 
-    /// Bytes of the block, header included.
+    /// Returns the size of the block in bytes, including the header.
     pub(super) fn len(&self) -> u64 {
         BLOCK_HEADER as u64 + u64::from(self.stored)
     }
 }
 
-/// CRC-32C, by the processor's own instruction where it has one.
+/// Computes the CRC-32C, with the processor's instruction if available.
 pub(super) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The same of bytes that come in parts.
+/// Computes the CRC-32C of bytes that come in parts.
 #[derive(Debug)]
 pub(super) struct Checksum(crc_fast::Digest);
 
@@ -207,33 +207,33 @@ impl Checksum {
     }
 
     pub(super) fn value(&self) -> u32 {
-        // Of the 64 bits that it says for any algorithm.
+        // The digest has 64 bits for every algorithm; a CRC-32C uses the lower 32.
         self.0.finalize() as u32
     }
 }
 
-/// Takes as many bytes as the type says.
+/// Reads a fixed number of bytes from the front of `rest`.
 pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, after) = rest.split_first_chunk::<N>()?;
     *rest = after;
     Some(*bytes)
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::try_from(since.unwrap_or(Duration::ZERO).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The name of the segment that begins with a sequence number: in the order of the numbers.
+/// Returns the name of the segment that begins with a sequence number. Names sort in the order of the numbers.
 pub(super) fn segment_name(first: u64) -> String {
     format!("{first:020}.segment")
 }
 
-/// What the name of a segment ends with that is not complete yet.
+/// Suffix of a segment that is not complete yet.
 pub(super) const UNFINISHED: &str = ".new";
 
-/// The number in the name of a segment.
+/// Parses the sequence number in the name of a segment.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".segment")?;
     (digits.len() == 20).then(|| digits.parse().ok())?

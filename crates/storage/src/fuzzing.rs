@@ -1,4 +1,4 @@
-//! The reader of segments on bytes in memory, for fuzz targets.
+//! The segment reader on bytes in memory, for fuzz targets.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -12,21 +12,21 @@ use super::position::Position;
 use super::scan::{Found, Scan};
 use super::{NewRecord, recovery};
 
-/// What all blocks begin with here.
+/// First bytes of all blocks in fuzz input.
 const MARKER: Marker = *b"a marker";
 
-/// What was found in a segment, in its order.
+/// A block or a damaged range found in a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Where, behind the segment's header.
+    /// Offset behind the segment's header.
     pub at: usize,
-    /// How many bytes.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Number and content of the records of a block; `None` for what is damaged.
+    /// Sequence number and content of the records of a block; `None` for a damaged range.
     pub records: Option<Vec<(u64, Bytes)>>,
 }
 
-/// Blocks of these records, one each, as they stand behind the header of a segment.
+/// Encodes each record as one block, as they follow the header of a segment.
 pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
     let mut output = Vec::new();
     for (number, record) in records.iter().enumerate() {
@@ -44,10 +44,10 @@ pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
     output
 }
 
-/// Reads what stands behind the header of a segment.
+/// Reads the bytes that follow the header of a segment.
 ///
 /// # Errors
-/// When the system has no memory for it.
+/// The system has no memory for the file.
 pub fn read(blocks: &[u8]) -> io::Result<Vec<Piece>> {
     let mut file = File::from(memfd_create("segment", MemfdFlags::CLOEXEC)?);
     file.write_all(&[0; SEGMENT_HEADER])?;
@@ -77,7 +77,7 @@ pub fn read(blocks: &[u8]) -> io::Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// Whether that is a position; then its bytes are the only ones for it.
+/// Decodes a position and checks that encoding it yields the same bytes.
 pub fn position(bytes: &[u8]) -> bool {
     Position::decode(bytes).is_some_and(|position| {
         assert_eq!(Position::decode(&position.encode()), Some(position));

@@ -1,4 +1,4 @@
-//! Looks at a log without opening it: nothing is changed, and one that is in use may be looked at.
+//! Read-only view of a log, which may be in use by another process.
 
 use std::path::{Path, PathBuf};
 
@@ -11,29 +11,29 @@ use super::lock::Lock;
 use super::recovery::{Plan, Recovered, recover};
 use super::scan::{Found, Scan};
 
-/// What a log's directory has.
+/// Contents of a log's directory.
 #[derive(Debug, Clone)]
 pub struct Contents {
-    /// Records that are not acknowledged, damage, bytes.
+    /// Unacknowledged records, damage and bytes.
     pub found: Recovered,
-    /// Files.
+    /// Number of segment files.
     pub segments: usize,
-    /// A process has it open: all of this is of a moment ago.
+    /// Whether a process has the log open. If so, the other fields are a snapshot.
     pub in_use: bool,
 }
 
-/// What waits in a log.
+/// The backlog of a log.
 pub struct Waiting {
-    /// Damage, counts.
+    /// Damage and counts.
     pub found: Recovered,
     /// Items and content of each record, in order.
     pub records: Box<dyn Iterator<Item = Result<(usize, Bytes), OpenError>>>,
 }
 
-/// Looks at a log.
+/// Inspects a log.
 ///
 /// # Errors
-/// When its files cannot be read.
+/// The files cannot be read.
 pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
     let plan = recover(directory, None)?;
     Ok(Contents {
@@ -43,10 +43,10 @@ pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
     })
 }
 
-/// The records of a log that are not acknowledged. Damaged blocks are skipped.
+/// Returns the unacknowledged records of a log. Damaged blocks are skipped.
 ///
 /// # Errors
-/// When its files cannot be read.
+/// The files cannot be read.
 pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
     let plan = recover(directory, None)?;
     let directory: PathBuf = directory.to_owned();
@@ -79,7 +79,7 @@ pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
             let found = loop {
                 match open.next() {
                     Ok(Some(Found::Block { header, stored, .. })) => {
-                        // From there on the next segment has them.
+                        // Records from there on are repeated in the next segment.
                         let first = header.first;
                         if first >= segment.end {
                             return None;

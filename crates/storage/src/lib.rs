@@ -1,24 +1,33 @@
-//! A durable queue of records in files: a log that is written in order, read once, and deleted as it is read.
+//! A durable queue of records in files: an append-only log that is read in order and deleted segment by segment.
+//!
+//! The crate persists the sending queues of exporters. The content of a record is opaque to it.
 //!
 //! ```text
-//! append -> writer thread: [ all that wait ] -> blocks -> one fsync -> all are answered
-//! next   <- blocks, from where the last reader stopped
+//! append -> writer thread: [ all waiting records ] -> blocks -> one fsync -> all are acknowledged
+//! next   <- blocks, from the position of the reader
 //! acknowledge -> position; a segment whose records are all acknowledged is deleted
 //! ```
 //!
-//! A log is a directory: segments (`NNN.segment`), the position of the reader (`position`), and a `lock` against a
-//! second process. The formats are in `format`. What a record means is the business of whoever appends it.
+//! A log is a directory with segments (`NNN.segment`), the position of the reader (`position`), and a `lock` against a
+//! second process. The module `format` documents the file formats.
 //!
-//! What is promised: once [`Log::append`] has answered, the record is as durable as [`Fsync`] says, and it is given out
-//! until it is acknowledged. After a crash some that were acknowledged are given out again, because the position is
-//! only written so often: delivery is at least once. After [`Lease::close`] none are. A damaged block costs its own
-//! records, is reported, and nothing else.
+//! # Invariants
 //!
-//! While the reader keeps up, the file of a segment that nobody needs is written over by the next one: an fsync of what has
-//! its place on the disk already costs half as much as one of a file that grows.
+//! * When [`Log::append`] returns, the record is as durable as [`Fsync`] says. The log hands it out until it is
+//!   acknowledged.
+//! * Delivery is at least once. The position is written periodically, so a crash repeats records that were acknowledged
+//!   since. After [`Lease::close`] nothing is repeated.
+//! * A damaged block loses only its own records, and the loss is reported.
+//! * A segment is never compacted, and never written to again after a failure. Compaction would save little:
+//!   out-of-order acknowledgements are rare, and the number of records in flight bounds the segments with few records
+//!   left.
+//! * While the reader keeps up, the file of a finished segment is overwritten by a later one. An fsync of allocated
+//!   blocks costs half as much as an fsync of a growing file.
 //!
-//! A segment is never compacted and never written to again after a failure. It would not help: what is delivered out of
-//! order is rare, and a segment with one record left is bounded by the number of records under way.
+//! # Where to start reading
+//!
+//! [`Logs::open`] opens a log and returns a [`Lease`], through which an exporter reads. `writer` is the writer thread,
+//! `read` the reader, `recovery` the start after a crash, and [`inspect()`] the read-only view for operators.
 
 mod acknowledged;
 mod block;
@@ -64,22 +73,22 @@ pub use read::{Next, Place, Record};
 pub use recovery::Recovered;
 pub use registry::{Lease, Logs};
 
-/// How a log is kept.
+/// Settings of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// When appended records are forced to the disk.
+    /// Time at which appended records are forced to disk.
     pub fsync: Fsync,
-    /// Whether blocks are compressed with LZ4. One that does not shrink is stored as it is, and so is what a reader that
-    /// keeps up is about to acknowledge.
+    /// Whether blocks are compressed with LZ4. A block is stored uncompressed if LZ4 does not shrink it. While the
+    /// reader keeps up, blocks are uncompressed too, since they are acknowledged soon.
     pub compress: bool,
-    /// From how many bytes on a segment is followed by the next one.
+    /// Size in bytes from which a segment is followed by the next one.
     pub segment_bytes: u64,
-    /// The same with `fsync: always` for one that has so many in less than a second, if it is more: a new one costs several
-    /// fsyncs.
+    /// The same size for `fsync: always` and a segment that fills up in less than a second, if this value is larger. A
+    /// new segment costs several fsyncs.
     pub busy_segment_bytes: u64,
-    /// How long to wait for the lock of another process.
+    /// Maximum wait for the lock while another process holds it.
     pub lock_timeout: Duration,
-    /// Permissions of files that are made.
+    /// Permissions of new files.
     pub file_mode: u32,
 }
 
@@ -96,39 +105,40 @@ impl Default for Options {
     }
 }
 
-/// When appended records are forced to the disk.
+/// Time at which appended records are forced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before they are answered: they survive a power failure.
+    /// Before they are acknowledged: they survive a power failure.
     Always,
-    /// This long after they were written, at most: a power failure costs that much, a crash of the process nothing.
+    /// At most this long after they were written: a power failure loses this much, a crash of the process nothing.
     Interval(Duration),
-    /// When the operating system thinks fit: a crash of the process costs nothing.
+    /// At the discretion of the operating system: a crash of the process loses nothing.
     Never,
 }
 
-/// What is appended.
+/// A record to append.
 #[derive(Debug, Clone, Default)]
 pub struct NewRecord {
-    /// The content: the concatenation of these.
+    /// The content, as the concatenation of these parts.
     pub parts: Vec<Bytes>,
-    /// Items in it, for the accounts.
+    /// Number of items in the record, for the counters.
     pub items: usize,
-    /// Kept as long as the log has the content in memory. Whoever is given it from there is given this, too.
+    /// Permit that is kept as long as the log has the content in memory. A reader that gets the content from memory
+    /// gets the permit too.
     pub permit: Option<Arc<OwnedSemaphorePermit>>,
     /// Keeps the content counted in the memory budget for the same time.
     pub memory: Permits,
 }
 
 impl NewRecord {
-    /// Bytes of the content.
+    /// Returns the size of the content in bytes.
     pub fn len(&self) -> usize {
         self.parts.iter().map(Bytes::len).sum()
     }
 
-    /// What it takes in memory, about.
+    /// Returns the approximate memory use in bytes.
     fn bytes_in_memory(&self) -> usize {
-        /// The lists of its parts, and the first of them, which is made for it.
+        /// Size of the lists of parts, and of the first part, which is created for the record.
         const BESIDE_CONTENT: usize = 256;
         self.len() + BESIDE_CONTENT
     }
@@ -139,21 +149,21 @@ impl NewRecord {
     }
 }
 
-/// What a log holds that is not acknowledged.
+/// Size of the unacknowledged part of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Records.
     pub records: u64,
     /// Items in them.
     pub items: u64,
-    /// Bytes on the disk, acknowledged records included whose segment is not deleted yet.
+    /// Bytes on disk. Acknowledged records count until their segment is deleted.
     pub bytes: u64,
 }
 
-/// Why a log cannot be opened.
+/// Reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process has the log open.
     #[error(
         "{} is in use by another process{owner}: two collectors must not share a queue; give one of them another \
          directory, or stop it",
@@ -162,41 +172,41 @@ pub enum OpenError {
     Locked {
         /// The log's directory.
         directory: PathBuf,
-        /// Who, if that is known.
+        /// Description of the other process, or empty if unknown.
         owner: String,
     },
-    /// Another version wrote it.
+    /// Another version of this program wrote the file.
     #[error("{} has version {version}, which this program cannot read: use the one that wrote it", path.display())]
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         version: u32,
     },
-    /// The file system refuses.
+    /// The file system returned an error.
     #[error("cannot {doing} {}: {error}", path.display())]
     Io {
-        /// What was tried.
+        /// The failed operation.
         doing: &'static str,
-        /// Where.
+        /// The path of the operation.
         path: PathBuf,
-        /// What the system says.
+        /// The error from the operating system.
         error: std::io::Error,
     },
 }
 
-/// Why a record was not appended. Nothing of it is kept.
+/// Reason why a record was not appended. No part of the record is kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The disk is full, read-only or broken. Trying again may help.
+    /// The disk is full, read-only or broken. A retry may help.
     #[error("cannot write to {}: {reason}", directory.display())]
     Disk {
         /// The log's directory.
         directory: PathBuf,
-        /// What the system says.
+        /// The error from the operating system.
         reason: String,
     },
-    /// No record may be this large: it would not help to try again.
+    /// The record is above the size limit. A retry does not help.
     #[error("a record of {0} bytes is above the largest one, {largest}", largest = format::LARGEST_RECORD)]
     TooLarge(usize),
     /// The log is closed, or its writer has ended.

@@ -1,4 +1,4 @@
-//! One process at a time.
+//! Exclusive use of a log by one process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -11,19 +11,20 @@ use rustix::io::Errno;
 
 use super::OpenError;
 
-/// Its name in the log's directory. The file stays: one that is removed could be locked twice.
+/// Name of the lock file in the log's directory. The file is never removed: two processes could lock a removed file and
+/// its successor.
 pub(super) const NAME: &str = "lock";
-/// How often to try again while another process has it.
+/// Polling interval while another process holds the lock.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Held as long as the log is open. The kernel lets go of it when the process ends, however that happens.
+/// The lock of an open log. The kernel releases it when the process ends, even after a crash.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the directory's lock, waiting up to `timeout` for whoever has it.
+    /// Takes the lock of the directory. Waits up to `timeout` for another process.
     pub(super) fn take(directory: &Path, timeout: Duration, mode: u32) -> Result<Self, OpenError> {
         let path = directory.join(NAME);
         let failed = |doing, error| OpenError::Io {
@@ -53,13 +54,13 @@ impl Lock {
                 Err(error) => return Err(failed("lock", error.into())),
             }
         }
-        // Only for the message above: on a disk that is full it stays empty.
+        // The process id is only for the error message above. On a full disk the file stays empty.
         let _ = file.set_len(0);
         let _ = file.write_all(std::process::id().to_string().as_bytes());
         Ok(Lock { _file: file })
     }
 
-    /// Whether somebody has the directory's lock.
+    /// Whether a process holds the lock of the directory.
     pub(super) fn is_taken(directory: &Path) -> bool {
         let Ok(file) = File::open(directory.join(NAME)) else {
             return false;

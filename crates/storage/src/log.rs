@@ -1,4 +1,4 @@
-//! A log that is open: what its owner sees of it.
+//! The public interface of an open log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,10 +22,10 @@ use super::writer::Writer;
 use super::{AppendError, NewRecord, OpenError, Options, Usage};
 use crate::metrics::StorageMetrics;
 
-/// Blocks that were just written are kept in memory, uncompressed, up to this many bytes: who keeps up reads them from here.
-/// More than may be under way before senders wait (see `queue/pace`).
+/// Maximum size of recently written blocks in memory, in bytes, uncompressed. A reader that keeps up reads from them.
+/// The size exceeds the bytes in flight from which upstream senders wait (see `queue/pace`).
 const RECENT_BYTES: usize = 10 << 20;
-/// The same while the reader does not keep up, and has no use for them before it has read the files.
+/// The same limit while the reader is behind. The reader needs these blocks only after it has read the files.
 const RECENT_BYTES_BEHIND: usize = 4 << 20;
 
 /// A durable queue of records. Owned through [`Lease`](super::Lease)s.
@@ -35,18 +35,18 @@ pub struct Log {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the writer's thread and everybody else share.
+/// State shared between the writer thread and the users of the log.
 pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) marker: Marker,
     pub(super) metrics: StorageMetrics,
     state: Mutex<State>,
     pub(super) unreadable: Arc<Unreadable>,
-    /// For the writer.
+    /// Wakes the writer.
     pub(super) work: Condvar,
-    /// There is something to give out, or the reader is another one.
+    /// Notified when there are records to read, or when the reading lease changes.
     pub(super) readable: Notify,
-    /// Something was acknowledged or removed.
+    /// Notified when records are acknowledged or removed.
     pub(super) freed: Notify,
 }
 
@@ -54,20 +54,20 @@ pub(super) struct State {
     pub(super) segments: Segments,
     pub(super) waiting: VecDeque<Append>,
     pub(super) options: Options,
-    /// Who is given records.
+    /// Number of the lease that reads.
     pub(super) lease: u64,
-    /// Records that were given back, in their order.
+    /// Returned records, ordered by sequence number.
     pub(super) again: BTreeMap<u64, Place>,
     pub(super) recent: Recent,
-    /// The position on the disk is not what it should be.
+    /// Whether the position on disk is outdated.
     pub(super) moved: bool,
     pub(super) closing: bool,
-    /// The last segment should be removed if it can be.
+    /// Whether the last segment should be removed if possible.
     pub(super) room_wanted: bool,
-    /// Files that nobody needs cannot be removed: nothing makes room.
+    /// Whether the removal of finished segments fails, so that no space is freed.
     pub(super) stuck: bool,
-    /// The writer has nothing to do before so many appends wait, and has to be told when they do, or when there is
-    /// something else to do; 0 while it is at work.
+    /// Number of waiting appends at which the idle writer must be woken. Other work wakes it as well. 0 while the
+    /// writer is busy.
     pub(super) wanted: usize,
 }
 
@@ -77,21 +77,21 @@ pub(super) struct Append {
     pub(super) answer: oneshot::Sender<Result<(), AppendError>>,
 }
 
-/// Blocks that were just written.
+/// Recently written blocks.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// In the order of their records, without gaps between them.
+    /// Ordered by sequence number, without gaps.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
-    /// Most bytes, if that is less than the constants say.
+    /// Maximum size in bytes, if that is less than the constants.
     limit: usize,
-    /// The record behind the last block.
+    /// Sequence number behind the last block.
     end: u64,
-    /// The next record that the reader has not been given with its block.
+    /// Sequence number of the next record that the reader has not received from a block here.
     read: u64,
 }
 
-/// Shares the bytes of what was appended.
+/// A recently written block. It shares the bytes of the appended records.
 #[derive(Debug, Clone)]
 pub(super) struct RecentBlock {
     pub(super) header: BlockHeader,
@@ -100,7 +100,7 @@ pub(super) struct RecentBlock {
 }
 
 impl Log {
-    /// Opens the log in a directory that exists.
+    /// Opens the log in an existing directory.
     pub(super) fn open(
         directory: &Path,
         options: Options,
@@ -167,17 +167,17 @@ impl Log {
         Ok((log, recovered))
     }
 
-    /// Its directory.
+    /// Returns the directory of the log.
     pub fn directory(&self) -> &Path {
         &self.shared.directory
     }
 
-    /// Adds a record; waits until it is as durable as the options say.
+    /// Appends a record. Waits until the record is as durable as the options say.
     ///
-    /// When the caller gives up waiting the record may be there all the same.
+    /// If the future is dropped, the record may be appended anyway.
     ///
     /// # Errors
-    /// When it cannot be written. Nothing of it is given out then.
+    /// The record cannot be written. It is never handed out then.
     pub async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let len = record.len();
         if len > LARGEST_RECORD {
@@ -197,13 +197,13 @@ impl Log {
         answered.await.unwrap_or(Err(AppendError::Closed))
     }
 
-    /// The most bytes that a record of `len` bytes takes on the disk.
+    /// Returns the maximum size on disk of a record of `len` bytes.
     pub fn bytes_for(len: usize) -> usize {
         len + RECORD_HEADER + BLOCK_HEADER
     }
 
-    /// A record was dealt with: it is not given out any more. To be said once for each record that was given out,
-    /// unless that was given back.
+    /// Acknowledges a record, so that it is not handed out again. Call it once for each record that was handed out and
+    /// not given back.
     pub fn acknowledge(&self, sequence: u64, items: usize) {
         let mut state = self.shared.lock();
         if !state.segments.acknowledge(sequence, items as u64) {
@@ -218,14 +218,14 @@ impl Log {
         self.shared.freed.notify_waiters();
     }
 
-    /// A record that was given out is to be given out again.
+    /// Returns a record to the log, which hands it out again.
     pub fn give_back(&self, sequence: u64, place: Place) {
         self.shared.lock().again.insert(sequence, place);
         self.shared.readable.notify_waiters();
     }
 
-    /// Removes the last segment, too, if all of it is acknowledged, which otherwise waits until it is as large as segments
-    /// are; and the file that is kept for the next one.
+    /// Removes the last segment too, if all of it is acknowledged, and the file kept for the next segment. Without this
+    /// call, the last segment stays until it reaches the segment size.
     pub fn make_room(&self) {
         let mut state = self.shared.lock();
         if state.segments.last_is_done() || state.segments.has_spare() {
@@ -234,19 +234,19 @@ impl Log {
         }
     }
 
-    /// Whether files that nobody needs cannot be removed, so that nothing makes room.
+    /// Whether the removal of finished segments fails, so that no space is freed.
     pub fn is_stuck(&self) -> bool {
         self.shared.lock().stuck
     }
 
-    /// Whether files are about to be removed, so that there will be more room; those that [`make_room`](Self::make_room)
-    /// asks for count.
+    /// Whether segments are about to be removed, so that space is freed soon. This includes removals requested by
+    /// [`make_room`](Self::make_room).
     pub fn is_freeing(&self) -> bool {
         let state = self.shared.lock();
         state.room_wanted || state.segments.has_spare() || state.segments.is_freeing()
     }
 
-    /// How many appends the writer has not begun with.
+    /// Returns the number of appends that the writer has not started.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.shared.lock().waiting.len()
@@ -258,50 +258,50 @@ impl Log {
         self.shared.lock().wanted > 0
     }
 
-    /// What it holds.
+    /// Returns the size of the unacknowledged part.
     pub fn usage(&self) -> Usage {
         self.shared.lock().segments.usage()
     }
 
-    /// Items that were in damaged blocks and were counted as held until now. Each is told once.
+    /// Returns the items in damaged blocks found since the last call. Until then they counted as part of the usage.
     pub fn take_lost_items(&self) -> u64 {
         self.shared.lock().segments.take_lost_items()
     }
 
-    /// Completes when something was acknowledged or removed after this was called.
+    /// Completes when records are acknowledged or removed after this call.
     pub fn freed(&self) -> tokio::sync::futures::Notified<'_> {
         self.shared.freed.notified()
     }
 
-    /// Completes when there may be something to give out that was not there when this was called.
+    /// Completes when there may be new records to read after this call.
     pub fn readable(&self) -> tokio::sync::futures::Notified<'_> {
         self.shared.readable.notified()
     }
 
-    /// Whether the reader finds in memory what it reads next.
+    /// Whether the reader finds its next records in memory.
     pub fn keeps_up(&self) -> bool {
         !self.shared.lock().recent.is_behind()
     }
 
-    /// Keeps at most so many bytes of what was just written in memory.
+    /// Limits the recently written blocks in memory to `bytes`.
     pub fn keep_recent(&self, bytes: usize) {
         let mut state = self.shared.lock();
         state.recent.limit = bytes;
         state.recent.let_go();
     }
 
-    /// Makes all who wait look again.
+    /// Wakes all tasks that wait for records or room, so that they check again.
     pub fn wake(&self) {
         self.shared.readable.notify_waiters();
         self.shared.freed.notify_waiters();
     }
 
-    /// Makes those look again who wait for room.
+    /// Wakes all tasks that wait for room, so that they check again.
     pub fn room_given_back(&self) {
         self.shared.freed.notify_waiters();
     }
 
-    /// From now on records are given to this lease, and to no other, and its options hold.
+    /// Makes `lease` the only reader, with its options.
     pub(super) fn hand_over_to(&self, lease: u64, options: Options) {
         let mut state = self.shared.lock();
         state.lease = lease;
@@ -314,14 +314,14 @@ impl Log {
         self.shared.lock().lease == lease
     }
 
-    /// Writes what waits, and where the reader is; lets go of the lock. Blocks until that is done.
+    /// Writes waiting records and the position, and releases the lock. Blocks until that is done.
     pub(super) fn close(&self) {
         let mut state = self.shared.lock();
         state.closing = true;
         self.shared.tell_writer(state);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
-            // One that has panicked has let go of the lock, too.
+            // A writer that panicked has released the lock too.
             let _ = thread.join();
         }
         self.shared.readable.notify_waiters();
@@ -329,7 +329,7 @@ impl Log {
     }
 }
 
-/// Says what is not as it should be, whoever opens the log, and before anything is written that forgets it.
+/// Logs problems found at the start. This happens for every opener, and before a write that erases the evidence.
 fn report(directory: &Path, found: &Recovered) {
     let directory = directory.display();
     for (file, offset, bytes) in &found.damaged {
@@ -366,11 +366,11 @@ impl fmt::Debug for Log {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock panics; if it did, the state would still be whole.
+        // No code panics while it holds the lock. If it did, the state would still be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is something to do. Nobody who is at work needs a system call to see that.
+    /// Wakes the writer if it is idle. A busy writer checks for work without the system call.
     pub(super) fn tell_writer(&self, mut state: MutexGuard<'_, State>) {
         let wanted = std::mem::take(&mut state.wanted);
         drop(state);
@@ -383,7 +383,7 @@ impl Shared {
         self.directory.join(segment_name(segment))
     }
 
-    /// Shows how much is on the disk.
+    /// Updates the disk usage metrics.
     pub(super) fn show(&self, state: &State) {
         self.metrics.bytes.set(state.segments.usage().bytes as f64);
         self.metrics.segments.set(state.segments.len() as f64);
@@ -391,12 +391,12 @@ impl Shared {
 }
 
 impl RecentBlock {
-    /// What it takes, about.
+    /// Returns the approximate memory use in bytes.
     fn bytes(&self) -> usize {
         self.records.iter().map(NewRecord::bytes_in_memory).sum()
     }
 
-    /// The records as they are given out.
+    /// Returns the records of the block for the reader.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> {
         let numbered = (self.header.first..).zip(&*self.records);
         numbered.map(|(sequence, record)| Record {
@@ -411,13 +411,13 @@ impl RecentBlock {
 }
 
 impl Recent {
-    /// Whether the reader does not keep up: what it has to read next is only on the disk.
+    /// Whether the reader's next records are only on disk.
     pub(super) fn is_behind(&self) -> bool {
         let front = self.blocks.front();
         front.map_or(self.end, |front| front.header.first) > self.read
     }
 
-    /// A block was written behind all others.
+    /// Adds the newest block.
     pub(super) fn push(&mut self, block: RecentBlock) {
         if self
             .blocks
@@ -432,7 +432,7 @@ impl Recent {
         self.let_go();
     }
 
-    /// Drops the oldest blocks until the rest is within the bounds.
+    /// Drops the oldest blocks until the rest is within the limits.
     fn let_go(&mut self) {
         let (most, behind) = (
             self.limit.min(RECENT_BYTES),
@@ -443,12 +443,12 @@ impl Recent {
         }
     }
 
-    /// The reader has everything before this record.
+    /// Records that the reader has received all records before `next`.
     pub(super) fn read_to(&mut self, next: u64) {
         self.read = next;
     }
 
-    /// The block with a record. Blocks before it have been read, and are let go of.
+    /// Returns the block that contains `sequence`. Blocks before it have been read and are dropped.
     pub(super) fn take(&mut self, sequence: u64) -> Option<RecentBlock> {
         while self
             .blocks

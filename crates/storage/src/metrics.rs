@@ -1,30 +1,30 @@
-//! What a durable queue counts about its files.
+//! Metrics of a durable queue.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-/// The handles of one log.
+/// Metrics of one log.
 #[derive(Clone)]
 pub struct StorageMetrics {
-    /// `tributary_storage_bytes`: on the disk.
+    /// `tributary_storage_bytes`: bytes on disk.
     pub bytes: Gauge,
-    /// `tributary_storage_segments`: files.
+    /// `tributary_storage_segments`: number of segment files.
     pub segments: Gauge,
-    /// `tributary_storage_damaged_blocks`: found and skipped.
+    /// `tributary_storage_damaged_blocks`: damaged blocks found and skipped.
     pub damaged_blocks: Counter,
-    /// `tributary_storage_lost_records`: that were in damaged blocks.
+    /// `tributary_storage_lost_records`: records lost in damaged blocks.
     pub lost_records: Counter,
-    /// `tributary_storage_recovered_records`: found at the start.
+    /// `tributary_storage_recovered_records`: records found at the start.
     pub recovered_records: Counter,
-    /// `tributary_storage_resent_records`: given out more than once.
+    /// `tributary_storage_resent_records`: records handed out more than once.
     pub resent_records: Counter,
-    /// `tributary_storage_write_failures`: writes and fsyncs that failed.
+    /// `tributary_storage_write_failures`: failed writes and fsyncs.
     pub write_failures: Counter,
-    /// `tributary_storage_fsync_seconds`: how long an fsync took.
+    /// `tributary_storage_fsync_seconds`: duration of an fsync.
     pub fsync_seconds: Histogram,
 }
 
 impl StorageMetrics {
-    /// The handles of a log with these labels.
+    /// Creates the metrics of a log with these labels.
     pub fn new(labels: &[(&'static str, String)]) -> Self {
         let counter = |name: &'static str| counter!(format!("tributary_storage_{name}"), labels);
         StorageMetrics {

@@ -1,4 +1,4 @@
-//! What was acknowledged, in a small file: replaced as a whole, never written in place.
+//! The acknowledged records, persisted in a small file that is replaced atomically.
 
 use std::io;
 use std::path::Path;
@@ -7,25 +7,25 @@ use super::acknowledged::Acknowledged;
 use super::disk::Disk;
 use super::format::{Marker, VERSION, crc, take};
 
-/// Its name in the log's directory.
+/// Name of the file in the log's directory.
 pub(super) const NAME: &str = "position";
 
-/// What the file begins with.
+/// First bytes of the file.
 const MAGIC: [u8; 8] = *b"TRIBUPOS";
-/// The largest file that is read: a million ranges.
+/// Maximum size of the file, in bytes: a million ranges.
 const LARGEST: u64 = 16 << 20;
 
-/// What the file says.
+/// Content of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) marker: Marker,
-    /// The next record's sequence number when this was written, so that none is used twice.
+    /// Next sequence number at the time of writing, so that no number is used twice.
     pub(super) next: u64,
     pub(super) acknowledged: Acknowledged,
 }
 
 impl Position {
-    /// What the directory's file says; `None` without one, `Some(None)` for one that is damaged.
+    /// Loads the file of the directory. Returns `None` if there is no file and `Some(None)` if it is damaged.
     pub(super) fn load(directory: &Path) -> io::Result<Option<Option<Self>>> {
         let path = directory.join(NAME);
         let bytes = match std::fs::metadata(&path) {
@@ -37,7 +37,7 @@ impl Position {
         Ok(Some(Self::decode(&bytes)))
     }
 
-    /// Replaces the directory's file.
+    /// Replaces the file of the directory.
     pub(super) fn save(&self, disk: &dyn Disk, directory: &Path, durable: bool) -> io::Result<()> {
         disk.replace(&directory.join(NAME), &self.encode(), durable)
     }

@@ -1,4 +1,4 @@
-//! Which directory is whose: the queues of a `file_storage` extension.
+//! The queues of a `file_storage` extension and their directories.
 
 use std::fs;
 use std::io;
@@ -10,35 +10,35 @@ use crate::metrics::StorageMetrics;
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
-/// The smallest: below it the files would be more work than their content.
+/// Minimum segment size, in bytes. Below it, the overhead of the files would exceed their content.
 const LEAST_SEGMENT_BYTES: u64 = 1 << 10;
-/// A queue that is bounded in bytes has this many segments at least, so that room comes back bit by bit.
+/// Minimum number of segments of a queue with a size limit, so that space is freed in small steps.
 const SEGMENTS: u64 = 8;
 
 /// A directory with a queue for each exporter and signal.
 #[derive(Debug, Clone)]
 pub struct Storage {
-    /// Where the queues are.
+    /// Parent directory of the queues.
     pub directory: PathBuf,
-    /// How they are kept.
+    /// Settings of the queues.
     pub options: Options,
 }
 
-/// A queue that is in a directory.
+/// Name of a queue in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueName {
-    /// Whose it is.
+    /// Exporter that owns the queue.
     pub exporter: ComponentId,
-    /// What is in it.
+    /// Signal of the records.
     pub signal: Signal,
 }
 
 impl Storage {
-    /// Opens the queue of an exporter. `most_bytes` is how much it may have on the disk, if that is bounded. The second
-    /// value is what was found in it, unless it was open already.
+    /// Opens the queue of an exporter. `most_bytes` is its maximum size on disk, if there is one. The second value
+    /// describes the recovered data, unless the queue was already open.
     ///
     /// # Errors
-    /// As [`Logs::open`].
+    /// See [`Logs::open`].
     pub fn open(
         &self,
         logs: &Logs,
@@ -54,12 +54,12 @@ impl Storage {
         logs.open(&self.directory.join(queue.directory()), &options, metrics)
     }
 
-    /// Opens the dead letters of an exporter's queue, which are a queue that nobody reads.
+    /// Opens the dead letters of an exporter's queue. They are a queue without a reader.
     ///
     /// # Errors
-    /// As [`Logs::open`].
+    /// See [`Logs::open`].
     pub fn open_dead_letters(&self, logs: &Logs, queue: &QueueName) -> Result<Lease, OpenError> {
-        // Its figures are not those of the queue.
+        // The metrics of the dead letters must not mix with those of the queue.
         let metrics =
             metrics::with_local_recorder(&metrics::NoopRecorder, || StorageMetrics::new(&[]));
         let directory = self.directory.join(queue.directory() + DEAD_LETTERS);
@@ -67,16 +67,16 @@ impl Storage {
     }
 }
 
-/// What the name of the directory ends with that has the dead letters of a queue.
+/// Suffix of the directory that has the dead letters of a queue.
 const DEAD_LETTERS: &str = ".dead_letters";
 
-/// Whether a directory has dead letters: records that were given up.
+/// Whether a directory has dead letters: records whose delivery was abandoned.
 pub fn has_dead_letters(directory: &Path) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.ends_with(DEAD_LETTERS))
 }
 
-/// Options for a queue that may have so many bytes on the disk, if that is bounded.
+/// Returns the options of a queue with this maximum size on disk, if there is one.
 fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
     let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
     let part = part.max(LEAST_SEGMENT_BYTES);
@@ -88,13 +88,14 @@ fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
 }
 
 impl QueueName {
-    /// The name of its directory: like the files of the Collector's `file_storage`, and it can be read back.
+    /// Returns the directory name of the queue. The name resembles the file names of the Collector's `file_storage`,
+    /// and is reversible.
     pub fn directory(&self) -> String {
         let mut name = "exporter_".to_owned();
         for letter in self.exporter.to_string().chars() {
             match letter {
                 'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.' => name.push(letter),
-                // Two units of UTF-16 for what does not fit into one.
+                // A character outside the basic plane takes two UTF-16 units.
                 other => other.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
                     name.push_str(&format!("~{unit:04X}"));
                 }),
@@ -105,7 +106,7 @@ impl QueueName {
         name
     }
 
-    /// Whose directory that is; `None` for what is no queue.
+    /// Parses a directory name. Returns `None` if it is not the name of a queue.
     pub fn of_directory(name: &str) -> Option<Self> {
         let name = name.strip_suffix(DEAD_LETTERS).unwrap_or(name);
         let (id, signal) = name.strip_prefix("exporter_")?.rsplit_once('_')?;
@@ -123,10 +124,10 @@ impl QueueName {
     }
 }
 
-/// The queues in a directory, by name.
+/// Lists the queues in a directory, by name.
 ///
 /// # Errors
-/// When it cannot be listed.
+/// The directory cannot be listed.
 pub fn list(directory: &Path) -> io::Result<Vec<(QueueName, PathBuf)>> {
     let mut queues = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -140,10 +141,10 @@ pub fn list(directory: &Path) -> io::Result<Vec<(QueueName, PathBuf)>> {
     Ok(queues)
 }
 
-/// The queues in a directory that no process has open.
+/// Lists the queues in a directory that no process has open.
 ///
 /// # Errors
-/// As [`list`].
+/// See [`list`].
 pub fn unused(directory: &Path) -> io::Result<Vec<(QueueName, PathBuf)>> {
     let mut queues = list(directory)?;
     queues.retain(|(_, path)| !Lock::is_taken(path));

@@ -1,4 +1,4 @@
-//! Gives out records, in order: from memory while the reader keeps up, from the segments otherwise.
+//! Reading of records in order: from memory while the reader keeps up, otherwise from the segments.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -17,61 +17,61 @@ use tributary_memory::Permits;
 /// A record that was appended.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Its number: larger than that of every record appended before it.
+    /// Sequence number, larger than that of every record appended before.
     pub sequence: u64,
-    /// Items in it, as the appender said.
+    /// Number of items, as given by the appender.
     pub items: usize,
-    /// The content: the concatenation of these. As many as were appended, or one if it was read from a file.
+    /// The content, as the concatenation of these parts: the appended parts, or one part if it was read from a file.
     pub parts: Vec<Bytes>,
-    /// Where it is.
+    /// Location in the log.
     pub place: Place,
-    /// What was appended with it; nothing if it was read from a file.
+    /// The permit that was appended with the record; `None` if it was read from a file.
     pub permit: Option<Arc<OwnedSemaphorePermit>>,
-    /// The same; keeps the content counted in the memory budget.
+    /// The memory permits that were appended with the record. They keep the content counted in the memory budget.
     pub memory: Permits,
 }
 
 impl Record {
-    /// Bytes of the content.
+    /// Returns the size of the content in bytes.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Bytes::len).sum()
     }
 }
 
-/// Where a record is: finds it again.
+/// Location of a record in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The name of the segment.
+    /// Name of the segment.
     pub(super) segment: u64,
-    /// Where its block begins.
+    /// Offset of the block in the segment.
     pub(super) at: u64,
 }
 
-/// What there is to give out.
+/// Result of a read.
 #[derive(Debug)]
 pub enum Next {
-    /// These, in order.
+    /// Records, in order.
     Records(Vec<Record>),
-    /// Something, but not in memory: ask again where waiting for a disk does no harm.
+    /// There are records, but reading them waits for the disk. Ask again on a thread that may block.
     OnDisk,
-    /// Nothing now.
+    /// There are no records now.
     Empty,
-    /// Nothing any more: another lease is given the records.
+    /// Another lease reads the records from now on.
     Ended,
 }
 
-/// Where the reader is.
+/// Progress of the reader.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// The next record to give out, or one that is acknowledged.
+    /// Next record to hand out. It may be acknowledged already.
     sequence: u64,
-    /// Records before it that were read with their block.
+    /// Records before `sequence` that were read with their block.
     pending: VecDeque<Record>,
     /// The segment that is being read.
     scan: Option<(u64, Scan)>,
-    /// Behind the last block that was given out from memory.
+    /// Location behind the last block that was handed out from memory.
     read_on: Option<Place>,
-    /// Where damage was found, and reported, before it was read.
+    /// Locations of damage that was reported before the reader got there.
     known_damage: HashSet<Place>,
 }
 
@@ -87,18 +87,19 @@ impl Reader {
     }
 }
 
-/// What one look came to.
+/// Result of one step of the reader.
 enum Step {
-    /// Records are pending, or the reader has moved on.
+    /// The reader has advanced, or records are pending.
     On,
     Stop(Next),
 }
 
 impl Log {
-    /// Up to `most` bytes of the next records, at least one if there is any. With `from_disk` it may wait for the disk.
+    /// Returns up to `most` bytes of the next records, but at least one record if there is any. With `from_disk` it may
+    /// block on the disk.
     ///
     /// # Errors
-    /// When files cannot be read; what is damaged in them is no error.
+    /// Files cannot be read. Damaged content is not an error.
     pub(super) fn next(&self, lease: u64, most: usize, from_disk: bool) -> io::Result<Next> {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -115,10 +116,10 @@ impl Log {
         }
     }
 
-    /// Reads a record that was given out once more. `None` when it is damaged by now.
+    /// Reads a record again that was handed out before. Returns `None` if it is damaged by now.
     ///
     /// # Errors
-    /// When its file cannot be read.
+    /// The file cannot be read.
     pub fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
         let shared = &*self.shared;
         let known = shared.lock().segments.find(sequence).cloned();
@@ -128,7 +129,7 @@ impl Log {
         let mut scan = match self.scan(segment.name, segment.bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match self.is_as_it_was(segment.name, segment.end) {
-                    // Somebody has removed the file.
+                    // The file was removed.
                     true => Ok(None),
                     false => self.reread(sequence, place),
                 };
@@ -173,7 +174,7 @@ impl Log {
         if reader.pending.is_empty() {
             return None;
         }
-        // Records that were given back are older.
+        // Returned records come first, because they are older.
         let state = self.shared.lock();
         if state.lease != lease || !state.again.is_empty() {
             return None;
@@ -190,7 +191,7 @@ impl Log {
         Some(taken)
     }
 
-    /// A record that was given back, if there is one.
+    /// Returns the oldest of the returned records, if there is one.
     fn again(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
         let (sequence, place) = {
             let mut state = self.shared.lock();
@@ -225,7 +226,7 @@ impl Log {
 
     fn forward(&self, reader: &mut Reader, from_disk: bool) -> io::Result<Step> {
         if !reader.pending.is_empty() {
-            // They wait for records that were given back.
+            // Returned records are read first.
             return Ok(Step::On);
         }
         let (segment, recent) = {
@@ -260,7 +261,7 @@ impl Log {
             _ => match self.scan(segment.name, segment.bytes) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if self.is_as_it_was(segment.name, segment.end) {
-                        // Somebody has removed the file.
+                        // The file was removed.
                         lose(&self.shared, reader.sequence, segment.end);
                         reader.sequence = reader.sequence.max(segment.end);
                     }
@@ -276,7 +277,7 @@ impl Log {
             scan.seek(place.at);
         }
         let read = self.read_segment(reader, &mut scan, segment.name, segment.end);
-        // Where it could not be read it goes on from there.
+        // If the read failed, the next read continues at the same offset.
         reader.scan = Some((segment.name, scan));
         read.map(|()| Step::On)
     }
@@ -288,14 +289,15 @@ impl Log {
         Ok(scan.patient(segment, &shared.unreadable))
     }
 
-    /// Whether a segment still ends where it did when it was looked at: after an fsync that failed, records are in another one.
+    /// Whether a segment still ends where it did before. After a failed fsync, its last records move to another
+    /// segment.
     fn is_as_it_was(&self, segment: u64, end: u64) -> bool {
         let state = self.shared.lock();
         let mut segments = state.segments.iter();
         segments.any(|one| one.name == segment && one.end >= end)
     }
 
-    /// Reads up to the next block with something to give out.
+    /// Reads up to the next block that has unacknowledged records.
     fn read_segment(
         &self,
         reader: &mut Reader,
@@ -368,13 +370,13 @@ impl Log {
                 }
             }
         }
-        // A block with the right checksum has them all, unless somebody wrote another one.
+        // A block with a correct checksum contains all its records, unless the writer had a bug.
         lose(&self.shared, end.max(reader.sequence), header.end());
         reader.sequence = header.end();
     }
 }
 
-/// The records of a block as they are given out.
+/// Returns the records of a block for the reader.
 pub(super) fn records(
     header: &BlockHeader,
     raw: &Bytes,
@@ -390,7 +392,7 @@ pub(super) fn records(
     })
 }
 
-/// The records `first..end` cannot be given out: they are counted, and nobody waits for them.
+/// Counts the records `first..end` as lost and no longer waits for their acknowledgement.
 pub(super) fn lose(shared: &Shared, first: u64, end: u64) {
     if first >= end {
         return;

@@ -1,4 +1,4 @@
-//! Finds out what a log has: at its start, and for those who look at one that does not run.
+//! Scan of an existing log, at its start and for inspection.
 
 use std::fs;
 use std::io;
@@ -17,42 +17,42 @@ use super::position::Position;
 use super::scan::{Damage, Found, Scan};
 use super::state::{Segment, Segments};
 
-/// What was found when a log was opened.
+/// Result of opening a log.
 #[derive(Debug, Clone, Default)]
 pub struct Recovered {
-    /// Records that are not acknowledged, and items in them.
+    /// Number of unacknowledged records.
     pub records: u64,
-    /// Items in them.
+    /// Number of items in the unacknowledged records.
     pub items: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// When the oldest block with such a record was written, in milliseconds since 1970.
+    /// Time of writing of the oldest block with an unacknowledged record, in milliseconds since 1970.
     pub oldest: Option<u64>,
-    /// Where blocks are damaged: file, offset, bytes.
+    /// Damaged ranges: file, offset, bytes.
     pub damaged: Vec<(PathBuf, u64, u64)>,
-    /// Records that were in damaged blocks, or in files that are gone.
+    /// Records lost in damaged blocks or missing files.
     pub lost_records: u64,
-    /// Bytes of a write at the end that was not finished.
+    /// Bytes of an unfinished write at the end, which was cut off.
     pub cut_bytes: u64,
-    /// The position was damaged: what was acknowledged is given out again.
+    /// Whether the position was damaged. If so, acknowledged records are handed out again.
     pub position_lost: bool,
-    /// How long it took.
+    /// Duration of the scan.
     pub took: Duration,
 }
 
-/// What a log goes on from.
+/// Initial state of a log after the scan.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) marker: Marker,
     pub(super) segments: Segments,
-    /// The next record's sequence number.
+    /// Sequence number of the next record.
     pub(super) next: u64,
-    /// One above the last record there is.
+    /// One above the sequence number of the last existing record.
     pub(super) follows: u64,
     pub(super) recovered: Recovered,
 }
 
-/// A segment's file.
+/// The file of a segment.
 struct Candidate {
     name: u64,
     path: PathBuf,
@@ -60,7 +60,7 @@ struct Candidate {
     header: Option<SegmentHeader>,
 }
 
-/// Reads all that is in `directory`. With a disk, what was not finished is cut off.
+/// Scans all files in `directory`. If `disk` is given, unfinished writes are cut off.
 pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan, OpenError> {
     let began = Instant::now();
     let failed = |doing: &'static str, path: &Path| {
@@ -83,21 +83,21 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         .or(position.as_ref().map(|position| position.marker))
         .unwrap_or_else(|| fastrand::u64(..).to_le_bytes());
     let first = candidates.first().map_or(0, Candidate::first);
-    // Without a position nobody knows what was before: it has been sent, for only then files are removed.
+    // Without a position, missing earlier records count as acknowledged: only acknowledged segments are removed.
     let acknowledged = match &position {
         Some(position) => position.acknowledged.clone(),
         None => Acknowledged::new(first, []),
     };
     let written = position.map_or(0, |position| position.next);
     let mut segments = Segments::new(acknowledged);
-    // One above the last record that was found, or is known to be lost.
+    // One above the last record that was found, or that is known to be lost.
     let mut expected = segments.acknowledged.watermark().min(first);
     for (at, one) in candidates.iter().enumerate() {
         let mut later = candidates.iter().skip(at + 1);
         let is_last = at + 1 == candidates.len();
         let limit = later.find_map(|later| later.header.map(|header| header.follows));
         if let Some(header) = one.header {
-            // These have no records.
+            // These sequence numbers were never used.
             segments
                 .acknowledged
                 .insert(header.follows.min(header.first), header.first);
@@ -116,11 +116,11 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         let mut bytes = one.bytes;
         match scanned.unfinished {
             Some(damage) if is_last => {
-                // What the file had before was never this segment's.
+                // Data of the file's previous segment does not belong to this one.
                 let reused = one.header.map_or(0, |header| header.reused);
                 let end = damage.at + damage.bytes;
                 recovered.cut_bytes = end - reused.clamp(damage.at, end);
-                // What cannot be read may be intact.
+                // Unreadable data may be intact, so it is not cut off.
                 if let Some(disk) = disk
                     && !scanned.unreadable
                 {
@@ -134,7 +134,7 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
                     .damaged
                     .push((one.path.clone(), damage.at, damage.bytes));
             }
-            // It was not finished, and its records were refused or are in the next segment.
+            // The write did not finish. Its records were refused or are in the next segment.
             _ => {}
         }
         recovered.bytes += one.bytes;
@@ -165,14 +165,14 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
     })
 }
 
-/// What is in one segment.
+/// Result of scanning one segment.
 struct Scanned {
     first: u64,
-    /// Not acknowledged.
+    /// Number of unacknowledged records.
     records: u64,
     items: u64,
     unfinished: Option<Damage>,
-    /// The disk could not read some of it.
+    /// Whether the disk could not read some of it.
     unreadable: bool,
 }
 
@@ -192,7 +192,7 @@ fn scan(
         unreadable: false,
     };
     let mut headless = one.header.is_none();
-    // In a file that was used before, something else stands behind a write that was not finished.
+    // In a reused file, old data follows an unfinished write.
     let is_used = one.header.is_some_and(|header| header.reused > 0);
     let mut since_last: Vec<Damage> = Vec::new();
     let report = |recovered: &mut Recovered, damage: Damage| {
@@ -226,11 +226,11 @@ fn scan(
             .drain(..)
             .for_each(|damage| report(recovered, damage));
         if limit.is_some_and(|limit| header.first >= limit) {
-            // Refused when it was written, or written again to the next segment.
+            // These records were refused when they were written, or are repeated in the next segment.
             break;
         }
         if std::mem::take(&mut headless) {
-            // One without a block was being made when the process ended.
+            // A file without a block was being created when the process ended.
             recovered
                 .damaged
                 .push((one.path.clone(), 0, SEGMENT_HEADER as u64));
@@ -253,7 +253,7 @@ fn scan(
     Ok(scanned)
 }
 
-/// Records of a block that are not acknowledged, and items in them.
+/// Returns the number of unacknowledged records of a block, and of items in them.
 pub(super) fn waiting(
     header: &BlockHeader,
     stored: &[u8],
@@ -263,7 +263,7 @@ pub(super) fn waiting(
     if absent == 0 || absent == u64::from(header.records) {
         return (absent, if absent == 0 { 0 } else { header.items });
     }
-    // Which of them: their items are in the block.
+    // Decompresses the block to find the items of the unacknowledged records only.
     let Ok(raw) = block::expand(header, stored) else {
         return (absent, 0);
     };
@@ -288,7 +288,7 @@ fn candidates(directory: &Path, disk: Option<&dyn Disk>) -> Result<Vec<Candidate
         names.extend(segment_number(name));
         let unfinished = name.strip_suffix(UNFINISHED).and_then(segment_number);
         if let (Some(_), Some(disk)) = (unfinished, disk) {
-            // What it has the one before it has, too.
+            // The segment before it has the same records.
             disk.remove(&entry.path())
                 .map_err(|error| failed("remove", &entry.path(), error))?;
         }

@@ -1,4 +1,4 @@
-//! The logs that are open in this process, so that a reload can hand one on.
+//! The logs that are open in this process, so that a reload can hand them over.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,10 +15,10 @@ use super::read::Next;
 use super::{OpenError, Options, Recovered};
 use crate::metrics::StorageMetrics;
 
-/// Hands out logs by directory.
+/// Opens logs by directory.
 ///
-/// A reload builds the new components while the old ones still work. Both then hold the same log, under one lock, until
-/// the last of them lets go. One at a time is given records: whoever asked for them last.
+/// A reload builds the new components while the old ones still run. Both then share one log and its lock until the last
+/// of them closes its lease. Only one lease reads: the one that called [`take_over`](Lease::take_over) last.
 #[derive(Debug, Clone, Default)]
 pub struct Logs(Arc<Mutex<HashMap<PathBuf, Opened>>>);
 
@@ -29,8 +29,8 @@ struct Opened {
     next: u64,
 }
 
-/// The right to use a log. The log is closed, and its lock released, with the last lease; clones of what
-/// [`log`](Self::log) returns do not keep it open.
+/// The right to use a log. When the last lease is dropped, the log is closed and its lock is released. Clones of the
+/// [`log`](Self::log) do not keep the log open.
 #[derive(Debug)]
 pub struct Lease {
     logs: Logs,
@@ -38,16 +38,16 @@ pub struct Lease {
     key: PathBuf,
     number: u64,
     options: Options,
-    /// It has let go: closed, and dropped later.
+    /// Whether the lease was closed explicitly, before its drop.
     gone: AtomicBool,
 }
 
 impl Logs {
-    /// The log in that directory, which is made if it is not there. The second value is what was found, when it was not
-    /// open. It reads all that is there before it returns.
+    /// Opens the log in a directory, which is created if necessary. The second value describes the recovered data,
+    /// unless the log was already open. Scans all existing data before it returns.
     ///
     /// # Errors
-    /// When another process has it, or the file system refuses.
+    /// Another process has the log open, or the file system returns an error.
     pub fn open(
         &self,
         directory: &Path,
@@ -104,32 +104,33 @@ impl Logs {
 }
 
 impl Lease {
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    /// From now on records are given to this lease, and to no other, and the options it was opened with hold: a configuration
-    /// that is not taken over in the end must not change what the running one promises.
+    /// Makes this lease the only reader, with the options that it was opened with. Options apply only now: a
+    /// configuration that is rejected in the end must not change the guarantees of the running one.
     pub fn take_over(&self) {
         self.log.hand_over_to(self.number, self.options.clone());
     }
 
-    /// Whether records are given to this lease.
+    /// Whether this lease reads.
     pub fn reads(&self) -> bool {
         self.log.reads(self.number)
     }
 
-    /// Up to `most` bytes of the next records, at least one if there is any. With `from_disk` it may wait for the disk.
+    /// Returns up to `most` bytes of the next records, but at least one record if there is any. With `from_disk` it may
+    /// block on the disk.
     ///
     /// # Errors
-    /// When files cannot be read; what is damaged in them is no error.
+    /// Files cannot be read. Damaged content is not an error.
     pub fn next(&self, most: usize, from_disk: bool) -> io::Result<Next> {
         self.log.next(self.number, most, from_disk)
     }
 
-    /// Lets go of the log. If this is its last lease, what waits is written, and the lock released, before this
-    /// returns. Whether it was the last. It may wait for the disk; so does dropping the lease.
+    /// Closes the lease. The last lease also writes waiting records and releases the lock before this returns. Returns
+    /// true for the last lease. Like the drop of a lease, this may block on the disk.
     pub fn close(&self) -> bool {
         let mut open = self.logs.lock();
         if self.gone.swap(true, Relaxed) {
@@ -141,7 +142,7 @@ impl Lease {
         opened.leases -= 1;
         let last = opened.leases == 0;
         if last {
-            // Under the lock, so that who opens it again finds it closed.
+            // Closed under the lock, so that a later open finds the log closed.
             self.log.close();
             open.remove(&self.key);
         }
@@ -155,10 +156,10 @@ impl Drop for Lease {
     }
 }
 
-/// Makes the directory of a log, and makes that durable. Its path without links.
+/// Creates the directory of a log durably. Returns its canonical path.
 pub(super) fn make(directory: &Path, file_mode: u32) -> io::Result<PathBuf> {
     if !directory.is_dir() {
-        // Who may read a file may look for it.
+        // Every reader of the files gets permission to search the directory.
         let mode = file_mode | ((file_mode & 0o444) >> 2);
         fs::DirBuilder::new()
             .recursive(true)

@@ -1,4 +1,4 @@
-//! Reads a segment from its beginning to its end, over whatever is damaged in it.
+//! Sequential reader of a segment that continues behind damaged ranges.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,25 +12,25 @@ use memchr::memmem::Finder;
 
 use super::format::{BLOCK_HEADER, BlockHeader, Marker, SEGMENT_HEADER, crc};
 
-/// How many bytes are read at once.
+/// Read size, in bytes.
 const WINDOW: usize = 256 << 10;
-/// What a disk cannot read goes by this many bytes.
+/// Granularity in which unreadable data is skipped, in bytes: a page.
 const PAGE: u64 = 4096;
-/// For how long a page may be unreadable before what is on it is given up: disks that are reached over a network fail for seconds
-/// and then work again.
+/// Time for which a page may be unreadable before its data is given up. Network disks fail for seconds and then
+/// recover.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Pages of a log that could not be read, and since when.
+/// Unreadable pages of a log, with the time of the first failure.
 #[derive(Debug, Default)]
 pub(super) struct Unreadable {
     pages: Mutex<HashMap<(u64, u64), Instant>>,
 }
 
 impl Unreadable {
-    /// The most pages that are known.
+    /// Maximum number of remembered pages.
     const MOST: usize = 1024;
 
-    /// A page of a segment could not be read. Whether it is given up.
+    /// Records that a page of a segment is unreadable. Returns true if the page is given up.
     fn is_given_up(&self, segment: u64, page: u64, now: Instant) -> bool {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.len() >= Self::MOST && !pages.contains_key(&(segment, page)) {
@@ -41,53 +41,53 @@ impl Unreadable {
     }
 }
 
-/// A segment that is being read.
+/// Reader of one segment.
 #[derive(Debug)]
 pub(super) struct Scan {
     file: File,
     marker: Marker,
-    /// Where the segment ends for this reader.
+    /// End of the segment for this reader.
     end: u64,
-    /// Where the next block is looked for.
+    /// Offset at which the next block is expected.
     at: u64,
-    /// What has been read of the file, from `start` on.
+    /// Buffered bytes of the file, from offset `start` on.
     window: Vec<u8>,
     start: u64,
-    /// The segment's name, and what is known of its pages. Without it nothing is tried for long.
+    /// Name of the segment and its unreadable pages. Without these, unreadable pages are given up at once.
     patience: Option<(u64, Arc<Unreadable>)>,
-    /// Something could not be read, and was taken for damaged.
+    /// Whether unreadable data was treated as damaged.
     has_given_up: bool,
 }
 
-/// What is in a segment.
+/// A range of a segment.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
-    /// A block, with its payload as it is stored.
+    /// A block, with its payload as stored.
     Block {
         at: u64,
         header: BlockHeader,
         stored: &'a [u8],
     },
-    /// Bytes that are no block.
+    /// A range that is not a block.
     Damaged(Damage),
 }
 
-/// Bytes of a segment that are no block.
+/// A range of a segment that is not a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) at: u64,
     pub(super) bytes: u64,
-    /// Nothing follows: a write that was not finished looks like this.
+    /// Whether no block follows. An unfinished write looks like this.
     pub(super) at_end: bool,
 }
 
 impl Scan {
-    /// Opens a segment with this marker to be read from its first block on, up to `end`.
+    /// Opens a segment with this marker, to be read from its first block up to `end`.
     pub(super) fn open(path: &Path, marker: Marker, end: u64) -> io::Result<Self> {
         Ok(Self::of(File::open(path)?, marker, end))
     }
 
-    /// The same for a file that is open.
+    /// Like [`open`](Self::open), for an open file.
     pub(super) fn of(file: File, marker: Marker, end: u64) -> Self {
         Scan {
             file,
@@ -101,37 +101,37 @@ impl Scan {
         }
     }
 
-    /// What cannot be read is an error for some time, before it is damage.
+    /// Makes unreadable pages an error for some time before they count as damage.
     pub(super) fn patient(mut self, segment: u64, unreadable: &Arc<Unreadable>) -> Self {
         self.patience = Some((segment, unreadable.clone()));
         self
     }
 
-    /// Whether something could not be read, and may be intact.
+    /// Whether unreadable data was skipped, which may be intact.
     pub(super) fn has_given_up(&self) -> bool {
         self.has_given_up
     }
 
-    /// Where the next block is looked for.
+    /// Returns the offset at which the next block is expected.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Goes on from there.
+    /// Continues at the offset `at`.
     pub(super) fn seek(&mut self, at: u64) {
         self.at = at;
     }
 
-    /// The segment ends later than was said before.
+    /// Moves the end of the segment, which has grown.
     pub(super) fn extend(&mut self, end: u64) {
         if end > self.end {
             self.end = end;
-            // What was behind the end may have been written since it was read.
+            // Data behind the old end may have been written since it was buffered.
             self.window.clear();
         }
     }
 
-    /// The next block, or damage up to the next one. `None` at the end.
+    /// Returns the next block, or the damaged range before it. Returns `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Found<'_>>> {
         let at = self.at;
         if at >= self.end {
@@ -149,7 +149,7 @@ impl Scan {
             })));
         };
         let payload = at + BLOCK_HEADER as u64;
-        // Where that fails the block is tried again.
+        // If this fails, the next call reads the block again.
         self.bytes(payload, header.stored as usize)?;
         self.at = at + header.len();
         let ends = self.at >= self.end;
@@ -164,7 +164,7 @@ impl Scan {
         Ok(Some(Found::Block { at, header, stored }))
     }
 
-    /// Where the next intact block header is, from `at` on.
+    /// Returns the offset of the next intact block header at or after `at`.
     fn find_block(&mut self, mut at: u64) -> io::Result<Option<u64>> {
         let marker = self.marker;
         let finder = Finder::new(&marker);
@@ -181,13 +181,13 @@ impl Scan {
                     at += 1;
                 }
                 None if len < WINDOW => return Ok(None),
-                // A marker may lie across the end of what was looked at.
+                // A marker may cross the end of the searched bytes.
                 None => at += (len - marker.len() + 1) as u64,
             }
         }
     }
 
-    /// Bytes of the file; fewer where it ends.
+    /// Returns bytes of the file, fewer at its end.
     fn bytes(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
         let left = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
         let len = len.min(left);
@@ -220,7 +220,7 @@ impl Scan {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Once more at least; when it is given up what is there is as lost as what was overwritten.
+                // Retried at least once. Once a page is given up, its data is lost.
                 Err(error) if error.raw_os_error() == Some(EIO) => {
                     failures += 1;
                     if !failures.is_multiple_of(2) {
@@ -236,7 +236,7 @@ impl Scan {
                         return Err(error);
                     }
                     self.has_given_up = true;
-                    // What follows the page is fine.
+                    // Data behind the page may be readable.
                     let skipped = usize::try_from(page + PAGE - place).unwrap_or(len);
                     filled = (filled + skipped).min(len);
                 }

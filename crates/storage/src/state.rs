@@ -1,44 +1,43 @@
-//! What is known of a log's segments and records, in memory. The same for a log of any size: nothing is kept per
-//! record.
+//! In-memory index of a log's segments. Its size does not depend on the number of records.
 
 use std::collections::VecDeque;
 
 use super::Usage;
 use super::acknowledged::Acknowledged;
 
-/// A segment that may have records to give out.
+/// A segment that may have unacknowledged records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// The number in its name.
+    /// Number in the segment's name.
     pub(super) name: u64,
-    /// The first record, and one above the last.
+    /// First sequence number, and one above the last.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// Bytes of the file that may be read: all of them, once they are as durable as asked for.
+    /// Readable bytes of the file: those that are as durable as the options demand.
     pub(super) bytes: u64,
-    /// What the file takes on the disk: more while there is something behind these that it had before.
+    /// Size of the file on disk. A reused file may be longer than `bytes`.
     pub(super) file: u64,
-    /// Records that are not acknowledged, and items in them.
+    /// Number of unacknowledged records, and of items in them.
     pub(super) records: u64,
     pub(super) items: u64,
-    /// Nothing is added any more.
+    /// Whether the segment is complete.
     pub(super) sealed: bool,
 }
 
-/// All segments, and what of them is acknowledged.
+/// All segments of a log, and the acknowledged records.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    /// In the order of their records.
+    /// Ordered by sequence number.
     list: VecDeque<Segment>,
     pub(super) acknowledged: Acknowledged,
     usage: Usage,
-    /// Items of records that are gone and were never given out: they were in damaged blocks.
+    /// Items of damaged records that were never handed out.
     lost_items: u64,
-    /// How many have files that could be removed.
+    /// Number of segments whose files can be removed.
     finished: usize,
-    /// How many were taken out, and have files still.
+    /// Number of segments that were taken out and still have files.
     removing: usize,
-    /// What the file takes that is kept for the next segment.
+    /// Size of the file that is kept for the next segment.
     spare: u64,
 }
 
@@ -58,22 +57,22 @@ impl Segments {
         self.list.len()
     }
 
-    /// All of them, in order.
+    /// Returns all segments in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
         self.list.iter()
     }
 
-    /// The name of the last one.
+    /// Returns the name of the last segment.
     pub(super) fn last_name(&self) -> Option<u64> {
         self.list.back().map(|segment| segment.name)
     }
 
-    /// One above the last record that can be given out.
+    /// Returns one above the last readable sequence number.
     pub(super) fn end(&self) -> u64 {
         self.list.back().map_or(0, |segment| segment.end)
     }
 
-    /// A new segment behind all others.
+    /// Adds a segment behind all others.
     pub(super) fn push(&mut self, segment: Segment) {
         self.usage.bytes += segment.file;
         self.usage.records += segment.records;
@@ -82,13 +81,13 @@ impl Segments {
         self.list.push_back(segment);
     }
 
-    /// The segment with a record; for a number that no record has, the one behind it.
+    /// Returns the segment that contains `sequence`; for an unused number, the segment behind it.
     pub(super) fn find(&self, sequence: u64) -> Option<&Segment> {
         let at = self.list.partition_point(|segment| segment.end <= sequence);
         self.list.get(at)
     }
 
-    /// The last segment has grown to `bytes` by these records.
+    /// Grows the last segment to `bytes` by these records.
     pub(super) fn grow(&mut self, bytes: u64, records: u64, items: u64) {
         let Some(last) = self.list.back_mut() else {
             return;
@@ -103,7 +102,7 @@ impl Segments {
         self.usage.items += items;
     }
 
-    /// Nothing is added to the last segment any more. `is_cut` says that its file has nothing behind its records.
+    /// Completes the last segment. `is_cut` says that its file ends with its records.
     pub(super) fn seal(&mut self, is_cut: bool) {
         if let Some(last) = self.list.back_mut().filter(|last| !last.sealed) {
             last.sealed = true;
@@ -115,8 +114,8 @@ impl Segments {
         }
     }
 
-    /// From `sequence` on, the records of the last segment are in a new one: `records` and `items` of them are not
-    /// acknowledged. `kept` is how many bytes the last segment has left.
+    /// Moves the records of the last segment from `new.first` on to a new segment. `records` and `items` of them are
+    /// unacknowledged. `kept` is the remaining size of the last segment, in bytes.
     pub(super) fn split_last(&mut self, kept: u64, records: u64, items: u64, mut new: Segment) {
         let Some(last) = self.list.back_mut() else {
             return;
@@ -128,13 +127,13 @@ impl Segments {
         last.items -= new.items;
         last.sealed = true;
         self.finished += usize::from(last.is_finished());
-        // The file stays as it is, longer than that.
+        // The file is not truncated.
         self.usage.bytes += new.file;
         last.bytes = kept;
         self.list.push_back(new);
     }
 
-    /// A record need not be given out any more. Whether that is news.
+    /// Acknowledges a record. Returns true if it was not acknowledged before.
     pub(super) fn acknowledge(&mut self, sequence: u64, items: u64) -> bool {
         let new = self
             .acknowledged
@@ -143,11 +142,11 @@ impl Segments {
         new > 0
     }
 
-    /// The records `first..end` cannot be given out. Returns how many that are.
+    /// Records that `first..end` are lost. Returns how many of them were not acknowledged.
     pub(super) fn lose(&mut self, first: u64, end: u64) -> u64 {
         let mut lost = 0;
         let mut from = first;
-        // A gap does not span segments, but for what no segment has at all.
+        // A gap lies within one segment, or belongs to no segment at all.
         while from < end {
             let to = self
                 .find(from)
@@ -174,7 +173,7 @@ impl Segments {
         let mut items = items.min(segment.items);
         segment.items -= items;
         if segment.records == 0 {
-            // What no record has had was in damaged ones.
+            // Items that no record accounts for were in damaged records.
             self.lost_items += segment.items;
             items += std::mem::take(&mut segment.items);
             self.finished += usize::from(records > 0 && segment.sealed);
@@ -182,12 +181,12 @@ impl Segments {
         self.usage.items -= items.min(self.usage.items);
     }
 
-    /// Items that turned out to be lost since this was last asked.
+    /// Returns the items lost since the last call.
     pub(super) fn take_lost_items(&mut self) -> u64 {
         std::mem::take(&mut self.lost_items)
     }
 
-    /// Whether a file could be removed.
+    /// Whether a file can be removed.
     pub(super) fn has_finished(&self) -> bool {
         self.finished > 0
     }
@@ -197,13 +196,13 @@ impl Segments {
         self.finished + self.removing > 0
     }
 
-    /// The file of a segment that was taken out is gone. It counts as long as it is there.
+    /// Records that the file of a finished segment is removed. Until then the file counts in the usage.
     pub(super) fn removed(&mut self, segment: &Segment) {
         self.removing -= 1;
         self.usage.bytes -= segment.file.min(self.usage.bytes);
     }
 
-    /// A file of so many bytes, or none, is kept for the next segment. It counts as well.
+    /// Records the size of the file kept for the next segment, or 0 for none. The file counts in the usage.
     pub(super) fn keep_spare(&mut self, bytes: u64) {
         self.usage.bytes = self.usage.bytes - self.spare + bytes;
         self.spare = bytes;
@@ -219,7 +218,7 @@ impl Segments {
         self.list.back().is_some_and(|last| last.records == 0)
     }
 
-    /// Takes out the segments whose records are all acknowledged, and to which nothing is added.
+    /// Takes out the complete segments whose records are all acknowledged.
     pub(super) fn take_finished(&mut self) -> Vec<Segment> {
         let mut finished = Vec::new();
         let mut kept = VecDeque::with_capacity(self.list.len());

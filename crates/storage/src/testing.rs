@@ -1,4 +1,4 @@
-//! A disk that fails as it is told, and forgets what was not forced to it when the power fails.
+//! A disk with scripted failures, which loses unsynced data in a power failure.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::disk::{Disk, Local, Output};
 
-/// What goes wrong.
+/// A scripted failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Fault {
-    /// So many bytes are written, then there is no space.
+    /// The disk is full after this many bytes.
     Write(usize),
-    /// What was held back is not written.
+    /// Buffered data is not written.
     Flush,
-    /// What was written is not forced to the disk.
+    /// Written data is not forced to disk.
     Sync,
     Truncate,
     Create,
@@ -28,17 +28,17 @@ pub(super) enum Fault {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Faulty {
     faults: Arc<Mutex<Faults>>,
-    /// Held while something is written.
+    /// Locked during every write.
     gate: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Faults {
-    /// Each happens so many times.
+    /// Scripted failures, with the number of times that each happens.
     faults: Vec<(Fault, usize)>,
-    /// Bytes that a power failure leaves of each file.
+    /// Size of each file after a power failure.
     durable: HashMap<PathBuf, u64>,
-    /// What files are called now that were used again.
+    /// Current names of files that were reused.
     names: HashMap<PathBuf, PathBuf>,
     syncs: usize,
 }
@@ -52,7 +52,7 @@ impl Faulty {
         self.faults.lock().unwrap().faults.clear();
     }
 
-    /// Nothing is written while what is returned lives.
+    /// Blocks all writes while the returned guard lives.
     pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
         self.gate.lock().unwrap()
     }
@@ -61,7 +61,7 @@ impl Faulty {
         self.faults.lock().unwrap().syncs
     }
 
-    /// Cuts every file to what was forced to the disk.
+    /// Truncates every file to its synced size.
     pub(super) fn power_fails(&self) {
         let mut inner = self.faults.lock().unwrap();
         for (path, len) in std::mem::take(&mut inner.durable) {
@@ -103,7 +103,7 @@ impl Disk for Faulty {
         let inner = LOCAL.create(path)?;
         let mut faults = self.faults.lock().unwrap();
         faults.durable.insert(named(path), 0);
-        // Another file of that name had been renamed.
+        // A different file of that name was renamed before.
         faults.names.remove(&named(path));
         drop(faults);
         Ok(Box::new(FaultyOutput {
@@ -169,7 +169,7 @@ impl Disk for Faulty {
     }
 }
 
-/// The name that a file has in the end.
+/// Returns the final name of a file.
 fn named(path: &Path) -> PathBuf {
     match path.extension() {
         Some(extension) if extension == "new" => path.with_extension(""),

@@ -1,4 +1,4 @@
-//! What a log promises, on a disk that fails, with bits that flip and writes that are torn.
+//! Tests of the log's guarantees, with failing disks, flipped bits and torn writes.
 
 mod reuse;
 
@@ -82,7 +82,7 @@ impl Bench {
         self.log.take().unwrap().close();
     }
 
-    /// What a crash would leave in the directory, opened elsewhere.
+    /// Reopens a copy of the directory, as it would be after a crash.
     fn crash(&mut self) {
         let copy = self.copy();
         self.close();
@@ -91,7 +91,7 @@ impl Bench {
         self.open();
     }
 
-    /// What is on the disk now.
+    /// Copies the current state of the disk.
     fn copy(&self) -> tempfile::TempDir {
         let copy = tempfile::tempdir().unwrap();
         let _held = self.disk.hold();
@@ -112,14 +112,14 @@ impl Bench {
         }
     }
 
-    /// Appends each until it is taken: one that comes when an fsync has just failed may be refused.
+    /// Appends each text, with retries: a record may be refused right after a failed fsync.
     fn insist(&self, texts: &[&str]) {
         for text in texts {
             wait_until(|| self.append(text).is_ok());
         }
     }
 
-    /// All that can be given out now.
+    /// Returns all records that can be handed out now.
     fn take(&self) -> Vec<Record> {
         let mut taken = Vec::new();
         loop {
@@ -131,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// Waits until all is done that was asked of the writer.
+    /// Waits until the writer is idle.
     fn settle(&self) {
         wait_until(|| self.log().is_idle());
     }
@@ -151,7 +151,7 @@ impl Bench {
     }
 }
 
-/// What never comes fails a test instead of hanging it.
+/// Waits for a condition, and fails the test on timeout.
 fn wait_until(happened: impl Fn() -> bool) {
     let began = Instant::now();
     while !happened() {
@@ -374,7 +374,7 @@ fn a_flipped_bit_costs_its_block_is_reported_and_nothing_else() {
         segment_bytes: 150,
         ..options()
     });
-    // Two blocks in the first segment, another segment behind.
+    // Two blocks in the first segment, followed by another segment.
     bench.fill(&["aaaa", "bbbb", "cccc"]);
     bench.close();
     let path = bench.segments().remove(0);
@@ -421,7 +421,7 @@ fn damage_that_comes_while_it_runs_is_skipped_and_its_items_are_told_once() {
         ..options()
     });
     bench.fill(&["aaaa", "bbbb", "cccc"]);
-    // Read from the disk, not from memory.
+    // Read from disk instead of memory.
     bench.crash();
     let path = bench.segments().remove(0);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -588,7 +588,7 @@ fn what_an_interval_acknowledged_before_the_fsync_failed_is_written_again() {
     bench.insist(&["a", "b"]);
     let records = bench.take();
     bench.acknowledge(&records[..1]);
-    // The fourth succeeds, whoever asks for it.
+    // The fourth fsync succeeds, whichever append requested it.
     wait_until(|| bench.disk.syncs() > 0);
     bench.fill(&["c"]);
     bench.close();
@@ -646,20 +646,20 @@ fn only_what_waits_is_compressed() {
         bench.log().usage().bytes - before
     };
     assert!(grows(&text) > text.len() as u64);
-    // Seven are what is kept for a reader that comes soon; the eighth is too much.
+    // Seven blocks are kept for a reader that is about to read. The eighth exceeds the limit.
     for _ in 0..7 {
         assert!(grows(&text) > text.len() as u64);
     }
     assert!(grows(&text) < text.len() as u64 / 20);
     assert_eq!(bench.take().len(), 9);
     assert!(grows(&text) > text.len() as u64);
-    // However large: what was read does not wait.
+    // Size does not matter for blocks that were read.
     let larger = text.repeat(3);
     for _ in 0..3 {
         assert!(grows(&larger) > larger.len() as u64);
         bench.take();
     }
-    // Larger than all that is kept, and it waits.
+    // Larger than the limit, and unread.
     let largest = text.repeat(9);
     grows(&largest);
     assert!(grows(&text) < text.len() as u64 / 20);
@@ -686,7 +686,7 @@ fn a_permit_is_kept_with_what_is_in_memory() {
     drop(given_out);
     assert_eq!(taken(), 0);
     assert!(bench.log().keeps_up());
-    // Nobody reads, and what is only on the disk needs no memory.
+    // Without a reader, data on disk needs no memory.
     for _ in 0..9 {
         append(1 << 20);
     }
@@ -728,7 +728,7 @@ fn one_fsync_answers_all_who_wait() {
     let held = bench.disk.hold();
     let queued = |text: &String| {
         let mut append = Box::pin(bench.log().append(record(text)));
-        // The record waits for the writer from its first poll on.
+        // The first poll queues the record for the writer.
         assert!(futures_poll(append.as_mut()).is_pending());
         append
     };
@@ -737,7 +737,7 @@ fn one_fsync_answers_all_who_wait() {
     for append in waiting {
         block_on(append).unwrap();
     }
-    // The first, which began alone perhaps, and all others.
+    // One fsync for the first record, and one for all others.
     assert!(bench.disk.syncs() <= 2, "{}", bench.disk.syncs());
     assert_eq!(bench.texts(), texts);
 }
@@ -747,7 +747,7 @@ fn who_appends_is_answered_before_the_reader_is_told() {
     let bench = Bench::new(options());
     let log = bench.log();
     let order = std::cell::RefCell::new(Vec::new());
-    // Waiting before the append is, as whoever delivers does.
+    // Waits before the append, like a delivery task.
     let readable = log.readable();
     tokio::pin!(readable);
     readable.as_mut().enable();
@@ -759,7 +759,7 @@ fn who_appends_is_answered_before_the_reader_is_told() {
         log.append(record("a")).await.unwrap();
         order.borrow_mut().push("answered");
     };
-    // Each is polled only when it was woken, in the order of that.
+    // Each future is polled only after it was woken, in wake-up order.
     let mut both = FuturesUnordered::<LocalBoxFuture<'_, ()>>::new();
     both.extend([reading.boxed_local(), appending.boxed_local()]);
     block_on(async { while both.next().await.is_some() {} });
@@ -843,7 +843,7 @@ fn an_append_that_is_given_up_while_it_waits_is_not_written() {
     let held = bench.disk.hold();
     let mut first = Box::pin(bench.log().append(record("first")));
     assert!(futures_poll(first.as_mut()).is_pending());
-    // The writer is busy with the first one, and stays so.
+    // The writer stays busy with the first record.
     wait_until(|| bench.log().waiting() == 0);
     let mut given_up = Box::pin(bench.log().append(record("given up")));
     assert!(futures_poll(given_up.as_mut()).is_pending());
@@ -937,16 +937,16 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever happens, each record that was answered with yes is given out, in order, until it is acknowledged; after
-    /// a crash what was acknowledged may come again, what was refused never does.
+    /// Each record whose append succeeded is handed out in order until it is acknowledged. After a crash, acknowledged
+    /// records may be repeated; refused records never appear.
     #[test]
     fn it_does_what_a_list_in_memory_would(moves in moves(), compress in any::<bool>()) {
         let mut bench = Bench::new(Options { segment_bytes: 300, compress, ..options() });
-        // Text to whether it is acknowledged, and perhaps only in memory.
+        // Text, and whether it is acknowledged and whether that may be in memory only.
         let mut model: BTreeMap<String, bool> = BTreeMap::new();
         let mut out: Vec<Record> = Vec::new();
         let mut unsaved: BTreeSet<String> = BTreeSet::new();
-        // Acknowledged before a crash that may not know of it.
+        // Acknowledged before a crash that may have lost the acknowledgement.
         let mut repeated: BTreeSet<String> = BTreeSet::new();
         for (number, one) in moves.into_iter().enumerate() {
             match one {
@@ -1016,7 +1016,7 @@ fn queue_goes_on_after_its_directory_was_removed() {
     bench.fill(&["after"]);
     bench.crash();
     assert_eq!(bench.texts(), ["after"], "it is on the disk");
-    // One that is idle.
+    // With an idle log.
     bench.log().acknowledge(1, 5);
     bench.log().make_room();
     bench.settle();

@@ -1,8 +1,8 @@
-//! The thread that writes a log: takes all that waits, writes it, forces it to the disk once, answers all.
+//! The writer thread of a log. It takes all waiting records, writes them, syncs once, and then acknowledges all.
 //!
-//! A write that fails is cut off again and refused. After an fsync that fails nobody knows what of the file is on the
-//! disk, and the next fsync would say that all is well: what was not known to be there before is written again, to a
-//! new segment, and only that counts. <https://wiki.postgresql.org/wiki/Fsync_Errors>
+//! A failed write is cut off and refused. After a failed fsync, the state of the file is unknown, and the next fsync
+//! would report success. So data that was not synced before is written again to a new segment, which replaces the old
+//! data. <https://wiki.postgresql.org/wiki/Fsync_Errors>
 
 mod gathering;
 mod rescue;
@@ -26,39 +26,39 @@ use super::{AppendError, Fsync, NewRecord, Options};
 use gathering::LastGroup;
 use segment::Spare;
 
-/// From how many bytes on a block is followed by the next one: small enough that a damaged one costs little, large
-/// enough for LZ4 to find what repeats.
+/// Size in bytes from which a block is followed by the next one. Small blocks limit the loss by damage; large ones give
+/// LZ4 enough repetition.
 const BLOCK_BYTES: usize = 128 << 10;
-/// The most bytes that one fsync is for, unless a single record is larger. Less than what is kept in memory for a
-/// reader that keeps up.
+/// Maximum number of bytes per fsync, unless a single record is larger. The size is below the memory kept for a reader
+/// that keeps up.
 const GROUP_BYTES: usize = 2 << 20;
-/// How often the position is written at most: a crash repeats what was acknowledged since.
+/// Minimum interval between writes of the position. A crash repeats the records acknowledged since the last write.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 
-/// What writes, and all that only it knows.
+/// State of the writer thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
     lock: Lock,
     active: Option<Active>,
-    /// The next record's number.
+    /// Sequence number of the next record.
     next: u64,
-    /// One above the last record that was answered.
+    /// One above the last record whose append succeeded.
     follows: u64,
-    /// Above the name of every segment.
+    /// Larger than the name of every segment.
     next_name: u64,
-    /// The file of a segment that nobody needs, for the next one.
+    /// The file of a finished segment, kept for the next one.
     spare: Option<Spare>,
     saved: Option<Instant>,
     last_group: Option<LastGroup>,
-    /// Segments that nobody needs and that could not be removed, and when that was tried.
+    /// Finished segments whose removal failed, and the time of the last attempt.
     unremoved: Vec<Segment>,
     tried: Option<Instant>,
-    /// The last thing that failed, so that a disk that stays full is not reported with every request.
+    /// The last failure, so that a full disk is not logged with every request.
     failing: Option<Failing>,
 }
 
-/// A disk that does not work.
+/// A failing disk.
 #[derive(Debug, Clone, Copy)]
 struct Failing {
     doing: &'static str,
@@ -66,29 +66,29 @@ struct Failing {
     refused: usize,
 }
 
-/// The segment that is written to.
+/// The segment that is being written.
 struct Active {
     output: Box<dyn Output>,
     name: u64,
     began: Instant,
-    /// It is written past the page cache, which is for those that are synced with each group.
+    /// Whether direct I/O is used. It is only used for segments that are synced with each group.
     past_cache: bool,
-    /// Bytes that are whole.
+    /// Bytes of completely written blocks.
     len: u64,
-    /// Bytes of them that are on the disk for sure, and the first record behind them.
+    /// Bytes of `len` that are known to be on disk, and the first record behind them.
     synced: u64,
     synced_next: u64,
-    /// Since when some are not.
+    /// Time since which some bytes are not synced.
     unsynced_since: Option<Instant>,
-    /// An fsync has failed: nothing is added before what it left in doubt is written again.
+    /// Whether an fsync failed. If so, the unsynced data must be written again before anything is added.
     doubtful: bool,
 }
 
-/// What there is to do.
+/// Work for one round of the writer.
 struct Work {
     appends: Vec<Append>,
     options: Options,
-    /// Whether blocks are compressed: they are not while the reader keeps up, for then they are gone in a moment.
+    /// Whether to compress blocks. Blocks stay uncompressed while the reader keeps up, since they are removed soon.
     compress: bool,
     closing: bool,
 }
@@ -119,7 +119,7 @@ impl Writer {
         }
     }
 
-    /// Works until the log is closed.
+    /// Runs until the log is closed.
     pub(super) fn run(mut self) {
         loop {
             let work = self.wait();
@@ -139,7 +139,7 @@ impl Writer {
                 break;
             }
         }
-        // Before anybody is told that it is closed.
+        // Before any task learns that the log is closed.
         self.close_active();
         self.drop_spare();
         drop(self.lock);
@@ -192,7 +192,7 @@ impl Writer {
         }
     }
 
-    /// When there is something to do although nobody asks for it.
+    /// Returns the time of the next periodic work.
     fn due(&self, state: &State) -> Option<Instant> {
         let position = state.moved.then(|| {
             self.saved
@@ -243,10 +243,10 @@ impl Writer {
             }
         };
         for answer in answers {
-            // Who does not listen any more has given up.
+            // The send fails if the appender stopped waiting.
             let _ = answer.send(outcome.clone());
         }
-        // Whoever waits to be answered goes before what is to be delivered.
+        // Appenders are woken before the reader.
         self.shared.readable.notify_waiters();
     }
 
@@ -270,7 +270,7 @@ impl Writer {
             for records in divide(records) {
                 let block = Block::new(next, records, marker, compress);
                 next = block.header.end();
-                // While it is in the processor's cache.
+                // Written while the data is in the processor's cache.
                 let mut slices: Vec<_> = block.slices().collect();
                 active.output.write(&mut slices)?;
                 blocks.push(block);
@@ -279,7 +279,7 @@ impl Writer {
         };
         if let Err(error) = write() {
             self.take_back(len, options);
-            // On a disk that is full every file counts: this one goes when what is in it is acknowledged.
+            // On a full disk every file counts, so this segment is removed as soon as its records are acknowledged.
             self.seal_synced(options);
             return Err(("write", error));
         }
@@ -287,7 +287,7 @@ impl Writer {
         active.unsynced_since.get_or_insert_with(Instant::now);
         if options.fsync == Fsync::Always
             && let Err(error) = self.sync()
-            // In a new segment, if the disk can do that.
+            // Moves the unsynced data to a new segment, if the disk permits.
             && self.rescue(options).is_err()
         {
             self.take_back(len, options);
@@ -316,7 +316,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The blocks can be read from now on. Who waits for them is told later.
+    /// Makes the blocks readable. Waiting readers are notified later.
     fn publish(&mut self, blocks: Vec<Block>) {
         let Some(active) = &mut self.active else {
             return;
@@ -371,15 +371,15 @@ impl Writer {
     }
 }
 
-/// What could not be done.
+/// The failed operation and its error.
 type Failed = (&'static str, io::Error);
 
-/// What a record takes in its block.
+/// Returns the size of a record in its block.
 fn bytes_of(record: &NewRecord) -> usize {
     record.len() + RECORD_HEADER
 }
 
-/// The records of one block after the other.
+/// Divides records into blocks.
 fn divide(records: Vec<NewRecord>) -> Vec<Vec<NewRecord>> {
     let mut blocks = Vec::new();
     let (mut block, mut bytes) = (Vec::new(), 0);
@@ -404,7 +404,7 @@ fn take_group(state: &mut State) -> Vec<Append> {
         if bytes > GROUP_BYTES && !group.is_empty() {
             break;
         }
-        // Who does not wait any more has the data still.
+        // An appender that stopped waiting still has the data, so its record is skipped.
         group.extend(
             state
                 .waiting

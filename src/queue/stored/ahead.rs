@@ -1,4 +1,4 @@
-//! The records of a stored queue that are in memory, bounded by the queue's part of the memory budget.
+//! Read-ahead of a stored queue: the records in memory, bounded by the queue's share of the memory budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use tributary_memory::{Budget, Permit, StoredQueue};
 
-/// Counts bytes that were read ahead.
+/// Counts the bytes that were read ahead.
 #[derive(Debug)]
 pub(super) struct Ahead {
     queue: StoredQueue,
@@ -15,7 +15,7 @@ pub(super) struct Ahead {
     given_back: Notify,
 }
 
-/// Part of what a queue may read ahead; given back when dropped.
+/// A share of a queue's read-ahead, released on drop.
 #[derive(Debug)]
 pub(super) struct Credit {
     ahead: Arc<Ahead>,
@@ -31,14 +31,14 @@ impl Ahead {
         })
     }
 
-    /// Bytes of records that may be in memory now.
+    /// Returns the bytes of records that may be in memory now.
     pub(super) fn allowance(&self) -> usize {
         self.queue.allowance()
     }
 
-    /// Credit for so many bytes. A queue that has nothing in memory always gets it, so one record is always sent.
+    /// Takes credit for `bytes`. A queue with nothing in memory always gets it, so that a large record can be sent.
     pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
-        // An empty record costs something too.
+        // An empty record has a cost too.
         let bytes = bytes.max(1);
         let allowance = self.allowance();
         let enough = |taken: usize| taken == 0 || taken.saturating_add(bytes) <= allowance;
@@ -53,12 +53,12 @@ impl Ahead {
         })
     }
 
-    /// Completes when credit was given back after this was called.
+    /// Completes when credit is released after this call.
     pub(super) fn given_back(&self) -> tokio::sync::futures::Notified<'_> {
         self.given_back.notified()
     }
 
-    /// Memory for a record that was read from the disk.
+    /// Counts the memory of a record that was read from disk.
     pub(super) fn memory(&self, bytes: usize) -> Permit {
         self.queue.read_ahead(bytes)
     }

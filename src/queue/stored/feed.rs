@@ -1,4 +1,4 @@
-//! Reads the log ahead of the consumers.
+//! Reads records from the log ahead of the consumers.
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,21 +13,21 @@ use crate::queue::held::Held;
 use crate::queue::sending::URGE;
 use tributary_storage::Record;
 
-/// How many bytes of records are asked for at once.
+/// Bytes of records per read.
 const CHUNK: usize = 256 << 10;
 
-/// Hands records to the batcher as they can be sent, until another exporter takes the log over or the queue is closed.
+/// Passes records to the batcher as credit allows, until another exporter takes the log over or the queue is closed.
 pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
     while stored.reads() {
         stored.log().keep_recent(stored.ahead.allowance());
         let readable = stored.log().readable();
         tokio::pin!(readable);
-        // From here on nothing is missed.
+        // Registered before the check, so that no notification is lost.
         readable.as_mut().enable();
         match stored.next(CHUNK).await {
             Ok(Read::Records(records)) => {
                 for (kept, record) in records {
-                    // Those that are left are given back.
+                    // The remaining records return to the log on drop.
                     let Some(credit) = credit(stored, delivery, &record).await else {
                         break;
                     };
@@ -47,13 +47,13 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
         }
         stored.show();
     }
-    // What is under way is tried once more at most: somebody else has the rest.
+    // Records in flight get at most one more attempt. Another exporter has the rest.
     delivery.stopping.cancel();
     batcher.clear();
 }
 
-/// Waits until the consumers have got on. A sender that gathers is asked to settle meanwhile. `None` when another exporter takes
-/// the log over first.
+/// Waits until consumers release credit for the record. Meanwhile a sender that gathers is asked to finish its batches.
+/// Returns `None` if another exporter takes the log over first.
 async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option<Credit> {
     let bytes = stored.ahead_of(record);
     loop {
@@ -85,7 +85,7 @@ async fn push(
     mut record: Record,
 ) {
     let (items, merging) = (record.items, batcher.merging());
-    // What waits to be merged is not under way.
+    // Records that wait for a merge do not count as in flight.
     let step = record.permit.take().filter(|_| merging.is_none());
     let (bytes, memory) = (record.bytes(), std::mem::take(&mut record.memory));
     let batch = record::decode(record.parts, items).filter(|batch| batch.signal() == stored.signal);
@@ -101,7 +101,7 @@ async fn push(
     };
     match memory.is_empty() {
         true => batch.hold(stored.ahead.memory(bytes)),
-        // It shares its bytes with the request that it came in, which counts them.
+        // The batch shares its bytes with the request that it came in, whose permits count them.
         false => batch.share(memory),
     }
     let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
@@ -109,12 +109,12 @@ async fn push(
         Some(merging) => merging.pieces(batch).await,
         None => vec![batch],
     };
-    // From here on each piece has an outcome, or gives the record back.
+    // From here on, each piece has an outcome or returns the record.
     kept.begin();
     let request = Request::of_record(kept, step);
     let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
     let entries: Job = pieces.into_iter().map(entry).collect();
     drop(request);
-    // Once the queue is closed they come back, and the record with them to the log.
+    // If the queue is closed, the entries are dropped and the record returns to the log.
     drop(batcher.push(partition, entries));
 }

@@ -1,11 +1,11 @@
-//! A batch as a record of the log, and back.
+//! Encoding of a batch as a record of the log.
 //!
 //! ```text
 //! version:u8 signal:u8 joined:u8 0:u8 requests:u32 length:u32* headers:u32 { name values:u32 value* }* requests
 //! ```
 //!
-//! Numbers are little-endian; names and values are a length, u32, and their bytes. Of the headers that came with a
-//! batch those are kept that keep batches apart.
+//! Numbers are little-endian. Names and values are a u32 length and their bytes. Of the request headers, only those
+//! that keep batches apart are stored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::pipeline::batch::{Batch, Metadata};
 use tributary_otlp::{Requests, Signal};
 use tributary_storage::NewRecord;
 
-/// The version of this.
+/// Version of the record format.
 const VERSION: u8 = 1;
 
-/// The record of a batch, with the headers of these names, in lower case. The requests are not copied.
+/// Encodes a batch with the headers of these lower-case names. The requests are not copied.
 pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     let (signal, joined, items) = (batch.signal(), batch.is_joined(), batch.items());
     let kept: Vec<(&String, &Vec<String>)> = match &batch.metadata {
@@ -53,7 +53,8 @@ pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     }
 }
 
-/// The batch of a record in these parts; `None` for what `encode` did not write. What is in one part is not copied.
+/// Decodes the batch of a record. Returns `None` for data that `encode` did not write. Requests that lie within one
+/// part are not copied.
 pub fn decode(parts: Vec<Bytes>, items: usize) -> Option<Batch> {
     let mut data = Parts(parts.into_iter().collect());
     let head = data.take(4)?;
@@ -92,7 +93,7 @@ pub fn decode(parts: Vec<Bytes>, items: usize) -> Option<Batch> {
     Some(batch)
 }
 
-/// What is left of a record.
+/// The unread rest of a record.
 struct Parts(VecDeque<Bytes>);
 
 impl Parts {
@@ -138,7 +139,7 @@ impl Parts {
 }
 
 fn put_len(to: &mut BytesMut, len: usize) {
-    // Larger ones make a record that is above the limit of the log.
+    // Larger lengths make a record above the size limit of the log, which refuses it.
     to.put_u32_le(u32::try_from(len).unwrap_or(u32::MAX));
 }
 
@@ -170,7 +171,7 @@ mod tests {
         let record = encode(&mut batch(), &["tenant".to_owned()]);
         let whole = data(&record);
         let bytes = whole.iter().map(|byte| Bytes::copy_from_slice(&[*byte]));
-        // In the parts it was made of, as it is read from a file, and in any others.
+        // In the original parts, in one part (as it is read from a file), and in single bytes.
         for parts in [record.parts.clone(), vec![whole.clone()], bytes.collect()] {
             let mut back = decode(parts, record.items).unwrap();
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What the queue promises with a sender that takes batches over and settles them later.
+//! Tests of the queue's guarantees with a sender that takes batches over and reports their outcomes later.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -6,16 +6,16 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// Takes every batch over, and settles it when told.
+/// A sender that takes every batch over, and reports outcomes when the test says so.
 #[derive(Default)]
 pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
     asked: Mutex<Vec<Settle>>,
     /// Identities of all batches, by attempt.
     attempts: Mutex<Vec<Arc<Identity>>>,
-    /// Whether it does not settle when it is asked.
+    /// Whether the sender ignores requests to finish its batches.
     stubborn: bool,
-    /// Bytes that wait in memory, as it was told, of all attempts.
+    /// Sum over all attempts of the bytes that the queue keeps in memory, as reported to the sender.
     pub(super) waiting: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ impl Gatherer {
         settled.count()
     }
 
-    /// Settles the batch with the span of that name.
+    /// Reports the outcome of the batch with the span of that name.
     fn settle_one(&self, name: &str, outcome: Result<Outcome, SendError>) {
         let mut all = self.held.lock().unwrap();
         let has = |held: &Held| held.names.iter().any(|other| other == name);
@@ -77,7 +77,7 @@ impl Sender for Gatherer {
     }
 }
 
-/// An exporter that gathers.
+/// An exporter whose sender gathers batches.
 struct Gathering {
     gatherer: Arc<Gatherer>,
     terminal: Terminal,
@@ -162,7 +162,7 @@ async fn what_was_taken_over_keeps_its_place_but_no_consumer_and_slows_nobody_do
 async fn what_failed_after_it_was_taken_over_is_sent_again_and_its_wait_does_not_count() {
     let bench = Gathering::new(QueueConfig::default());
     bench.consume(request("a", 1)).await.unwrap();
-    // Longer than retries may take.
+    // Longer than the limit for retries.
     sleep(SECS(600)).await;
     assert_eq!(bench.gatherer.settle_all(&failed()), 1);
     sleep(SECS(8)).await;
@@ -322,7 +322,7 @@ async fn what_is_not_settled_when_the_time_is_over_is_lost_once() {
     let component = bench.terminal.component;
     let left = component.shutdown(Instant::now() + SECS(3)).await;
     assert_eq!(left, Undelivered { items: 4 });
-    // Too late.
+    // The outcomes come too late.
     for held in std::mem::take(&mut *bench.gatherer.held.lock().unwrap()) {
         assert!(held.tell.send(done()).is_err());
     }

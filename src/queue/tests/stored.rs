@@ -1,4 +1,5 @@
-//! What a queue on disk promises. The clock is paused, but the log's thread is not: tests wait for what they expect.
+//! Tests of the guarantees of a queue on disk. The clock is paused but the log's thread is not, so tests poll for the
+//! expected state.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,7 @@ use crate::component::{Extensions, Host, Services};
 use crate::queue::config::Overflow;
 use tributary_storage::{Options, Storage};
 
-/// A process with a storage directory, which outlives it.
+/// A process with a storage directory, which outlives the process.
 pub(super) struct Process {
     pub(super) host: Host,
     recorder: PrometheusRecorder,
@@ -55,8 +56,8 @@ impl Process {
         self.terminal_with(settings(queue), sender)
     }
 
-    /// One that waits for its next hop without a timer: while the log's thread is waited for, a paused clock jumps to
-    /// the next one.
+    /// Creates a terminal that waits for its next hop without a timer. While a test waits for the log's thread, the
+    /// paused clock would jump to the timer.
     fn patient_terminal(&self, sender: &Arc<dyn Sender>) -> Terminal {
         let settings = Settings {
             timeout: SECS(0),
@@ -69,7 +70,7 @@ impl Process {
         self.terminal_of("test", settings, sender)
     }
 
-    /// An exporter of this name.
+    /// Creates the terminal of an exporter with this name.
     pub(super) fn terminal_of(
         &self,
         id: &str,
@@ -181,7 +182,7 @@ async fn what_a_process_could_not_deliver_the_next_one_does() {
     assert_eq!(exporter.attempts(), 0);
 }
 
-/// It never answers.
+/// A next hop that never answers.
 pub(super) struct Deaf;
 
 impl Sender for Deaf {
@@ -190,7 +191,7 @@ impl Sender for Deaf {
     }
 }
 
-/// A little less than one, for what else is counted.
+/// Slightly less than a mebibyte, to leave room for the overhead that is counted.
 fn of_a_mebibyte() -> Batch {
     request(&"x".repeat((1 << 20) - (20 << 10)), 1)
 }
@@ -233,7 +234,7 @@ async fn nobody_waits_for_a_next_hop_that_is_far_behind() {
     let sender: Arc<dyn Sender> = Arc::new(Deaf);
     let terminal = process.patient_terminal(&sender);
     let consumer = terminal.inputs.get(Signal::Traces).unwrap();
-    // What is read ahead and what is kept for who comes soon is less than this.
+    // The read-ahead and the recently written blocks are smaller than this.
     for _ in 0..40 {
         consumer.consume(of_a_mebibyte()).await.unwrap();
     }
@@ -274,7 +275,7 @@ async fn what_is_on_disk_outlasts_any_outage_unless_that_is_not_wanted() {
     exporter.consume(request("a", 2)).await.unwrap();
     tokio::time::sleep_until(back).await;
     assert!(exporter.accepted().is_empty());
-    // The log reads the record again on a thread of its own, which a paused clock does not wait for.
+    // The log reads the record again on its own thread, for which a paused clock does not wait.
     until(|| exporter.accepted() == ["a-0", "a-1"]).await;
 }
 
@@ -292,7 +293,7 @@ async fn who_replaces_an_exporter_delivers_what_that_held() {
     };
     let mut new = process.exporter(queue, accept);
     new.consume(request("new", 1)).await.unwrap();
-    // Until its receivers have ended, the old pipeline may bring more.
+    // The old pipeline may pass on more data until its receivers have ended.
     old.consume(request("late", 1)).await.unwrap();
     until(|| old.idle() && new.idle()).await;
     old.shutdown().await;
@@ -341,7 +342,7 @@ async fn a_full_queue_on_disk_refuses_and_takes_more_when_there_is_room() {
         );
         open.store(true, std::sync::atomic::Ordering::Relaxed);
         until(|| exporter.idle()).await;
-        // As large as the whole queue, nearly: files are removed for it.
+        // Nearly as large as the whole queue, so that files are removed for it.
         let more = if sizer == Sizer::Bytes { 150 } else { 10 };
         while exporter.consume(request("more", more)).await.is_err() {
             sleep(MS(1)).await;
@@ -363,7 +364,7 @@ async fn a_full_queue_can_drop_the_oldest_and_counts_it() {
         ..QueueConfig::default()
     };
     let mut exporter = process.exporter(queue, unavailable);
-    // More than is read ahead.
+    // More than the read-ahead.
     let large = |name: &str| {
         let mut batch = request(name, 1);
         let mut bytes = batch.wire().to_bytes().to_vec();
@@ -413,7 +414,7 @@ async fn what_is_refused_for_good_is_counted_and_not_sent_again() {
     }
     until(|| exporter.idle()).await;
     assert_eq!(exporter.accepted(), ["a-0", "a-1", "c-0", "c-1"]);
-    // The exit code says so.
+    // The exit code depends on this.
     assert_eq!(exporter.shutdown().await, Undelivered { items: 2 });
     let expected = [("received", 6), ("delivered", 4), ("permanent", 2)];
     assert_eq!(process.account(), account(&expected));
@@ -471,7 +472,7 @@ async fn what_a_sender_gathers_is_in_no_memory_and_is_read_again_when_it_has_to_
     let terminal = process.terminal(queue, &sender);
     let consumer = terminal.inputs.get(Signal::Traces).unwrap();
     for number in 0..40 {
-        // More than is read ahead at a time.
+        // More than is read ahead at once.
         let name = format!("{number}{}", "x".repeat(1_000_000));
         consumer.consume(request(&name, 1)).await.unwrap();
     }
@@ -498,7 +499,7 @@ async fn a_second_process_is_refused_and_told_who_has_the_queue() {
         exporter: "test".parse().unwrap(),
         signal: Signal::Traces,
     };
-    // Another process does not share what is open in this one.
+    // Another process does not share the open logs of this one.
     let opened = process.storage.open(&Default::default(), &name, None);
     let refused = opened.err().unwrap().to_string();
     assert!(refused.contains("in use by another process"), "{refused}");

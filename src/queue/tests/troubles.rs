@@ -1,4 +1,4 @@
-//! What a stored queue promises while its next hop, its neighbours or some of its records are in trouble.
+//! Tests of a stored queue while its next hop, other queues or some of its records cause trouble.
 
 use super::stored::{Deaf, Process, hop, until};
 use super::*;
@@ -7,7 +7,7 @@ use tributary_storage::{QueueName, inspect};
 
 const MIB: usize = 1 << 20;
 
-/// One span of nearly half a mebibyte.
+/// Returns a batch with one span of nearly half a mebibyte.
 fn large(name: &str) -> Batch {
     request(&format!("{name}{}", "x".repeat(MIB / 2 - 1000)), 1)
 }
@@ -18,7 +18,7 @@ fn with_budget(directory: &tempfile::TempDir, bytes: usize) -> Process {
     process
 }
 
-/// Without a timer of its own.
+/// Settings without a timer.
 fn patient() -> Settings {
     Settings {
         timeout: SECS(0),
@@ -43,7 +43,7 @@ async fn dead_stored_exporter_does_not_stall_its_neighbour() {
     }
     until(|| next_hop.accepted.lock().unwrap().len() == 32).await;
     until(|| alive.component.idle()).await;
-    // The dead one has its part of the quarter for what is read ahead, and no more.
+    // The queue with the unresponsive next hop uses its part of the reserved quarter, and no more.
     assert!(process.host.budget.used() <= MIB);
     process.host.budget.acquire(6 * MIB).unwrap();
 }
@@ -61,7 +61,7 @@ async fn memory_that_others_use_up_stalls_no_stored_queue() {
     for number in 0..20 {
         consumer.consume(large(&number.to_string())).await.unwrap();
     }
-    // One that is larger than all that may be read ahead goes alone.
+    // A record larger than the read-ahead is read alone.
     consumer
         .consume(request(&"y".repeat(3 * MIB), 1))
         .await
@@ -120,7 +120,7 @@ async fn records_that_always_fail_end_among_the_dead_letters() {
         }
     });
     let began = Instant::now();
-    // More than there are consumers.
+    // More records than consumers.
     for number in 0..5 {
         let batch = request(&format!("poison{number}"), 2);
         exporter.consume(batch).await.unwrap();
@@ -140,7 +140,7 @@ async fn records_that_always_fail_end_among_the_dead_letters() {
         "not before they have failed for long"
     );
     until(|| exporter.idle()).await;
-    // They are on the disk, so nothing is lost.
+    // The records are on disk, so nothing is lost.
     assert_eq!(exporter.shutdown().await, Undelivered::default());
     let expected = [
         ("received", 10 + good),

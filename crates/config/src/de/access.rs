@@ -1,4 +1,4 @@
-//! Walks mappings, lists and sections, and notes in every error which way it came.
+//! Access to mappings, lists and sections, which adds the path to every error.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess};
@@ -7,7 +7,7 @@ use super::error::{DecodeError, Step};
 use super::{NodeDeserializer, Secrets};
 use crate::node::{Node, Pair};
 
-/// The key that switches a section on and off.
+/// The key that enables or disables a section.
 const ENABLED: &str = "enabled";
 
 pub(super) struct Pairs<'a> {
@@ -95,7 +95,7 @@ impl<'de> SeqAccess<'de> for List<'de> {
     }
 }
 
-/// A comma-separated text where a list is asked for.
+/// A comma-separated text in the place of a list.
 pub(super) struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {
@@ -125,8 +125,8 @@ impl<'de> SeqAccess<'de> for Words<'de> {
     }
 }
 
-/// A section as its type wants to see it: whether it is on, then its body without the `enabled`
-/// key. A body that is not written is left out.
+/// A section in the form that its type expects: whether it is enabled, then its body without the key `enabled`. An
+/// empty body is left out.
 pub(super) struct SectionParts<'a> {
     node: &'a Node,
     secrets: &'a Secrets,

@@ -1,42 +1,42 @@
-//! Why a value does not fit its type, and where.
+//! Type errors with their positions.
 
 use std::fmt;
 
 use serde::de::{self, Unexpected};
 
-/// One step of a path: the how-manieth pair of a mapping, or element of a list.
+/// One step of a path: the index of a pair in a mapping, or of an element in a list.
 pub(crate) type Step = usize;
 
-/// What to point at.
+/// The part of the node that the error points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Key,
     Value,
 }
 
-/// What kind of thing is wrong.
+/// Kind of the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Nothing is written where the type needs something: the key counts as absent.
+    /// The value is null but the type needs one. The key counts as absent.
     Null,
-    /// A required key is not there.
+    /// A required key is missing.
     Missing(&'static str),
-    /// A name that is not among the known ones.
+    /// An unknown name.
     Unknown {
         name: String,
         known: &'static [&'static str],
     },
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// Why a value does not fit its type, and where.
+/// A type error with its position.
 #[derive(Debug)]
 pub(crate) struct DecodeError {
     pub message: String,
     pub trouble: Trouble,
     pub place: Place,
-    /// Innermost step first.
+    /// Path to the value, innermost step first.
     pub steps: Vec<Step>,
     pub help: Option<String>,
 }
@@ -99,7 +99,7 @@ impl de::Error for DecodeError {
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        // Only numbers are repeated: a text may be long, or a secret, and the line is shown anyway.
+        // Only numbers are quoted. A text may be long or secret, and the line is shown anyway.
         let found = match found {
             Unexpected::Unsigned(value) => value.to_string(),
             Unexpected::Signed(value) => value.to_string(),
@@ -155,7 +155,7 @@ fn found_words(found: Unexpected<'_>) -> &'static str {
     }
 }
 
-/// What serde calls a type, in words for somebody who has never seen Rust.
+/// Translates serde's name of a type for operators who do not know Rust.
 fn plain_words(expected: &dyn de::Expected) -> String {
     let words = expected.to_string();
     let number = |range: &str| format!("a whole number {range}");

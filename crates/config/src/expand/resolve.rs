@@ -1,4 +1,4 @@
-//! What one `${...}` stands for.
+//! Resolution of one `${...}`.
 
 use super::{At, Failed, MAX_EXPANSIONS, found};
 use crate::node::{Content, Node};
@@ -11,7 +11,7 @@ pub(super) struct Resolver<'a> {
     report: &'a mut Report,
     at: At,
     expansions: usize,
-    /// Texts of references that the environment did not choose.
+    /// Texts of defaults and alternatives that were not used.
     pub(super) not_taken: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// From here on it is about the value at this place.
+    /// Starts with the value at this position.
     pub(super) fn begin(&mut self, span: Span, path: &[String]) {
         self.at = (span, path.to_vec());
         self.expansions = 0;
@@ -40,13 +40,13 @@ impl<'a> Resolver<'a> {
         self.report.push(found(warning, &self.at.1));
     }
 
-    /// The value of a reference, nothing in it expanded yet.
+    /// Returns the value of a reference, without further expansion.
     pub(super) fn resolve(&mut self, reference: &str, depth: usize) -> Result<Node, Failed> {
         self.expansions += 1;
         if self.expansions > MAX_EXPANSIONS || depth > super::MAX_DEPTH {
             return Err(self.error("these expansions go in circles, or are too many"));
         }
-        // `NAME:-default` looks like a scheme, too.
+        // `NAME:-default` also looks like a scheme.
         match scheme(reference) {
             Some(("env", name)) => self.variable(name),
             Some(("file", path)) => self.file(path),
@@ -111,10 +111,9 @@ impl<'a> Resolver<'a> {
         Ok(self.typed(text))
     }
 
-    /// A text that becomes a value where a type asks for one, and stays the text where text is
-    /// asked for.
+    /// Returns a node that has the value of the text for typed fields, and the text itself for text fields.
     fn typed(&mut self, text: String) -> Node {
-        // What is not YAML can still be meant as text.
+        // A text that is not valid YAML may still be meant as text.
         let mut quiet = Report::default();
         let parsed = parse::parse_inline(&text, self.at.0, &mut quiet);
         let mut node = parsed.unwrap_or_else(|| Node::text(self.at.0, text.clone()));
@@ -124,12 +123,12 @@ impl<'a> Resolver<'a> {
 
     fn file(&mut self, path: &str) -> Result<Node, Failed> {
         let text = match read_file(path) {
-            // Editors end files with a line feed; nobody means it as part of a token.
+            // Editors end files with a line feed, which is never part of a token.
             Ok(text) => text.trim_end_matches(['\r', '\n']).to_owned(),
             Err(message) => return Err(self.error(&message)),
         };
-        // A file with one value is often a secret, and text that is no YAML may be meant: neither
-        // gets positions of its own, so no line of it is ever shown.
+        // A file with one value is often a secret, and any text may be intended even if it is not YAML. Neither gets
+        // positions of its own, so that no line of it is ever shown.
         let node = self.typed(text.clone());
         if matches!(node.content, Content::Scalar(_)) {
             return Ok(node);
@@ -172,7 +171,7 @@ impl<'a> Resolver<'a> {
 /// The parts of `NAME`, `NAME:-DEFAULT`, `NAME:+ALTERNATIVE` and `NAME:+ALTERNATIVE:-DEFAULT`.
 struct Reference<'a> {
     name: &'a str,
-    /// The value if the variable is set and not empty, instead of the variable's own.
+    /// Value to use instead of the variable's value if the variable is set and not empty.
     alternative: Option<&'a str>,
     default: Option<&'a str>,
 }
@@ -205,8 +204,7 @@ fn is_name(name: &str) -> bool {
     bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit())
 }
 
-/// A reference as it may be shown: what an inner expansion put into it may be a secret, so not at
-/// any length.
+/// Shortens a reference for messages, because an inner expansion may have put a secret into it.
 pub(super) fn shown(reference: &str) -> &str {
     match reference.char_indices().nth(40) {
         Some((end, _)) => reference.get(..end).unwrap_or_default(),

@@ -1,15 +1,14 @@
-//! One line of a source as it is shown: cut to a window, secrets masked, with carets that fit under
-//! it.
+//! One line of a source for display: cut to a window, with masked secrets and carets underneath.
 
 use crate::report::Report;
 use crate::sensitive;
 use crate::sensitive::{MASK, Sensitivity};
 use crate::source::{Source, Span};
 
-/// How much of a long line is shown, in characters.
+/// Maximum displayed length of a line, in characters.
 const WINDOW: usize = 100;
 
-/// How much of that is left of the caret.
+/// Number of displayed characters to the left of the caret.
 const BEFORE: usize = 40;
 
 pub(super) struct Shown {
@@ -19,7 +18,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// `None` when there is no such line, or none of it may be shown.
+    /// Returns `None` if there is no such line, or if none of it may be shown.
     pub(super) fn new(report: &Report, source: &Source, span: Span) -> Option<Self> {
         if source.hidden {
             return None;
@@ -69,13 +68,13 @@ impl Shown {
             shown.text.push_str("...");
         }
         if shown.carets.is_empty() {
-            // The end of the line, where something is missing.
+            // At the end of the line, where something is missing.
             shown.carets.push('^');
         }
         Some(shown)
     }
 
-    /// Adds what stands for a range of letters, and the carets or blanks under it.
+    /// Appends the text for a range of letters, and the carets or blanks underneath.
     fn put(&mut self, text: &str, letters: std::ops::Range<usize>, caret: std::ops::Range<usize>) {
         self.text.push_str(text);
         let width: usize = text.chars().map(width).sum();
@@ -88,7 +87,7 @@ impl Shown {
     }
 }
 
-/// Ranges of the line that must not be shown, from left to right.
+/// Returns the ranges of the line that must be masked, from left to right.
 fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, usize)> {
     let mut ranges = Vec::new();
     for secret in report.secrets() {
@@ -110,7 +109,7 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
         ranges.push((letters_before(secret.start), letters_before(secret.end)));
     }
     if let Some(from) = after_sensitive_key(letters) {
-        // In a flow mapping, what follows the value goes too: better than guessing where it ends.
+        // In a flow mapping, the text after the value is masked too, because its end is hard to find.
         if from < letters.len() && !is_reference(letters, from, letters.len()) {
             ranges.retain(|(start, _)| *start < from);
             for range in &mut ranges {
@@ -131,7 +130,8 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
     ranges
 }
 
-/// `${env:NAME}` says where a secret is, not what it is. A default in it would say more.
+/// Whether the range is a reference such as `${env:NAME}`, which names a secret without revealing it. A reference with
+/// a default may reveal it.
 fn is_reference(letters: &[char], from: usize, to: usize) -> bool {
     let text: String = letters.get(from..to).unwrap_or_default().iter().collect();
     let text = text.trim().trim_matches(['"', '\'']);
@@ -140,7 +140,7 @@ fn is_reference(letters: &[char], from: usize, to: usize) -> bool {
         .is_some_and(|inner| !inner.contains(":-") && !inner.starts_with("yaml:"))
 }
 
-/// Where the value behind the first sensitive key starts.
+/// Returns the start of the value of the first sensitive key.
 fn after_sensitive_key(letters: &[char]) -> Option<usize> {
     let mut start = 0;
     for (index, letter) in letters.iter().enumerate() {
@@ -161,11 +161,11 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
     None
 }
 
-/// Lines above a line in which the keys around it are looked for.
+/// Number of lines above a line that are searched for its enclosing keys.
 const ABOVE: u32 = 4096;
 
-/// Returns the first secret letter of a line that stands below a sensitive key. Headers are secret under any name, and a
-/// text of several lines has a name in its first line only.
+/// Returns the first secret letter of a line below a sensitive key. The values of headers are secret under any name. In
+/// a text of several lines, only the first line has a name.
 fn enclosed(source: &Source, letters: &[char], span: Span) -> Option<usize> {
     if source.inline {
         return None;
@@ -190,7 +190,7 @@ fn enclosed(source: &Source, letters: &[char], span: Span) -> Option<usize> {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        // The entries of a list may stand below their key, as far from the margin.
+        // The entries of a list may have the same indentation as their key.
         let outer = indentation(line) < indent
             || (indentation(line) == indent && is_entry && !text.starts_with('-'));
         if !outer {
@@ -217,7 +217,7 @@ fn behind_name(letters: &[char]) -> Option<usize> {
     (blanks > 0 || rest.is_empty()).then_some(colon + 1 + blanks)
 }
 
-/// How many columns of a terminal a letter takes: two for the wide ones of East Asia and for emoji.
+/// Returns the width of a letter in terminal columns: two for wide East Asian letters and emoji.
 fn width(letter: char) -> usize {
     match u32::from(letter) {
         0x0300..=0x036f | 0x200b..=0x200f => 0,
@@ -232,7 +232,7 @@ fn width(letter: char) -> usize {
 mod tests {
     use super::*;
 
-    /// The line and the carets under it, for a span of the first line of a text.
+    /// Returns the line and the carets under it, for a span in the first line of a text.
     fn shown(text: &str, column: u32, length: u32, secrets: &[(u32, u32)]) -> (String, String) {
         let mut report = Report::default();
         let source = report.add_source(Source {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(carets.matches('^').count(), 4);
     }
 
-    /// A line of a text of several lines, as it is shown.
+    /// Returns a displayed line of a text of several lines.
     fn line_of(text: &str, line: u32) -> String {
         let mut report = Report::default();
         let source = report.add_source(Source {
@@ -353,7 +353,7 @@ mod tests {
             shown("my_token: abc", 1, 8, &[]),
             strings("my_token: *****", "^^^^^^^^")
         );
-        // A reference names the secret and does not tell it; its default does.
+        // A reference names the secret without revealing it. Its default may reveal it.
         for (text, safe) in [
             ("token: ${env:T}", true),
             ("token: \"${file:/t}\"", true),

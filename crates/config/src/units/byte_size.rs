@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The units that are taken, largest first, so that printing finds the shortest form.
+/// Accepted units, largest first, so that printing finds the shortest form.
 const UNITS: [(&str, u64); 8] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -25,22 +25,22 @@ const UNITS: [(&str, u64); 8] = [
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    /// From bytes.
+    /// Creates an amount from bytes.
     pub const fn bytes(bytes: u64) -> Self {
         ByteSize(bytes)
     }
 
-    /// From kibibytes.
+    /// Creates an amount from kibibytes.
     pub const fn kib(kibibytes: u64) -> Self {
         ByteSize(kibibytes << 10)
     }
 
-    /// From mebibytes.
+    /// Creates an amount from mebibytes.
     pub const fn mib(mebibytes: u64) -> Self {
         ByteSize(mebibytes << 20)
     }
 
-    /// As a size in memory; `usize::MAX` where that is smaller.
+    /// Converts the amount to `usize`, saturating at `usize::MAX`.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -114,9 +114,9 @@ impl Visitor<'_> for ByteSizeVisitor {
         Ok(ByteSize(bytes))
     }
 
-    /// `1e6` is a whole number, however it is written.
+    /// Accepts `1e6`, which is a whole number too.
     fn visit_f64<E: de::Error>(self, bytes: f64) -> Result<ByteSize, E> {
-        // 2^53: from there on a float skips whole numbers.
+        // 2^53: above it, floats cannot represent all whole numbers.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if bytes.fract() != 0.0 || !(0.0..EXACT).contains(&bytes) {
             return Err(E::invalid_value(de::Unexpected::Float(bytes), &self));

@@ -1,4 +1,4 @@
-//! Durations as Go writes them.
+//! Durations in Go's notation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,17 +19,17 @@ const EXAMPLE: &str = "write it as in `200ms`, `1m30s` or `1.5h`";
 pub struct Duration(pub std::time::Duration);
 
 impl Duration {
-    /// From seconds.
+    /// Creates a duration from seconds.
     pub const fn secs(seconds: u64) -> Self {
         Duration(std::time::Duration::from_secs(seconds))
     }
 
-    /// From milliseconds.
+    /// Creates a duration from milliseconds.
     pub const fn millis(millis: u64) -> Self {
         Duration(std::time::Duration::from_millis(millis))
     }
 
-    /// For keys whose 0 means none.
+    /// Returns `None` for zero, for keys in which 0 means no limit.
     pub const fn unless_zero(self) -> Option<std::time::Duration> {
         match self.0.is_zero() {
             true => None,
@@ -92,7 +92,7 @@ impl std::str::FromStr for Duration {
     }
 }
 
-/// The longest start of the text whose letters all fit, and the rest.
+/// Splits the text after its longest prefix of fitting letters.
 fn split(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
     let end = text.find(|letter| !fits(letter)).unwrap_or(text.len());
     text.split_at(end)
@@ -101,7 +101,7 @@ fn split(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
 fn nanoseconds(unit: &str) -> Option<u128> {
     Some(match unit {
         "ns" => 1,
-        // Go takes both letters that look like a Greek mu.
+        // Go accepts both letters that look like a Greek mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -111,7 +111,7 @@ fn nanoseconds(unit: &str) -> Option<u128> {
     })
 }
 
-/// A decimal number times `scale`; what is less than a nanosecond is cut off, as in Go.
+/// Returns a decimal number times `scale`. Fractions of a nanosecond are cut off, as in Go.
 fn scaled(number: &str, scale: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -123,7 +123,7 @@ fn scaled(number: &str, scale: u128) -> Option<u128> {
         whole.parse().ok()?
     };
     let mut total = whole.checked_mul(scale)?;
-    // A nanosecond is reached after at most 13 digits (of an hour); later ones cannot count.
+    // After 13 digits (of an hour), further digits are below a nanosecond.
     let digits = fraction.get(..fraction.len().min(16))?;
     if !digits.is_empty() {
         let power = 10u128.pow(u32::try_from(digits.len()).ok()?);
@@ -156,7 +156,7 @@ impl fmt::Display for Duration {
     }
 }
 
-/// `value / scale` with as many digits as it takes.
+/// Formats `value / scale` with as many digits as needed.
 fn decimal(value: u32, scale: u32) -> String {
     let (whole, fraction) = (value / scale, value % scale);
     if fraction == 0 {
@@ -201,7 +201,7 @@ impl Visitor<'_> for DurationVisitor {
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Duration, E> {
         match number {
             0 => Ok(Duration::default()),
-            // The Collector takes a bare number for nanoseconds, which nobody means.
+            // The Collector reads a bare number as nanoseconds, which is never intended.
             _ => Err(E::custom(unit_needed(number))),
         }
     }

@@ -3,15 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where to listen or connect: `host:port`. An empty host means all interfaces when listening.
-// Any text is read as an endpoint, because what is allowed depends on its use: everything that is
-// named in `Validate::listens_on` is held to `check` when it is decoded, and clients may take a URL.
+/// Address to listen on or connect to: `host:port`. An empty host means all interfaces when listening.
+// Any text is accepted here, because the valid form depends on the use. Endpoints in `Validate::listens_on` are checked
+// with `check` when they are decoded, and clients may accept a URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Endpoint(pub String);
 
 impl Endpoint {
-    /// From its parts; an IPv6 host gets its brackets.
+    /// Creates an endpoint from its parts. An IPv6 host gets brackets.
     pub fn new(host: &str, port: u16) -> Self {
         if host.contains(':') && !host.starts_with('[') {
             Endpoint(format!("[{host}]:{port}"))
@@ -20,20 +20,20 @@ impl Endpoint {
         }
     }
 
-    /// The host without brackets; empty for all interfaces.
+    /// Returns the host without brackets; empty for all interfaces.
     pub fn host(&self) -> &str {
         self.parts().map_or("", |(host, _)| host)
     }
 
-    /// The port, when there is a valid one.
+    /// Returns the port, if it is valid.
     pub fn port(&self) -> Option<u16> {
         parse_port(self.parts().ok()?.1)
     }
 
-    /// Whether it is an address to listen on or connect to: `host:port`, without a scheme.
+    /// Checks that the endpoint is an address to listen on or connect to: `host:port`, without a scheme.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence.
+    /// A sentence that describes the mistake.
     pub fn check(&self) -> Result<(), String> {
         let text = &self.0;
         if text.is_empty() {
@@ -86,7 +86,7 @@ fn is_host_letter(letter: char) -> bool {
 }
 
 fn parse_port(text: &str) -> Option<u16> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?

@@ -20,15 +20,15 @@ use super::Secret;
 pub struct Headers(pub Vec<(String, Secret)>);
 
 impl Headers {
-    /// Names and values.
+    /// Returns names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
             .map(|(name, value)| (name.as_str(), value.reveal()))
     }
 
-    /// As a request or response carries them: never in a log, never in HPACK's table. What HTTP does not allow was
-    /// refused when the configuration was read.
+    /// Converts the headers for a request or response. Values are marked as sensitive, so that they stay out of logs
+    /// and of HPACK's table. Names and values that HTTP does not allow were refused when the configuration was read.
     pub fn to_map(&self) -> HeaderMap {
         let header = |(name, value): (&str, &str)| {
             let mut value = HeaderValue::from_str(value).ok()?;
@@ -38,7 +38,7 @@ impl Headers {
         self.iter().filter_map(header).collect()
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for HeadersVisitor {
         f.write_str("a mapping of names to values, or a list of `{name, value}`")
     }
 
-    /// An empty list, as texts with commas between them.
+    /// Accepts an empty text, which is an empty list in the comma-separated form of lists.
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Headers, E> {
         match text {
             "" => Ok(Headers::default()),

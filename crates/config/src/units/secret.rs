@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::de::SECRET;
 
-/// What is shown instead.
+/// Displayed replacement.
 const MASK: &str = "[REDACTED]";
 
-/// A text that never shows in logs, errors, metrics or `print-config`.
+/// A text that is never shown in logs, errors, metrics or `print-config`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself, for the one place that needs it.
+    /// Returns the text itself, for the code that uses it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -37,14 +37,14 @@ impl fmt::Debug for Secret {
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Nothing is no secret, and worth seeing.
+        // An empty text is not a secret, and worth seeing.
         serializer.serialize_str(if self.0.is_empty() { "" } else { MASK })
     }
 }
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The name tells our own deserializer to hide this value in errors; others ignore it.
+        // The name tells this crate's deserializer to hide the value in errors. Other deserializers ignore it.
         deserializer.deserialize_newtype_struct(SECRET, SecretVisitor)
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of a configuration that can be switched off.
+//! Optional sections of a configuration.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +13,10 @@ use serde_json::Value;
 
 use crate::de::SECTION;
 
-/// A part of a configuration that may be absent.
+/// A section of a configuration that may be absent.
 ///
-/// Present but empty means on with its defaults. `enabled: false` inside it means absent, whatever
-/// else it says (what it says must still be right); `enabled: true` changes nothing. The Collector
-/// calls this an optional section.
+/// A present but empty section is enabled with its defaults. `enabled: false` inside the section disables it; its
+/// other keys must still be valid. `enabled: true` changes nothing. The Collector calls this an optional section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section<T>(pub Option<T>);
 
@@ -35,7 +34,7 @@ impl<T> Deref for Section<T> {
     }
 }
 
-/// An absent section says so: nothing at all would mean "on" when it is read again.
+/// An absent section is serialized explicitly, because an empty one would mean "enabled" when it is read again.
 impl<T: Serialize> Serialize for Section<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
@@ -64,14 +63,14 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for SectionVisitor<T> {
         f.write_str("a mapping")
     }
 
-    /// Our own deserializer: the switch, then the body if there is one.
+    /// For this crate's deserializer: whether the section is enabled, then the body if there is one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Section<T>, A::Error> {
         let enabled: bool = parts.next_element()?.unwrap_or(true);
         let body: T = parts.next_element()?.unwrap_or_default();
         Ok(Section(enabled.then_some(body)))
     }
 
-    /// Any other deserializer.
+    /// For other deserializers.
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Section<T>, D::Error> {
         let mut value = Value::deserialize(inner)?;
         let enabled = match value.as_object_mut().and_then(|map| map.remove("enabled")) {

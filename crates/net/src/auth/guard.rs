@@ -1,4 +1,4 @@
-//! What stands in front of a server's handlers: asks the authenticator, counts and logs refusals, words them.
+//! Authentication in front of a server's handlers: checks, counts, logs and answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::server::{Handler, Peer, SimpleHandler, plain};
 use tonic::Code;
 use tributary_otlp::Nack;
 
-/// Lets authenticated requests in, and nobody else.
+/// Admits authenticated requests only.
 pub struct Guard {
     authenticator: Arc<dyn ServerAuthenticator>,
     owner: Owner,
@@ -28,7 +28,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard for that server.
+    /// Creates a guard for the server of `owner`.
     pub fn new(authenticator: Arc<dyn ServerAuthenticator>, owner: Owner) -> Self {
         let refused = Refused::ALL.map(|reason| {
             let mut labels = owner.labels();
@@ -43,11 +43,11 @@ impl Guard {
         }
     }
 
-    /// Who sent the request with these headers. The one with the credentials is taken away: nobody behind this point
-    /// has use for it, and it must not travel with the data.
+    /// Authenticates the request with these headers. The header with the credentials is removed, because nothing
+    /// downstream needs it and it must not travel with the data.
     ///
     /// # Errors
-    /// The refusal to answer with: UNAUTHENTICATED, or RESOURCE_EXHAUSTED when the client should try again. It says
+    /// The refusal to send: UNAUTHENTICATED, or RESOURCE_EXHAUSTED if the client should retry. The refusal reveals
     /// nothing about the credentials.
     pub async fn admit(&self, headers: &mut HeaderMap, peer: &Peer) -> Result<Identity, Nack> {
         let verdict = self.authenticator.authenticate(headers, peer.address.ip());
@@ -62,7 +62,7 @@ impl Guard {
         known.map_err(|reason| self.refuse(reason, peer))
     }
 
-    /// The value of `WWW-Authenticate` that goes with an answer of status 401.
+    /// Returns the value of `WWW-Authenticate` for a response with status 401.
     pub fn challenge(&self) -> HeaderValue {
         self.authenticator.challenge().clone()
     }
@@ -107,11 +107,11 @@ impl Guard {
     }
 }
 
-/// A handler of simple requests with a guard in front.
+/// A handler of simple requests behind a guard.
 pub struct Guarded {
-    /// Nobody, where anybody may come in.
+    /// Guard of the handler; `None` if no authentication is configured.
     pub guard: Option<Guard>,
-    /// Answers those who may.
+    /// Handles admitted requests.
     pub handler: SimpleHandler,
 }
 
@@ -132,7 +132,7 @@ impl Handler for Guarded {
     }
 }
 
-/// A refusal to somebody who does not speak OTLP.
+/// Returns the plain-text response for a refusal.
 pub fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
     let (status, name, value) = match nack.retryable {
         true => {
@@ -154,11 +154,11 @@ fn unauthenticated(reason: String) -> Nack {
     Nack::permanent(Code::Unauthenticated, reason)
 }
 
-/// The scheme of a challenge.
+/// Returns the scheme of a challenge.
 fn scheme(challenge: &HeaderValue) -> &str {
     let text = challenge.to_str().unwrap_or_default();
     text.split(' ').next().unwrap_or_default()
 }
 
-/// When to come back to a server that could not check.
+/// Retry delay if the server could not check the credentials.
 const BUSY: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
-/// A body that hands out its chunks as they are. Cloning shares them, so every attempt to send them is cheap.
+/// A body of prepared chunks. Clones share the chunks, so every attempt is cheap.
 #[derive(Debug, Clone)]
 pub struct Chunks {
     chunks: Arc<[Bytes]>,
@@ -17,7 +17,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// A body of these chunks, in order.
+    /// Creates a body of these chunks, in order.
     pub fn new(chunks: Arc<[Bytes]>) -> Self {
         Chunks {
             left: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
@@ -53,10 +53,10 @@ impl Body for Chunks {
     }
 }
 
-/// Chunks below this many bytes are copied together, others go as they are. Every chunk costs at least one frame and
-/// one system call, which is as much as copying some ten KiB.
+/// Size in bytes below which chunks are copied together. Every chunk costs at least one frame and one system call,
+/// about as much as copying 10 KiB.
 const SMALL: usize = 16 * 1024;
-/// How large copied chunks get.
+/// Maximum size in bytes of chunks that were copied together.
 const JOINED: usize = 64 * 1024;
 
 /// Copies runs of small chunks together.

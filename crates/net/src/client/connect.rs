@@ -1,4 +1,4 @@
-//! From a name to a connected stream: resolve, connect, TLS.
+//! Establishes connections: name resolution, TCP, TLS.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -20,14 +20,15 @@ use crate::Owner;
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
-/// How long one address may take before the next one is tried.
+/// Timeout of one address before the next one is tried.
 const PER_ADDRESS: Duration = Duration::from_secs(5);
-/// How long a TLS handshake may take.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How far into what a server says first its last words can begin.
+/// Length in bytes of the searched beginning of a server's first bytes: long enough for SETTINGS and the text of a
+/// GOAWAY.
 const SETTINGS_AND_GOAWAY: usize = 128;
 
-/// Connects to one host and port.
+/// Connector for one host and port.
 #[derive(Clone)]
 pub struct Connector {
     host: Arc<str>,
@@ -36,13 +37,13 @@ pub struct Connector {
     verdict: Verdict,
 }
 
-/// What the other side of the last connection that went wrong said about it, and what to do. Under TLS 1.3 a server
-/// judges our certificate when the handshake is long over for us: its alert ends the connection, and HTTP has no place
-/// for it in the errors of requests.
+/// The server's explanation of the last failed connection, and advice. Under TLS 1.3, a server checks the client
+/// certificate after the handshake has ended for the client. Its alert ends the connection, and HTTP errors of requests
+/// do not contain it.
 #[derive(Debug, Clone, Default)]
 struct Verdict {
     text: Arc<Mutex<Option<String>>>,
-    /// Whether a failure that needs a change of configuration has been logged since the last success.
+    /// Whether a failure that needs a configuration change was logged since the last success.
     is_logged: Arc<AtomicBool>,
 }
 
@@ -51,8 +52,8 @@ impl Verdict {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
     }
 
-    /// Logs that TLS fails until a configuration or a certificate is changed. Requests are retried as if the server were
-    /// away, which looks like an outage for as long as nobody reads why.
+    /// Logs that TLS fails until a configuration or certificate is changed. Requests are retried, so without the log
+    /// line the failure would look like an outage.
     fn complain(&self, owner: &Owner, reason: &str) {
         if !self.is_logged.swap(true, Relaxed) {
             error!(
@@ -65,7 +66,7 @@ impl Verdict {
         }
     }
 
-    /// The server speaks with us.
+    /// Records that the server communicates, which ends the failure.
     fn works(&self) {
         if self.is_logged.load(Relaxed) {
             self.is_logged.store(false, Relaxed);
@@ -73,7 +74,7 @@ impl Verdict {
     }
 }
 
-/// Why there is no connection. Trying again may help.
+/// Reason why there is no connection. A retry may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(pub String);
@@ -83,9 +84,9 @@ pub struct Stream {
     inner: Inner,
     address: SocketAddr,
     verdict: Verdict,
-    /// The component whose connection this is, with TLS.
+    /// The component that owns the connection, with TLS.
     owner: Option<Owner>,
-    /// Whether the server has said anything yet.
+    /// Whether the server has sent anything.
     heard: bool,
 }
 
@@ -95,8 +96,8 @@ enum Inner {
 }
 
 impl Connector {
-    /// A connector to `host` (a name or an IP address, IPv6 without brackets); with `tls` it speaks TLS and expects the
-    /// given name.
+    /// Creates a connector to `host` (a name or an IP address, IPv6 without brackets). With `tls`, it uses TLS and
+    /// expects the given server name.
     pub fn new(host: &str, port: u16, tls: Option<(RotatingClient, ServerName<'static>)>) -> Self {
         Connector {
             host: host.into(),
@@ -106,27 +107,28 @@ impl Connector {
         }
     }
 
-    /// Whether it speaks TLS.
+    /// Whether the connector uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// What the next connection would speak TLS with. Another `Arc` means that connections made before are outdated.
+    /// Returns the current TLS configuration. If the `Arc` differs from that of a connection, the connection is
+    /// outdated.
     pub fn tls_config(&self) -> Option<Arc<ClientConfig>> {
         self.tls.as_ref().map(|(source, _)| source.config())
     }
 
-    /// Why the server of the last connection that went wrong ended it, if it said so, and what to do. For when a request
-    /// failed and its error does not say.
+    /// Returns the server's explanation of the last failed connection, if it gave one, and advice. Useful when a
+    /// request failed and its error does not tell why.
     pub fn verdict(&self) -> Option<String> {
         let verdict = self.verdict.text.lock();
         verdict.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The addresses of the host, at least one.
+    /// Resolves the host to at least one address.
     ///
     /// # Errors
-    /// When the name does not resolve.
+    /// The name does not resolve.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ConnectError> {
         let found = lookup_host((&*self.host, self.port)).await;
         let addresses: Vec<SocketAddr> = found
@@ -138,16 +140,16 @@ impl Connector {
         }
     }
 
-    /// A connection to the first of `addresses` that answers.
+    /// Connects to the first of `addresses` that accepts.
     ///
     /// # Errors
-    /// When none does; the reasons of all are in the message.
+    /// No address accepts. The message has the reasons of all.
     pub async fn connect(&self, addresses: &[SocketAddr]) -> Result<Stream, ConnectError> {
         let mut reasons = Vec::new();
         for address in addresses {
             match timeout(PER_ADDRESS, TcpStream::connect(address)).await {
                 Ok(Ok(tcp)) => {
-                    // Frames are written whole; waiting to fill packets only delays them.
+                    // Frames are written as a whole, so waiting to fill packets only delays them.
                     let _ = tcp.set_nodelay(true);
                     return self.secure(tcp, address).await;
                 }
@@ -214,7 +216,7 @@ impl Stream {
         }
     }
 
-    /// The error with what to do about it, which is kept for those who do not see the error.
+    /// Adds advice to the error, and keeps it for callers that do not see the error.
     fn explained(&self, error: io::Error) -> io::Error {
         let error = match self.inner {
             Inner::Plain(_) => {
@@ -240,7 +242,7 @@ impl Stream {
         self.verdict.set(Some(verdict));
     }
 
-    /// The server is gone. Many that expect TLS close a connection that begins otherwise without a word.
+    /// Handles the end of the connection. Many servers that expect TLS silently close a plaintext connection.
     fn ended(&self) {
         if !self.heard && matches!(self.inner, Inner::Plain(_)) {
             self.say(format!(
@@ -251,14 +253,14 @@ impl Stream {
         }
     }
 
-    /// The first that the server says.
+    /// Handles the first bytes from the server.
     fn first_heard(&mut self, said: &[u8]) {
         self.heard = true;
         if matches!(self.inner, Inner::Tls(_)) {
             self.verdict.works();
         }
         let hint = match (&self.inner, said) {
-            // A TLS alert (RFC 8446, 5.1), or the words of our own servers.
+            // A TLS alert (RFC 8446, 5.1), or the message of our own servers.
             (Inner::Plain(_), [0x15, 0x03, ..]) => true,
             (Inner::Plain(_), said) => {
                 let beginning = said.get(..SETTINGS_AND_GOAWAY).unwrap_or(said);
@@ -274,7 +276,7 @@ impl Stream {
         }));
     }
 
-    /// A server that ends the connection may have said why before.
+    /// Handles a failed write. A server that ends the connection may have sent its reason before.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -297,10 +299,10 @@ impl Stream {
     }
 }
 
-/// The host and port of `host:port`, `1.2.3.4:port` or `[v6]:port`.
+/// Splits `host:port`, `1.2.3.4:port` or `[v6]:port` into host and port.
 ///
 /// # Errors
-/// A message that says what is missing.
+/// A message that names the missing part.
 pub fn split_host_port(authority: &str) -> Result<(&str, u16), String> {
     let (host, port) = authority
         .rsplit_once(':')

@@ -1,4 +1,4 @@
-//! Connecting by URI, for hyper's pooling client.
+//! Connects by URI, for hyper's pooling client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::connect::{ConnectError, Connector, Stream};
 use super::renewing::Served;
 use futures_util::future::BoxFuture;
 
-/// Connects to the hosts it was made for.
+/// Connects to a fixed set of hosts.
 #[derive(Clone)]
 pub struct Dialer(Arc<HashMap<Authority, Connector>>);
 
 impl Dialer {
-    /// A dialer that knows these hosts.
+    /// Creates a dialer for these hosts.
     pub fn new(connectors: HashMap<Authority, Connector>) -> Self {
         Dialer(Arc::new(connectors))
     }

@@ -1,4 +1,4 @@
-//! How hyper's pooling client behaves.
+//! Settings of hyper's pooling client.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use super::dial::Dialer;
 use super::renewing::RenewingClient;
 use crate::tls::rotation::RotatingClient;
 
-/// What the Collector's HTTP clients let their users say about connections.
+/// Connection settings that the Collector's HTTP clients have.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOptions {
-    /// How many idle connections are kept to each host.
+    /// Maximum number of idle connections to each host.
     pub max_idle_per_host: usize,
-    /// How long an idle connection is kept; none is forever.
+    /// Time after which an idle connection is closed; `None` means never.
     pub idle_timeout: Option<Duration>,
-    /// How long an HTTP/2 connection may be silent before it is pinged; none is never.
+    /// Idle time after which an HTTP/2 connection is pinged; `None` means never.
     pub ping_interval: Option<Duration>,
-    /// How long to wait for the answer to a ping.
+    /// Timeout of a ping.
     pub ping_timeout: Duration,
-    /// Bytes the server may send ahead of our reading over HTTP/2.
+    /// HTTP/2 flow control window for data from the server, in bytes.
     pub window: u32,
-    /// Bytes of a request that are queued in an HTTP/2 connection; none is hyper's default.
+    /// Maximum number of request bytes queued in an HTTP/2 connection; `None` means hyper's default.
     pub send_buffer: Option<usize>,
 }
 
 impl ClientOptions {
-    /// A client for these hosts, whose TLS, if any, comes from `tls`.
+    /// Creates a client for these hosts. `tls` is the source of the TLS configuration, if any.
     pub fn client(
         &self,
         hosts: HashMap<Authority, Connector>,

@@ -1,8 +1,8 @@
-//! A few HTTP/2 connections to one target, for requests that may go over any of them.
+//! A few HTTP/2 connections to one target, for requests that may use any of them.
 //!
-//! When certificates have changed, the connections made with the old ones are replaced one by one: a new connection is
-//! made first, and only then new requests stop using the old one, which ends with its last request. Where the new one
-//! cannot be made, the old one stays.
+//! When certificates change, old connections are replaced one by one. A new connection is established first. Only then
+//! do new requests stop using the old connection, which ends with its last request. If the new connection fails, the
+//! old one stays.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,59 +21,60 @@ use super::body::Chunks;
 use super::connect::{ConnectError, Connector};
 use super::full_error;
 
-/// How long connecting may take in all. gRPC's own minimum:
+/// Total timeout of connecting. It is gRPC's own minimum:
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
 const CONNECT: Duration = Duration::from_secs(20);
-/// After a failed attempt requests fail at once for this long; it doubles with every failure in a row. The longest is
-/// far below gRPC's two minutes because only requests make us connect, and those back off themselves. A connection that
-/// breaks before it brought any answer is a failure too: under TLS 1.3 a server refuses our certificate only then.
+/// Time after a failed attempt in which requests fail at once. It doubles with every failure in a row. The maximum is
+/// far below gRPC's two minutes, because only requests trigger attempts, and requests back off themselves. A connection
+/// that breaks before its first response counts as a failure: under TLS 1.3, a server refuses a client certificate only
+/// then.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often one request may find its connection closing before it was sent.
+/// Maximum number of retries of one request whose connection closed before the request was sent.
 const MOST_UNSENT: usize = 4;
-/// The most connections, however many addresses a name has.
+/// Maximum number of connections, regardless of the number of addresses.
 const MOST_CONNECTIONS: usize = 256;
 
-/// How connections are spread over the addresses of the host.
+/// Distribution of connections over the addresses of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Balancing {
-    /// Connections to every address, requests in turn.
+    /// Connects to every address and uses the connections in turn.
     #[default]
     RoundRobin,
-    /// Connections to the first address that answers.
+    /// Connects to the first address that accepts.
     PickFirst,
 }
 
 /// Settings of a [`Pool`].
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
-    /// How many connections to each address (or to the one that is picked).
+    /// Number of connections to each address (or to the one that is picked).
     pub connections: usize,
-    /// How they are spread.
+    /// Distribution of the connections.
     pub balancing: Balancing,
-    /// Interval and timeout of HTTP/2 pings, and whether an idle connection is pinged too.
+    /// Interval and timeout of HTTP/2 pings, and whether idle connections are pinged too.
     pub keepalive: Option<(Duration, Duration, bool)>,
-    /// Whether a request waits while the target cannot be reached, instead of failing.
+    /// Whether a request waits while the target is unreachable, instead of failing.
     pub wait_for_ready: bool,
-    /// Flow control window for what the server sends, in bytes.
+    /// Flow control window for data from the server, in bytes.
     pub receive_window: u32,
-    /// How many bytes of a request are handed to the connection ahead of the socket.
+    /// Maximum number of request bytes buffered in the connection ahead of the socket.
     pub send_buffer: usize,
 }
 
-/// HTTP/2 connections that are made when they are needed and replaced when they break.
+/// HTTP/2 connections that are established on demand and replaced when they break.
 pub struct Pool(Arc<Shared>);
 
-/// Why a request got no answer.
+/// Reason why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection, or this stream of it, broke.
+    /// The connection, or its stream for this request, broke.
     #[error("the connection broke: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
-    /// The server ended the connection and said why.
+    /// The server ended the connection and gave a reason.
     #[error("the server refused the connection: {0}")]
     Refused(String),
 }
@@ -84,11 +85,11 @@ struct Shared {
     slots: Mutex<Vec<Slot>>,
     turn: AtomicUsize,
     number: AtomicU64,
-    /// Changes whenever an attempt to connect ends.
+    /// Notified whenever an attempt to connect ends.
     changed: watch::Sender<()>,
 }
 
-/// `failures`: how many attempts in a row have brought no answer.
+/// State of one connection. `failures` counts the attempts in a row without a response.
 enum Slot {
     Idle {
         failures: u32,
@@ -99,7 +100,7 @@ enum Slot {
     Ready {
         failures: u32,
         connection: Connection,
-        /// A successor, should there be reason for one, is under way or was tried, so not before then.
+        /// Earliest time of the next attempt to replace the connection.
         renewal: Instant,
     },
     Failed {
@@ -110,10 +111,10 @@ enum Slot {
 }
 
 impl Slot {
-    /// Nothing was tried yet.
+    /// The initial state.
     const NEW: Slot = Slot::Idle { failures: 0 };
 
-    /// After so many failures in a row, the last of them now.
+    /// Returns the state after `failures` failures in a row, the last of them now.
     fn failed(error: ConnectError, failures: u32) -> Self {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         let pause = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
@@ -125,8 +126,8 @@ impl Slot {
     }
 }
 
-/// A request without an answer. When it fails, or when the caller gives up, no other request goes over its connection:
-/// the peer may be gone without a word, and TCP would take a quarter of an hour to notice.
+/// A request without a response. If it fails or its caller gives up, no new request uses its connection: the peer may
+/// have vanished silently, which TCP notices only after a quarter of an hour.
 struct Unanswered<'a> {
     pool: &'a Shared,
     number: u64,
@@ -137,14 +138,14 @@ struct Connection {
     number: u64,
     sender: SendRequest<Chunks>,
     used: Arc<AtomicBool>,
-    /// Whether it brought an answer.
+    /// Whether the connection has brought a response.
     proven: Arc<AtomicBool>,
-    /// What it was made with.
+    /// TLS configuration of the connection.
     tls: Option<Arc<ClientConfig>>,
 }
 
 impl Connection {
-    /// How many attempts in a row have brought no answer, after so many before it.
+    /// Returns the number of failures in a row. `before` is the number before this connection.
     fn failures(&self, before: u32) -> u32 {
         match self.proven.load(Relaxed) {
             true => 0,
@@ -152,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Whether it would be made with other certificates now.
+    /// Whether a new connection would use other certificates.
     fn is_outdated(&self, current: Option<&Arc<ClientConfig>>) -> bool {
         match (&self.tls, current) {
             (Some(tls), Some(current)) => !Arc::ptr_eq(tls, current),
@@ -174,7 +175,7 @@ impl Drop for Unanswered<'_> {
 }
 
 impl Pool {
-    /// A pool; connects when the first request comes.
+    /// Creates a pool, which connects on the first request.
     pub fn new(connector: Connector, settings: PoolSettings) -> Self {
         let slots = (0..settings.connections.clamp(1, MOST_CONNECTIONS)).map(|_| Slot::NEW);
         Pool(Arc::new(Shared {
@@ -189,12 +190,12 @@ impl Pool {
 
     /// Sends a request and returns the head of the response.
     ///
-    /// A connection that served before and breaks now was most likely closed by the server in between, with a GOAWAY
-    /// or without: the request goes out once more, at once, on another connection. A request that was not sent at all,
-    /// because the server had said that it takes no more on this connection, goes out again in any case.
+    /// If a connection that has served requests breaks, the server most likely closed it in between, with or without a
+    /// GOAWAY. Then the request is retried once, at once, on another connection. A request that was not sent at all,
+    /// because the server had announced the end of the connection, is always retried.
     ///
     /// # Errors
-    /// When there is no connection or it broke. The request may have been processed.
+    /// There is no connection, or it broke. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,
@@ -238,7 +239,7 @@ impl Pool {
         }
     }
 
-    /// Why a connection ended that brought no answer.
+    /// Returns the reason why a connection ended without a response.
     fn refusal(&self, error: hyper::Error) -> RequestError {
         match self.0.connector.verdict() {
             Some(verdict) => RequestError::Refused(verdict),
@@ -252,7 +253,7 @@ impl Pool {
             changed.mark_unchanged();
             match self.0.pick() {
                 Pick::Ready(connection) => return Ok(connection),
-                // The sender is in `self`, so it cannot be gone.
+                // The sender is in `self`, so the channel is open.
                 Pick::Connecting => drop(changed.changed().await),
                 Pick::Failed(_, until) if self.0.settings.wait_for_ready => {
                     sleep_until(until).await
@@ -264,7 +265,7 @@ impl Pool {
 }
 
 impl Shared {
-    /// The next connection that is ready; those on the way there that are not are being made then.
+    /// Picks the next ready connection. Starts to connect the idle ones on the way.
     fn pick(self: &Arc<Self>) -> Pick {
         let turn = self.turn.fetch_add(1, Relaxed);
         let now = Instant::now();
@@ -320,7 +321,7 @@ impl Shared {
         }
     }
 
-    /// Begins to connect.
+    /// Starts to connect.
     fn connect(self: &Arc<Self>, at: usize) {
         tokio::spawn(connect(
             Arc::downgrade(self),
@@ -330,7 +331,7 @@ impl Shared {
         ));
     }
 
-    /// Stores what came of an attempt to connect with `tls`.
+    /// Stores the result of an attempt to connect with `tls`.
     fn connected(
         &self,
         at: usize,
@@ -360,7 +361,7 @@ impl Shared {
                         renewal: now,
                     };
                 }
-                // Not in vain: the old one still works.
+                // The old connection still works, so it stays.
                 (
                     Err(error),
                     Slot::Ready {
@@ -381,13 +382,13 @@ impl Shared {
         self.changed.send_replace(());
     }
 
-    /// No new request goes over this connection; those under way may finish.
+    /// Stops new requests on this connection. Open requests may finish.
     fn discard(&self, number: u64) {
         self.replace(number, |failures| Slot::Idle { failures });
     }
 
-    /// The connection ended before it brought an answer. The first time that may be chance, a server that restarts,
-    /// and another one is made at once; one after the other, for every request, would be a storm.
+    /// Handles a connection that ended without a response. The first failure may be chance, such as a server restart,
+    /// so another attempt follows at once. Later failures wait, since a connection per request would be a storm.
     fn broke(&self, number: u64, why: &RequestError) {
         self.replace(number, |failures| match failures {
             0 => Slot::Idle { failures: 1 },
@@ -395,7 +396,7 @@ impl Shared {
         });
     }
 
-    /// Puts another slot in the place of that with this connection, by the failures before it.
+    /// Replaces the slot of this connection. `with` gets the number of failures before.
     fn replace(&self, number: u64, with: impl FnOnce(u32) -> Slot) {
         for slot in self.lock().iter_mut() {
             match slot {
@@ -422,8 +423,8 @@ impl Shared {
     }
 }
 
-/// Makes one connection and hands it to the pool, if that still exists. A task of its own, so that a request that gives
-/// up waiting does not undo what others wait for.
+/// Establishes one connection for the pool. Runs in its own task, so that a cancelled request does not cancel the
+/// connection that other requests wait for.
 async fn connect(pool: Weak<Shared>, connector: Connector, settings: PoolSettings, at: usize) {
     let tls = connector.tls_config();
     let outcome = timeout(CONNECT, open(&pool, &connector, &settings, at))
@@ -442,7 +443,7 @@ async fn open(
 ) -> Result<SendRequest<Chunks>, ConnectError> {
     let mut addresses = connector.resolve().await?;
     if settings.balancing == Balancing::RoundRobin {
-        // In the same order each time, whatever order the name server has them in.
+        // Sorted, because name servers rotate the order.
         addresses.sort();
         if let Some(pool) = pool.upgrade() {
             pool.resize(settings.connections * addresses.len());
@@ -468,7 +469,7 @@ async fn open(
         .map_err(|error| {
             ConnectError(format!("HTTP/2 handshake failed: {}", full_error(&error)))
         })?;
-    // Ends with the last sender; its errors reach the requests.
+    // The task ends with the last sender. Its errors reach the requests.
     tokio::spawn(connection);
     Ok(sender)
 }

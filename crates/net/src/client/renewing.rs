@@ -1,4 +1,4 @@
-//! hyper's pooling client, renewed when certificates have changed.
+//! hyper's pooling client, replaced when certificates change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,10 +15,10 @@ use crate::tls::rotation::RotatingClient;
 
 type Client = legacy::Client<Dialer, Chunks>;
 
-/// A client with a pool of connections, all of them made with the certificates that are current.
+/// A client whose connections all use the current certificates.
 ///
-/// The pool of hyper's client cannot be told to let go of its connections, so with other certificates there is another
-/// client. The old one ends with the last request that is under way on it, and its idle connections with it.
+/// hyper's client cannot be told to close its pooled connections, so new certificates need a new client. The old client
+/// ends with its last open request, and its idle connections end with it.
 pub struct RenewingClient {
     builder: Builder,
     dialer: Dialer,
@@ -31,12 +31,12 @@ struct Current {
     made_with: Option<Arc<ClientConfig>>,
 }
 
-/// Whether a connection has brought an answer, noted by the [`Dialer`] on each.
+/// Whether a connection has brought a response. The [`Dialer`] attaches it to each connection.
 #[derive(Clone, Default)]
 pub(super) struct Served(Arc<AtomicBool>);
 
 impl RenewingClient {
-    /// A client that connects with `dialer`, whose TLS, if any, comes from `tls`.
+    /// Creates a client that connects with `dialer`. `tls` is the source of the TLS configuration, if any.
     pub fn new(builder: Builder, dialer: Dialer, tls: Option<RotatingClient>) -> Self {
         let current = Current {
             client: builder.build(dialer.clone()),
@@ -52,11 +52,11 @@ impl RenewingClient {
 
     /// Sends a request and returns the head of the response.
     ///
-    /// A connection that served before and breaks now was most likely closed by the server in between: with HTTP/1 its
-    /// `connection: close` crosses the next request on the way. That request goes out once more, at once.
+    /// If a connection that has served requests breaks, the server most likely closed it in between. With HTTP/1, its
+    /// `connection: close` crosses the next request. That request is retried once, at once.
     ///
     /// # Errors
-    /// When there is no connection or it broke. The request may have been processed.
+    /// There is no connection, or it broke. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,
@@ -84,7 +84,7 @@ impl RenewingClient {
                 client: self.builder.build(self.dialer.clone()),
                 made_with,
             };
-            // Whoever comes first: both are made with the same.
+            // A concurrent renewal used the same configuration, so either result is fine.
             self.current.compare_and_swap(&*current, Arc::new(renewed));
         }
         self.current.load().client.clone()

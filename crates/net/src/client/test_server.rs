@@ -1,4 +1,4 @@
-//! A server for the tests of exporters: HTTP/1.1 or HTTP/2 on a loopback port, answering as told.
+//! A scripted server for the tests of exporters: HTTP/1.1 or HTTP/2 on a loopback port.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,20 +31,20 @@ use tokio_util::sync::CancellationToken;
 pub type Answer = Response<BoxBody<Bytes, Infallible>>;
 type Handler = dyn Fn(&Request<Bytes>) -> Option<Answer> + Send + Sync;
 
-/// A running server; ends when dropped.
+/// A running server, which stops on drop.
 pub struct TestServer {
     pub address: SocketAddr,
-    /// Every request, its body complete.
+    /// All requests, with complete bodies.
     pub requests: Arc<Mutex<Vec<Request<Bytes>>>>,
-    /// How many connections were accepted.
+    /// Number of accepted connections.
     pub connections: Arc<AtomicUsize>,
-    /// Ends the open connections: politely (GOAWAY) or not.
+    /// Ends the open connections, with GOAWAY or abruptly.
     goaway: Arc<Mutex<CancellationToken>>,
     ended: CancellationToken,
 }
 
 impl TestServer {
-    /// Answers every request; `None` cuts the connection instead.
+    /// Starts a server. The function returns the answer to a request, or `None` to cut the connection.
     pub async fn start(
         tls: Option<rustls::ServerConfig>,
         handler: impl Fn(&Request<Bytes>) -> Option<Answer> + Send + Sync + 'static,
@@ -80,7 +80,7 @@ impl TestServer {
         server
     }
 
-    /// Asks the clients of all open connections to leave.
+    /// Sends GOAWAY on all open connections.
     pub fn goaway(&self) {
         std::mem::take(&mut *self.goaway.lock().unwrap()).cancel();
     }
@@ -134,7 +134,7 @@ async fn serve(
     let _ = connection.await;
 }
 
-/// A response with a body, and trailers if there are any.
+/// Returns a response with a body, and trailers if there are any.
 pub fn answer(status: u16, headers: HeaderMap, body: &[u8], trailers: HeaderMap) -> Answer {
     let body = Full::new(Bytes::copy_from_slice(body));
     let body = match trailers.is_empty() {
@@ -147,7 +147,7 @@ pub fn answer(status: u16, headers: HeaderMap, body: &[u8], trailers: HeaderMap)
     response
 }
 
-/// Headers from pairs.
+/// Returns headers from pairs.
 pub fn header_map(pairs: &[(&'static str, &str)]) -> HeaderMap {
     let pair = |(name, value): &(&'static str, &str)| {
         (http::HeaderName::from_static(name), value.parse().unwrap())
@@ -155,7 +155,7 @@ pub fn header_map(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs.iter().map(pair).collect()
 }
 
-/// A certificate authority, and what it signed for `localhost` and 127.0.0.1: (CA, certificate, key) in PEM.
+/// Returns a certificate authority, and a certificate for `localhost` and 127.0.0.1 with its key, all in PEM.
 pub fn certificates() -> (String, String, String) {
     let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

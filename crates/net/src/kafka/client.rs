@@ -1,4 +1,4 @@
-//! librdkafka: what all its clients are told, and where its log goes.
+//! Settings and logging of all librdkafka clients.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::files::FileWatch;
 use crate::sampled_log::SampledLog;
 use tributary_config::ComponentId;
 
-/// The settings of a client with these connections.
+/// Returns the settings of a client with these connections.
 pub fn settings(connection: &Connection<'_>) -> ClientConfig {
     let mut settings = ClientConfig::new();
     settings
@@ -37,9 +37,9 @@ pub fn settings(connection: &Connection<'_>) -> ClientConfig {
             "topic.metadata.refresh.interval.ms",
             milliseconds(connection.metadata.refresh_interval).to_string(),
         )
-        // Idle connections that end are no news.
+        // The end of an idle connection is normal.
         .set("log.connection.close", "false")
-        // Our metrics are ours.
+        // Brokers do not get metrics of this client.
         .set("enable.metrics.push", "false");
     let is_tls = connection.is_tls();
     let protocol = match (is_tls, &connection.auth.sasl) {
@@ -78,7 +78,7 @@ pub fn settings(connection: &Connection<'_>) -> ClientConfig {
             }
         }
         if tls.ca_pem.is_empty() && tls.ca_file.as_os_str().is_empty() {
-            // OpenSSL is compiled along, so it does not know where this system keeps its authorities.
+            // OpenSSL is compiled in, so it does not know where this system keeps its certificate authorities.
             settings.set("ssl.ca.location", "probe");
         }
     }
@@ -91,7 +91,7 @@ fn set_path(settings: &mut ClientConfig, name: &str, file: &Path) {
     }
 }
 
-/// Why a client could not be made, without the values of settings: one of them is the password.
+/// Describes why a client could not be created, without the values of settings, one of which is the password.
 pub fn creation_error(error: &KafkaError) -> String {
     match error {
         KafkaError::ClientConfig(_, reason, name, _) => {
@@ -102,17 +102,17 @@ pub fn creation_error(error: &KafkaError) -> String {
     }
 }
 
-/// Whether a client should be replaced because the files of its `tls` section are not what they were. librdkafka reads
-/// them once.
+/// Detects changes of the files in a `tls` section, after which the client must be replaced. librdkafka reads the files
+/// only once.
 #[derive(Debug)]
 pub struct Renewals {
     changed: Arc<Notify>,
-    /// Ends with this.
+    /// Watches while this value lives.
     _watching: JoinSet<()>,
 }
 
 impl Renewals {
-    /// Watches from now on. To be made before the client, in a runtime.
+    /// Starts to watch. Call this before creating the client, within a runtime.
     pub fn new(connection: &Connection<'_>) -> Self {
         let changed = Arc::new(Notify::new());
         let mut watching = JoinSet::new();
@@ -144,14 +144,14 @@ impl Renewals {
         self.changed.notified().await;
     }
 
-    /// Whether there was a change since the last call.
+    /// Whether a file changed since the last call.
     pub fn are_due(&self) -> bool {
         self.due().now_or_never().is_some()
     }
 }
 
-/// Where librdkafka's log of a component goes. It repeats itself as long as a broker is away, so some lines of each ten
-/// seconds are warnings, and the others are for who debugs.
+/// Log of a component's librdkafka clients. librdkafka repeats lines while a broker is unreachable, so only some lines
+/// of each ten seconds are warnings. The others are logged at debug level.
 #[derive(Debug)]
 pub struct Logging {
     id: ComponentId,
@@ -160,7 +160,7 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// The log of the component of that id and kind, as in `exporter`.
+    /// Creates the log of the component with that id and kind (for example `exporter`).
     pub fn new(id: &ComponentId, kind: &'static str) -> Self {
         Logging {
             id: id.clone(),
@@ -210,7 +210,7 @@ impl ClientContext for Logging {
         let code = error.rdkafka_error_code();
         let name = code.map(|code| format!("{code:?}")).unwrap_or_default();
         match code {
-            // Its log says which one, and why.
+            // librdkafka's own log has the broker and the reason.
             Some(RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::BrokerTransportFailure) => {
                 self.debug(&name, reason);
             }

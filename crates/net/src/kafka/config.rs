@@ -1,4 +1,4 @@
-//! How brokers are reached: the keys that exporter and receiver share.
+//! Connection settings of the Kafka exporter and receiver.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,66 +10,67 @@ use tributary_config::units::Duration;
 use tributary_config::{Problems, Secret};
 use tributary_otlp::Signal;
 
-/// What a component's configuration says about its connections.
+/// Connection settings of one component.
 #[derive(Debug, Clone, Copy)]
 pub struct Connection<'c> {
-    /// `brokers`
+    /// Value of `brokers`.
     pub brokers: &'c [String],
-    /// `protocol_version`
+    /// Value of `protocol_version`.
     pub protocol_version: &'c str,
-    /// `client_id`
+    /// Value of `client_id`.
     pub client_id: &'c str,
-    /// `resolve_canonical_bootstrap_servers_only`
+    /// Value of `resolve_canonical_bootstrap_servers_only`.
     pub resolve_canonical_names: bool,
-    /// `conn_idle_timeout`
+    /// Value of `conn_idle_timeout`.
     pub idle_timeout: Duration,
-    /// `metadata`
+    /// Value of `metadata`.
     pub metadata: &'c ClusterMetadata,
-    /// `tls`
+    /// Value of `tls`.
     pub tls: Option<&'c Tls>,
-    /// `auth`
+    /// Value of `auth`.
     pub auth: &'c Auth,
 }
 
-/// What is known of topics and brokers.
+/// Metadata of topics and brokers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClusterMetadata {
-    /// How often to ask for topics, partitions and their leaders when nothing has failed; topics that a pattern matches
-    /// are found after at most this time. From 10ms to 1h. Default: 10m.
+    /// Interval at which topics, partitions and their leaders are queried if nothing has failed. New topics that match
+    /// a pattern are found within this time. From 10ms to 1h. Default: 10m.
     pub refresh_interval: Duration,
 }
 
-/// TLS to the brokers, by OpenSSL. When a file has changed, a new client connects with what is there then; if it cannot
-/// be used, the old one goes on.
+/// TLS to the brokers, by OpenSSL. When a file changes, a new client connects with the new files. If the new files
+/// cannot be used, the old client stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// Speak plaintext, unless certificate authorities are given. Default: false.
+    /// Whether to use plaintext, unless certificate authorities are given. Default: false.
     pub insecure: bool,
-    /// Speak TLS but accept any certificate: anybody on the way can read and change what is sent. Default: false.
+    /// Whether to accept any certificate of the brokers. An attacker on the network can then read and change the data.
+    /// Default: false.
     pub insecure_skip_verify: bool,
-    /// File with the certificate authorities to trust (PEM), instead of the system's.
+    /// File with the trusted certificate authorities (PEM). Default: the system's authorities.
     pub ca_file: PathBuf,
-    /// The same as text. Not together with `ca_file`.
+    /// Trusted certificate authorities as PEM text. Cannot be combined with `ca_file`.
     pub ca_pem: String,
     /// File with certificate revocation lists (PEM) for the brokers' certificates. (The Collector has no such key.)
     pub crl_file: PathBuf,
-    /// File with the certificate chain to present to the brokers (PEM), for mutual TLS.
+    /// File with the client certificate chain (PEM), for mutual TLS.
     pub cert_file: PathBuf,
-    /// The same as text. Not together with `cert_file`.
+    /// Client certificate chain as PEM text. Cannot be combined with `cert_file`.
     pub cert_pem: String,
-    /// File with the certificate's private key (PEM, not encrypted).
+    /// File with the private key of the client certificate (PEM, unencrypted).
     pub key_file: PathBuf,
-    /// The same as text. Not together with `key_file`.
+    /// Private key as PEM text. Cannot be combined with `key_file`.
     pub key_pem: Secret,
 }
 
-/// Who we are to the brokers, besides a certificate.
+/// Authentication at the brokers, in addition to a client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// User and password. Default: none.
+    /// SASL with user and password. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sasl: Option<Sasl>,
 }
@@ -78,38 +79,38 @@ pub struct Auth {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sasl {
-    /// The user. Required.
+    /// User name. Required.
     pub username: String,
-    /// The password. Required.
+    /// Password. Required.
     pub password: Secret,
-    /// `PLAIN` sends the password, so use it with TLS only; `SCRAM-SHA-256` and `SCRAM-SHA-512` prove that it is known.
-    /// Default: `PLAIN`.
+    /// SASL mechanism. `PLAIN` sends the password itself, so use it with TLS only. `SCRAM-SHA-256` and `SCRAM-SHA-512`
+    /// prove knowledge of the password without sending it. Default: `PLAIN`.
     pub mechanism: Mechanism,
 }
 
-/// How a password is used.
+/// SASL mechanism.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mechanism {
-    /// RFC 4616.
+    /// RFC 4616: sends the password.
     #[default]
     #[serde(rename = "PLAIN")]
     Plain,
-    /// RFC 7677.
+    /// RFC 7677: challenge and response with SHA-256.
     #[serde(rename = "SCRAM-SHA-256")]
     ScramSha256,
-    /// The same with SHA-512.
+    /// Challenge and response with SHA-512.
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
 }
 
-/// What the value of a record is. A record does not say it itself.
+/// Encoding of record values. Records do not declare their encoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
-    /// A request of OTLP in protobuf.
+    /// An OTLP request in protobuf.
     #[default]
     OtlpProto,
-    /// The same in OTLP/JSON.
+    /// An OTLP request in OTLP/JSON.
     OtlpJson,
 }
 
@@ -122,7 +123,7 @@ impl Default for ClusterMetadata {
 }
 
 impl Mechanism {
-    /// Its registered name.
+    /// Returns the registered name.
     pub const fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
@@ -132,7 +133,7 @@ impl Mechanism {
     }
 }
 
-/// The topic of a signal where none is configured, as in the Collector.
+/// Returns the default topic of a signal, as in the Collector.
 pub const fn default_topic(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "otlp_spans",
@@ -142,18 +143,18 @@ pub const fn default_topic(signal: Signal) -> &'static str {
     }
 }
 
-/// The brokers where none are configured, as in the Collector.
+/// Returns the default brokers, as in the Collector.
 pub fn default_brokers() -> Vec<String> {
     vec!["localhost:9092".to_owned()]
 }
 
-/// A duration as librdkafka takes it: whole milliseconds, none of which is lost to 0.
+/// Converts a duration to whole milliseconds for librdkafka, rounding up so that no duration becomes 0.
 pub fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 impl Tls {
-    /// Whether plaintext is asked for.
+    /// Whether plaintext is configured.
     pub fn is_plaintext(&self) -> bool {
         self.insecure && self.ca_pem.is_empty() && self.ca_file.as_os_str().is_empty()
     }
@@ -215,7 +216,7 @@ impl Connection<'_> {
         self.tls.is_some_and(|tls| !tls.is_plaintext())
     }
 
-    /// Reports what is wrong, including that this build has no client.
+    /// Reports mistakes, including a build without the Kafka client.
     pub fn validate(&self, problems: &mut Problems) {
         if cfg!(not(feature = "kafka")) {
             problems.error(
@@ -268,7 +269,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Brokers and clients agree on the version of each request; the key can only demand too much.
+    /// Checks the protocol version. Brokers and clients negotiate the version of each request, so the key can only
+    /// demand too much.
     fn validate_version(&self, problems: &mut Problems) {
         let numbers: Result<Vec<u32>, _> =
             self.protocol_version.split('.').map(str::parse).collect();
@@ -289,5 +291,5 @@ impl Connection<'_> {
     }
 }
 
-/// librdkafka keeps times in 31 bits.
+/// librdkafka stores times in 31 bits.
 const MOST_MILLISECONDS: u64 = i32::MAX as u64;

@@ -1,4 +1,4 @@
-//! What tests of exporter and receiver need: brokers inside this process, and what is in their topics.
+//! Test support for the Kafka exporter and receiver: in-process brokers, and the contents of their topics.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,17 +26,17 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-/// Longer than anything that works takes on a busy machine.
+/// Timeout that is longer than any successful operation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A broker inside this process.
+/// An in-process broker.
 pub struct Cluster {
     pub mock: MockCluster<'static, DefaultProducerContext>,
     pub brokers: String,
 }
 
 impl Cluster {
-    /// With these topics, each with so many partitions.
+    /// Creates a broker with these topics and numbers of partitions.
     pub fn new(topics: &[(&str, i32)]) -> Self {
         let mock = MockCluster::new(1).unwrap();
         for (topic, partitions) in topics {
@@ -47,7 +47,7 @@ impl Cluster {
     }
 }
 
-/// The outcome, which comes some time.
+/// Waits for a result, and fails the test on timeout.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
@@ -85,7 +85,7 @@ pub async fn write(
     }
 }
 
-/// The first records of all partitions of a topic.
+/// Returns the first records of all partitions of a topic.
 pub async fn records(brokers: &str, topic: &str, count: usize) -> Vec<OwnedMessage> {
     let mut settings = client(brokers);
     settings.set("group.id", "reads-without-a-group");
@@ -106,7 +106,7 @@ pub async fn records(brokers: &str, topic: &str, count: usize) -> Vec<OwnedMessa
     records
 }
 
-/// How many records a topic has.
+/// Returns the number of records in a topic.
 pub fn written(brokers: &str, topic: &str) -> i64 {
     partitions(brokers, topic)
         .into_iter()
@@ -114,7 +114,7 @@ pub fn written(brokers: &str, topic: &str) -> i64 {
         .sum()
 }
 
-/// The partitions of a topic, each with where it ends.
+/// Returns the partitions of a topic, each with its end offset.
 fn partitions(brokers: &str, topic: &str) -> Vec<(i32, i64)> {
     let consumer: BaseConsumer = client(brokers).create().unwrap();
     let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
@@ -130,7 +130,7 @@ fn partitions(brokers: &str, topic: &str) -> Vec<(i32, i64)> {
         .collect()
 }
 
-/// Waits until a group has committed a place in a partition.
+/// Waits until a group has committed an offset in a partition.
 pub async fn begun(cluster: &Cluster, (topic, partition): (&str, i32), group: &str) {
     let mut settings = client(&cluster.brokers);
     settings.set("group.id", group);
@@ -147,7 +147,7 @@ pub async fn begun(cluster: &Cluster, (topic, partition): (&str, i32), group: &s
     }
 }
 
-/// An attribute with a text.
+/// Returns an attribute with a string value.
 pub fn attribute(key: &str, value: &str) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
@@ -162,10 +162,10 @@ fn text(value: &str) -> AnyValue {
     }
 }
 
-/// A resource by its attributes, and the bodies of its log records.
+/// Attributes of a resource, and the bodies of its log records.
 pub type Entry<'t> = (&'t [(&'t str, &'t str)], &'t [&'t str]);
 
-/// A request of log records.
+/// Returns an encoded request of log records.
 pub fn logs(resources: &[Entry<'_>]) -> Vec<u8> {
     let resource_logs = resources.iter().map(|(attributes, bodies)| ResourceLogs {
         resource: Some(Resource {
@@ -193,7 +193,7 @@ pub fn logs(resources: &[Entry<'_>]) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// The bodies in a request of log records.
+/// Returns the bodies in a request of log records.
 pub fn bodies(request: &[u8]) -> Vec<String> {
     let request = ExportLogsServiceRequest::decode(request).unwrap();
     let scopes = request

@@ -1,10 +1,10 @@
-//! The process that listens on an address already, where the system tells.
+//! Finds the process that already listens on an address, if the system reports it.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Names a process that listens on the port of `address`, there or on all addresses: `process 1234 (jaeger)`. None where
-/// there is no `/proc`, or where the process belongs to another user.
+/// Returns a process that listens on the port of `address`, on that address or on all addresses: `process 1234
+/// (jaeger)`. Returns `None` without `/proc`, or if the process belongs to another user.
 pub(super) fn of(address: SocketAddr) -> Option<String> {
     let sockets = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter();
     let tables = sockets.filter_map(|table| fs::read_to_string(table).ok());
@@ -31,7 +31,7 @@ pub(super) fn of(address: SocketAddr) -> Option<String> {
     Some(format!("process {number} ({})", name.trim_end()))
 }
 
-/// The inodes of the sockets that listen there, by a table as in proc_pid_net(5).
+/// Returns the inodes of the sockets that listen there, from a table as in proc_pid_net(5).
 fn listening(table: &str, wanted: SocketAddr) -> Vec<u64> {
     let lines = table.lines().skip(1);
     let found = lines.filter_map(|line| {
@@ -46,7 +46,7 @@ fn listening(table: &str, wanted: SocketAddr) -> Vec<u64> {
     found.collect()
 }
 
-/// `0100007F:10DD` or the same with 32 digits: words of the machine's byte order, and a port.
+/// Parses `0100007F:10DD` or the same with 32 digits: words in the machine's byte order, and a port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Answers, counted until the client has taken them.
+//! Response bodies that count as open until the client has received them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::peer::{Admitted, Peer};
 use super::{BUSY_RETRY_AFTER, Handler};
 use tributary_memory::beside::SMALL_ANSWER;
 
-/// Answers a request. One without an admission is refused, and so is one whose head or answer is large while clients
-/// hold too many of these.
+/// Answers a request. A request without admission is refused. So is a request with a large head or response while
+/// clients hold too many of these.
 pub(super) async fn answer<H: Handler>(
     handler: &H,
     request: Request<Incoming>,
@@ -35,7 +35,7 @@ pub(super) async fn answer<H: Handler>(
         }
         return handler.busy(&request).map(Answer::unlimited);
     };
-    // In a box of its own, which is freed before the answer waits for the client.
+    // Boxed, so that the future's memory is freed before the response waits for the client.
     let response = Box::pin(handler.handle(request, peer)).await;
     drop(head);
     let size = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
@@ -55,10 +55,10 @@ pub(super) async fn answer<H: Handler>(
     }
 }
 
-/// Clients hold too many heads and answers.
+/// Error if clients hold too many large heads and responses.
 struct TooMany;
 
-/// The right to hold so many bytes; none is needed for few.
+/// Takes the right to hold `bytes`. Small amounts need none.
 fn hold(peer: &Peer, bytes: usize) -> Result<Option<Held>, TooMany> {
     if bytes <= SMALL_ANSWER {
         return Ok(None);
@@ -70,14 +70,14 @@ fn hold(peer: &Peer, bytes: usize) -> Result<Option<Held>, TooMany> {
     held.map(Some).ok_or(TooMany)
 }
 
-/// Bytes of a request's head in memory.
+/// Returns the memory use of a request's head, in bytes.
 fn head_size(request: &Request<Incoming>) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
     fields.sum::<usize>() + request.uri().path().len()
 }
 
-/// The body of an answer. It is counted as a request until the connection has all of it, and its bytes until they are
+/// Body of a response. It counts as an open request until the connection has all of it. Its bytes count until they are
 /// sent.
 pub(super) struct Answer<B> {
     body: Option<B>,
@@ -86,7 +86,7 @@ pub(super) struct Answer<B> {
 }
 
 impl<B> Answer<B> {
-    /// A body that is not counted.
+    /// Creates a body that is not counted.
     fn unlimited(body: B) -> Self {
         Answer {
             body: Some(body),
@@ -142,7 +142,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
     }
 }
 
-/// Bytes of an answer that are not sent. hyper and h2 keep them after the body is gone.
+/// Unsent bytes of a response. hyper and h2 keep them after the body is dropped.
 struct Unsent {
     data: Bytes,
     _held: Arc<Held>,

@@ -1,4 +1,4 @@
-//! One connection: TLS handshake, first bytes, protocol.
+//! One connection: TLS handshake, protocol detection, HTTP.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -32,14 +32,14 @@ use crate::tls::accept;
 use crate::tls::accept::AcceptError;
 use crate::tls::reason::Reason;
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 pub(super) struct Shared<H> {
     pub(super) gate: Arc<Gate>,
     handler: H,
     pub(super) options: Options,
-    /// What is written about failures of each kind: one broken client must not hide what is wrong with others.
+    /// Rate limiters by kind of failure, so that one broken client does not hide other failures.
     logs: Mutex<HashMap<&'static str, SampledLog>>,
-    /// Counts TLS handshakes that failed; None without TLS.
+    /// Counters of failed TLS handshakes; `None` without TLS.
     handshake_failures: Option<HandshakeFailures>,
 }
 
@@ -56,15 +56,14 @@ impl<H> Shared<H> {
         }
     }
 
-    /// Whether a failure of this kind is to be logged for people, as [`SampledLog::admit`] has it.
+    /// Whether a failure of this kind is to be logged. See [`SampledLog::admit`].
     fn admits(&self, kind: &'static str) -> Option<u64> {
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         let log = logs.entry(kind).or_insert_with(SampledLog::of_one_line);
         log.admit()
     }
 
-    /// Says why a connection failed: a client with the wrong certificate or protocol does not get far enough to be
-    /// told.
+    /// Logs why a connection failed. A client with the wrong certificate or protocol cannot be told in a response.
     fn report(&self, peer: SocketAddr, identity: Option<&str>, error: &Failure) {
         let mismatch = match error {
             Failure::Mismatch { kind, .. } => {
@@ -96,31 +95,31 @@ impl<H> Shared<H> {
         }
     }
 
-    /// When a handshake that begins now must be complete; None for no limit.
+    /// Returns the deadline of a handshake that begins now, or `None` for no limit.
     fn handshake_deadline(&self) -> Option<Instant> {
         let limit = self.gate.limits.handshake_timeout.unless_zero()?;
         Some(Instant::now() + limit)
     }
 }
 
-/// Why a connection ended other than by agreement.
+/// Reason why a connection ended abnormally.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The two sides do not understand each other: somebody has to change a configuration.
+    /// The two sides are incompatible: a configuration has to be changed.
     #[error("{text}")]
     Mismatch {
-        /// In one word; one of a few.
+        /// Short name of the kind of failure, from a small set.
         kind: &'static str,
-        /// For people.
+        /// Description for the operator.
         text: String,
     },
-    /// The client went over a limit, which was counted and logged.
+    /// The client exceeded a limit. This was counted and logged.
     #[error("over the limit `{}`", .0.key())]
     Limited(Limit),
-    /// What happens in networks.
+    /// An ordinary network error.
     #[error(transparent)]
     Network(#[from] io::Error),
-    /// What happens to HTTP in networks.
+    /// An ordinary HTTP error.
     #[error(transparent)]
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -142,8 +141,8 @@ pub(super) async fn serve<H: Handler>(
     admission: Admission,
     stop: CancellationToken,
 ) {
-    // Answers are written in several small pieces. With Nagle's algorithm one of them would wait for the client's delayed
-    // acknowledgement: 40 ms. A socket that cannot be set so is broken, and says that when it is read.
+    // Responses are written in several small pieces. With Nagle's algorithm, a piece would wait 40 ms for the client's
+    // delayed acknowledgement. If the option cannot be set, the socket is broken, and the next read reports it.
     let _ = stream.set_nodelay(true);
     let mut identity = None;
     let mut peer = Peer::new(address, shared.gate.clone());
@@ -165,11 +164,11 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// What a TLS handshake needs.
+/// Inputs of a TLS handshake.
 struct Accepting<'a> {
     tls: &'a dyn TlsSource,
     admission: &'a Admission,
-    /// Who the client turned out to be.
+    /// Receives the identity of the client.
     identity: &'a mut Option<Arc<str>>,
 }
 
@@ -186,7 +185,7 @@ async fn serve_tls<H: Handler>(
         identity,
     } = accepting;
     let by = shared.handshake_deadline();
-    // A client that connects and says nothing at all costs no more than its socket, and not for long.
+    // A silent client costs only its socket, and only for a short time.
     let mut first = [0; 4];
     let read = tokio::select! {
         biased;
@@ -195,7 +194,7 @@ async fn serve_tls<H: Handler>(
     };
     let first = first.get(..read).unwrap_or_default();
     if first.is_empty() {
-        // A probe that connects and leaves.
+        // A port probe that connects and closes.
         return Ok(());
     }
     if let Some(mistake) = Mistake::of(first) {
@@ -238,7 +237,7 @@ async fn serve_tls<H: Handler>(
     speak(shared, stream, peer, distrust, stop).await
 }
 
-/// The outcome, if it comes before the handshake timeout is over.
+/// Returns the outcome of `future`, or an error at the deadline.
 async fn within<T>(
     deadline: Option<Instant>,
     peer: &Peer,
@@ -256,7 +255,7 @@ async fn within<T>(
     }
 }
 
-/// Finds out what the client speaks, and speaks it.
+/// Detects the client's protocol and serves it.
 async fn speak<H, S>(
     shared: &Arc<Shared<H>>,
     stream: S,
@@ -278,7 +277,8 @@ where
     match (version, options.protocol) {
         (Spoken::Nothing, _) => return Ok(()),
         (Spoken::Tls, _) => {
-            // Without a word: it would not be understood. But not with a reset, which looks like a network's fault.
+            // No message, since the client could not parse it. But no reset either, which would look like a network
+            // failure.
             guard.part("").await;
             let mistake = "the client speaks TLS, and this port does not: set tls::insecure to true at the client, or \
                            tls here";
@@ -306,8 +306,8 @@ where
             }
         })
     };
-    // Every HTTP/2 request is a task of its own. Polling requests in the connection's task first was measured: a tenth
-    // cheaper at best, dearer where bodies come later than heads, and one connection would keep to one core.
+    // Every HTTP/2 request runs in its own task. Polling requests in the connection's task first was measured: at best
+    // a tenth cheaper, but slower when bodies arrive after heads, and it would confine a connection to one core.
     let io = Lingering::new(TokioIo::new(guard), peer.clone());
     let ended = match (version, options.protocol) {
         (Spoken::Http2, Protocol::Http2 | Protocol::Either) => {
@@ -330,7 +330,7 @@ where
 
 fn http1_builder(options: &Options) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // The guard times request heads: hyper would count from the end of the request before.
+    // The guard times request heads. hyper would count from the end of the previous request.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(None)
@@ -358,9 +358,9 @@ fn http2_builder(options: &Options) -> http2::Builder<TokioExecutor> {
     builder
 }
 
-/// The largest DATA frame a client may send. A request that comes in one frame is not copied.
+/// Maximum size in bytes of a DATA frame. A request that arrives in one frame is not copied.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
-/// Streams that a client opened and reset before they were looked at (CVE-2023-44487, "rapid reset").
+/// Maximum number of streams that a client opened and reset before they were processed (CVE-2023-44487, "rapid reset").
 const MAX_RESET_STREAMS: usize = 200;
-/// Streams that this side had to reset because of the client's errors (CVE-2025-8671, "made you reset").
+/// Maximum number of streams that the server had to reset because of client errors (CVE-2025-8671, "made you reset").
 const MAX_ERROR_STREAMS: usize = 1024;

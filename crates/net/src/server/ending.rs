@@ -1,4 +1,4 @@
-//! The end of a connection: by idleness, age, shutdown, or a certificate that is no longer good.
+//! End of a connection: by idleness, age, shutdown, or a certificate that is no longer valid.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,10 +12,10 @@ use super::connection::Failure;
 use super::{Options, Peer};
 use futures_util::future::BoxFuture;
 
-/// Completes when the client is no longer trusted.
+/// Completes when the client certificate is no longer trusted.
 pub(super) type Distrust = BoxFuture<'static, ()>;
 
-/// Runs the connection, and begins its end when the time has come.
+/// Runs the connection, and starts its graceful end when it is due.
 pub(super) async fn drive<C>(
     connection: C,
     peer: &Peer,
@@ -35,9 +35,8 @@ where
         reason = due.as_mut() => reason,
     };
     connection.as_mut().graceful_shutdown();
-    // On shutdown the server's deadline counts, otherwise the connection's own. An idle client that is gone would
-    // never confirm the end, and one that is not trusted must not delay it, so there the default is not to wait for
-    // ever.
+    // On shutdown, the server's deadline applies; otherwise the connection's own grace. A vanished idle client would
+    // never confirm the end, and an untrusted client must not delay it. So in these cases the default grace is finite.
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
@@ -65,25 +64,25 @@ where
     ended.unwrap_or(Ok(())).map_err(failed)
 }
 
-/// Why a connection ends although the client did not close it.
+/// Reason why the server ends a connection.
 enum End {
     Shutdown,
     Age,
     Idle,
-    /// The client's certificate has expired, or would no longer be accepted.
+    /// The client's certificate has expired, or is no longer accepted.
     Distrust,
-    /// There is no room for a newcomer, and this connection is idle.
+    /// The connection is idle and its place is needed for a new one.
     Vacated,
 }
 
-/// Completes when the connection should begin to end.
+/// Completes when the connection should start to end.
 async fn ends(
     peer: &Peer,
     options: &Options,
     distrust: Option<Distrust>,
     stop: CancellationToken,
 ) -> End {
-    // A tenth more or less, so that connections that began together do not end together.
+    // Jitter of 10%, so that connections that began together do not end together.
     let jitter = 0.9 + 0.2 * fastrand::f64();
     let mut age = pin!(maybe(
         options
@@ -116,8 +115,8 @@ async fn idle(peer: &Peer, limit: Option<Duration>) {
     }
 }
 
-/// Completes when there was no request for a while from now on: the client does not mean to take leave. What it sent
-/// before it heard of the end is long there, and others must not wait for it until the deadline.
+/// Completes when there was no request for a while: the client does not intend to close. Its earlier requests have
+/// arrived long ago, and shutdown must not wait for it until the deadline.
 async fn quiet(peer: &Peer) {
     let began = Instant::now();
     loop {
@@ -129,7 +128,7 @@ async fn quiet(peer: &Peer) {
     }
 }
 
-/// Waits until `when`, or for ever.
+/// Waits until `when`, or forever.
 fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
     async move {
@@ -140,9 +139,9 @@ fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     }
 }
 
-/// How long a connection may have no request before it is cut at shutdown.
+/// Time without requests after which a connection is cut at shutdown.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long a connection may take to close that was idle when a newcomer needed its place.
+/// Time for an idle connection to close when its place is needed.
 const VACATED_GRACE: Duration = Duration::from_secs(1);
-/// How long an idle connection may take to close.
+/// Time for an idle connection to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

@@ -1,24 +1,24 @@
-//! Follows the frames of an HTTP/2 connection without looking into them, and says what they cost.
+//! Tracks the frames of an HTTP/2 connection without interpreting their contents, and reports their cost.
 //!
-//! h2 parses the same bytes a moment later and refuses what is malformed. What it does not do is count: a client may
-//! send as many PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM frames as it likes, begin a frame and never
-//! finish it, or never take an answer. This is all state and no time and no I/O, so that it can be fuzzed.
+//! h2 parses the same bytes a moment later and refuses malformed frames. But h2 does not count. A client may send any
+//! number of PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM frames, begin a frame and never finish it, or never
+//! read a response. This module has no clock and no I/O, so that it can be fuzzed.
 
-/// Both directions of one connection, from a server's side (RFC 9113, 3.4, 4.1 and 6).
+/// Both directions of one connection, as seen by the server (RFC 9113, 3.4, 4.1 and 6).
 #[derive(Debug, Default)]
 pub struct Frames {
     phase: Phase,
     received: Walk,
     sent: Walk,
-    /// Frames that the client began.
+    /// Number of frames that the client began.
     begun: u64,
-    /// The frame that opened a header block which is not complete.
+    /// Number of the frame that opened the current, incomplete header block.
     block: Option<u64>,
-    /// The block's last frame has begun.
+    /// Whether the last frame of the header block has begun.
     block_ends: bool,
-    /// The client's last frame is data of this many bytes.
+    /// Size in bytes if the client's last frame is a DATA frame.
     data: Option<u32>,
-    /// Streams that neither side ended, by their numbers, which only grow.
+    /// Open streams, by their increasing ids.
     streams: Vec<Stream>,
     last_stream: u32,
     answers: usize,
@@ -26,15 +26,15 @@ pub struct Frames {
     pings: u32,
 }
 
-/// What a connection has said so far.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// So many bytes of the client's preface.
+    /// Part of the client's preface has arrived, with this many bytes.
     Preface(usize),
-    /// The preface, but no complete SETTINGS frame.
+    /// The preface has arrived, but no complete SETTINGS frame.
     Settings,
     Open,
-    /// The first bytes are not those of HTTP/2; nothing is followed.
+    /// The first bytes are not HTTP/2. Nothing is tracked.
     Foreign,
 }
 
@@ -47,44 +47,44 @@ impl Default for Phase {
 #[derive(Debug)]
 struct Stream {
     id: u32,
-    /// When its answer began to be sent.
+    /// Time at which the response began.
     answered: Option<u32>,
 }
 
-/// What some bytes meant.
+/// Summary of parsed bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Frames that make work and carry neither a request nor its data. Of the server's own frames: RST_STREAM, with
-    /// which it refuses or ends what the client began.
+    /// Frames that cause work but carry neither a request nor its data. In the server's direction: RST_STREAM frames,
+    /// which refuse or end streams of the client.
     pub control: u32,
-    /// Of the server's own frames: DATA frames and ends of answers. Clients acknowledge them (WINDOW_UPDATE) and
-    /// measure the line with them (PING), so they earn them control frames.
+    /// In the server's direction: DATA frames and ends of responses. Clients answer them with WINDOW_UPDATE and measure
+    /// the round trip with PING, so they entitle the client to control frames.
     pub answers: u32,
-    /// Of the server's own frames: whether there was a GOAWAY.
+    /// In the server's direction: whether there was a GOAWAY.
     pub goodbye: bool,
     /// Whether the client answered a PING that the server did not send.
     pub unasked: bool,
 }
 
-/// What a client has begun and not finished.
+/// An item that the client began and has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
     /// The connection preface with the first SETTINGS frame.
     Greeting,
-    /// A frame, or a header block, that began with the frame of this number.
+    /// A frame, or a header block that began with the frame of this number.
     Frame(u64),
-    /// A DATA frame of this number and of this many bytes.
+    /// A DATA frame with this number and size in bytes.
     Data(u64, u32),
 }
 
 impl Frames {
-    /// Follows what the client sent. Any split of the same bytes gives the same sums.
+    /// Tracks bytes from the client. The result does not depend on how the bytes are split.
     pub fn feed(&mut self, bytes: &[u8]) -> Seen {
         self.feed_while(bytes, |_| true).0
     }
 
-    /// The same up to the first frame that opens a stream which `admit`, asked with the number of open streams, does
-    /// not let in; also returns how many bytes were followed.
+    /// Like [`feed`](Self::feed), up to the first frame that opens a stream which `admit` rejects. `admit` gets the
+    /// number of open streams. Also returns the number of tracked bytes.
     pub fn feed_while(
         &mut self,
         all: &[u8],
@@ -116,7 +116,7 @@ impl Frames {
             };
             let opens = head.kind == HEADERS && head.stream > self.last_stream;
             if opens && !admit(self.streams.len()) {
-                // As if the head had not been read.
+                // Restores the state from before the frame's head.
                 (self.received.have, bytes) = before;
                 self.received.left = 0;
                 break;
@@ -134,7 +134,7 @@ impl Frames {
         (seen, all.len() - bytes.len())
     }
 
-    /// Follows what the server sent at `now`, in seconds of any clock.
+    /// Tracks bytes sent by the server at `now`, in seconds of any clock.
     pub fn sent(&mut self, mut bytes: &[u8], now: u32) -> Seen {
         let mut seen = Seen::default();
         if self.phase == Phase::Foreign {
@@ -161,22 +161,22 @@ impl Frames {
         seen
     }
 
-    /// Whether this turned out not to be HTTP/2.
+    /// Whether the connection turned out not to be HTTP/2.
     pub fn is_foreign(&self) -> bool {
         self.phase == Phase::Foreign
     }
 
-    /// Whether a frame of the server's own may be inserted after what was sent.
+    /// Whether the server may insert a frame after the sent bytes.
     pub fn may_insert(&self) -> bool {
         self.sent.at_boundary()
     }
 
-    /// How many bytes the server's last frame still needs.
+    /// Returns how many bytes the server's last frame still needs.
     pub fn unsent(&self) -> usize {
         self.sent.missing()
     }
 
-    /// What the client has to finish.
+    /// Returns the item that the client has to finish.
     pub fn unfinished(&self) -> Option<Unfinished> {
         match self.phase {
             Phase::Foreign => None,
@@ -186,7 +186,7 @@ impl Frames {
                     Some(Unfinished::Frame(number))
                 }
                 _ if self.received.at_boundary() => None,
-                // The head of the next frame, of which nothing is known yet.
+                // Part of the next frame's head, whose type is unknown yet.
                 _ if self.received.have > 0 => Some(Unfinished::Frame(self.begun + 1)),
                 (_, Some(size)) => Some(Unfinished::Data(self.begun, size)),
                 (_, None) => Some(Unfinished::Frame(self.begun)),
@@ -194,7 +194,7 @@ impl Frames {
         }
     }
 
-    /// When the first of the answers began that are not completely sent, because the client does not take them.
+    /// Returns the start time of the oldest response that is not completely sent because the client does not read it.
     pub fn oldest_answer(&self) -> Option<u32> {
         if self.answers == 0 {
             return None;
@@ -202,17 +202,17 @@ impl Frames {
         self.streams.iter().filter_map(|s| s.answered).min()
     }
 
-    /// Whether there are answers that are not completely sent.
+    /// Whether there are responses that are not completely sent.
     pub fn answering(&self) -> bool {
         self.answers > 0
     }
 
-    /// The last stream that the client opened.
+    /// Returns the id of the last stream that the client opened.
     pub fn last_stream(&self) -> u32 {
         self.last_stream
     }
 
-    /// Streams that neither side has ended.
+    /// Returns the number of streams that neither side has ended.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
@@ -225,7 +225,7 @@ impl Frames {
         }
         self.data = (head.kind == DATA).then_some(head.length);
         match head.kind {
-            // Padding hides an empty frame. Nobody pads telemetry.
+            // Padding hides an empty frame. No telemetry client pads.
             DATA => {
                 let empty = head.length == 0 || head.flags & PADDED != 0 && head.length <= 256;
                 empty && head.flags & END_STREAM == 0
@@ -247,13 +247,13 @@ impl Frames {
         }
     }
 
-    /// Whether the stream is new. HEADERS on an old one are trailers.
+    /// Whether the stream is new. HEADERS on an existing stream are trailers.
     fn open(&mut self, id: u32) -> bool {
         if id <= self.last_stream {
             return false;
         }
         self.last_stream = id;
-        // h2 allows far fewer at once, except when it ignores what comes after its GOAWAY.
+        // h2 allows far fewer streams at once, except when it ignores frames after its GOAWAY.
         let fits = self.streams.len() < MAX_STREAMS;
         if fits {
             self.streams.push(Stream { id, answered: None });
@@ -278,7 +278,7 @@ impl Frames {
     }
 }
 
-/// A frame's first nine bytes.
+/// The nine-byte head of a frame.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     length: u32,
@@ -303,14 +303,14 @@ impl Head {
 #[derive(Debug, Default)]
 struct Walk {
     head: [u8; HEAD],
-    /// Bytes of `head` that are there.
+    /// Bytes of `head` that have arrived.
     have: usize,
-    /// Bytes of the payload that are to come.
+    /// Remaining bytes of the payload.
     left: usize,
 }
 
 impl Walk {
-    /// Goes on to the next head that is complete; none when `bytes` is used up.
+    /// Advances to the next complete head. Returns `None` when `bytes` is used up.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<Head> {
         self.skip_payload(bytes);
         let head = match bytes.split_first_chunk::<HEAD>() {
@@ -358,11 +358,11 @@ impl Walk {
     }
 }
 
-/// What every client says first (RFC 9113, 3.4).
+/// Connection preface of every client (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The size of a frame's head (RFC 9113, 4.1).
+/// Size of a frame's head in bytes (RFC 9113, 4.1).
 const HEAD: usize = 9;
-/// The most streams that are followed on one connection.
+/// Maximum number of tracked streams per connection.
 const MAX_STREAMS: usize = 1 << 14;
 
 // Frame types and flags (RFC 9113, 6).
@@ -460,7 +460,7 @@ mod tests {
             assert_eq!(frames.oldest_answer(), Some(5));
             end(&mut frames);
             assert_eq!((frames.oldest_answer(), frames.streams()), (None, 1));
-            // What was already on its way when the stream ended.
+            // Frames that were already in flight when the stream ended.
             frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 9);
             assert_eq!(frames.oldest_answer(), None);
         }
@@ -486,7 +486,7 @@ mod tests {
                 control += seen.control;
                 followed += more;
             }
-            // A head that came in part has gone on already.
+            // A partly received head has been forwarded already.
             assert!((before..before + HEAD).contains(&followed), "{cut}");
             assert_eq!((frames.streams(), control), (1, 1), "{cut}");
             let (seen, more) = frames.feed_while(&said[followed..], |_| true);

@@ -1,4 +1,4 @@
-//! What the first bytes of a connection are taken for, for fuzz targets.
+//! Protocol detection on the first bytes of a connection, for fuzz targets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     built.unwrap_or_else(|_| unreachable!())
 });
 
-/// What a plaintext port takes a client for whose bytes come in these pieces, and which then closes.
+/// Returns the protocol that a plaintext port detects for a client that sends these pieces and closes.
 pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
     let stream = join(Pieces(pieces.into()), sink());
     let version = RUNTIME.block_on(async {
@@ -33,7 +33,7 @@ pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
     }
 }
 
-/// What a port with TLS takes a client for that begins with these bytes.
+/// Returns the protocol that a TLS port detects for a client that begins with these bytes.
 pub fn first_bytes(first: &[u8]) -> &'static str {
     match Mistake::of(first) {
         None => "TLS",

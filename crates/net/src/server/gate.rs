@@ -1,4 +1,4 @@
-//! Counts what the clients of one listener hold, says when it is too much, and tells the operator.
+//! Enforces the limits on the clients of one listener: counts, refuses, and informs the operator.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use tributary_memory::Budget;
 use tributary_memory::beside;
 use tributary_memory::beside::{Among, CONNECTION_COST, FREE_REQUESTS, REQUEST_COST, Seat};
 
-/// What a client can have too much of: the keys of [`Limits`], and the memory budget.
+/// A limit on clients: the keys of [`Limits`], and the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields of `Limits` say what they are")]
 pub enum Limit {
@@ -32,11 +32,11 @@ pub enum Limit {
     MinBodyRate,
     SendTimeout,
     MaxControlFrames,
-    /// A key of the protocol, beside this section.
+    /// A key of the protocol section, outside `limits`.
     MaxConcurrentStreams,
-    /// Not a key of this section: the memory of the whole process, as far as connections may take it.
+    /// The memory of all connections of the process. Not a configuration key.
     Memory,
-    /// Not a key of this section: the same for requests and their answers.
+    /// The memory of all requests and responses of the process. Not a configuration key.
     RequestMemory,
 }
 
@@ -58,7 +58,7 @@ impl Limit {
         Limit::RequestMemory,
     ];
 
-    /// Its key in the configuration, which is also the value of the label `limit`.
+    /// Returns the configuration key, which is also the value of the label `limit`.
     pub const fn key(self) -> &'static str {
         match self {
             Limit::MaxConnections => "max_connections",
@@ -77,7 +77,7 @@ impl Limit {
         }
     }
 
-    /// What happened, and what an operator can do about it.
+    /// Describes the event and the possible remedies, for the operator.
     const fn advice(self) -> &'static str {
         match self {
             Limit::MaxConnections => {
@@ -124,32 +124,32 @@ impl Limit {
     }
 }
 
-/// The counts of one listener.
+/// Counts of one listener.
 pub(super) struct Gate {
     pub(super) limits: Limits,
-    /// HTTP/2: requests at once on one connection; h2 refuses more.
+    /// HTTP/2: maximum number of open requests per connection. h2 refuses more.
     pub(super) streams: u32,
     pub(super) owner: Owner,
     metrics: ServerMetrics,
-    /// Counts what clients hold of all listeners that share it.
+    /// Counts usage by the clients of all listeners that share the budget.
     budget: Arc<Budget>,
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     requests: AtomicUsize,
     farewells: AtomicUsize,
-    /// Only those that have a connection open, so `max_connections` bounds this too.
+    /// Networks with open connections only, so `max_connections` bounds the map.
     networks: Mutex<HashMap<IpAddr, Arc<Network>>>,
-    /// What is written about each limit.
+    /// Rate limiters of the log, by limit.
     log: [SampledLog; Limit::ALL.len()],
 }
 
-/// What the clients of one address hold of this listener.
+/// Usage of one listener by the clients of one network.
 #[derive(Debug)]
 pub(super) struct Network {
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     requests: AtomicUsize,
-    /// The same of all listeners.
+    /// Usage of all listeners by the same network.
     process: Arc<beside::Network>,
 }
 
@@ -175,8 +175,8 @@ impl Gate {
         })
     }
 
-    /// Lets a connection in, or says which limit it is over. If an idle connection of a client that has not proved who it
-    /// is can be closed instead, the newcomer is let in. The connection has to end when `leave` is cancelled.
+    /// Admits a connection, or returns the limit that it exceeds. If an idle connection of an unauthenticated client
+    /// can be closed instead, the new connection is admitted. The connection has to end when `leave` is cancelled.
     pub(super) fn admit(
         self: &Arc<Self>,
         address: SocketAddr,
@@ -194,7 +194,7 @@ impl Gate {
         Ok(Admission { place, seat })
     }
 
-    /// The first limit that the connection is over, and whose connections count for that limit.
+    /// Returns the first limit that the connection exceeds, and the scope of connections that count for it.
     fn exceeded(self: &Arc<Self>, place: &Place) -> Option<(Limit, Among)> {
         let over = |count: &AtomicUsize, limit: usize| limit > 0 && count.load(Relaxed) > limit;
         let (limits, address, network) = (&self.limits, place.address, &place.network);
@@ -216,12 +216,12 @@ impl Gate {
         (of_network > affordable / 2).then_some((Limit::Memory, Among::Network(address)))
     }
 
-    /// Identifies this listener.
+    /// Returns an id of this listener.
     fn listener(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 
-    /// Whether one more request may be open; it is counted if so. The clients of one address get half of all requests.
+    /// Counts one more open request if the limit allows it. The clients of one network get half of all requests.
     pub(super) fn begin_request(&self, network: Option<&Network>) -> bool {
         let most = self.limits.max_requests;
         if !enter(&self.requests, most) {
@@ -244,12 +244,13 @@ impl Gate {
         self.metrics.requests.decrement(1.0);
     }
 
-    /// HTTP/2 requests beyond [`FREE_REQUESTS`] of each connection that the memory limit allows.
+    /// Returns the maximum number of HTTP/2 requests, beyond [`FREE_REQUESTS`] per connection, that the memory limit
+    /// allows.
     fn affordable_requests(&self) -> usize {
         (self.budget.limit() / REQUESTS_SHARE / REQUEST_COST).max(LEAST_REQUESTS)
     }
 
-    /// Counts one more open HTTP/2 request if the memory limit allows it, of the process and of the client network.
+    /// Counts one more open HTTP/2 request if the memory limit allows it for the process and for the client network.
     fn begin_stream(&self, network: Option<&Network>) -> bool {
         let affordable = self.affordable_requests();
         if !enter(&self.budget.beside.requests, affordable) {
@@ -269,8 +270,8 @@ impl Gate {
         }
     }
 
-    /// Whether three quarters of a limit on requests or their answers are used: clients that do not take their answers
-    /// must then leave soon.
+    /// Whether three quarters of a limit on requests or responses are used. Clients that do not read their responses
+    /// are then disconnected sooner.
     pub(super) fn is_short(&self, network: Option<&Network>) -> bool {
         let scarce =
             |count: &AtomicUsize, most: usize| count.load(Relaxed) >= (most - most / 4).max(1);
@@ -292,12 +293,12 @@ impl Gate {
             || network.is_some_and(|network| scarce(&network.requests, most.div_ceil(2)))
     }
 
-    /// A place for telling a client that there is no place; none when too many are being told.
+    /// Takes a place for refusing a client with a message. Returns `None` if too many refusals are in progress.
     pub(super) fn farewell(self: &Arc<Self>) -> Option<Farewell> {
         enter(&self.farewells, MAX_FAREWELLS).then(|| Farewell(self.clone()))
     }
 
-    /// Counts something that was refused or cut, and logs it once in ten seconds.
+    /// Counts an exceeded limit, and logs it at most once in ten seconds.
     pub(super) fn limited(&self, limit: Limit, peer: &Peer) {
         self.metrics.limited(limit);
         let (address, identity) = (peer.address, peer.identity.as_deref());
@@ -320,7 +321,7 @@ impl Gate {
         );
     }
 
-    /// The limit as the configuration has it.
+    /// Returns the configured value of the limit, as text.
     fn value(&self, limit: Limit) -> String {
         let limits = &self.limits;
         let time = |time: Duration| format!("{time:?}");
@@ -340,8 +341,8 @@ impl Gate {
         }
     }
 
-    /// A place for a large frame of which a part has arrived; none when there are too many. One address gets half of
-    /// them: else a single one that never completes its own could keep everybody waiting.
+    /// Takes a place for a large, partly received frame. Returns `None` if there are too many. One network gets half of
+    /// the places, so that a client that never completes its frames cannot block all others.
     pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = (self.budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
         let held = Held::new(self, peer, Kind::Frame, bytes);
@@ -350,8 +351,8 @@ impl Gate {
             .then_some(held)
     }
 
-    /// A place for a large head or answer; none when there are too many. One address gets half of them. Neither limit
-    /// binds the only one: else a page above the limit could never be sent.
+    /// Takes a place for a large head or response. Returns `None` if there are too many. One network gets half of the
+    /// places. A single large item is always allowed: otherwise a page above the limit could never be sent.
     pub(super) fn begin_answer(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = self.budget.limit() / ANSWERS_SHARE;
         let held = Held::new(self, peer, Kind::Answer, bytes);
@@ -364,9 +365,9 @@ impl Gate {
     }
 }
 
-/// A connection's place among all. Connections take no permits of the budget: those that are idle would then take the
-/// place of telemetry, and a flood of telemetry would refuse connections, which cannot be told as well as requests that
-/// they should come back. They have a share of the limit beside it.
+/// The place of a connection. Connections do not take permits of the budget but have a share of the limit beside it.
+/// Otherwise idle connections would displace telemetry, and a flood of telemetry would refuse connections. A refused
+/// connection, unlike a request, often cannot be told to retry.
 struct Place {
     gate: Arc<Gate>,
     address: IpAddr,
@@ -404,7 +405,7 @@ impl Drop for Place {
         } = self;
         gate.connections.fetch_sub(1, Relaxed);
         {
-            // Under the lock: nobody may come in between.
+            // Removed under the lock, so that no connection is admitted in between.
             let mut networks = gate.networks();
             if network.connections.fetch_sub(1, Relaxed) == 1 {
                 networks.remove(address);
@@ -414,15 +415,15 @@ impl Drop for Place {
     }
 }
 
-/// The right to an open connection; given back when dropped.
+/// The right to an open connection, released on drop.
 pub(super) struct Admission {
     place: Place,
     pub(super) seat: Arc<Seat>,
 }
 
 impl Admission {
-    /// The right to a TLS handshake, unless too many are under way. One peer gets a quarter of them: else a single one
-    /// that never completes its own could keep everybody out.
+    /// Takes the right to a TLS handshake. Returns `None` if too many are in progress. One network gets a quarter of
+    /// them, so that a client that never completes its handshakes cannot lock out all others.
     pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
         let Place { gate, network, .. } = &self.place;
         let all = gate.limits.max_handshakes;
@@ -434,7 +435,7 @@ impl Admission {
         (all == 0 || before < all.div_ceil(4)).then_some(handshake)
     }
 
-    /// What all connections of its network have.
+    /// Returns the shared counts of the connection's network.
     pub(super) fn network(&self) -> Option<Arc<Network>> {
         Some(self.place.network.clone())
     }
@@ -448,7 +449,7 @@ impl Drop for Admission {
     }
 }
 
-/// The right to a TLS handshake; given back when dropped.
+/// The right to a TLS handshake, released on drop.
 pub(super) struct Handshake<'a> {
     admission: &'a Admission,
 }
@@ -461,7 +462,7 @@ impl Drop for Handshake<'_> {
     }
 }
 
-/// The right to tell one client that there is no place; given back when dropped.
+/// The right to refuse one client with a message, released on drop.
 pub(super) struct Farewell(Arc<Gate>);
 
 impl Drop for Farewell {
@@ -470,14 +471,14 @@ impl Drop for Farewell {
     }
 }
 
-/// Kinds of bytes that are held beside the budget's permits.
+/// Kinds of bytes that are counted beside the budget's permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Frame,
     Answer,
 }
 
-/// The right to hold bytes beside the budget's permits; given back when dropped.
+/// The right to hold bytes beside the budget's permits, released on drop.
 #[derive(Debug)]
 pub(super) struct Held {
     budget: Arc<Budget>,
@@ -516,12 +517,12 @@ impl Held {
         })
     }
 
-    /// Bytes of this kind besides.
+    /// Returns the other bytes of this kind.
     fn others(&self) -> usize {
         self.of_all().load(Relaxed).saturating_sub(self.bytes)
     }
 
-    /// Bytes of this kind that the client network has besides.
+    /// Returns the other bytes of this kind that the client network holds.
     fn others_of_network(&self) -> usize {
         let all = self.of_network().map_or(0, |count| count.load(Relaxed));
         all.saturating_sub(self.bytes)
@@ -537,8 +538,7 @@ impl Drop for Held {
     }
 }
 
-/// The places of one connection's HTTP/2 requests among all that are open, from their first frame until their answers
-/// are sent; given back when dropped.
+/// Places of one connection's HTTP/2 requests, from their first frame until their responses are sent. Released on drop.
 pub(super) struct Places {
     gate: Arc<Gate>,
     network: Option<Arc<Network>>,
@@ -546,13 +546,13 @@ pub(super) struct Places {
     count: usize,
 }
 
-/// What becomes of a request that a client opens.
+/// Decision about a new request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
     Admitted,
-    /// It is answered with a refusal at once.
+    /// The request is refused at once.
     Refused,
-    /// It waits: refusals to earlier ones are not sent.
+    /// The request waits, because refusals of earlier requests are not sent yet.
     Waits,
 }
 
@@ -565,7 +565,7 @@ impl Places {
         }
     }
 
-    /// Decides about a request besides `open` others of the connection.
+    /// Decides about a new request beside `open` others of the connection.
     pub(super) fn open(&mut self, open: usize) -> Opening {
         self.keep(open);
         let placed = FREE_REQUESTS + self.count;
@@ -581,7 +581,7 @@ impl Places {
         }
     }
 
-    /// Gives back what is not needed for so many open requests.
+    /// Releases the places that `open` requests do not need.
     pub(super) fn keep(&mut self, open: usize) {
         let surplus = self
             .count
@@ -599,9 +599,9 @@ impl Drop for Places {
     }
 }
 
-/// Adds one, unless that would be above the limit. 0 means no limit.
+/// Increments the count unless that would exceed the limit. A limit of 0 means none.
 fn enter(count: &AtomicUsize, limit: usize) -> bool {
-    // Adding first is one instruction instead of a loop; the sum is only ever too high for a moment.
+    // Adding first is one instruction instead of a loop. The count is too high only for a moment.
     let fits = count.fetch_add(1, Relaxed) < limit || limit == 0;
     if !fits {
         count.fetch_sub(1, Relaxed);
@@ -609,22 +609,23 @@ fn enter(count: &AtomicUsize, limit: usize) -> bool {
     fits
 }
 
-/// All connections may take this part of the memory limit, beside what the budget counts.
+/// Share of the memory limit for all connections, beside the bytes that the budget counts: one part in this many.
 const CONNECTIONS_SHARE: usize = 4;
-/// So many connections of a listener are always affordable: who fills one must not shut out the probes of another.
+/// Number of connections of a listener that are always allowed. A client that fills one listener must not lock out the
+/// health probes of another.
 const FEWEST_CONNECTIONS: usize = 64;
-/// Frames that have arrived in part may take this part of the limit, and at least so many bytes.
+/// Share of the memory limit for partly received frames (one part in this many), and its minimum in bytes.
 const FRAMES_SHARE: usize = 8;
 const LEAST_FRAMES: usize = 4 << 20;
-/// Open HTTP/2 requests may take this part of the limit, and so many are always affordable.
+/// Share of the memory limit for open HTTP/2 requests (one part in this many), and the number always allowed.
 const REQUESTS_SHARE: usize = 8;
 const LEAST_REQUESTS: usize = 64;
-/// Large heads and answers may take this part of the limit.
+/// Share of the memory limit for large heads and responses: one part in this many.
 const ANSWERS_SHARE: usize = 8;
-/// Requests that one connection may have open without a place, until the refusals are sent. A client that reads its
-/// answers frees them at once.
+/// Requests without a place that one connection may have open until their refusals are sent. A client that reads its
+/// responses frees them at once.
 const MAX_REFUSALS: usize = 4;
-/// Clients that are being told at once that there is no place. Others see their connection closed.
+/// Maximum number of concurrent refusals with a message. Further connections are just closed.
 const MAX_FAREWELLS: usize = 64;
 
 #[cfg(test)]

@@ -1,15 +1,23 @@
-//! Stands between a socket (or TLS stream) and hyper, and enforces what hyper does not: how long a client may take to
-//! finish what it began and to take its answers, and how many frames without any use it may send.
+//! Wraps the socket (or TLS stream) under hyper and enforces limits that hyper lacks: time to finish what a client
+//! began, time to read responses, and the number of useless frames.
 //!
 //! Nothing is copied. The clock is read when there is something to wait for, not per frame.
 //!
-//! What the libraries do already, as of h2 0.4 and hyper 1.12: streams reset before they were looked at (200) or
-//! because of the client's errors (1024) end the connection, so do six CONTINUATION frames in a block, a hundred empty
-//! DATA frames, many small ones that nobody reads, and a header list far above its limit (HPACK bombs); no frame is read while the
-//! answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written. What they do not: count PING, SETTINGS,
-//! PRIORITY, WINDOW_UPDATE, refused streams and resets of streams that were looked at; time anything on HTTP/2; end
-//! answers that the client gives no window; bound what all connections together hold in frames that arrived in part and
-//! in requests whose answers are not sent; be silent about PING ACKs that nobody asked for.
+//! As of h2 0.4 and hyper 1.12, the libraries already end a connection for:
+//!
+//! * 200 streams reset before they were processed, or 1024 streams reset because of client errors;
+//! * six CONTINUATION frames in a block, a hundred empty DATA frames, or many small unread DATA frames;
+//! * a header list far above its limit (HPACK bombs).
+//!
+//! They also read no frame while the answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written.
+//!
+//! The libraries do not limit:
+//!
+//! * PING, SETTINGS, PRIORITY and WINDOW_UPDATE frames, refused streams, and resets of processed streams;
+//! * any time on HTTP/2;
+//! * responses for which the client opens no window;
+//! * the total memory of partly received frames and of requests with unsent responses;
+//! * unsolicited PING ACKs, which h2 logs.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -25,39 +33,39 @@ use super::frames::{Frames, PREFACE, Seen, Unfinished};
 use super::gate::{Gate, Held, Limit, Opening, Places};
 use super::peer::Peer;
 
-/// A connection's bytes, under supervision.
+/// A guarded connection.
 pub(super) struct Guard<S> {
     stream: S,
-    /// What [`Guard::greet`] read, until hyper takes it.
+    /// Bytes read by [`Guard::greet`], until hyper takes them.
     early: Bytes,
-    /// Bytes that were read and wait for a place of the request that they begin with.
+    /// Bytes that were read and wait for a place for the request that they begin.
     waiting: Bytes,
     frames: Frames,
-    /// Places of the requests that are open.
+    /// Places of the open requests.
     places: Places,
-    /// Streams that are too many, of which h2 has not told the client yet.
+    /// Refused streams that h2 has not refused to the client yet.
     refused: usize,
     bucket: Bucket,
     gate: Arc<Gate>,
     peer: Arc<Peer>,
     born: Instant,
     header_timeout: Option<Duration>,
-    /// The first deadline that mattered when it was set; what matters now may be later.
+    /// Timer for the earliest deadline when it was set. The current deadline may be later.
     timer: Pin<Box<Sleep>>,
-    /// What the client has begun, since when.
+    /// The item that the client has begun, and the start time.
     begun: Option<(Unfinished, Instant)>,
-    /// HTTP/1: the number of a request whose head has begun, since when.
+    /// HTTP/1: the number of the request whose head has begun, and the start time.
     head: Option<(u64, Instant)>,
-    /// Since when the socket takes no more bytes.
+    /// Time since which the socket accepts no more bytes.
     blocked: Option<Instant>,
-    /// The right to a large frame that has arrived in part.
+    /// The right to a large, partly received frame.
     large: Option<Held>,
     parting: Option<Parting>,
 }
 
-/// The end of a connection that this side decided on.
+/// A connection end initiated by the server.
 struct Parting {
-    /// Last words that are not written yet.
+    /// Unwritten rest of the closing message.
     words: Bytes,
     why: io::ErrorKind,
     reason: &'static str,
@@ -68,23 +76,23 @@ struct Parting {
 enum Stage {
     Speak,
     Shutdown,
-    /// Reads so many bytes more: closing with unread bytes would reset the connection under the last words.
+    /// Reads this many more bytes: closing with unread bytes would reset the connection and destroy the message.
     Drain(usize),
 }
 
-/// What the first bytes of a connection speak.
+/// Protocol of the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spoken {
     Http1,
     Http2,
-    /// TLS, inside of what should be HTTP.
+    /// TLS on a plaintext port.
     Tls,
-    /// The client closed the connection before it said enough.
+    /// The client closed the connection before its protocol was clear.
     Nothing,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
-    /// Guards a connection that just began. `header_timeout` applies to heads of HTTP/1, beside the limit.
+    /// Guards a new connection. `header_timeout` applies to HTTP/1 heads, in addition to the limit.
     pub(super) fn new(stream: S, peer: Arc<Peer>, header_timeout: Option<Duration>) -> Self {
         let (gate, born) = (peer.gate().clone(), Instant::now());
         let limit = gate.limits.header_timeout.unless_zero();
@@ -109,14 +117,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Reads until it is clear what the client speaks.
+    /// Reads until the client's protocol is clear.
     ///
     /// # Errors
-    /// Those of the stream.
+    /// Errors of the stream.
     pub(super) async fn greet(&mut self) -> io::Result<Spoken> {
         let mut bytes = [0; PREFACE.len()];
         let mut have = 0;
-        // One byte of a TLS record is not enough to tell it from nonsense.
+        // One byte does not distinguish a TLS record from garbage.
         let unclear = |bytes: &[u8]| matches!(bytes, [0x16]);
         while have < bytes.len()
             && (!self.frames.is_foreign() || unclear(bytes.get(..have).unwrap_or_default()))
@@ -142,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         })
     }
 
-    /// Says these words and closes the connection, within a second.
+    /// Sends a closing message and closes the connection, within a second.
     pub(super) async fn part(mut self, words: impl Into<Bytes>) {
         self.close(words.into(), io::ErrorKind::ConnectionAborted, "");
         std::future::poll_fn(|cx| self.poll_parting(cx).map(drop)).await;
@@ -160,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Cuts a connection that went over a limit.
+    /// Cuts a connection that exceeded a limit.
     fn cut(&mut self, limit: Limit, reason: &'static str) {
         self.gate.limited(limit, &self.peer);
         let words = if !self.frames.is_foreign() {
@@ -177,13 +185,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         self.close(words, why, reason);
     }
 
-    /// Looks at everything that has a deadline, and cuts the connection or sets the timer.
+    /// Checks all deadlines. Cuts the connection or sets the timer.
     fn watch(&mut self, cx: &mut Context<'_>) {
         loop {
             let Some((deadline, limit, reason)) = self.next_deadline() else {
                 return;
             };
-            // Setting a timer costs more than letting an old one ring.
+            // Resetting a timer costs more than letting an outdated one fire.
             let rang = self.timer.is_elapsed();
             if rang && deadline <= Instant::now() {
                 self.cut(limit, reason);
@@ -231,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         let answer = answer.map(|at| self.born + Duration::from_secs(at.into()));
         let untaken = answer.into_iter().chain(self.blocked).min().and_then(|at| {
             let due = limits.send_timeout.unless_zero().map(|time| at + time);
-            // Looked at once a second, because room may become scarce, or the server end, later.
+            // Checked once a second, because memory may become scarce, or the server may shut down.
             let look = Instant::now() + LOOK_AT_ANSWERS;
             let soon = if self.frames.is_foreign() {
                 None
@@ -249,8 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         all.min_by_key(|(deadline, ..)| *deadline)
     }
 
-    /// Whether there is memory for the rest of what the client began to send. h2 keeps a frame until it is complete,
-    /// and until then nobody can ask the budget for it. Without room the client waits, as for a window to open.
+    /// Whether there is memory for the rest of the client's current frame. h2 buffers a frame until it is complete,
+    /// before any budget is consulted. Without memory the client waits, as for a flow control window.
     fn has_room(&mut self) -> bool {
         let size = match self.frames.unfinished() {
             Some(Unfinished::Data(_, size)) if size > SMALL_FRAME => size as usize,
@@ -266,7 +274,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         true
     }
 
-    /// Looks again in a moment whether there is room.
+    /// Checks again shortly whether there is memory.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) {
         self.watch(cx);
         if self.parting.is_none() {
@@ -277,7 +285,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Bytes came in. Returns how many hyper may have: the others begin a request that waits for a place.
+    /// Handles received bytes. Returns how many may go to hyper. The rest begins a request that waits for a place.
     fn received(&mut self, bytes: &[u8]) -> usize {
         let (places, peer) = (&mut self.places, &self.peer);
         let (seen, followed) = self
@@ -312,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         followed
     }
 
-    /// Gives hyper what waited, as far as there is a place now. Returns whether there was any.
+    /// Passes waiting bytes to hyper as far as there are places. Returns true if any were passed.
     fn go_on(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let most = self.waiting.len().min(buf.remaining());
         let first = self.waiting.slice(..most);
@@ -322,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         followed > 0
     }
 
-    /// Bytes were written.
+    /// Handles written bytes.
     fn sent(&mut self, bytes: &[u8]) {
         if !self.frames.is_foreign() {
             let now = u32::try_from(self.born.elapsed().as_secs()).unwrap_or(u32::MAX);
@@ -337,7 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Requests may have ended.
+    /// Updates the places after requests may have ended.
     fn account(&mut self) {
         let open = self.frames.streams();
         self.places.keep(open);
@@ -353,7 +361,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// After a write.
+    /// Handles the result of a write.
     fn wrote(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => {
@@ -366,14 +374,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     self.watch(cx);
                 }
                 if !self.waiting.is_empty() {
-                    // An answer may have made room for the request that waits.
+                    // A finished response may have made room for the waiting request.
                     cx.waker().wake_by_ref();
                 }
             }
         }
     }
 
-    /// Ends with the error that hyper gets. What is being written is completed first, as far as a frame goes.
+    /// Ends the connection with the error that hyper gets. First completes the frame that is being written.
     fn poll_parting(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(parting) = &mut self.parting else {
             return Poll::Pending;
@@ -536,8 +544,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
-        // An HTTP/1 client that is still sending a head that is too large would see the connection reset, and not the
-        // answer. For those that send bodies see `linger`.
+        // An HTTP/1 client that is still sending a head over the limit would see a reset instead of the response. For
+        // clients that are sending bodies, see `linger`.
         let in_head = me.head.is_some_and(|(number, _)| number == me.peer.begun());
         if me.frames.is_foreign() && in_head {
             me.close(Bytes::new(), io::ErrorKind::ConnectionAborted, "");
@@ -553,10 +561,10 @@ impl<S> Drop for Guard<S> {
     }
 }
 
-/// How many control frames a client may still send.
+/// Token bucket of control frames.
 #[derive(Debug)]
 struct Bucket {
-    /// A second's worth; 0 for no limit.
+    /// Tokens per second; 0 means no limit.
     rate: u32,
     left: f64,
     filled: Instant,
@@ -576,7 +584,7 @@ impl Bucket {
         self.left = (self.left + f64::from(answers) * EARNED).min(full);
     }
 
-    /// Whether there were so many.
+    /// Takes tokens. Returns false if there were too few.
     fn take(&mut self, frames: u32) -> bool {
         if self.rate == 0 {
             return true;
@@ -589,7 +597,8 @@ impl Bucket {
     }
 }
 
-/// A GOAWAY frame with ENHANCE_YOUR_CALM (RFC 9113, 6.8 and 7). `last` is the last stream that may have been served.
+/// Encodes a GOAWAY frame with ENHANCE_YOUR_CALM (RFC 9113, 6.8 and 7). `last` is the last stream that may have been
+/// processed.
 pub(super) fn go_away(last: u32, why: &str) -> Bytes {
     let length = u32::try_from(8 + why.len()).unwrap_or(8);
     let mut frame = Vec::with_capacity(17 + why.len());
@@ -601,7 +610,7 @@ pub(super) fn go_away(last: u32, why: &str) -> Bytes {
     frame.into()
 }
 
-/// The limit that h2 ended a connection for, by the debug text of its GOAWAY: its errors do not tell.
+/// Returns the limit for which h2 ended a connection, by the debug text of its GOAWAY. The errors of h2 do not tell.
 fn enforced_by_h2(bytes: &[u8]) -> Option<Limit> {
     let says = |words: &str| memchr::memmem::find(bytes, words.as_bytes()).is_some();
     if says("header_list_way_too_large") {
@@ -616,23 +625,23 @@ fn enforced_by_h2(bytes: &[u8]) -> Option<Limit> {
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 const HEAD_TOO_SLOW: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// How many seconds' worth of control frames may come at once.
+/// Seconds' worth of control frames that may arrive in a burst.
 const BURST: f64 = 10.0;
-/// Control frames that a DATA frame or the end of an answer earns the client. grpc-go and grpc-c measure the line with a
-/// PING per round trip while answers arrive, thousands a second where the line is short, and any client may answer a
-/// DATA frame with one WINDOW_UPDATE for the stream and one for the connection.
+/// Control frames that a DATA frame or the end of a response permits. grpc-go and grpc-c measure the round trip with
+/// PINGs while responses arrive, thousands per second on a fast network. Any client may answer a DATA frame with one
+/// WINDOW_UPDATE each for the stream and the connection.
 const EARNED: f64 = 2.0;
-/// Frames up to this size, that of nearly all clients, are a connection's own affair.
+/// Frames up to this size in bytes, which covers nearly all clients, are not counted across connections.
 const SMALL_FRAME: u32 = 16 << 10;
-/// How often a client that waits for room is looked at.
+/// Interval of checks whether there is room for a waiting client.
 const ROOM_RETRY: Duration = Duration::from_millis(20);
-/// How long a client may take to receive an answer while there is little room for requests.
+/// Time for a client to read a response while room for requests is scarce.
 const SHORT_SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// The same while the server is shutting down: several retransmissions of TCP fit into it.
+/// The same time during shutdown. Several TCP retransmissions fit into it.
 const LAST_SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often answers that are not taken are looked at.
+/// Interval of checks for unread responses.
 const LOOK_AT_ANSWERS: Duration = Duration::from_secs(1);
-/// The longest time to take leave.
+/// Maximum time for the closing message.
 const PARTING: Duration = Duration::from_secs(1);
-/// The most bytes to read while taking leave.
+/// Maximum number of bytes read while closing.
 const DRAIN: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! What a server lets its clients do: the `limits` section of every listening component.
+//! The `limits` section of every listening component.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,42 +6,43 @@ use serde::{Deserialize, Serialize};
 use tributary_config::units::Duration;
 use tributary_config::{ByteSize, Problems, Validate};
 
-/// What clients may do at most. A client that wants more is refused at once, in its own protocol, and counted in
-/// `tributary_server_limited`. For all numbers and durations 0 means no limit.
+/// Limits on clients. A client over a limit is refused at once, in its own protocol, and counted in
+/// `tributary_server_limited`. For all numbers and durations, 0 means no limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Open connections of this listener. Those of all listeners may not take more than a quarter of the memory limit
-    /// either, at 48 KiB each, and those of one address not more than an eighth; 64 of each listener are let in even so.
-    /// When there is no room, a newcomer takes the place of the connection that has been idle longest and has proved no
-    /// identity. Default 10000.
+    /// Maximum number of open connections of this listener. The connections of all listeners are also limited to a
+    /// quarter of the memory limit, at 48 KiB each, and those of one address to an eighth. 64 connections of each
+    /// listener are always allowed. If there is no room, a new connection replaces the unauthenticated connection that
+    /// has been idle longest. Default 10000.
     pub max_connections: usize,
-    /// Open connections from one IP address (of IPv6, from one /64 network). Raise it where many clients come through
-    /// one address: a NAT gateway, a load balancer. Default 1000.
+    /// Maximum number of open connections from one IP address (for IPv6, from one /64 network). Raise it if many
+    /// clients share one address, for example behind a NAT gateway or a load balancer. Default 1000.
     pub max_connections_per_peer: usize,
-    /// TLS handshakes under way. One address (of IPv6, one /64 network) gets a quarter of them. Default 256.
+    /// Maximum number of concurrent TLS handshakes. One address (for IPv6, one /64 network) gets a quarter of them.
+    /// Default 256.
     pub max_handshakes: usize,
-    /// The longest a TLS handshake, and the beginning of the first request, may take. Default 10s.
+    /// Maximum time for the TLS handshake, and for the beginning of the first request. Default 10s.
     pub handshake_timeout: Duration,
-    /// Requests whose answers are not sent, over all connections of this listener; one address (of IPv6, one /64
-    /// network) gets half of them. Those of HTTP/2, beyond four on each connection, may not take more than an eighth of
-    /// the memory limit either, at 8 KiB each. Default 10000.
+    /// Maximum number of open requests, over all connections of this listener. A request is open until its response is
+    /// sent. One address (for IPv6, one /64 network) gets half of them. HTTP/2 requests beyond four per connection are
+    /// also limited to an eighth of the memory limit, at 8 KiB each. Default 10000.
     pub max_requests: usize,
-    /// Largest request head: for HTTP/1 as sent, for HTTP/2 as HPACK counts it. 8KiB to 1MiB. Default 16KiB.
+    /// Maximum size of a request head: for HTTP/1 as sent, for HTTP/2 as HPACK counts it. 8KiB to 1MiB. Default 16KiB.
     pub max_header_size: ByteSize,
-    /// The longest a request head may take to arrive, once it has begun. Default 10s.
+    /// Maximum time for a request head to arrive, from its first byte. Default 10s.
     pub header_timeout: Duration,
-    /// A request body must arrive at least this fast, in bytes a second, after `body_grace`. Default 16KiB.
+    /// Minimum transfer rate of a request body after `body_grace`, per second. Default 16KiB.
     pub min_body_rate: ByteSize,
-    /// How long a request body may take without regard to `min_body_rate`. Default 30s.
+    /// Time in which a request body may arrive at any rate. Default 30s.
     pub body_grace: Duration,
-    /// How long a client may take to receive an answer. A second while three quarters of a limit on requests or answers
-    /// are used. Default 30s.
+    /// Maximum time for a client to receive a response. While three quarters of a limit on requests or responses are
+    /// used, the maximum is one second. Default 30s.
     pub send_timeout: Duration,
-    /// HTTP/2: frames a second on one connection that carry neither a request nor its data (PING, SETTINGS,
-    /// WINDOW_UPDATE, RST_STREAM in either direction, PRIORITY, CONTINUATION, empty DATA), with ten seconds' worth at
-    /// once. Every DATA frame and every end of an answer earn the client two more, because clients measure the line and
-    /// open their windows as answers arrive. A client that sends more is disconnected. Default 1000.
+    /// HTTP/2: maximum rate, per second and connection, of frames that carry neither a request nor its data: PING,
+    /// SETTINGS, WINDOW_UPDATE, RST_STREAM in either direction, PRIORITY, CONTINUATION, empty DATA. Bursts may have ten
+    /// seconds' worth. Every DATA frame and every end of a response permits two more frames, because clients then
+    /// measure the round trip and open their windows. A client over the limit is disconnected. Default 1000.
     pub max_control_frames: u32,
 }
 
@@ -64,7 +65,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long so many bytes of a body may take; None for no limit.
+    /// Returns the maximum time for `bytes` of a body, or `None` for no limit.
     pub(super) fn time_for(&self, bytes: u32) -> Option<std::time::Duration> {
         let grace = self.body_grace.unless_zero()?;
         let slowest = u64::from(bytes).checked_div(self.min_body_rate.0)?;

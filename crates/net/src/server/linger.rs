@@ -1,8 +1,8 @@
-//! Closing a connection whose client is still sending.
+//! Lingering close of a connection whose client is still sending.
 //!
-//! A socket that is closed with unread data resets the connection, and a reset overtakes the answer: the client sees
-//! "connection reset by peer" or a broken pipe instead of the status that says why (RFC 9112, 9.6). So this side closes
-//! its half, and reads what comes until the client has closed too.
+//! Closing a socket with unread data resets the connection, and the reset overtakes the response: the client sees
+//! "connection reset by peer" or a broken pipe instead of the status (RFC 9112, 9.6). So the server closes its sending
+//! half, and reads until the client closes too.
 
 use std::io;
 use std::pin::Pin;
@@ -15,14 +15,14 @@ use tokio::time::{Sleep, sleep};
 
 use super::Peer;
 
-/// A connection that closes in that way when a request was [answered early](Peer::answered_early).
+/// A connection with a lingering close after a request was [answered early](Peer::answered_early).
 pub(super) struct Lingering<I> {
     io: I,
     peer: Arc<Peer>,
     closing: Option<Closing>,
 }
 
-/// This side has closed its half.
+/// State after the server has closed its sending half.
 struct Closing {
     read: usize,
     longest: Pin<Box<Sleep>>,
@@ -101,9 +101,9 @@ impl<I: Read + Write + Unpin> Write for Lingering<I> {
     }
 }
 
-/// What is read of a client that does not stop. It costs no memory, and a client that is refused thrice its data is
-/// not a client that reads answers.
+/// Maximum number of bytes read while lingering. They cost no memory. A client that sends this much after a refusal
+/// does not read responses.
 const MOST: usize = 256 << 20;
-/// How long. A client that looks at the answer while it sends stops at once; one that does not must be through with it
-/// in this time.
+/// Maximum lingering time. A client that reads the response while it sends stops at once. A client that does not must
+/// finish in this time.
 const LONGEST: Duration = Duration::from_secs(5);

@@ -6,12 +6,12 @@ use crate::Owner;
 use crate::server::Limit;
 use crate::tls::reason::Reason;
 
-/// Counts the TLS handshakes of a server that failed, by reason.
+/// Counts failed TLS handshakes of a server, by reason.
 #[derive(Clone)]
 pub(super) struct HandshakeFailures([Counter; Reason::ALL.len()]);
 
 impl HandshakeFailures {
-    /// The handles of one server.
+    /// Creates the counters of one server.
     pub(super) fn new(owner: &Owner) -> Self {
         HandshakeFailures(Reason::ALL.map(|reason| {
             let labels = owner.labels_and("reason", reason.name());
@@ -19,25 +19,25 @@ impl HandshakeFailures {
         }))
     }
 
-    /// A TLS handshake failed.
+    /// Counts a failed TLS handshake.
     pub(super) fn count(&self, reason: Reason) {
         self.0[reason as usize].increment(1);
     }
 }
 
-/// Counts the connections, requests and refusals of a server.
+/// Metrics of a server: connections, requests and refusals.
 pub(super) struct ServerMetrics {
     limited: [Counter; Limit::ALL.len()],
-    /// `tributary_server_connections`, open now.
+    /// `tributary_server_connections`: open connections.
     pub connections: Gauge,
-    /// `tributary_server_requests`, under way now.
+    /// `tributary_server_requests`: open requests.
     pub requests: Gauge,
-    /// `tributary_server_request_seconds`: from the head of a request to the end of its answer.
+    /// `tributary_server_request_seconds`: from the head of a request to the end of its response.
     pub request_seconds: Histogram,
 }
 
 impl ServerMetrics {
-    /// The handles of one server.
+    /// Creates the metrics of one server.
     pub(super) fn new(owner: &Owner) -> Self {
         let labels = owner.labels();
         ServerMetrics {
@@ -51,7 +51,7 @@ impl ServerMetrics {
         }
     }
 
-    /// A connection or a request was refused or cut because of this limit.
+    /// Counts a connection or request that was refused or cut because of this limit.
     pub(super) fn limited(&self, limit: Limit) {
         self.limited[limit as usize].increment(1);
     }

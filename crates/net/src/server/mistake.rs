@@ -1,5 +1,5 @@
-//! Clients that speak something else to a port with TLS. A common mistake in configurations, and neither side's library
-//! gives a hint.
+//! Detection of clients that do not speak TLS on a port with TLS. The mistake is common in configurations, and the
+//! libraries of neither side explain it.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -8,7 +8,7 @@ use super::connection::Failure;
 use crate::tls::accept;
 use crate::tls::reason::Reason;
 
-/// What a client speaks instead of TLS.
+/// Protocol that a client speaks instead of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mistake {
     Http1,
@@ -18,7 +18,7 @@ pub(super) enum Mistake {
 }
 
 impl Mistake {
-    /// What the first bytes of a connection show, if they all came at once.
+    /// Detects the mistake from the first bytes of a connection, if they arrived together.
     pub(super) fn of(first: &[u8]) -> Option<Self> {
         match first {
             // A TLS record of type "handshake" (RFC 8446, 5.1).
@@ -31,7 +31,7 @@ impl Mistake {
         }
     }
 
-    /// Tells the client in the words of its own protocol, as far as there are any, and closes.
+    /// Tells the client in its own protocol, if there is one, and closes.
     pub(super) async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
         let (answer, text) = match self {
             Mistake::Http1 => (
@@ -56,9 +56,9 @@ impl Mistake {
 const NOT_HTTP1: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
     content-length: 36\r\n\r\nthis port speaks TLS; use https://\r\n";
-/// An empty SETTINGS frame, as a server must begin (RFC 9113, 3.4), and a GOAWAY: INADEQUATE_SECURITY, with the reason
-/// in words (6.8, 7).
+/// An empty SETTINGS frame, as a server must begin (RFC 9113, 3.4), and a GOAWAY with INADEQUATE_SECURITY and the
+/// reason as text (6.8, 7).
 const NOT_HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
     \0\0\x1c\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0cthis port speaks TLS";
-/// A fatal alert, unexpected_message (RFC 8446, 6).
+/// The fatal alert unexpected_message (RFC 8446, 6).
 const NOT_TLS: &[u8] = &[0x15, 0x03, 0x01, 0, 2, 2, 10];

@@ -1,4 +1,4 @@
-//! The other end of a connection, and what it has under way.
+//! The client of a connection, and its open requests.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,30 +11,29 @@ use super::gate::{Gate, Limit, Network};
 use tributary_memory::Share;
 use tributary_memory::beside::Seat;
 
-/// The other end of a connection.
+/// The client of a connection.
 pub struct Peer {
-    /// Its address.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// Who it is, from its verified certificate: the first URI of the subject alternative names (a SPIFFE id), else the
-    /// first DNS name, else the common name. None without mutual TLS.
+    /// Identity from the verified certificate: the first URI of the subject alternative names (a SPIFFE id), else the
+    /// first DNS name, else the common name. `None` without mutual TLS.
     pub identity: Option<Arc<str>>,
-    /// The largest piece of a request that this connection brought. Buffers are about that large, and a slice of one
-    /// keeps all of it: whoever keeps slices compares.
+    /// Size of the largest piece of a request on this connection. Buffers have about this size, and a slice keeps its
+    /// whole buffer alive. Code that keeps slices compares sizes to decide whether to copy.
     pub largest_piece: AtomicUsize,
-    /// What its requests hold while they arrive.
+    /// Memory of requests that are still arriving.
     pub unfinished: Share,
-    /// Its turns at work that takes long: as many at once as there are cores, so that it cannot keep all others
-    /// waiting by asking for more.
+    /// Limits CPU-heavy work of this connection to one task per core, so that it cannot keep all others waiting.
     pub turns: Semaphore,
-    /// Whether a request was answered before all of it was read.
+    /// Whether a request was answered before it was completely read.
     answered_early: AtomicBool,
     gate: Arc<Gate>,
-    /// What all connections of its network have; none when it was not let in.
+    /// Shared state of the connections of its network; `None` if it was not admitted.
     pub(super) network: Option<Arc<Network>>,
-    /// The place of the connection among all.
+    /// State of the connection that the gate uses to replace idle connections.
     pub(super) seat: Arc<Seat>,
     requests_begun: AtomicU64,
-    /// Requests that are to be refused because there is no memory for more.
+    /// Number of requests to refuse because of the memory limit.
     refusals: AtomicUsize,
     /// Whether the connection has ended.
     is_gone: AtomicBool,
@@ -43,7 +42,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer that was not let in, until it gets the seat and the network of an admission.
+    /// Creates a peer that is not admitted. An admission adds the seat and the network.
     pub(super) fn new(address: SocketAddr, gate: Arc<Gate>) -> Self {
         Peer {
             address,
@@ -62,7 +61,7 @@ impl Peer {
         }
     }
 
-    /// A peer without a connection.
+    /// Creates a peer without a connection.
     #[cfg(any(test, fuzzing, feature = "testing"))]
     pub fn nobody() -> Self {
         use std::net::Ipv4Addr;
@@ -72,41 +71,41 @@ impl Peer {
         Peer::new((Ipv4Addr::LOCALHOST, 0).into(), gate)
     }
 
-    /// Counts that this client went over a limit and was refused or given up, in `tributary_server_limited` and in the
-    /// log.
+    /// Records that this client exceeded a limit and was refused or disconnected, in `tributary_server_limited` and in
+    /// the log.
     pub fn limited(&self, limit: Limit) {
         self.gate.limited(limit, self);
     }
 
-    /// Tells that a request is answered while the client may still be sending it. Over HTTP/1 the connection ends with
-    /// such an answer, and it must not end before the client has seen it: see `linger`.
+    /// Records that a request was answered while the client may still be sending it. Over HTTP/1 the connection ends
+    /// with such a response, but not before the client has seen it. See `linger`.
     pub fn answered_early(&self) {
         self.answered_early.store(true, Relaxed);
     }
 
-    /// Tells that the client has proved who it is: its connection is not closed to make room for a newcomer.
+    /// Records that the client is authenticated. Its connection is not closed to make room for a new one.
     pub fn prove(&self) {
-        // Written once per connection, and not for each request.
+        // Written once per connection instead of for each request.
         if !self.seat.is_known.load(Relaxed) {
             self.seat.is_known.store(true, Relaxed);
         }
     }
 
-    /// One request is to be refused.
+    /// Requests the refusal of one request.
     pub(super) fn refuse_one(&self) {
         self.refusals.fetch_add(1, Relaxed);
     }
 
-    /// No request is open: refusals that are left belong to requests that ended otherwise.
+    /// Clears pending refusals when no request is open. They belong to requests that ended otherwise.
     pub(super) fn forget_refusals(&self) {
         if self.refusals.load(Relaxed) > 0 {
             self.refusals.store(0, Relaxed);
         }
     }
 
-    /// Whether a request is to be refused, because there is no memory for as many as the connection has open.
+    /// Takes one pending refusal, if there is one.
     fn takes_refusal(&self) -> bool {
-        // Nearly always 0: then nothing is written.
+        // Nearly always 0. The check avoids a write.
         self.refusals.load(Relaxed) > 0
             && self
                 .refusals
@@ -114,12 +113,12 @@ impl Peer {
                 .is_ok()
     }
 
-    /// The connection has ended: nobody will take an answer.
+    /// Records the end of the connection. Pending responses will not be read.
     pub(super) fn leave(&self) {
         self.is_gone.store(true, Relaxed);
     }
 
-    /// The server is shutting down: answers have to be taken soon.
+    /// Records the shutdown of the server. Responses have to be read soon.
     pub(super) fn hurry(&self) {
         self.is_hurried.store(true, Relaxed);
     }
@@ -132,12 +131,12 @@ impl Peer {
         self.is_gone.load(Relaxed)
     }
 
-    /// Whether the connection has to end to make room for a newcomer.
+    /// Whether the connection has to end to make room for a new one.
     pub(super) fn is_vacated(&self) -> bool {
         self.seat.is_vacated.load(Relaxed)
     }
 
-    /// Whether the connection must not close at once.
+    /// Whether the connection needs a lingering close.
     pub(super) fn lingers(&self) -> bool {
         self.answered_early.load(Relaxed)
     }
@@ -146,7 +145,7 @@ impl Peer {
         &self.gate
     }
 
-    /// Requests that this connection brought so far.
+    /// Returns the number of requests on this connection so far.
     pub(super) fn begun(&self) -> u64 {
         self.requests_begun.load(Relaxed)
     }
@@ -155,18 +154,18 @@ impl Peer {
         self.seat.busy.load(Relaxed) > 0
     }
 
-    /// When the connection began.
+    /// Returns the time at which the connection began.
     pub(super) fn opened(&self) -> Instant {
         self.seat.opened
     }
 
-    /// Since when there was no request; now while there is one.
+    /// Returns the time since which there was no request, or the current time while there is one.
     pub(super) fn idle_since(&self) -> Instant {
         self.seat.idle_since()
     }
 }
 
-/// How many threads do work that takes long.
+/// Returns the number of threads for CPU-heavy work.
 pub fn cores() -> usize {
     static CORES: LazyLock<usize> = LazyLock::new(|| {
         std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
@@ -174,10 +173,10 @@ pub fn cores() -> usize {
     *CORES
 }
 
-/// A request whose handler runs until this is dropped.
+/// A request whose handler runs while this value lives.
 pub(super) struct UnderWay {
     pub(super) peer: Arc<Peer>,
-    /// The right to be handled; none if the request is refused.
+    /// The right to be handled; `None` if the request is refused.
     pub(super) admitted: Option<Admitted>,
 }
 
@@ -208,13 +207,13 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let seat = &self.peer.seat;
         let age = u64::try_from(seat.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // 0 is for none yet.
+        // 0 means that there was no request.
         seat.last_request.store(age.max(1), Relaxed);
         seat.busy.fetch_sub(1, Relaxed);
     }
 }
 
-/// One of the requests that `max_requests` allows, until its answer has been taken; given back when dropped.
+/// One of the requests that `max_requests` allows, held until the response has been sent. Released on drop.
 pub(super) struct Admitted(Arc<Peer>, Instant);
 
 impl Drop for Admitted {

@@ -1,4 +1,4 @@
-//! The server with a handler that says how often it was asked.
+//! Tests of the server with a handler that counts its requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -56,7 +56,7 @@ async fn a_simple_handler_answers_both_protocols_on_one_port() {
     tokio::spawn(connection);
     assert_eq!(text(client.send_request(get()).await.unwrap()).await, "3");
 
-    // Idle connections do not hold up the end.
+    // Idle connections do not delay the shutdown.
     server
         .shutdown(Instant::now() + Duration::from_secs(60))
         .await;
@@ -197,7 +197,7 @@ async fn a_client_is_taken_for_what_it_speaks_however_its_bytes_are_cut() {
     }
 }
 
-/// A server's configuration and a client that trusts it, as `server`.
+/// Returns a server's configuration, and a client that trusts it as `server`.
 fn tls() -> (Arc<rustls::ServerConfig>, tokio_rustls::TlsConnector) {
     let certified = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
     let certificate = certified.cert.der().clone();

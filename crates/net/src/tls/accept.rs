@@ -1,4 +1,4 @@
-//! The server's side of a handshake, and words for those that fail.
+//! The server's side of a handshake, and explanations of failures.
 
 use std::io;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use super::names::Pattern;
 use super::notes::{self, Notes};
 use super::reason::Reason;
 
-/// A client that was not let in, or did not want to be.
+/// A client that was refused, or that refused the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("TLS handshake: {text}")]
 pub struct Refused {
-    /// In few words.
+    /// Reason in short form.
     pub reason: Reason,
-    /// For people: what to do, on which side.
+    /// Explanation for the operator: the remedy, and the side that needs it.
     pub text: String,
 }
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// Somebody has to change something.
+    /// One of the two sides has to be changed.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// What happens in networks.
+    /// An ordinary network error.
     #[error(transparent)]
     Network(#[from] io::Error),
 }
 
-/// Does the handshake. A client that is refused is told why before this returns, which takes a second at most.
+/// Performs the handshake. Before this returns, a refused client is told why, for at most a second.
 ///
 /// # Errors
-/// When there is no connection.
+/// There is no connection.
 pub async fn accept<S>(config: Arc<ServerConfig>, stream: S) -> Result<TlsStream<S>, AcceptError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -56,23 +56,23 @@ where
     }
 }
 
-/// Who the client is, from the certificate that was verified; None when none was asked for.
+/// Returns the identity of the client from its verified certificate, or `None` if no certificate was requested.
 pub fn identity<S>(stream: &TlsStream<S>) -> Option<Arc<str>> {
     identity_of(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
-/// Who has this verified certificate.
+/// Returns the identity in a verified certificate.
 pub fn identity_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
     identity_among(certificate, &[])
 }
 
-/// Who has this verified certificate, by the name that is among those allowed, if there are any.
+/// Returns the identity in a verified certificate. If `allowed` is not empty, only allowed names count.
 pub(super) fn identity_among(
     certificate: &CertificateDer<'_>,
     allowed: &[Pattern],
 ) -> Option<Arc<str>> {
     let facts = certificate::describe(certificate).ok()?;
-    // A certificate without any name still is somebody's: rather its number than nothing.
+    // A certificate without names is identified by its serial number.
     Some(
         facts
             .identity_among(allowed)
@@ -80,8 +80,8 @@ pub(super) fn identity_among(
     )
 }
 
-/// Closes a connection so that the client reads what was written last. With unread data, closing would reset it, and
-/// the client would lose the reason: under TLS 1.3 it sends its first request before it knows whether it is let in.
+/// Closes a connection so that the client can read the last message. Closing with unread data would reset the
+/// connection and destroy the message: under TLS 1.3, a client sends its first request before it knows the outcome.
 pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let closing = async {
         let _ = stream.shutdown().await;
@@ -157,7 +157,7 @@ fn incompatible(why: &PeerIncompatible) -> (Reason, String) {
     }
 }
 
-/// What a client said when it left.
+/// Interprets the alert with which a client ended the handshake.
 fn alerted(alert: AlertDescription) -> (Reason, String) {
     match alert {
         AlertDescription::UnknownCA
@@ -182,7 +182,7 @@ fn alerted(alert: AlertDescription) -> (Reason, String) {
     }
 }
 
-/// How long closing may take.
+/// Maximum time for closing.
 const CLOSING: Duration = Duration::from_secs(1);
-/// How much of what a refused client has sent is read, in bytes: more than fits on the way of most.
+/// Maximum number of bytes read from a refused client: more than most connections have in flight.
 const MOST_UNREAD: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! From the `tls` sections to rustls' configurations.
+//! Builds rustls configurations from the `tls` sections.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
@@ -20,10 +20,11 @@ use super::tickets;
 use super::verifier::{AcceptAny, ClientVerifier, ServerVerifier, Words};
 
 impl ClientTls {
-    /// The client's configuration; reads all files. `alpn` lists the protocols to offer, most wanted first.
+    /// Builds the client's configuration, which reads all files. `alpn` lists the offered protocols, most preferred
+    /// first.
     ///
     /// # Errors
-    /// When a file cannot be read, is not what it should be, or parts do not fit together.
+    /// A file cannot be read, has the wrong content, or does not fit another file.
     pub fn build(&self, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
         let parameters = self.parameters();
         let provider = parameters.provider()?;
@@ -109,7 +110,8 @@ impl ClientTls {
         }
     }
 
-    /// What is wrong with the section and its files, as far as the system's authorities are not needed to tell.
+    /// Returns all mistakes in the section and its files that can be found without the system's certificate
+    /// authorities.
     pub(super) fn mistakes(&self) -> Vec<TlsError> {
         let mut mistakes = self.parameters().mistakes();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -124,7 +126,7 @@ impl ClientTls {
         mistakes
     }
 
-    /// What works, but not as it is meant.
+    /// Returns warnings about settings that work, but probably not as intended.
     pub(super) fn warnings(&self, now: SystemTime) -> Vec<TlsError> {
         let suites = self.parameters().idle_suites();
         let found = [
@@ -156,17 +158,17 @@ impl ClientTls {
 }
 
 impl ServerTls {
-    /// The server's configuration; reads all files. `alpn` lists the protocols to accept, most wanted first. Sessions
-    /// can be resumed with this configuration alone, and no longer than the client's certificate is good.
+    /// Builds the server's configuration, which reads all files. `alpn` lists the accepted protocols, most preferred
+    /// first. Sessions can be resumed with this configuration only, and only while the client's certificate is valid.
     ///
     /// # Errors
-    /// When a file cannot be read, is not what it should be, or parts do not fit together.
+    /// A file cannot be read, has the wrong content, or does not fit another file.
     pub fn build(&self, alpn: &[&[u8]]) -> Result<ServerConfig, TlsError> {
         let (config, _) = self.build_trusting(self.client_ca()?.as_deref(), alpn)?;
         Ok(config)
     }
 
-    /// The same with these authorities of clients (PEM), wherever they come from, and with the verifier of clients.
+    /// Like [`build`](Self::build), with these client authorities (PEM). Also returns the verifier of clients.
     pub(super) fn build_trusting(
         &self,
         client_ca: Option<&[u8]>,
@@ -191,7 +193,7 @@ impl ServerTls {
         Ok((config, verifier))
     }
 
-    /// The authorities of clients in PEM, if clients need a certificate.
+    /// Returns the client authorities in PEM, if clients need a certificate.
     pub(super) fn client_ca(&self) -> Result<Option<Vec<u8>>, TlsError> {
         text("client_ca_file", &self.client_ca_file, "")
     }
@@ -252,7 +254,7 @@ impl ServerTls {
             .collect()
     }
 
-    /// Keys about the certificates of clients, where none are asked for.
+    /// Reports keys about client certificates if no client certificates are requested.
     fn needs_client_ca(&self) -> Vec<TlsError> {
         let keys = [
             (
@@ -276,7 +278,7 @@ impl ServerTls {
         is_set(&self.client_ca_file)
     }
 
-    /// Everything that is wrong with the section and its files.
+    /// Returns all mistakes in the section and its files.
     pub(super) fn mistakes(&self) -> Vec<TlsError> {
         let mut found = self.parameters().mistakes();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -297,7 +299,7 @@ impl ServerTls {
         found
     }
 
-    /// What works, but not as it is meant.
+    /// Returns warnings about settings that work, but probably not as intended.
     pub(super) fn warnings(&self, now: SystemTime) -> Vec<TlsError> {
         let suites = self.parameters().idle_suites();
         let found = [
@@ -315,7 +317,7 @@ impl ServerTls {
         found
     }
 
-    /// Keys that the Collector takes here and makes no use of: they are about the servers that a client trusts.
+    /// Reports keys that the Collector accepts here but ignores: they concern the servers that a client trusts.
     fn keys_of_clients(&self) -> impl Iterator<Item = TlsError> {
         let keys = [
             ("ca_file", is_set(&self.ca_file)),
@@ -351,10 +353,10 @@ impl ServerTls {
     }
 }
 
-/// The system's certificate authorities, once for all clients: they are a hundred and more.
+/// Returns the system's certificate authorities. All clients share the set, which has more than a hundred entries.
 ///
 /// # Errors
-/// When there are none.
+/// There are none.
 pub fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     static SHARED: Mutex<Weak<RootCertStore>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);

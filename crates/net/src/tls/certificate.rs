@@ -1,7 +1,7 @@
-//! What a certificate says about itself, for people, gauges and the peer's identity.
+//! Certificate fields, for messages, gauges and the peer's identity.
 //!
-//! Nothing here decides about trust: that is webpki's part. Texts come from whoever made the certificate, so they are
-//! made printable and short.
+//! Nothing here decides about trust, which is webpki's task. The texts come from the creator of the certificate, so
+//! they are made printable and short.
 
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,36 +13,36 @@ use x509_parser::prelude::{ASN1Time, FromDer, ParsedExtension, X509Certificate, 
 
 use super::names::Pattern;
 
-/// The most bytes of a text out of a certificate.
+/// Maximum length in bytes of a text from a certificate.
 pub const LONGEST_TEXT: usize = 256;
-/// The most names of one certificate that are kept.
+/// Maximum number of names kept from one certificate.
 const MOST_NAMES: usize = 256;
 
-/// What a certificate says.
+/// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The subject as `CN=a, O=b`; empty when it has none.
+    /// Subject as `CN=a, O=b`; empty if there is none.
     pub subject: String,
-    /// The issuer, in the same form.
+    /// Issuer, in the same form.
     pub issuer: String,
-    /// The common name alone.
+    /// Common name alone.
     pub common_name: Option<String>,
-    /// The serial number in hexadecimal, bytes separated by colons, as openssl prints it.
+    /// Serial number in hexadecimal, bytes separated by colons, as openssl prints it.
     pub serial: String,
-    /// The first moment at which it is valid.
+    /// Start of the validity period.
     pub not_before: SystemTime,
-    /// The last moment at which it is valid.
+    /// End of the validity period.
     pub not_after: SystemTime,
-    /// The subject alternative names, in the certificate's order.
+    /// Subject alternative names, in the certificate's order.
     pub names: Vec<Name>,
-    /// Whether it may sign other certificates.
+    /// Whether the certificate may sign other certificates.
     pub is_authority: bool,
 }
 
-/// A subject alternative name of the kinds that name machines and programs.
+/// A subject alternative name of a kind that identifies machines or programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Name {
-    /// A URI: of a workload, its SPIFFE id.
+    /// A URI, for example the SPIFFE id of a workload.
     Uri(String),
     /// A host name, possibly with a wildcard.
     Dns(String),
@@ -50,15 +50,15 @@ pub enum Name {
     Ip(IpAddr),
 }
 
-/// A certificate that cannot be read.
+/// Error if a certificate cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an X.509 certificate: {0}")]
 pub struct Unreadable(String);
 
-/// Reads what a certificate says. It is not verified.
+/// Parses the fields of a certificate without verifying it.
 ///
 /// # Errors
-/// When it is not a certificate.
+/// The bytes are not a certificate.
 pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
     let (_, certificate) =
         X509Certificate::from_der(der).map_err(|error| Unreadable(error.to_string()))?;
@@ -91,13 +91,14 @@ pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
     })
 }
 
-/// The last moment at which it is valid; None for what cannot be read.
+/// Returns the end of the validity period, or `None` if the certificate cannot be parsed.
 pub(super) fn not_after(der: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     Some(moment(certificate.validity().not_after))
 }
 
-/// Whether any subject alternative name, exactly as it stands there, is such a one; false for what cannot be read.
+/// Whether `wanted` accepts any subject alternative name, exactly as written. False if the certificate cannot be
+/// parsed.
 pub(super) fn any_name(der: &CertificateDer<'_>, mut wanted: impl FnMut(&Name) -> bool) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {
         return false;
@@ -116,8 +117,8 @@ pub(super) fn any_name(der: &CertificateDer<'_>, mut wanted: impl FnMut(&Name) -
 }
 
 impl Facts {
-    /// The name that stands for the client where only `allowed` names may connect: the first URI among them, else the
-    /// first host name. Without any it is the [`identity`](Self::identity).
+    /// Returns the client's identity if only `allowed` names may connect: the first allowed URI, else the first allowed
+    /// host name. If `allowed` is empty, this is the [`identity`](Self::identity).
     pub(super) fn identity_among(&self, allowed: &[Pattern]) -> Option<&str> {
         let matching = || {
             let names = self.names.iter();
@@ -136,7 +137,7 @@ impl Facts {
         uri.or_else(dns).or_else(|| self.identity())
     }
 
-    /// Who it is: the first URI (a SPIFFE id), else the first host name, else the common name.
+    /// Returns the identity: the first URI (a SPIFFE id), else the first host name, else the common name.
     pub fn identity(&self) -> Option<&str> {
         let uri = self.names.iter().find_map(|name| match name {
             Name::Uri(uri) => Some(uri.as_str()),
@@ -152,7 +153,7 @@ impl Facts {
         found.filter(|identity| !identity.is_empty())
     }
 
-    /// How to call it in a message: the subject, else the identity, else the serial number.
+    /// Returns a title for messages: the subject, else the identity, else the serial number.
     pub fn title(&self) -> String {
         match (self.subject.as_str(), self.identity()) {
             ("", Some(identity)) => format!("\"{identity}\""),
@@ -161,7 +162,7 @@ impl Facts {
         }
     }
 
-    /// The names as a list for people: `a, b, c`; `none` when there are none.
+    /// Returns the names for messages: `a, b, c`, or `none`.
     pub fn names_listed(&self) -> String {
         let mut list = String::new();
         for (at, name) in self.names.iter().enumerate() {
@@ -214,7 +215,7 @@ pub(super) fn moment(time: ASN1Time) -> SystemTime {
     moment.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A moment as `2026-07-01 12:00:00 UTC`.
+/// Formats a moment as `2026-07-01 12:00:00 UTC`.
 pub fn date(moment: SystemTime) -> String {
     let seconds = match moment.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_secs()),
@@ -237,8 +238,8 @@ pub fn date(moment: SystemTime) -> String {
     }
 }
 
-/// The text with everything escaped that is not printable ASCII, cut to [`LONGEST_TEXT`] bytes. Different short texts
-/// stay different: the backslash is escaped too.
+/// Escapes everything but printable ASCII, and cuts the text to [`LONGEST_TEXT`] bytes. The backslash is escaped too,
+/// so that different short texts stay different.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(LONGEST_TEXT));
     for character in text.chars() {
@@ -256,7 +257,7 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// How many names of a certificate a message lists.
+/// Maximum number of names listed in a message.
 const NAMES_SHOWN: usize = 8;
 
 #[cfg(test)]

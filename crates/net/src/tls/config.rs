@@ -13,103 +13,105 @@ use super::material::is_set;
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Secret, Validate};
 
-/// TLS of a client. An exporter without this section speaks TLS and trusts the system's certificate authorities.
+/// TLS of a client. An exporter without this section uses TLS and trusts the system's certificate authorities.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientTls {
-    /// Speak plaintext (unless a certificate authority is given, or the endpoint begins with `https://`). Default:
-    /// false.
+    /// Whether to use plaintext, unless a certificate authority is given or the endpoint begins with `https://`.
+    /// Default: false.
     pub insecure: bool,
-    /// Speak TLS but accept any certificate: anybody on the way can read and change what is sent. Default: false.
+    /// Whether to accept any server certificate. An attacker on the network can then read and change the data. Default:
+    /// false.
     pub insecure_skip_verify: bool,
-    /// The name the server's certificate must carry, instead of the endpoint's host; also sent as SNI.
+    /// Name that the server's certificate must contain, instead of the endpoint's host. It is also sent as SNI.
     pub server_name_override: String,
-    /// File with the certificate authorities to trust (PEM), instead of the system's.
+    /// File with the trusted certificate authorities (PEM). Default: the system's authorities.
     pub ca_file: PathBuf,
-    /// The same as text. Not together with `ca_file`.
+    /// Trusted certificate authorities as PEM text. Cannot be combined with `ca_file`.
     pub ca_pem: String,
-    /// File with certificate revocation lists (PEM) for the server's certificate. Every authority between it and the
-    /// trusted one must have a list there that is valid now: without one, or when it has expired, the server is not
-    /// trusted. (The Collector has no such key.)
+    /// File with certificate revocation lists (PEM) for the server's certificate. Every authority between the
+    /// certificate and the trusted authority needs a valid list in the file. If a list is missing or expired, the
+    /// server is not trusted. (The Collector has no such key.)
     pub crl_file: PathBuf,
-    /// File with the certificate chain to present to the server (PEM), for mutual TLS: our certificate first, then the
+    /// File with the client certificate chain (PEM), for mutual TLS: the client's certificate first, then the
     /// intermediate authorities.
     pub cert_file: PathBuf,
-    /// The same as text. Not together with `cert_file`.
+    /// Client certificate chain as PEM text. Cannot be combined with `cert_file`.
     pub cert_pem: String,
-    /// File with the certificate's private key (PEM, not encrypted).
+    /// File with the private key of the client certificate (PEM, unencrypted).
     pub key_file: PathBuf,
-    /// The same as text. Not together with `key_file`.
+    /// Private key as PEM text. Cannot be combined with `key_file`.
     pub key_pem: Secret,
-    /// Trust the system's certificate authorities besides those given. Default: false.
+    /// Whether to trust the system's certificate authorities in addition to the given ones. Default: false.
     pub include_system_ca_certs_pool: bool,
-    /// The lowest version to accept: `1.2` or `1.3`. Default: `1.2`, as the Collector's. Between our own tiers set `1.3`.
+    /// Minimum TLS version: `1.2` or `1.3`. Default: `1.2`, as in the Collector. Use `1.3` between collectors.
     pub min_version: Option<TlsVersion>,
-    /// The highest version to offer: `1.2` or `1.3`. Default: `1.3`.
+    /// Maximum TLS version: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,
-    /// The cipher suites to offer, by Go's names, most wanted first. Those of TLS 1.2 and of TLS 1.3 are chosen
-    /// separately: a version none of whose suites is named keeps its default. Default: all that are supported, none of
-    /// which is known to be weak.
+    /// Cipher suites to offer, by Go's names, most preferred first. The suites of TLS 1.2 and TLS 1.3 are selected
+    /// separately: if no suite of a version is listed, that version keeps its default suites. Default: all supported
+    /// suites, none of which is known to be weak.
     pub cipher_suites: Vec<String>,
-    /// Must be false: no insecure cipher suite is built in.
+    /// Must be false: no insecure cipher suites are built in.
     pub include_insecure_cipher_suites: bool,
-    /// The curves for the key exchange, most wanted first: `X25519`, `P256`, `P384`. Default: all, in this order.
+    /// Curves for the key exchange, most preferred first: `X25519`, `P256`, `P384`. Default: all, in this order.
     pub curve_preferences: Vec<String>,
-    /// How often to look whether the files have changed; new connections use what is there then. 0 means never.
-    /// Default: 1m. (The Collector never looks unless told to.)
+    /// Interval at which the files are checked for changes. New connections use the new files. 0 means never. Default:
+    /// 1m. (The Collector's default is never.)
     pub reload_interval: Duration,
 }
 
-/// TLS of a server. Without this section it speaks plaintext.
+/// TLS of a server. Without this section, the server uses plaintext.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerTls {
     /// File with the certificate chain (PEM): the server's certificate first, then the intermediate authorities.
     pub cert_file: PathBuf,
-    /// The same as text. Not together with `cert_file`.
+    /// Certificate chain as PEM text. Cannot be combined with `cert_file`.
     pub cert_pem: String,
-    /// File with the certificate's private key (PEM, not encrypted).
+    /// File with the private key of the certificate (PEM, unencrypted).
     pub key_file: PathBuf,
-    /// The same as text. Not together with `key_file`.
+    /// Private key as PEM text. Cannot be combined with `key_file`.
     pub key_pem: Secret,
-    /// File with the certificate authorities of clients (PEM). When given, every client must present a certificate
-    /// that one of them signed: mutual TLS.
+    /// File with the certificate authorities of clients (PEM). If set, every client must present a certificate signed
+    /// by one of them (mutual TLS).
     pub client_ca_file: PathBuf,
-    /// Which clients may connect, by the DNS names and URIs (SPIFFE ids) of their certificates; one that matches is
-    /// enough. Each is exact, or has one `*`, which stands for one label of a DNS name (`*.sidecars.example`) or one
-    /// segment of a URI's path (`spiffe://zone.example/ns/*/sa/agent`). Only paths of URIs are case-sensitive. Needs
-    /// `client_ca_file`. Default: all clients with a certificate. (The Collector has no such key.)
+    /// Names of the clients that may connect. A client may connect if a DNS name or URI (SPIFFE id) of its certificate
+    /// matches one entry. An entry is exact, or has one `*` for one label of a DNS name (`*.sidecars.example`) or one
+    /// segment of a URI's path (`spiffe://zone.example/ns/*/sa/agent`). Only the paths of URIs are case-sensitive.
+    /// Needs `client_ca_file`. Default: all clients with a certificate. (The Collector has no such key.)
     pub allowed_client_names: Vec<String>,
-    /// File with certificate revocation lists (PEM) for the certificates of clients. Every authority between a client
-    /// and `client_ca_file` must have a list there that is valid now: without one, or when it has expired, its clients
-    /// are refused. Needs `client_ca_file`. (The Collector has no such key.)
+    /// File with certificate revocation lists (PEM) for client certificates. Every authority between a client
+    /// certificate and `client_ca_file` needs a valid list in the file. If the list of an authority is missing or
+    /// expired, its clients are refused. Needs `client_ca_file`. (The Collector has no such key.)
     pub client_crl_file: PathBuf,
-    /// The resource attribute to put the client's identity into, on all it sends: the first URI of its certificate (a
-    /// SPIFFE id), else the first DNS name, else the common name; with `allowed_client_names`, of the names that are
-    /// allowed. What the client wrote under that key itself is
-    /// replaced. Needs `client_ca_file`. Default: none. (The Collector has no such key.)
+    /// Resource attribute that is set to the client's identity on all its data. The identity is the first URI of its
+    /// certificate (a SPIFFE id), else the first DNS name, else the common name. With `allowed_client_names`, only
+    /// allowed names count. A value from the client is replaced. Needs `client_ca_file`. Default: none. (The Collector
+    /// has no such key.)
     pub client_identity_attribute: String,
-    /// Has no effect, as in the Collector, and gives a warning: a server verifies clients, by `client_ca_file`.
+    /// Has no effect, as in the Collector, and causes a warning. A server verifies clients with `client_ca_file`.
     pub ca_file: PathBuf,
     /// Has no effect, as in the Collector.
     pub ca_pem: String,
     /// Has no effect, as in the Collector.
     pub include_system_ca_certs_pool: bool,
-    /// The lowest version to accept: `1.2` or `1.3`. Default: `1.2`, as the Collector's. Between our own tiers set `1.3`.
+    /// Minimum TLS version: `1.2` or `1.3`. Default: `1.2`, as in the Collector. Use `1.3` between collectors.
     pub min_version: Option<TlsVersion>,
-    /// The highest version to accept: `1.2` or `1.3`. Default: `1.3`.
+    /// Maximum TLS version: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,
-    /// The cipher suites to accept, by Go's names. Those of TLS 1.2 and of TLS 1.3 are chosen separately: a version none
-    /// of whose suites is named keeps its default. Default: all that are supported, none of which is known to be weak.
+    /// Accepted cipher suites, by Go's names. The suites of TLS 1.2 and TLS 1.3 are selected separately: if no suite of
+    /// a version is listed, that version keeps its default suites. Default: all supported suites, none of which is
+    /// known to be weak.
     pub cipher_suites: Vec<String>,
-    /// Must be false: no insecure cipher suite is built in.
+    /// Must be false: no insecure cipher suites are built in.
     pub include_insecure_cipher_suites: bool,
-    /// The curves for the key exchange: `X25519`, `P256`, `P384`. Default: all.
+    /// Curves for the key exchange: `X25519`, `P256`, `P384`. Default: all.
     pub curve_preferences: Vec<String>,
-    /// How often to look whether the files have changed; new connections use what is there then. 0 means never.
-    /// Default: 1m. (The Collector never looks unless told to.)
+    /// Interval at which the files are checked for changes. New connections use the new files. 0 means never. Default:
+    /// 1m. (The Collector's default is never.)
     pub reload_interval: Duration,
-    /// Look at `client_ca_file` too. Default: true. (The Collector's is false.)
+    /// Whether `client_ca_file` is checked for changes too. Default: true. (The Collector's default is false.)
     pub client_ca_file_reload: bool,
 }
 
@@ -162,7 +164,7 @@ impl Default for ServerTls {
     }
 }
 
-/// Long before a short-lived certificate (SPIFFE: an hour) runs out, and nothing next to a handshake.
+/// Far below the lifetime of a short-lived certificate (SPIFFE: an hour). A check costs little compared to a handshake.
 const RELOAD_INTERVAL: Duration = Duration::secs(60);
 
 /// A version of TLS.
@@ -182,7 +184,7 @@ impl<'de> Deserialize<'de> for TlsVersion {
     }
 }
 
-/// Knows the old versions too, to say why they are not supported.
+/// Parses the old versions too, to explain that they are not supported.
 struct AnyVersion;
 
 impl<'de> Visitor<'de> for AnyVersion {
@@ -206,13 +208,13 @@ impl<'de> Visitor<'de> for AnyVersion {
     }
 }
 
-/// Why a TLS configuration cannot be used: which key is at fault, and why.
+/// Reason why a TLS configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("tls::{key}: {reason}")]
 pub struct TlsError {
-    /// The key inside the section.
+    /// The key in the section that is at fault.
     pub key: &'static str,
-    /// What is wrong with it, the file's name included.
+    /// Description of the mistake, with the name of the file.
     pub reason: String,
 }
 
@@ -224,15 +226,15 @@ pub(super) fn problem(key: &'static str, reason: impl ToString) -> TlsError {
 }
 
 impl ClientTls {
-    /// Whether plaintext is asked for.
+    /// Whether plaintext is configured.
     pub fn is_plaintext(&self) -> bool {
         self.insecure && !self.has_ca()
     }
 
-    /// The name to ask for and to check, for a server at `host`.
+    /// Returns the server name to request and verify, for a server at `host`.
     ///
     /// # Errors
-    /// When it is neither a DNS name nor an IP address.
+    /// The name is neither a DNS name nor an IP address.
     pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
         let name = match self.server_name_override.as_str() {
             "" => host,
@@ -246,8 +248,8 @@ impl ClientTls {
         !self.ca_pem.is_empty() || is_set(&self.ca_file)
     }
 
-    /// Reports what stands in the way of speaking TLS, under `key`. The system's certificate authorities are not looked
-    /// at: the system that checks a configuration need not be the one that runs it.
+    /// Reports mistakes that prevent TLS, under `key`. The system's certificate authorities are not checked, because
+    /// the configuration may be validated on another machine.
     pub fn validate_for_tls(&self, key: &str, problems: &mut Problems) {
         for error in self.mistakes() {
             problems.error(&[key, error.key], error.reason);

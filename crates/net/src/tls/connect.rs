@@ -1,4 +1,4 @@
-//! The client's side of a handshake, and words for those that fail.
+//! The client's side of a handshake, and explanations of failures.
 
 use std::io;
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use tokio_rustls::client::TlsStream;
 
 use super::notes;
 
-/// Why a handshake failed.
+/// Reason why a handshake failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
-    /// What is wrong, and what to do.
+    /// Description of the failure and its remedy.
     pub reason: String,
-    /// Whether it fails again until a configuration or a certificate is changed.
+    /// Whether retries fail until a configuration or certificate is changed.
     pub for_good: bool,
 }
 
-/// Does the handshake. Under TLS 1.3 the server judges the client's certificate afterwards: see [`explained`].
+/// Performs the handshake. Under TLS 1.3, the server checks the client's certificate only afterwards. See
+/// [`explained`].
 ///
 /// # Errors
-/// When there is no connection.
+/// There is no connection.
 pub async fn connect<S>(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -46,14 +47,13 @@ where
     })
 }
 
-/// Whether a connection fails for the same reason again until a configuration or a certificate is changed, on either
-/// side.
+/// Whether retries fail for the same reason until a configuration or certificate is changed on either side.
 pub fn is_for_good(error: &io::Error) -> bool {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<Error>());
     match tls {
-        // A server that is ending, or has a defect.
+        // A server that is shutting down or has a bug.
         Some(Error::AlertReceived(
             AlertDescription::InternalError
             | AlertDescription::UserCanceled
@@ -70,7 +70,7 @@ pub fn is_for_good(error: &io::Error) -> bool {
     }
 }
 
-/// The error of a TLS connection, with what to do about it in its text. Everything else stays as it is.
+/// Adds advice to the error of a TLS connection. Other errors are returned unchanged.
 pub fn explained(error: io::Error) -> io::Error {
     let tls = error
         .get_ref()
@@ -92,7 +92,7 @@ pub fn explained(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error} ({advice})"))
 }
 
-/// What a server means by it. RFC 8446, 6.2.
+/// Explains an alert from a server (RFC 8446, 6.2).
 fn for_alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::CertificateRequired => {

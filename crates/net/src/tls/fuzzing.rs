@@ -1,4 +1,4 @@
-//! Names, PEM and the decision about clients' certificates, for fuzz targets.
+//! Parsing of names and PEM, and verification of client certificates, for fuzz targets.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::certificate::{self, Name};
 use super::names::Pattern;
 use super::{ServerTls, TlsError, material, notes};
 
-/// Whether an allowed name allows this one.
+/// Whether a pattern of an allowed name matches this name.
 ///
 /// # Errors
-/// When it is no name to allow.
+/// The pattern is invalid.
 pub fn allows(pattern: &str, name: &Name) -> Result<bool, String> {
     Ok(Pattern::parse(pattern)?.matches(name))
 }
 
-/// All names of a certificate, as they stand there.
+/// Returns all names of a certificate, exactly as written.
 pub fn names(der: &CertificateDer<'_>) -> Vec<Name> {
     let mut names = Vec::new();
     certificate::any_name(der, |name| {
@@ -30,7 +30,7 @@ pub fn names(der: &CertificateDer<'_>) -> Vec<Name> {
     names
 }
 
-/// The certificates, the revocation lists and the private key in a text, in DER.
+/// Returns the certificates, revocation lists and private key of a text, in DER.
 pub fn material(pem: &[u8]) -> [Result<Vec<Vec<u8>>, TlsError>; 3] {
     let none = Path::new("");
     let certificates = material::certificates("ca_file", none, pem);
@@ -47,14 +47,14 @@ pub fn material(pem: &[u8]) -> [Result<Vec<Vec<u8>>, TlsError>; 3] {
     ]
 }
 
-/// Who decides about clients.
+/// Verifier of client certificates.
 pub struct Clients(Arc<dyn ClientCertVerifier>);
 
 impl Clients {
-    /// Trusts these authorities (PEM), and allows these names.
+    /// Creates a verifier with these trusted authorities (PEM) and allowed names.
     ///
     /// # Errors
-    /// When one is none.
+    /// An authority or name is invalid.
     pub fn new(authorities: &[u8], allowed: &[&str]) -> Result<Self, TlsError> {
         let section = ServerTls {
             allowed_client_names: allowed.iter().map(|name| (*name).to_owned()).collect(),
@@ -65,10 +65,10 @@ impl Clients {
         Ok(Clients(verifier.unwrap_or_else(|| unreachable!())))
     }
 
-    /// Decides at this time, in seconds since 1970.
+    /// Verifies a chain at this time, in seconds since 1970.
     ///
     /// # Errors
-    /// The words for the operator.
+    /// The explanation for the operator.
     pub fn verify(
         &self,
         end_entity: &CertificateDer<'_>,

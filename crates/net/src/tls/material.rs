@@ -1,4 +1,4 @@
-//! Certificates, keys and revocation lists: read, checked, and refused with words that help.
+//! Reading and validation of certificates, keys and revocation lists, with helpful errors.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::certificate::{self, Facts, date};
 use super::config::{TlsError, problem};
 use tributary_config::Secret;
 
-/// Where a certificate chain and its key come from.
+/// Configured source of a certificate chain and its key.
 pub(super) struct Pair<'a> {
     pub(super) cert_file: &'a Path,
     pub(super) cert_pem: &'a str,
@@ -24,10 +24,10 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The chain and its key, if there are any. They belong together.
+    /// Loads the chain and its key, if configured, and checks that the key fits.
     ///
     /// # Errors
-    /// When one cannot be read or is missing, or when they do not fit.
+    /// A part cannot be read or is missing, or the two do not fit.
     pub(super) fn load(
         &self,
         provider: &CryptoProvider,
@@ -65,7 +65,7 @@ impl Pair<'_> {
         };
         match owns(own) {
             Ok(()) => {}
-            // A key that does not tell cannot be told to be wrong.
+            // Some keys do not reveal their public key, so they cannot be checked.
             Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(rustls::Error::InconsistentKeys(_)) => {
                 return Err(problem("cert_file", self.mismatch(&chain, owns)));
@@ -81,14 +81,14 @@ impl Pair<'_> {
         Ok(Some(Arc::new(CertifiedKey::new(chain, signer))))
     }
 
-    /// Our own certificate, as far as it can be read.
+    /// Returns the fields of the own certificate, if it can be parsed.
     pub(super) fn facts(&self) -> Option<Facts> {
         let pem = text("cert_file", self.cert_file, self.cert_pem).ok()??;
         let chain = certificates("cert_file", self.cert_file, &pem).ok()?;
         certificate::describe(chain.first()?).ok()
     }
 
-    /// Whether our own certificate is good for connections now.
+    /// Returns a warning if the own certificate is not valid now.
     pub(super) fn warning(&self, now: SystemTime) -> Option<TlsError> {
         let facts = self.facts()?;
         let what = format!(
@@ -142,7 +142,7 @@ pub(super) fn is_set(file: &Path) -> bool {
     !file.as_os_str().is_empty()
 }
 
-/// The PEM text of a file, or the one given instead.
+/// Returns the PEM text of a file, or the configured text.
 pub(super) fn text(key: &'static str, file: &Path, pem: &str) -> Result<Option<Vec<u8>>, TlsError> {
     match (is_set(file), pem.is_empty()) {
         (false, true) => Ok(None),
@@ -158,7 +158,7 @@ pub(super) fn text(key: &'static str, file: &Path, pem: &str) -> Result<Option<V
     }
 }
 
-/// All certificates of a text, at least one.
+/// Returns all certificates of a text, at least one.
 pub(super) fn certificates(
     key: &'static str,
     file: &Path,
@@ -185,7 +185,7 @@ pub(super) fn certificates(
     }
 }
 
-/// The authorities in a text, added to `roots`.
+/// Adds the authorities in a text to `roots`.
 pub(super) fn add_roots(
     roots: &mut RootCertStore,
     key: &'static str,
@@ -203,7 +203,7 @@ pub(super) fn add_roots(
     Ok(())
 }
 
-/// The revocation lists in a file, at least one if there is a file.
+/// Returns the revocation lists in a file: at least one if a file is configured.
 pub(super) fn revocation_lists(
     key: &'static str,
     file: &Path,
@@ -214,7 +214,7 @@ pub(super) fn revocation_lists(
     lists(key, file, &pem)
 }
 
-/// All revocation lists of a text, at least one.
+/// Returns all revocation lists of a text, at least one.
 pub(super) fn lists(
     key: &'static str,
     file: &Path,
@@ -232,7 +232,7 @@ pub(super) fn lists(
     Ok(found)
 }
 
-/// Until when all of the lists are good: the first of their next updates.
+/// Returns the end of the validity of all lists: their earliest next update.
 pub(super) fn lists_end(
     lists: &[CertificateRevocationListDer<'static>],
 ) -> Option<(SystemTime, String)> {
@@ -244,7 +244,7 @@ pub(super) fn lists_end(
     ends.min()
 }
 
-/// How to call where a text came from.
+/// Returns the name of a text's source for messages.
 pub(super) fn source(file: &Path) -> String {
     match is_set(file) {
         true => file.display().to_string(),
@@ -252,7 +252,7 @@ pub(super) fn source(file: &Path) -> String {
     }
 }
 
-/// The private key in a text.
+/// Returns the private key in a text.
 pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     let name = source(file);
     if is_encrypted(pem) {
@@ -273,7 +273,7 @@ pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'stat
             rustls_pki_types::pem::Error::NoItemsFound => {
                 format!("{name} holds no private key in PEM{}", der_hint(pem))
             }
-            // The library's own words would show a line of the key.
+            // The library's error message would contain a line of the key.
             _ => format!("{name} is damaged: it is not PEM to its end"),
         };
         problem("key_file", reason)
@@ -282,7 +282,7 @@ pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'stat
 
 fn sections<T: PemObject>(key: &'static str, file: &Path, pem: &[u8]) -> Result<Vec<T>, TlsError> {
     let found: Result<Vec<T>, _> = T::pem_slice_iter(pem).collect();
-    // The library's own words could show a line of a key that is in the same file.
+    // The library's error message could contain a line of a key in the same file.
     found.map_err(|_| {
         let reason = format!("{} is damaged: it is not PEM to its end", source(file));
         problem(key, reason)
@@ -291,7 +291,7 @@ fn sections<T: PemObject>(key: &'static str, file: &Path, pem: &[u8]) -> Result<
 
 fn is_encrypted(pem: &[u8]) -> bool {
     let contains = |needle: &[u8]| memchr::memmem::find(pem, needle).is_some();
-    // PKCS#8 (RFC 5958, 3), and what OpenSSL wrote before that (RFC 1421, 4.6.1.1).
+    // PKCS#8 (RFC 5958, 3), and the older format of OpenSSL (RFC 1421, 4.6.1.1).
     contains(b"BEGIN ENCRYPTED PRIVATE KEY") || contains(b"Proc-Type: 4,ENCRYPTED")
 }
 
@@ -301,7 +301,7 @@ fn has_key(pem: &[u8]) -> bool {
 
 fn der_hint(bytes: &[u8]) -> &'static str {
     match bytes {
-        // A long SEQUENCE (X.690, 8.9), as every certificate, key and list begins.
+        // A long SEQUENCE (X.690, 8.9) begins every certificate, key and list in DER.
         [0x30, 0x80..=0x84, ..] => {
             " (this looks like DER: convert it with `openssl x509|pkey|crl -inform DER`)"
         }

@@ -4,7 +4,7 @@ use metrics::{Counter, counter};
 
 use crate::Owner;
 
-/// Counts reloads of TLS files and connections that they ended, for one TLS section.
+/// Counts reloads of TLS files, and connections that were closed as a result, for one TLS section.
 #[derive(Clone)]
 pub(super) struct TlsMetrics {
     succeeded: Counter,
@@ -13,7 +13,7 @@ pub(super) struct TlsMetrics {
 }
 
 impl TlsMetrics {
-    /// The handles of one server or client.
+    /// Creates the metrics of one server or client.
     pub(super) fn new(owner: &Owner) -> Self {
         let reloads = |outcome| {
             counter!(
@@ -28,7 +28,7 @@ impl TlsMetrics {
         }
     }
 
-    /// Files had changed, and could be used or not.
+    /// Counts a reload of changed files, by whether the files could be used.
     pub(super) fn reloaded(&self, successfully: bool) {
         match successfully {
             true => self.succeeded.increment(1),
@@ -36,7 +36,7 @@ impl TlsMetrics {
         }
     }
 
-    /// A connection was closed because its client is no longer trusted.
+    /// Counts a connection that was closed because its client is no longer trusted.
     pub(super) fn distrusted(&self) {
         self.distrusted.increment(1);
     }

@@ -1,4 +1,4 @@
-//! Which clients may connect, by the names in their certificates: `allowed_client_names`.
+//! Matching of client certificates with `allowed_client_names`.
 
 use std::net::IpAddr;
 
@@ -7,17 +7,17 @@ use super::certificate::Name;
 /// A name or a pattern of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// Labels; `*` stands for any one.
+    /// Labels. The label `*` matches any one label.
     Dns(Vec<String>),
-    /// The scheme and authority in lower case, and the segments of the path; `*` stands for any one.
+    /// Scheme and authority in lower case, and the segments of the path. The segment `*` matches any one segment.
     Uri { origin: String, path: Vec<String> },
 }
 
 impl Pattern {
-    /// Reads a pattern as it is configured.
+    /// Parses a configured pattern.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that describes the mistake.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let malformed = |why: &str| format!("`{text}` {why}");
         if text.is_empty() {
@@ -79,7 +79,7 @@ impl Pattern {
         Ok(Pattern::Dns(labels))
     }
 
-    /// Whether the name is one of those meant. A `*` in a certificate is never one.
+    /// Whether the pattern matches the name. A `*` in a certificate never matches.
     pub(super) fn matches(&self, name: &Name) -> bool {
         match (self, name) {
             (Pattern::Dns(labels), Name::Dns(name)) => {
@@ -109,8 +109,8 @@ impl Pattern {
     }
 }
 
-/// The scheme and authority, which do not differ by case (RFC 3986, 6.2.2.1), and the segments of the path, which do.
-/// Nothing else is normalised: a SPIFFE id has only one form.
+/// Splits a URI into its scheme and authority, which are case-insensitive (RFC 3986, 6.2.2.1), and the segments of its
+/// path, which are not. Nothing else is normalized: a SPIFFE id has only one form.
 fn split(uri: &str) -> (String, Vec<String>) {
     let end = match uri.split_once("://") {
         Some((scheme, rest)) => {
@@ -124,8 +124,8 @@ fn split(uri: &str) -> (String, Vec<String>) {
     (origin.to_ascii_lowercase(), path)
 }
 
-/// Whether a `*` may stand for it: what a label or a segment of a SPIFFE id consists of. Not what some other program
-/// could take for two segments, for none, or for a pattern.
+/// Whether a `*` may match the part. Only characters of host labels and SPIFFE id segments are allowed, so that no
+/// other program could read the part as two segments, as none, or as a pattern.
 fn is_plain(part: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     !part.is_empty() && part != "." && part != ".." && part.bytes().all(plain)
@@ -210,7 +210,7 @@ mod tests {
             };
             assert_eq!(parsed.matches(&name), expected, "{pattern} and {name}");
         }
-        // A host name is not a URI, and the other way round.
+        // A host name does not match a URI, and vice versa.
         let dns = Pattern::parse("a.example").unwrap();
         assert!(!dns.matches(&Name::Uri("a.example".to_owned())));
         assert!(!dns.matches(&Name::Ip([10, 0, 0, 1].into())));

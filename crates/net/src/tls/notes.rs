@@ -1,21 +1,21 @@
-//! What a handshake leaves behind for those who have to explain it, or to bound what follows from it.
+//! Notes that a verifier leaves during a handshake, for explanations and expiry times.
 //!
-//! rustls gives the verifier's error to the peer as an alert and to us as an error, but neither has room for the names,
-//! issuers and files that make an explanation, and after a failure the peer's certificate is gone. The verifier runs in
-//! the task of the handshake, so it leaves a note there.
+//! rustls reports the verifier's error to the peer as an alert and to the caller as an error. Neither has room for the
+//! names, issuers and files of an explanation, and after a failure the peer's certificate is gone. The verifier runs in
+//! the task of the handshake, so it can leave notes in a task-local variable.
 
 use std::cell::RefCell;
 use std::future::Future;
 
 use super::reason::Reason;
 
-/// The notes of one handshake.
+/// Notes of one handshake.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// Why our verifier did not accept the peer's certificate.
+    /// Reason why the verifier did not accept the peer's certificate.
     pub(super) refused: Option<(Reason, String)>,
-    /// When the certificates cease to be good that the peer has shown, now or in the session it resumes; seconds
-    /// since 1970.
+    /// End of the validity of the certificates that the peer presented now or in the session that it resumes, in
+    /// seconds since 1970.
     pub(super) good_until: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ tokio::task_local! {
     static NOTES: RefCell<Notes>;
 }
 
-/// Runs a handshake, and returns what was noted meanwhile.
+/// Runs a handshake and returns its notes.
 pub(super) async fn taken<F: Future>(handshake: F) -> (F::Output, Notes) {
     let noting = async {
         let outcome = handshake.await;
@@ -32,7 +32,7 @@ pub(super) async fn taken<F: Future>(handshake: F) -> (F::Output, Notes) {
     NOTES.scope(RefCell::default(), noting).await
 }
 
-/// Reads or changes the notes; None outside of [`taken`].
+/// Reads or changes the notes. Returns `None` outside of [`taken`].
 pub(super) fn with<R>(change: impl FnOnce(&mut Notes) -> R) -> Option<R> {
     NOTES.try_with(|notes| change(&mut notes.borrow_mut())).ok()
 }

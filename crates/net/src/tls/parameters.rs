@@ -1,4 +1,4 @@
-//! Versions, cipher suites and curves.
+//! TLS versions, cipher suites and curves.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
 use super::config::{TlsError, TlsVersion, problem};
 
-/// All suites, by Go's names, most wanted first: Go's order, with AES-128 before AES-256, which costs more and protects
-/// from nothing that can happen.
+/// All suites by Go's names, most preferred first. The order is Go's, but AES-128 comes before AES-256, which costs
+/// more without practical benefit.
 static SUITES: [(&str, TlsVersion, SupportedCipherSuite); 9] = [
     (
         "TLS_AES_128_GCM_SHA256",
@@ -58,7 +58,7 @@ static SUITES: [(&str, TlsVersion, SupportedCipherSuite); 9] = [
     ),
 ];
 
-/// The part of a section that says how to speak TLS.
+/// The part of a section that selects protocol parameters.
 pub(super) struct Parameters<'a> {
     pub(super) min: Option<TlsVersion>,
     pub(super) max: Option<TlsVersion>,
@@ -68,10 +68,10 @@ pub(super) struct Parameters<'a> {
 }
 
 impl Parameters<'_> {
-    /// The versions from the lowest to the highest.
+    /// Returns the versions from the minimum to the maximum.
     ///
     /// # Errors
-    /// When there is none.
+    /// The range is empty.
     pub(super) fn versions(&self) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
         let (min, max) = self.range()?;
         let all = [
@@ -84,10 +84,10 @@ impl Parameters<'_> {
         Ok(within.map(|(_, version)| version).collect())
     }
 
-    /// ring, with the suites and curves asked for.
+    /// Returns the ring provider with the configured suites and curves.
     ///
     /// # Errors
-    /// When one is not supported.
+    /// A suite or curve is not supported.
     pub(super) fn provider(&self) -> Result<Arc<CryptoProvider>, TlsError> {
         self.check_insecure()?;
         Ok(Arc::new(CryptoProvider {
@@ -97,7 +97,7 @@ impl Parameters<'_> {
         }))
     }
 
-    /// All that is wrong with them.
+    /// Returns all mistakes in the parameters.
     pub(super) fn mistakes(&self) -> Vec<TlsError> {
         let found = [
             self.range().map(drop),
@@ -118,7 +118,7 @@ impl Parameters<'_> {
         }
     }
 
-    /// Says which named suites can never be used.
+    /// Returns a warning about listed suites that can never be used.
     pub(super) fn idle_suites(&self) -> Option<String> {
         let (min, _) = self.range().ok()?;
         let old = |name: &&String| version_of(name) == Some(TlsVersion::V1_2);
@@ -139,7 +139,8 @@ impl Parameters<'_> {
         }
     }
 
-    /// Go takes no wishes about TLS 1.3, so a list written for it names suites of TLS 1.2, and must not turn 1.3 off.
+    /// Returns the suites. Go has no settings for TLS 1.3, so a list written for Go names only suites of TLS 1.2 and
+    /// must not disable TLS 1.3.
     fn cipher_suites(&self) -> Result<Vec<SupportedCipherSuite>, TlsError> {
         for name in self.suites {
             if version_of(name).is_none() {

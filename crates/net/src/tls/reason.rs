@@ -1,37 +1,37 @@
-//! Why a TLS handshake fails, in few words: the `reason` label of `tributary_tls_handshake_failures`.
+//! Reasons of failed TLS handshakes: the label `reason` of `tributary_tls_handshake_failures`.
 
-/// Why a client was not let in, or did not want to be.
+/// Reason why a client was refused, or refused the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// It showed no certificate.
+    /// The client presented no certificate.
     NoCertificate,
-    /// No authority of ours signed its certificate.
+    /// No trusted authority signed the client's certificate.
     UnknownAuthority,
-    /// Its certificate, or one above it, has expired.
+    /// The client's certificate, or one above it, has expired.
     Expired,
-    /// Its certificate, or one above it, is not valid yet.
+    /// The client's certificate, or one above it, is not valid yet.
     NotYetValid,
-    /// Its names are not among those allowed.
+    /// The client's names are not allowed.
     NameNotAllowed,
-    /// Its certificate, or one above it, was revoked.
+    /// The client's certificate, or one above it, was revoked.
     Revoked,
-    /// No valid revocation list says whether it was revoked.
+    /// No valid revocation list covers the client's certificate.
     RevocationUnknown,
-    /// Its certificate has another fault.
+    /// The client's certificate has another fault.
     BadCertificate,
-    /// It speaks no version of TLS that we do.
+    /// The client supports no TLS version of this server.
     Version,
-    /// We have no cipher suite, curve, signature scheme or protocol (ALPN) in common.
+    /// The two sides have no cipher suite, curve, signature scheme or protocol (ALPN) in common.
     Parameters,
-    /// It does not speak TLS.
+    /// The client does not use TLS.
     Plaintext,
-    /// It refused our certificate.
+    /// The client refused the server's certificate.
     Distrusted,
-    /// It was too slow.
+    /// The client was too slow.
     Timeout,
-    /// It closed the connection.
+    /// The client closed the connection.
     Closed,
-    /// It breaks the rules of TLS.
+    /// The client violates the TLS protocol.
     Protocol,
 }
 
@@ -55,7 +55,7 @@ impl Reason {
         Reason::Protocol,
     ];
 
-    /// The label's value.
+    /// Returns the value of the label.
     pub const fn name(self) -> &'static str {
         match self {
             Reason::NoCertificate => "no_certificate",

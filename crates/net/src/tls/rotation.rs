@@ -1,14 +1,14 @@
-//! Certificates that change while the process runs.
+//! Rotation of certificates while the process runs.
 //!
-//! A source of TLS configurations reads its files once, and then looks at them every few seconds. What has changed is
-//! validated as a whole (certificate, key, authorities) before it takes the place of what was used; what cannot be
-//! used changes nothing but a counter and the log. New connections take the new configuration; see [`Trust`] for what
-//! a server does with the connections it has, and [`crate::client::Pool`] for clients.
+//! A source of TLS configurations reads its files once and then checks them every few seconds. Changed files are
+//! validated together (certificate, key, authorities) before they replace the current ones. If the new files cannot be
+//! used, only a counter and the log change. New connections use the new configuration. See [`Trust`] for the existing
+//! connections of a server, and [`crate::client::Pool`] for those of a client.
 //!
-//! Looking is polling the files' metadata, not inotify: Kubernetes swaps a symbolic link somewhere above the file,
-//! which inotify reports only to those who watch every directory on the way, and network file systems report nothing.
-//! Looking costs microseconds and reads no file; files are read at start, when they have changed, and once per
-//! `reload_interval` for file systems whose metadata lie.
+//! The check polls the files' metadata instead of using inotify. Kubernetes swaps a symbolic link somewhere above the
+//! file, which inotify reports only to watchers of every directory on the path. Network file systems report nothing at
+//! all. A check costs microseconds and reads no file. Files are read at start, after a change, and once per
+//! `reload_interval`, for file systems with unreliable metadata.
 
 mod files;
 mod in_use;
@@ -30,17 +30,17 @@ pub use in_use::{InUse, Kind, in_use};
 use source::{Built, Named, Section, Source};
 pub use trust::Trust;
 
-/// The TLS configuration of a server, current at every handshake.
+/// TLS configuration of a server, current at every handshake.
 #[derive(Clone)]
 pub struct RotatingServer {
     source: Arc<Source<ServerTls>>,
-    /// `allowed_client_names`.
+    /// Patterns of `allowed_client_names`.
     allowed: Arc<[Pattern]>,
 }
 
 impl RotatingServer {
-    /// Reads the files, and watches them for as long as the source lives (when called inside a runtime). `alpn` lists
-    /// the protocols to accept, most wanted first.
+    /// Reads the files, and watches them while the source lives (if called inside a runtime). `alpn` lists the accepted
+    /// protocols, most preferred first.
     ///
     /// # Errors
     /// See [`ServerTls::build`].
@@ -66,16 +66,15 @@ impl TlsSource for RotatingServer {
     }
 }
 
-/// The TLS configuration of a client, current at every handshake.
+/// TLS configuration of a client, current at every handshake.
 #[derive(Clone)]
 pub struct RotatingClient(Arc<Source<ClientTls>>);
 
 impl RotatingClient {
-    /// Reads the files, and watches them for as long as the source lives (when called inside a runtime). `alpn` lists
-    /// the protocols to offer, most wanted first.
+    /// Reads the files, and watches them while the source lives (if called inside a runtime). `alpn` lists the offered
+    /// protocols, most preferred first.
     ///
-    /// The system's certificate authorities are read again when one of the files named has changed; by themselves
-    /// they are not watched.
+    /// The system's certificate authorities are not watched. They are read again when a configured file changes.
     ///
     /// # Errors
     /// See [`ClientTls::build`].
@@ -83,12 +82,12 @@ impl RotatingClient {
         Source::start(tls.clone(), alpn, owner).map(RotatingClient)
     }
 
-    /// The component whose TLS this is.
+    /// Returns the component that owns this configuration.
     pub fn owner(&self) -> &Owner {
         self.0.owner()
     }
 
-    /// The configuration for the next connection. It is another `Arc` exactly when something has changed.
+    /// Returns the configuration for the next connection. The `Arc` changes exactly when the configuration does.
     pub fn config(&self) -> Arc<ClientConfig> {
         self.0.config()
     }

@@ -7,25 +7,25 @@ use rustls_pki_types::CertificateDer;
 use super::accept;
 use super::rotation::Trust;
 
-/// Where the TLS configuration of new connections comes from. Asked at every handshake, so certificates can change
-/// while the server runs.
+/// Source of the TLS configuration of new connections. It is asked at every handshake, so certificates can change while
+/// the server runs.
 pub trait TlsSource: Send + Sync + 'static {
-    /// The configuration for the next connection. Its ALPN list must fit the protocols of the server.
+    /// Returns the configuration for the next connection. Its ALPN list must fit the protocols of the server.
     fn config(&self) -> Arc<rustls::ServerConfig>;
 
-    /// What tells whether a client stays welcome, for the next connection; none when that cannot change. To be asked
-    /// before `config`, so that what changes between the two is noticed.
+    /// Returns the trust to watch for the next connection, or `None` if it cannot change. Call this before `config`, so
+    /// that a change between the two is noticed.
     fn trust(&self) -> Option<Trust> {
         None
     }
 
-    /// Who has this verified certificate of a client.
+    /// Returns the identity in a verified client certificate.
     fn identity(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
         accept::identity_of(certificate)
     }
 }
 
-/// One configuration for the life of the server.
+/// A fixed configuration for the life of the server.
 impl TlsSource for Arc<rustls::ServerConfig> {
     fn config(&self) -> Arc<rustls::ServerConfig> {
         self.clone()

@@ -1,4 +1,4 @@
-//! Handshakes between the two sides, as configured.
+//! Tests of handshakes between clients and servers with configured sections.
 
 mod cost;
 mod refusals;
@@ -19,7 +19,7 @@ fn file(content: &str) -> tempfile::NamedTempFile {
     file
 }
 
-/// A byte each way, and the version and protocol both agreed on.
+/// Performs a handshake and sends a byte each way. Returns the negotiated version and protocol.
 async fn handshake(
     client: &ClientTls,
     server: &ServerTls,

@@ -1,11 +1,11 @@
-//! Session resumption that ends when the certificate does.
+//! Session resumption that ends with the validity of the certificates.
 //!
-//! A client that resumes a session shows no certificate, so the verifier is not asked. What it would say can only change
-//! with the configuration or with time. Every configuration has ticket keys of its own: one with other authorities,
-//! names or revocation lists knows no ticket of the one before. And every ticket carries the moment at which the first of
-//! the certificates, or of the revocation lists, runs out; later the ticket is not taken, and the client does a full
-//! handshake, in which it is told what is wrong. Sessions are kept in tickets alone: a cache of sessions would resume
-//! without this check.
+//! A client that resumes a session presents no certificate, so the verifier is not asked. The verifier's answer can
+//! change only with the configuration or with time. Every configuration has its own ticket keys, so new authorities,
+//! names or revocation lists invalidate all earlier tickets. Every ticket contains the time at which the first of its
+//! certificates or revocation lists expires. After that time the ticket is rejected, and the client performs a full
+//! handshake, in which it gets an explanation. Sessions are kept in tickets only, because a session cache would bypass
+//! this check.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use rustls_pki_types::UnixTime;
 
 use super::notes;
 
-/// Tickets around rustls' own, whose keys change by themselves.
+/// Adds an expiry time to rustls' own tickets, which rotate their keys.
 #[derive(Debug)]
 struct Tickets {
     inner: Arc<dyn ProducesTickets>,
-    /// Whether clients have certificates: then a ticket without an end must not be.
+    /// Whether clients are verified. If so, a ticket without an expiry time must not be issued.
     clients_are_verified: bool,
 }
 
-/// Lets clients resume sessions of this configuration.
+/// Enables the resumption of sessions with this configuration.
 ///
 /// # Errors
-/// When there is no randomness for the keys.
+/// The system provides no randomness for the keys.
 pub(super) fn enable(
     config: &mut rustls::ServerConfig,
     clients_are_verified: bool,
@@ -67,7 +67,7 @@ impl ProducesTickets for Tickets {
         if good_until < UnixTime::now().as_secs() {
             return None;
         }
-        // The tickets that follow from this one end with it.
+        // Tickets issued in the resumed session expire at the same time.
         notes::with(|notes| notes.good_until = Some(good_until));
         Some(bounded.split_off(size_of::<u64>()))
     }

@@ -1,4 +1,4 @@
-//! Deciding about the other side's certificate: webpki does it, and this adds the allowed names, and the words.
+//! Verification of the peer's certificate: webpki's decision, plus allowed names and explanations.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,34 +14,34 @@ use super::names::Pattern;
 use super::notes;
 use super::reason::Reason;
 
-/// The verifier of clients.
+/// Verifier of client certificates.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     pub(super) inner: Arc<dyn ClientCertVerifier>,
-    /// Empty: any name will do.
+    /// Patterns of allowed names; empty to allow any name.
     pub(super) allowed: Vec<Pattern>,
     pub(super) words: Words,
-    /// When the first of the revocation lists runs out.
+    /// Expiry of the first of the revocation lists.
     pub(super) lists_end: Option<SystemTime>,
 }
 
-/// The verifier of servers.
+/// Verifier of server certificates.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
     pub(super) inner: Arc<dyn ServerCertVerifier>,
     pub(super) words: Words,
 }
 
-/// What explanations name.
+/// Texts for explanations.
 #[derive(Debug)]
 pub(super) struct Words {
-    /// `client` or `server`: whose certificate it is.
+    /// Owner of the certificate: `client` or `server`.
     pub(super) whose: &'static str,
-    /// Where the trusted authorities are.
+    /// Location of the trusted authorities.
     pub(super) authorities: String,
-    /// The file with the revocation lists.
+    /// File with the revocation lists.
     pub(super) lists: String,
-    /// The names allowed.
+    /// Allowed names.
     pub(super) allowed: String,
 }
 
@@ -163,7 +163,7 @@ impl ServerCertVerifier for ServerVerifier {
 }
 
 impl Words {
-    /// Leaves a note about why this certificate is refused.
+    /// Leaves a note that explains why this certificate is refused.
     fn note(&self, error: &Error, end_entity: &CertificateDer<'_>) {
         let Error::InvalidCertificate(error) = error else {
             let reason = match error {
@@ -210,7 +210,7 @@ impl Words {
                 );
                 (Reason::UnknownAuthority, text)
             }
-            // Authorities that were made anew under their old name.
+            // The authority was recreated with the same name but another key.
             CertificateError::BadSignature => {
                 let text = format!(
                     "the {whose}'s certificate {title} was issued by another \"{}\" than that in {authorities}: add \
@@ -300,7 +300,7 @@ fn moment(time: UnixTime) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Accepts any certificate, for `insecure_skip_verify`; the peer must still own the key of the one it shows.
+/// Accepts any certificate, for `insecure_skip_verify`. The peer must still own its key.
 #[derive(Debug)]
 pub(super) struct AcceptAny(pub(super) Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Functions of values, and the values that only functions make.
+//! Functions of values, and the values that only functions return.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -36,7 +36,7 @@ pub(super) fn call<'v>(
     }
 }
 
-/// In nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 fn now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
@@ -47,7 +47,7 @@ fn concat<'v>(arguments: &[Value<'v>]) -> Result<Value<'v>, Undecided> {
         return Err(Undecided::NoList);
     };
     let delimiter = delimiter.plain_text()?;
-    // The Collector's word for what is missing.
+    // The Collector's text for a missing value.
     let texts = values.iter().cloned();
     let texts: Vec<Cow<'_, str>> = texts
         .map(|value| value.text().unwrap_or("<nil>".into()))
@@ -83,7 +83,7 @@ fn parse_json(text: &str, keys: &[Key]) -> Result<Value<'static>, Undecided> {
     })
 }
 
-/// Whole numbers of Go: what is behind the point is cut off, and texts in decimal digits are read.
+/// Converts to a whole number as Go does: fractions are cut off, and decimal texts are parsed.
 fn int(value: Value<'_>) -> Result<Value<'_>, Undecided> {
     Ok(match value {
         Value::Int(value) => Value::Int(value),
@@ -120,7 +120,7 @@ fn substring<'v>(arguments: &[Value<'v>]) -> Result<Value<'v>, Undecided> {
         .ok_or(Undecided::NoPart)
 }
 
-/// Whether two values, one of them made by a function, are lists or maps with the same content.
+/// Whether two values, one of them returned by a function, are lists or maps with the same content.
 pub(super) fn same_structure(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Structure(text), made) | (made, Value::Structure(text)) => {
@@ -130,7 +130,7 @@ pub(super) fn same_structure(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// With the keys of all maps in order, for they have none.
+/// Sorts the keys of all maps, since maps have no order.
 fn sorted(mut value: proto::AnyValue) -> proto::AnyValue {
     match &mut value.value {
         Some(Proto::KvlistValue(list)) => {
@@ -150,12 +150,12 @@ fn sorted(mut value: proto::AnyValue) -> proto::AnyValue {
 }
 
 impl<'a> Value<'a> {
-    /// Whether only a function makes it.
+    /// Whether only functions return such a value.
     pub(super) fn is_made(&self) -> bool {
         matches!(self, Value::List(_) | Value::Made(_))
     }
 
-    /// Whether it is equal to others or not, and nothing else can be said.
+    /// Whether the value supports equality only.
     pub(super) fn has_no_order(&self) -> bool {
         matches!(self, Value::Id(_) | Value::Other(_) | Value::Structure(_)) || self.is_made()
     }
@@ -186,7 +186,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is a list with a value that is equal to `item`.
+    /// Whether the value is a list that contains `item`.
     pub(super) fn contains(&self, item: &Value<'_>) -> Result<bool, Undecided> {
         let equal = |value: &Value<'_>| compare(value, Comparison::Equal, item);
         Ok(match self {
@@ -207,7 +207,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value as OTLP has it.
+    /// Converts the value to OTLP.
     pub(crate) fn proto(&self) -> proto::AnyValue {
         let value = match self {
             Value::Nil | Value::Time(_) | Value::Duration(_) => None,
@@ -252,7 +252,7 @@ fn of_view(value: &AnyValue<'_>) -> proto::AnyValue {
     proto::AnyValue { value }
 }
 
-/// Numbers of JSON are doubles, as in the Collector.
+/// Converts JSON to OTLP. Numbers become doubles, as in the Collector.
 fn of_json(json: &Json) -> proto::AnyValue {
     let value = match json {
         Json::Null => None,

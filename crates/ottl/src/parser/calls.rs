@@ -1,9 +1,9 @@
-//! Functions that have a value, and lists.
+//! Parser for functions that return a value, and for lists.
 
 use super::{Kind, Mistake, Operand, Parser, unsupported};
 use crate::{Function, Sort};
 
-/// The functions with a value that `call` reads, by their names.
+/// Functions with values that `call` parses, by their names.
 const FUNCTIONS: [(&str, Function); 9] = [
     ("Concat", Function::Concat),
     ("ParseJSON", Function::ParseJson),
@@ -22,12 +22,12 @@ fn function(name: &str) -> Option<Function> {
     found.map(|(_, function)| *function)
 }
 
-/// Whether a function has a value that is not just true or false.
+/// Whether a function returns a value other than true or false.
 pub(super) fn is_value(name: &str) -> bool {
     matches!(name, "TraceID" | "SpanID" | "Duration" | "Len") || function(name).is_some()
 }
 
-/// What a function such as `IsString` asks for.
+/// Returns the kind that a function such as `IsString` tests for.
 pub(super) fn sort(name: &str) -> Sort {
     match name {
         "IsInt" => Sort::Int,
@@ -40,7 +40,7 @@ pub(super) fn sort(name: &str) -> Sort {
 }
 
 impl Parser<'_> {
-    /// A function that is used as a value.
+    /// Parses a function that is used as a value.
     pub(super) fn call(&mut self, at: usize, name: &str) -> Result<Operand, Mistake> {
         self.enter()?;
         let operand = match function(name) {
@@ -49,7 +49,7 @@ impl Parser<'_> {
                 self.expect('(')?;
                 let arguments = self.arguments(function)?;
                 self.expect(')')?;
-                // Not of attributes: a position may come first.
+                // Parsed like the body instead of attributes, because the first key may be an index.
                 let keys = self.keys(super::Field::Body)?;
                 Operand::Call(function, arguments, keys)
             }
@@ -89,7 +89,7 @@ impl Parser<'_> {
         Ok(arguments)
     }
 
-    /// Values in brackets.
+    /// Parses a list in brackets.
     pub(super) fn list(&mut self) -> Result<Operand, Mistake> {
         self.enter()?;
         self.expect('[')?;

@@ -1,4 +1,4 @@
-//! Files are used for one segment after another.
+//! Tests of files that are reused for later segments.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,7 +12,7 @@ fn small() -> Options {
     }
 }
 
-/// Segments of so many blocks of a disk that they are written to past the page cache.
+/// Options with segments of enough disk blocks for direct I/O.
 fn large() -> Options {
     Options {
         segment_bytes: 1000 * LARGE as u64,
@@ -20,10 +20,10 @@ fn large() -> Options {
     }
 }
 
-/// How much larger these are.
+/// Factor by which the large segments exceed the others.
 const LARGE: usize = 50;
 
-/// Nine records, of which one is longer every time, so that what was in a file before ends anywhere.
+/// Returns nine records. One of them varies in length, so that old data in a file ends at any offset.
 fn round(number: usize) -> Vec<String> {
     round_of(1, number)
 }
@@ -34,7 +34,7 @@ fn round_of(scale: usize, number: usize) -> Vec<String> {
         .collect()
 }
 
-/// Fills more than a segment, and takes all of it but the last record, which the next turn takes.
+/// Fills more than a segment and takes all but the last record, which the next turn takes.
 fn turn(bench: &Bench, number: usize, left: &mut Vec<Record>) -> Vec<String> {
     let scale = bench.options.segment_bytes as usize / 1000;
     let texts = round_of(scale, number);
@@ -46,7 +46,7 @@ fn turn(bench: &Bench, number: usize, left: &mut Vec<Record>) -> Vec<String> {
     texts
 }
 
-/// All files with records, or kept for some.
+/// Returns all files with records, and the file kept for the next segment.
 fn files(bench: &Bench) -> Vec<std::fs::Metadata> {
     let entries = std::fs::read_dir(bench.directory.path()).unwrap();
     let entries = entries.map(|entry| entry.unwrap());
@@ -93,7 +93,7 @@ fn crash_in_each_turn(options: &Options) {
     for number in 0..30 {
         let texts = turn(&bench, number, &mut left);
         bench.settle();
-        // The position is a second old at most: what was acknowledged since comes again.
+        // The position is at most a second old. Records acknowledged since are repeated.
         let mut crashed = copy(&bench);
         crashed.open();
         let found = &crashed.recovered;
@@ -110,7 +110,7 @@ fn crash_in_each_turn(options: &Options) {
     }
 }
 
-/// What is on the disk, and nobody has opened yet.
+/// Returns a copy of the current disk state, not yet opened.
 fn copy(bench: &Bench) -> Bench {
     Bench {
         directory: bench.copy(),
@@ -121,7 +121,7 @@ fn copy(bench: &Bench) -> Bench {
     }
 }
 
-/// A log that has just begun to use a file again, and has "the first" in it at least.
+/// Returns a log that has just begun to reuse a file, with at least the record "the first".
 fn begun(options: Options) -> Bench {
     let bench = Bench::new(options);
     let mut left = Vec::new();
@@ -191,7 +191,7 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
         let mut bench = Bench::new(small());
         turn(&bench, 1, &mut Vec::new());
         bench.settle();
-        // The next segment is one in the file that is kept.
+        // The next segment reuses the kept file.
         assert!(keeps(&bench));
         let texts = round(2);
         let mut begun = false;
@@ -214,7 +214,7 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
     }
 }
 
-/// In the middle of blocks, in the middle of a record, and all that was held back.
+/// In the middle of a block, in the middle of a record, and with all buffered data missing.
 #[test]
 fn what_a_used_file_did_not_take_leaves_no_trace() {
     let in_the_middle = [0, 3, 4096, 6000].map(Fault::Write);

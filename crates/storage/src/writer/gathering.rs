@@ -1,35 +1,34 @@
-//! How long the writer waits for more, so that one fsync is for many.
+//! Wait of the writer for more appends, so that one fsync covers many (group commit).
 //!
-//! Whoever was answered sends again soon, but not at once: without waiting they come just too late for the next fsync,
-//! which then is for a few, and each costs the processor a tenth of a millisecond and the disk several writes. So for as
-//! long as the last one took, at most, what comes is gathered: a client waits for two instead of one and a half of them
-//! on average. PostgreSQL's `commit_delay` and `commit_siblings` do the same with numbers that somebody has to choose.
+//! Acknowledged senders soon send again, but not at once. Without a wait, they just miss the next fsync, which then
+//! covers few records. Each fsync costs a tenth of a millisecond of CPU and several disk writes. So the writer waits
+//! for at most the duration of the last fsync. On average, a client then waits for two fsyncs instead of one and a
+//! half. PostgreSQL's `commit_delay` and `commit_siblings` do the same with values that an administrator has to choose.
 //!
-//! If there is much to write already when the last write ends, the others are not waited for: the disk is at work while they
-//! come, and what is written soon is in the processor's cache still. To stop waiting once so much has come was tried: with
-//! 64 clients it took a quarter more CPU.
+//! If many bytes are waiting when the last write ends, the writer does not wait: more appends arrive during the write,
+//! and the waiting data is still in the processor's cache. Ending the wait early once that many bytes have arrived was
+//! slower: with 64 clients it took a quarter more CPU.
 
 use std::time::{Duration, Instant};
 
-/// The longest wait. A slower disk has more to do than to answer quickly.
+/// Maximum wait. A slower disk needs throughput more than latency.
 const LONGEST: Duration = Duration::from_millis(5);
 
-/// From how many bytes on what has come is written.
+/// Size in bytes from which waiting appends are written at once.
 const ENOUGH_BYTES: usize = 1 << 20;
-/// The same for each append: who brings so much has gathered it.
+/// The same size per append: a sender of such large appends batches by itself.
 const LARGE_BYTES: usize = 512 << 10;
 
-/// Whether so many bytes in so many appends are worth an fsync of their own, which costs the processor about as much as
-/// writing 100 KiB.
+/// Whether these appends are worth an fsync of their own. An fsync costs about as much CPU as writing 100 KiB.
 pub(super) fn is_enough(bytes: usize, appends: usize) -> bool {
     bytes >= ENOUGH_BYTES || bytes >= appends.saturating_mul(LARGE_BYTES)
 }
 
-/// What the last group says of the next one.
+/// Statistics of the last group, which predict the next one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastGroup {
     appends: usize,
-    /// Who has not come back by then is not waited for.
+    /// Deadline of the wait.
     until: Instant,
 }
 
@@ -42,12 +41,12 @@ impl LastGroup {
         }
     }
 
-    /// How many appends there are when all have come back, with those that are waiting since it was written.
+    /// Returns the expected number of appends: all of the last group, and those that are waiting since.
     pub(super) fn expected(&self, waiting: usize) -> usize {
         self.appends.saturating_add(waiting)
     }
 
-    /// How long it is worth waiting for them.
+    /// Returns the rest of the wait. Returns `None` if the deadline has passed.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)

@@ -1,4 +1,4 @@
-//! After an fsync that failed: what it left in doubt is written again.
+//! Recovery from a failed fsync: writes the unsynced data again.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::scan::{Found, Scan};
 use crate::state::Segment;
 
 impl Writer {
-    /// What was written since the last fsync that succeeded is written to a new segment, which is used from then on.
+    /// Writes the data since the last successful fsync to a new segment, and continues there.
     pub(super) fn rescue(&mut self, options: &Options) -> Result<(), Failed> {
         let Some(active) = &mut self.active else {
             return Ok(());
@@ -39,7 +39,7 @@ impl Writer {
             while let Some(found) = scan.next()? {
                 let (header, stored) = match found {
                     Found::Block { header, stored, .. } => (header, stored),
-                    // Its neighbours must not wait for it for ever. What nobody was told of yet can be refused still.
+                    // A damaged published block must not block its neighbours. Unpublished data can still be refused.
                     Found::Damaged(damage) if damage.at + damage.bytes <= published => continue,
                     Found::Damaged(_) => {
                         return Err(io::Error::other("what was written cannot be read back"));
@@ -100,8 +100,8 @@ impl Writer {
             bytes = doubtful.len(),
             "An fsync of a stored queue failed. What it left in doubt was written to a new segment."
         );
-        // The new segment says that what is in the old one from there on does not count. It stays as it is: somebody may be
-        // reading it.
+        // The header of the new segment invalidates the repeated data in the old one. The old file is not changed,
+        // because a reader may be using it.
         Ok(())
     }
 }

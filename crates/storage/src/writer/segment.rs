@@ -1,4 +1,4 @@
-//! The files of segments: made, used again, and closed.
+//! Segment files: creation, reuse and completion.
 
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use crate::{Fsync, Options};
 /// See [`Options::busy_segment_bytes`].
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The file of a segment that nobody needs.
+/// The file of a finished segment, kept for reuse.
 pub(super) struct Spare {
     path: PathBuf,
     bytes: u64,
 }
 
 impl Writer {
-    /// A segment that can be written to.
+    /// Makes sure that there is a segment to write to.
     pub(super) fn make_ready(&mut self, options: &Options) -> Result<(), Failed> {
         if self.active.as_ref().is_some_and(|active| active.doubtful) {
             self.rescue(options)?;
@@ -60,7 +60,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A new segment without records, and what its file takes.
+    /// Creates an empty segment. Returns it with the size of its file.
     fn next_segment(&mut self, options: &Options) -> Result<(Active, u64), Failed> {
         let (first, follows) = (self.next, self.follows);
         if let Some(spare) = self.spare.take() {
@@ -78,8 +78,8 @@ impl Writer {
         Ok((active, file))
     }
 
-    /// A new segment in the file of an old one: what is written over needs no room, and neither does the file system have
-    /// to note where it is. An fsync costs half as much.
+    /// Creates a segment in the file of an old one. Overwriting needs no space and no changes of file system metadata,
+    /// so an fsync costs half as much.
     fn reuse(
         &mut self,
         spare: &Spare,
@@ -88,7 +88,7 @@ impl Writer {
         options: &Options,
     ) -> io::Result<Active> {
         let name = self.next_name.max(first);
-        // Also if this fails: part of it may be there.
+        // Also after a failure, since part of the file may exist.
         self.next_name = name.saturating_add(1);
         let named = self.shared.path(name);
         let header = SegmentHeader {
@@ -100,7 +100,7 @@ impl Writer {
         let synced = options.fsync == Fsync::Always;
         let mut output = self.disk.reuse(&spare.path, synced)?;
         output.write(&mut [IoSlice::new(&header.encode())])?;
-        // Under its name the old header would say what of the segments before it does not count.
+        // Synced before the rename: with the old header, the new name would invalidate records of other segments.
         output.sync()?;
         self.disk.rename(&spare.path, &named)?;
         if let Err(error) = self.disk.sync_directory(&self.shared.directory) {
@@ -113,7 +113,7 @@ impl Writer {
         })
     }
 
-    /// A new segment with this content, on the disk.
+    /// Creates a segment with this content, synced to disk.
     pub(super) fn create(
         &mut self,
         name: u64,
@@ -129,7 +129,8 @@ impl Writer {
             reused: 0,
         };
         let named = self.shared.path(name);
-        // Its header says that others do not count from some record on: not before it has those itself.
+        // The header invalidates records of other segments, so the file gets its name only once it contains those
+        // records.
         let path = match blocks {
             [] => named.clone(),
             _ => unfinished(&named),
@@ -143,7 +144,7 @@ impl Writer {
             created = self.disk.create(&path);
         }
         let mut output = created.map_err(|error| ("create a segment", error))?;
-        // One that could not be removed after a failure keeps its name.
+        // A file that could not be removed after a failure keeps its name.
         self.next_name = name.saturating_add(1);
         let mut fill = || -> io::Result<()> {
             output.write(&mut [IoSlice::new(&header.encode())])?;
@@ -169,7 +170,7 @@ impl Writer {
         Ok(Active::new(output, name, len, self.next))
     }
 
-    /// What is behind `len` was refused.
+    /// Discards the refused data behind `len`.
     pub(super) fn take_back(&mut self, len: u64, options: &Options) {
         let Some(active) = &mut self.active else {
             return;
@@ -177,13 +178,13 @@ impl Writer {
         active.len = len;
         let nothing_in_doubt = active.synced == len;
         if active.output.truncate(len).is_err() || (active.doubtful && nothing_in_doubt) {
-            // The next segment says from where on this one does not count.
+            // The next segment's header says from which record on this one is invalid.
             self.seal_synced(options);
         }
     }
 
-    /// Nothing is added to the segment any more, once all of it is on the disk. Where that fails what is in doubt is
-    /// written again before anything else is: the next fsync of the same file would say that all is well.
+    /// Completes the segment after syncing all of it. If the sync fails, the unsynced data is written again first: the
+    /// next fsync of the same file would report success.
     pub(super) fn seal_synced(&mut self, options: &Options) {
         let Some(active) = &self.active else {
             return;
@@ -209,15 +210,15 @@ impl Writer {
         self.shared.lock().segments.seal(is_cut);
     }
 
-    /// Whoever reads the file finds nothing behind what is in it; whether that is so. Where it fails it is known to be
-    /// nothing.
+    /// Completes the segment and truncates its file to its records. Returns whether that succeeded. If not, readers
+    /// ignore the rest of the file.
     pub(super) fn close_active(&mut self) -> bool {
         let active = self.active.take();
         active.is_some_and(|mut active| active.output.truncate(active.len).is_ok())
     }
 
-    /// Keeps the file of a segment that nobody needs for the next one, if the reader keeps up: a backlog needs the room. Who
-    /// wants no fsync has nothing of it. Whether it is kept.
+    /// Keeps the file of a finished segment for the next one, which makes fsync cheaper. A file is kept only if fsync is
+    /// used and the reader keeps up, since a backlog needs the space. Returns whether the file is kept.
     pub(super) fn keep_spare(&mut self, segment: &Segment, options: &Options) -> bool {
         let keeps_up = self.shared.lock().segments.len() <= 1;
         let largest = options.segment_bytes.max(options.busy_segment_bytes);
@@ -240,7 +241,7 @@ impl Writer {
 
     pub(super) fn drop_spare(&mut self) {
         if let Some(spare) = self.spare.take() {
-            // What is left of it the next start removes.
+            // The next start removes the file if this fails.
             let _ = self.disk.remove(&spare.path);
             self.shared.lock().segments.keep_spare(0);
         }
@@ -248,7 +249,7 @@ impl Writer {
 }
 
 impl Active {
-    /// A segment of `len` bytes, all of them on the disk, that goes on with the record `next`.
+    /// Creates the state of a segment of `len` synced bytes that continues with the record `next`.
     fn new(output: Box<dyn Output>, name: u64, len: u64, next: u64) -> Self {
         Active {
             output,
@@ -264,14 +265,15 @@ impl Active {
     }
 }
 
-/// Whether a segment of so many bytes, begun so long ago, is followed by another one.
+/// Whether a segment of this size and age is full.
 fn is_full(len: u64, age: Duration, options: &Options) -> bool {
-    // Without an fsync for each group, what one that fails leaves in doubt may be all of it: that is read into memory.
+    // Without an fsync per group, a failed fsync may leave the whole segment unsynced, and all of it is then read into
+    // memory.
     let may_grow = options.fsync == Fsync::Always && age < BUSY;
     len >= options.segment_bytes && (len >= options.busy_segment_bytes || !may_grow)
 }
 
-/// The name of a segment that is not complete yet.
+/// Returns the name of a segment that is not complete yet.
 fn unfinished(segment: &Path) -> PathBuf {
     let mut name = segment.as_os_str().to_owned();
     name.push(UNFINISHED);
@@ -294,7 +296,7 @@ mod tests {
         assert!(is_full(16, BUSY, &options));
         assert!(!is_full(63, quickly, &options));
         assert!(is_full(64, quickly, &options));
-        // One that is bounded in bytes, and small.
+        // A small queue with a size limit.
         let bounded = Options {
             busy_segment_bytes: 16,
             ..options.clone()

@@ -1,4 +1,4 @@
-//! What the writer does beside writing: the fsync that is due, segments that nobody needs, the position.
+//! Periodic work of the writer: delayed fsync, removal of finished segments, and the position.
 
 use std::io;
 use std::time::Instant;
@@ -43,18 +43,18 @@ impl Writer {
         if let Err((doing, error)) = outcome {
             self.failed(doing, &error);
             if let Some(active) = &mut self.active {
-                // Again after another interval.
+                // Retried after another interval.
                 active.unsynced_since = Some(Instant::now());
             }
         }
     }
 
-    /// Removes segments that nobody needs. What they had must be known as acknowledged before: a segment that is
-    /// missing looks like one that was lost.
+    /// Removes finished segments. Their records must be persisted as acknowledged first, because a missing segment
+    /// looks like a loss.
     pub(super) fn remove_finished(&mut self, options: &Options, closing: bool) {
         let (wanted, finished) = {
             let mut state = self.shared.lock();
-            // Who looks is told all the while that there will be more room: by this first, then by what is being removed.
+            // Observers must always see that space is being freed: first by this flag, then by the removal.
             let wanted = std::mem::take(&mut state.room_wanted);
             if (closing || wanted) && state.segments.last_is_done() {
                 self.active = None;
@@ -76,12 +76,12 @@ impl Writer {
         }
         if finished.is_empty() {
             if wanted {
-                // Who waits for it has to look for something else.
+                // Waiting tasks have to make room in another way.
                 self.shared.freed.notify_waiters();
             }
             return;
         }
-        // Where that fails the first one goes all the same: on a full disk nothing else makes room for it.
+        // Even if this fails, the first segment is removed: on a full disk nothing else makes room for the position.
         let mut noted = self.write_position(options);
         self.tried = None;
         for segment in finished {
@@ -96,7 +96,7 @@ impl Writer {
                     self.tried = Some(Instant::now());
                 }
                 _ => {
-                    // At once: a crash before it is written takes what is removed for lost.
+                    // At once: a crash before the position is written would report the removed records as lost.
                     if !noted {
                         noted = self.write_position(options);
                     }
@@ -106,16 +106,16 @@ impl Writer {
         }
         self.shared.lock().stuck = !self.unremoved.is_empty();
         if options.fsync != Fsync::Never {
-            // If that fails it is there after a power failure, and removed then.
+            // If this fails, the file may reappear after a power failure, and is removed then.
             let _ = self.disk.sync_directory(&self.shared.directory);
         }
         self.shared.show(&self.shared.lock());
         self.shared.freed.notify_waiters();
     }
 
-    /// Nothing is added any more to a segment whose file somebody has removed. Returns true if that was so.
+    /// Completes the segment if its file was removed by another process. Returns true if it was.
     ///
-    /// What it had and nobody has read is lost, and is counted when it is read or when the log is closed.
+    /// Unread records of the file are lost. They are counted when they are read or when the log is closed.
     pub(super) fn leave_removed(&mut self) -> bool {
         let removed = |active: &Active| matches!(active.output.has_name(), Ok(false));
         if !self.active.as_ref().is_some_and(removed) {
@@ -132,7 +132,7 @@ impl Writer {
         true
     }
 
-    /// What was in files that somebody has removed cannot be read by the next start.
+    /// Counts records in removed files as lost, since the next start cannot read them.
     pub(super) fn lose_removed(&mut self) {
         let segments: Vec<_> = self.shared.lock().segments.iter().cloned().collect();
         for segment in segments {
@@ -143,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Makes the log's directory again if somebody has removed it, with a lock of its own. Returns true if it did.
+    /// Creates the log's directory again if it was removed, with a new lock. Returns true if it did.
     pub(super) fn remake_directory(&mut self, options: &Options) -> Result<bool, Failed> {
         if !matches!(self.shared.directory.try_exists(), Ok(false)) {
             return Ok(false);
@@ -168,13 +168,13 @@ impl Writer {
         let due = self
             .saved
             .is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
-        // At the end in any case: the next start knows by it how many records there must be.
+        // At the end in any case: the next start derives the expected number of records from it.
         if closing || (moved && due) {
             self.write_position(options);
         }
     }
 
-    /// Whether the position is written; if not, it is tried again later.
+    /// Writes the position. Returns false if that failed, and retries later.
     fn write_position(&mut self, options: &Options) -> bool {
         let position = {
             let mut state = self.shared.lock();
@@ -185,7 +185,7 @@ impl Writer {
                 acknowledged: state.segments.acknowledged.clone(),
             }
         };
-        // Also after a failure: not with every acknowledgement.
+        // Set after a failure too, so that not every acknowledgement retries.
         self.saved = Some(Instant::now());
         let durable = options.fsync != Fsync::Never;
         let outcome = position.save(&*self.disk, &self.shared.directory, durable);

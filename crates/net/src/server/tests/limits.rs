@@ -1,11 +1,11 @@
-//! What clients get that go over a limit, byte by byte.
+//! Tests of responses to clients that exceed a limit, byte by byte.
 
 use super::*;
 use crate::server::frames::PREFACE;
 use tributary_config::units;
 use tributary_memory::Budget;
 
-/// An HTTP/2 frame.
+/// Returns an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut bytes = length[1..].to_vec();
@@ -15,18 +15,18 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The preface, an empty SETTINGS frame.
+/// Returns the preface and an empty SETTINGS frame.
 fn greeting() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
-/// A GET of `/`, complete.
+/// Returns a complete GET of `/`.
 fn get_on(stream: u32) -> Vec<u8> {
     // Static table (RFC 7541, A): :method GET, :scheme http, :path /; and a literal :authority.
     frame(HEADERS, 0x5, stream, b"\x82\x86\x84\x41\x01s")
 }
 
-/// Writes as far as the server takes it, then reads to the end of the connection.
+/// Writes as much as the server takes, then reads to the end of the connection.
 async fn exchange(client: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let (mut read, mut write) = client.into_split();
     let bytes = bytes.to_vec();
@@ -40,7 +40,7 @@ async fn exchange(client: TcpStream, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// The types of the frames, and the error code and text of a GOAWAY.
+/// Returns the types of the frames, and the error code and text of a GOAWAY.
 fn frames(mut bytes: &[u8]) -> (Vec<u8>, Option<(u32, String)>) {
     let (mut kinds, mut goodbye) = (Vec::new(), None);
     while bytes.len() >= 9 {
@@ -105,7 +105,7 @@ async fn clients_that_never_finish_their_first_words_are_disconnected() {
         let time = Instant::now();
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer).await;
-        // A second more for taking leave.
+        // One more second for the closing message.
         let took = time.elapsed().as_secs();
         assert!(
             (seconds..=seconds + 1).contains(&took),
@@ -140,7 +140,7 @@ async fn a_trickle_of_bytes_does_not_prolong_a_head() {
         });
         let _ = read.read_to_end(&mut Vec::new()).await;
         let took = time.elapsed().as_secs();
-        // The preface has ten seconds of its own.
+        // The preface has a limit of ten seconds of its own.
         assert!((10..=21).contains(&took), "closed after {took} s");
         trickle.abort();
     }
@@ -229,7 +229,7 @@ async fn a_stalled_tls_handshake_does_not_keep_its_place_for_ever() {
         })
     };
     let (_server, address) = start(counting(), options);
-    // One that says nothing takes no place.
+    // A silent connection takes no handshake place.
     let _silent = TcpStream::connect(address).await.unwrap();
     let mut stalled = TcpStream::connect(address).await.unwrap();
     stalled
@@ -322,7 +322,7 @@ async fn floods_of_control_frames_end_in_a_goaway() {
         let id = 2 * number + 1;
         [get_on(id), frame(RST_STREAM, 0, id, &[0, 0, 0, 8])].concat()
     };
-    // The server resets a stream that updates its window by nothing (RFC 9113, 6.9).
+    // The server resets a stream whose window update has an increment of zero (RFC 9113, 6.9).
     let made_you_reset = |number: u32| {
         let id = 2 * number + 1;
         [
@@ -359,7 +359,7 @@ async fn what_h2_refuses_by_itself_is_counted_too() {
     let _recorder = ::metrics::set_default_local_recorder(&recorder);
     let (_server, address) = start(counting(), Options::default());
     let post = frame(HEADERS, 0x4, 1, b"\x83\x86\x84\x41\x01s");
-    // One large header, put into the table and then named again and again (HPACK bomb, CVE-2016-6581).
+    // One large header, added to the table and then referenced repeatedly (HPACK bomb, CVE-2016-6581).
     let large = [
         &b"\x82\x86\x84\x41\x01s\x40\x01x\x7f\x81\x1e"[..],
         &[b'x'; 3968],
@@ -434,7 +434,7 @@ async fn a_client_may_measure_and_acknowledge_every_answer() {
 async fn an_answer_that_nobody_takes_is_not_kept_for_ever() {
     let (_server, address) = start(counting(), Options::default());
     let client = TcpStream::connect(address).await.unwrap();
-    // SETTINGS_INITIAL_WINDOW_SIZE 0: answers have heads and no bodies.
+    // SETTINGS_INITIAL_WINDOW_SIZE 0: responses have heads but no bodies.
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let time = Instant::now();
     let answer = exchange(client, &[PREFACE, &settings, &get_on(1)].concat()).await;
@@ -499,7 +499,7 @@ async fn large_frames_that_arrive_in_part_wait_for_memory() {
     let data = frame(0, 1, 1, &vec![0; 1 << 20]);
     let acknowledged = [greeting(), frame(SETTINGS, 1, 0, &[]), post].concat();
     let mut stalled = Vec::new();
-    // Of one address, which gets half of the four MiB there are.
+    // From one address, which gets half of the four MiB.
     for _ in 0..2 {
         let mut client = TcpStream::connect(address).await.unwrap();
         let half = [&acknowledged, &data[..500_000]].concat();

@@ -1,7 +1,8 @@
-//! Whether files have changed: by their metadata, which costs next to nothing, and by their content.
+//! Detection of changed files, cheaply by metadata and reliably by content.
 //!
-//! Not by [`FileWatch`](crate::files::FileWatch), which tells that metadata have changed: certificates are also read
-//! again where metadata lie, must fit each other, and a change that is none is not worth a line in the log.
+//! [`FileWatch`](crate::files::FileWatch) would not do: it only detects changed metadata. Certificates must also be
+//! read again where metadata are unreliable, must fit each other, and are not logged as changed if their content is the
+//! same.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -11,16 +12,16 @@ use crate::files::Stamp;
 
 /// The files of one TLS section.
 pub(super) struct Files {
-    /// Keys and paths.
+    /// Configuration keys and paths.
     files: Vec<(&'static str, PathBuf)>,
     hasher: RandomState,
 }
 
-/// What the metadata of the files say. Equal ones mean that most likely nothing has changed.
+/// Metadata of the files. Equal stamps mean that most likely nothing has changed.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stamps(Vec<Option<Stamp>>);
 
-/// Hashes of what is in the files; none where one cannot be read. Keys and certificates themselves are not kept.
+/// Hashes of the files' contents; `None` for an unreadable file. Keys and certificates themselves are not kept.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Contents(Vec<Option<u64>>);
 
@@ -34,13 +35,13 @@ impl Files {
         self.files.is_empty()
     }
 
-    /// One stat(2) per file.
+    /// Returns the current stamps. Costs one stat(2) per file.
     pub(super) fn stamps(&self) -> Stamps {
         let stamp = |(_, path): &(_, PathBuf)| Stamp::of(path);
         Stamps(self.files.iter().map(stamp).collect())
     }
 
-    /// Reads all files.
+    /// Reads all files and returns the hashes of their contents.
     pub(super) fn contents(&self) -> Contents {
         let hash = |(_, path): &(_, PathBuf)| {
             let content = std::fs::read(path).ok()?;
@@ -49,7 +50,7 @@ impl Files {
         Contents(self.files.iter().map(hash).collect())
     }
 
-    /// The keys whose files differ.
+    /// Returns the configuration keys of the files that differ.
     pub(super) fn differing(&self, before: &Contents, after: &Contents) -> Vec<&'static str> {
         let pairs = before.0.iter().zip(&after.0);
         let keys = self.files.iter().map(|(key, _)| *key);
@@ -59,7 +60,7 @@ impl Files {
             .collect()
     }
 
-    /// The paths of these keys, for people.
+    /// Returns the paths of these configuration keys, for messages.
     pub(super) fn paths(&self, keys: &[&str]) -> String {
         let paths = self.files.iter().filter(|(key, _)| keys.contains(key));
         let paths: Vec<String> = paths.map(|(_, path)| path.display().to_string()).collect();

@@ -1,4 +1,4 @@
-//! Which certificates are in use, and how long they last.
+//! Registry of the certificates in use, for metrics and expiry warnings.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError, Weak};
@@ -10,19 +10,19 @@ use tracing::{error, warn};
 use crate::Owner;
 use crate::tls::certificate::{Facts, date};
 
-/// What a certificate is for.
+/// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Our own, or an intermediate one that we present with it.
+    /// The own certificate, or an intermediate one that is presented with it.
     Certificate,
-    /// An authority whose servers we trust.
+    /// A trusted authority of servers.
     Authority,
-    /// An authority whose clients we trust.
+    /// A trusted authority of clients.
     ClientAuthority,
 }
 
 impl Kind {
-    /// The label's value.
+    /// Returns the value of the label.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Certificate => "certificate",
@@ -35,14 +35,14 @@ impl Kind {
 /// A certificate in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InUse {
-    /// What for.
+    /// Role of the certificate.
     pub kind: Kind,
-    /// What it says.
+    /// Fields of the certificate.
     pub facts: Facts,
 }
 
 impl InUse {
-    /// Days until it expires, with their fraction; negative afterwards.
+    /// Returns the days until the certificate expires, with their fraction. Negative after expiry.
     pub fn days_left(&self, now: SystemTime) -> f64 {
         let seconds = match self.facts.not_after.duration_since(now) {
             Ok(left) => left.as_secs_f64(),
@@ -52,26 +52,26 @@ impl InUse {
     }
 }
 
-/// Something that uses certificates.
+/// A user of certificates.
 pub(super) trait Holder: Send + Sync {
     fn owner(&self) -> &Owner;
     fn certificates(&self) -> Vec<InUse>;
 }
 
-/// All that live. The metrics are the process's, and so is this list.
+/// All living holders. The list is global because the metrics are.
 static HOLDERS: Mutex<Vec<Weak<dyn Holder>>> = Mutex::new(Vec::new());
 
-/// From now on the certificates of `holder` are [`in_use`], for as long as it lives.
+/// Registers `holder`, whose certificates are [`in_use`] while it lives.
 pub(super) fn register(holder: Weak<dyn Holder>) {
     let mut holders = HOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     holders.retain(|holder| holder.strong_count() > 0);
     holders.push(holder);
 }
 
-/// The certificates that the process uses at this moment, and for whom. Those of the system's pool are not among them.
+/// Returns the certificates that the process uses now, and their owners. The system's authorities are not included.
 pub fn in_use() -> Vec<(Owner, InUse)> {
     let holders = HOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Dropped after the lock: the last reference may be one of these.
+    // Dropped after the lock is released, because this may drop the last reference to a holder.
     let living: Vec<_> = holders.iter().filter_map(Weak::upgrade).collect();
     drop(holders);
     let each = living.iter().flat_map(|holder| {
@@ -82,10 +82,10 @@ pub fn in_use() -> Vec<(Owner, InUse)> {
     each.collect()
 }
 
-/// Says in the log that certificates expire soon, or have expired: once a day for each.
+/// Rate limiter for the log lines about expiring certificates: once a day for each certificate.
 #[derive(Default)]
 pub(super) struct Warnings {
-    /// By serial number: when it was said, and whether it had expired by then.
+    /// Time of the last line, and whether the certificate had expired by then, by serial number.
     said: HashMap<String, (Instant, bool)>,
 }
 
@@ -142,7 +142,7 @@ impl Warnings {
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A certificate that lasts no longer than this is worth a warning, unless that is more than a fifth of its lifetime:
-/// those that live for an hour or a day are renewed by programs, half-way or at two thirds.
+/// Remaining lifetime at which a warning is logged, unless that is more than a fifth of the whole lifetime. Programs
+/// renew certificates with lifetimes of an hour or a day, half-way or at two thirds.
 const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const SHARE: u32 = 5;

@@ -1,4 +1,4 @@
-//! One TLS section: what was made of its files last, and the watch over them.
+//! The watched source of one TLS section: the current configuration, and the watch over its files.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,34 +22,34 @@ use crate::tls::certificate::{date, describe};
 use crate::tls::material;
 use crate::tls::material::{is_set, text};
 
-/// A `tls` section of a configuration, as far as rotation is concerned.
+/// A `tls` section, as the rotation needs it.
 pub(super) trait Section: Send + Sync + 'static {
     type Config: Send + Sync + 'static;
 
-    /// What it is made of.
+    /// Returns the files and texts of the section.
     fn named(&self) -> Vec<Named<'_>>;
-    /// How often to read the files even if they seem to be the same; zero means that they are not watched at all.
+    /// Returns the interval at which the files are read even if their metadata are unchanged. Zero disables the watch.
     fn reload_interval(&self) -> Duration;
-    /// Reads all files and validates them as a whole.
+    /// Reads all files and validates them together.
     fn build(
         &self,
         alpn: &[&[u8]],
         previous: Option<&Built<Self::Config>>,
     ) -> Result<Built<Self::Config>, TlsError>;
-    /// What is well-formed and will not be trusted at this time: expired, or not valid yet.
+    /// Returns well-formed certificates that are not valid at this time: expired, or not valid yet.
     fn useless(&self, now: SystemTime) -> Vec<TlsError>;
 }
 
-/// A file, or the text that stands in the configuration instead.
+/// A file, or the configured text instead of a file.
 pub(super) struct Named<'a> {
     pub(super) key: &'static str,
     pub(super) file: &'a Path,
     pub(super) pem: &'a str,
-    /// What its certificates are for, if it has any.
+    /// Role of the certificates in the file, if it has any.
     pub(super) kind: Option<Kind>,
     /// Whether the file is read again at all.
     pub(super) watched: bool,
-    /// Whether it decides about who is let in.
+    /// Whether the file decides which clients are admitted.
     pub(super) trust: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// Decides about who is let in.
+    /// Marks the file as deciding which clients are admitted.
     pub(super) fn of_trust(self) -> Self {
         Named {
             trust: true,
@@ -74,17 +74,17 @@ impl<'a> Named<'a> {
     }
 }
 
-/// What is made of the files.
+/// Configuration built from the files.
 pub(super) struct Built<C> {
     pub(super) config: Arc<C>,
-    /// What decides about clients, when they must show a certificate.
+    /// Verifier of clients, if client certificates are required.
     pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// What that trusts, in PEM: kept where it is not to be read again.
+    /// Client authorities in PEM, kept if the file is not read again.
     pub(super) client_ca: Option<Vec<u8>>,
     pub(super) certificates: Vec<InUse>,
 }
 
-/// What the certificates of a section say. Those that are not read again are taken from `previous`.
+/// Returns the certificates of a section. Those whose files are not read again are taken from `previous`.
 pub(super) fn certificates<S: Section>(
     section: &S,
     previous: Option<&Built<S::Config>>,
@@ -101,14 +101,15 @@ pub(super) fn certificates<S: Section>(
             continue;
         };
         let chain = material::certificates(named.key, named.file, &pem)?;
-        // What webpki takes and the parser does not has no line in the metrics, and is no reason not to start.
+        // Certificates that webpki accepts but the parser does not are left out of the metrics, but do not prevent the
+        // start.
         let facts = chain.iter().filter_map(|der| describe(der).ok());
         found.extend(facts.map(|facts| InUse { kind, facts }));
     }
     Ok(found)
 }
 
-/// A section, what was made of its files last, and the watch over them.
+/// A section, its current configuration, and the watch over its files.
 pub(super) struct Source<S: Section> {
     section: S,
     alpn: Vec<Vec<u8>>,
@@ -116,17 +117,17 @@ pub(super) struct Source<S: Section> {
     current: ArcSwap<Built<S::Config>>,
     trust: watch::Sender<Option<Arc<dyn ClientCertVerifier>>>,
     watching: Mutex<Watching>,
-    /// Ends the watch.
+    /// Stops the watch when dropped.
     _stop: DropGuard,
 }
 
-/// What the watch remembers from one look to the next.
+/// State of the watch between checks.
 struct Watching {
     files: Files,
     seen: Stamps,
-    /// What is used was made of this.
+    /// Contents of the files from which the current configuration was built.
     used: Contents,
-    /// When to read the files in any case.
+    /// Time at which to read the files in any case.
     reread: Instant,
     bad: Option<Bad>,
     warnings: Warnings,
@@ -149,7 +150,7 @@ impl<S: Section> Source<S> {
             true => Files::new(Vec::new()),
             false => Files::new(files.collect()),
         };
-        // What changes while it is read here is found changed at the first look.
+        // Taken before the files are read, so that a concurrent change is detected by the first check.
         let (seen, used) = (files.stamps(), files.contents());
         let built = section.build(alpn, None)?;
         let now = Instant::now();
@@ -192,7 +193,7 @@ impl<S: Section> Source<S> {
         self.current.load().config.clone()
     }
 
-    /// To be asked before [`Source::config`]: what changes between the two is noticed then.
+    /// Returns the current trust. Call this before [`Source::config`], so that a change between the two is noticed.
     pub(super) fn trust(&self) -> Trust {
         Trust {
             verifier: self.trust.subscribe(),
@@ -206,7 +207,7 @@ impl<S: Section> Source<S> {
         self.watching().warnings.check(owner, certificates, now);
     }
 
-    /// One look: nothing but stat(2) when nothing has changed. Blocks.
+    /// Checks once. Without changes this is only stat(2). Blocks.
     pub(super) fn look(&self, now: Instant) {
         self.look_at_files(now);
         self.warn(now);
@@ -228,7 +229,7 @@ impl<S: Section> Source<S> {
         self.complain(watching, now);
     }
 
-    /// Reads the files, and uses them if they are good and others than before.
+    /// Reads the files, and uses them if they have changed and are valid.
     fn read(&self, watching: &mut Watching, now: Instant) {
         let contents = watching.files.contents();
         if contents == watching.used {
@@ -239,13 +240,14 @@ impl<S: Section> Source<S> {
         let current = self.current.load_full();
         let changed = watching.files.differing(&watching.used, &contents);
         let built = self.section.build(&alpn, Some(&current)).and_then(|built| {
-            // What has expired, or is not valid yet, is worse than what is in use; it is tried again when read again.
+            // An expired certificate, or one that is not valid yet, is worse than the current one. The next read tries
+            // again.
             let mut useless = self.section.useless(SystemTime::now()).into_iter();
             let new = useless.find(|error| changed.contains(&error.key));
             new.map_or(Ok(built), Err)
         });
         if watching.files.contents() != contents {
-            // Somebody is writing; the next look takes it up.
+            // The files are being written. The next check reads them.
             watching.seen = Stamps::default();
             return;
         }
@@ -279,7 +281,7 @@ impl<S: Section> Source<S> {
         );
     }
 
-    /// Says that the files are bad, once that is no passing state, and again every hour.
+    /// Logs that the files cannot be used, once the state has lasted, and again every hour.
     fn complain(&self, watching: &mut Watching, now: Instant) {
         let Some(bad) = &mut watching.bad else {
             return;
@@ -313,7 +315,8 @@ impl<S: Section> Source<S> {
 }
 
 impl Watching {
-    /// Certificate and key are written one after the other: what does not fit yet may fit at the next look.
+    /// Records unusable files. A certificate and its key are written one after the other, so they may fit at the next
+    /// check.
     fn note_bad(&mut self, contents: Contents, reason: String, now: Instant) {
         let since = match &self.bad {
             Some(bad) if bad.contents == contents => return,
@@ -339,13 +342,13 @@ impl<S: Section> Holder for Source<S> {
     }
 }
 
-/// Our own certificate, without those that came with it.
+/// Returns the own certificate, without the intermediate ones.
 fn leaf<C>(built: &Built<C>) -> Option<&InUse> {
     let mut certificates = built.certificates.iter();
     certificates.find(|used| used.kind == Kind::Certificate)
 }
 
-/// Looks at the files from time to time, on a thread where a slow file system holds up nobody.
+/// Checks the files periodically, on a thread that a slow file system may block.
 async fn watch_over<S: Section>(
     source: Weak<Source<S>>,
     stop: CancellationToken,
@@ -366,11 +369,11 @@ async fn watch_over<S: Section>(
     }
 }
 
-/// How often files are looked at; more often if the interval of reloads is shorter.
+/// Interval of checks, unless the reload interval is shorter.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How often to look whether a certificate expires, when there are no files to look at.
+/// Interval of expiry checks if there are no files to check.
 const WITHOUT_FILES: Duration = Duration::from_secs(10 * 60);
-/// How long files may not fit together before that is worth a complaint.
+/// Time for which the files may be unusable before that is logged.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the complaint is repeated.
+/// Interval at which the log line is repeated.
 const REMIND_EVERY: Duration = Duration::from_secs(60 * 60);

@@ -1,4 +1,5 @@
-//! Files that change under running servers and clients. The clock of the looks is paused; that of the certificates is not.
+//! Tests of files that change under running servers and clients. The clock of the checks is paused; that of the
+//! certificates is not.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ impl Authority {
         Authority { issuer, pem }
     }
 
-    /// A certificate for `localhost` and its key, in PEM.
+    /// Returns a certificate for `localhost` and its key, in PEM.
     fn leaf(&self, name: &str, lasts: Duration) -> (String, String) {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -50,7 +51,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// A list that is valid until the year, and revokes the certificate.
+    /// Returns a revocation list that is valid until the given year and revokes the certificate.
     fn list(&self, until: i32, revoked: Option<&str>) -> String {
         let serial = |pem: &str| {
             let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
@@ -75,11 +76,11 @@ impl Authority {
 }
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Longer than two looks, shorter than the patience with files that do not fit.
+/// Longer than two checks, shorter than the patience with unusable files.
 const LOOK: Duration = Duration::from_secs(6);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A directory with `tls.crt` and `tls.key`, and a server's section that names them.
+/// A directory with `tls.crt` and `tls.key`, and a server section that uses them.
 struct Fixture {
     authority: Authority,
     directory: tempfile::TempDir,
@@ -132,7 +133,7 @@ impl Fixture {
         })
     }
 
-    /// The common names of the certificates in use.
+    /// Returns the common names of the certificates in use.
     fn in_use(&self) -> Vec<String> {
         let mine = in_use()
             .into_iter()
@@ -141,7 +142,7 @@ impl Fixture {
             .collect()
     }
 
-    /// How many reloads succeeded and failed, and how many connections were closed.
+    /// Returns the number of successful reloads, failed reloads and closed connections.
     fn counted(&self) -> [u32; 3] {
         let page = self.metrics.render();
         [
@@ -188,7 +189,7 @@ async fn a_renamed_file_is_in_use_a_few_seconds_later_and_the_old_one_is_forgott
 #[tokio::test(start_paused = true)]
 async fn a_link_that_is_swapped_above_the_files_is_noticed() {
     let mut fixture = Fixture::new("otlp/linked");
-    // As Kubernetes mounts a secret: the files link into `..data`, and that links to a directory.
+    // As Kubernetes mounts a secret: the files link into `..data`, which links to a directory.
     let mount = |name: &str, (certificate, key): (String, String)| {
         let directory = fixture.path(name);
         std::fs::create_dir(&directory).unwrap();
@@ -242,7 +243,7 @@ async fn files_that_cannot_be_used_change_nothing_and_are_complained_about_once(
     assert_eq!(fixture.counted(), [0, 1, 0]);
     sleep(MINUTE * 30).await;
     assert_eq!(fixture.counted(), [0, 1, 0]);
-    // Another mistake is another complaint.
+    // A different mistake is logged separately.
     std::fs::remove_file(fixture.path("tls.crt")).unwrap();
     sleep(MINUTE).await;
     assert_eq!(fixture.counted(), [0, 2, 0]);
@@ -304,14 +305,14 @@ fn days_left_are_fractions_and_negative_after_the_end() {
     assert_eq!(used.days_left(end + half_a_day * 3), -1.5);
 }
 
-/// A server that demands certificates of the authorities in `ca.pem`.
+/// Starts a server that requires certificates of the authorities in `ca.pem`.
 fn mutual(fixture: &mut Fixture) -> (Server, RotatingServer) {
     fixture.tls.client_ca_file = fixture.path("ca.pem");
     let source = fixture.start();
     let options = Options {
         protocol: Protocol::Http2,
         tls: Some(Arc::new(source.clone())),
-        // While bytes are on their way the paused clock leaps ahead: only what is tested may end a connection.
+        // The paused clock jumps ahead while bytes are in flight, so no other timeout may end a connection.
         max_idle: None,
         limits: Limits {
             handshake_timeout: NONE,
@@ -401,7 +402,7 @@ async fn a_revocation_closes_the_connection_of_the_client_concerned_and_no_other
     fixture.put("ca.pem", &authority.pem);
     fixture.put("crl.pem", &authority.list(2090, None));
     fixture.tls.client_crl_file = fixture.path("crl.pem");
-    // The lists are read again even so.
+    // The revocation lists are read again nevertheless.
     fixture.tls.client_ca_file_reload = false;
     let (server, _source) = mutual(&mut fixture);
     let stolen = authority.leaf("stolen", YEAR);
@@ -409,7 +410,7 @@ async fn a_revocation_closes_the_connection_of_the_client_concerned_and_no_other
     let connect = |identity: &(String, String)| Guest::connect(&server, &fixture, identity.clone());
     let mut leaving = connect(&stolen).await.unwrap();
     let mut staying = connect(&good).await.unwrap();
-    // A list that has run out would shut out everybody.
+    // An expired list would refuse all clients.
     fixture.put("crl.pem", &authority.list(2021, Some(&stolen.0)));
     sleep(MINUTE).await;
     assert_eq!(fixture.counted(), [0, 1, 0]);
@@ -448,7 +449,7 @@ async fn a_connection_ends_with_the_certificate_of_its_client() {
     let mut brief = Guest::connect(&server, &fixture, identity).await.unwrap();
     let identity = fixture.authority.leaf("long", YEAR);
     let mut long = Guest::connect(&server, &fixture, identity).await.unwrap();
-    // The paused clock leaps ahead while bytes are on their way: not to the last minute.
+    // The paused clock jumps ahead while bytes are in flight, so the test stays away from the last minute.
     sleep(half_an_hour / 3).await;
     brief.ask().await.unwrap();
     sleep(half_an_hour).await;
@@ -473,7 +474,7 @@ async fn an_expired_certificate_that_nobody_needs_costs_a_client_nothing() {
     assert_eq!(fixture.counted(), [0, 0, 0]);
 }
 
-/// `cargo test --release --lib rotation -- --ignored --nocapture`
+/// Run with `cargo test --release --lib rotation -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn a_look_at_files_that_are_the_same_costs_microseconds() {

@@ -1,4 +1,4 @@
-//! Clients that were let in and are no longer welcome.
+//! Detection of connected clients that are no longer trusted.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::sampled_log::SampledLog;
 use crate::tls::metrics::TlsMetrics;
 use crate::tls::{certificate, notes};
 
-/// Tells when a client that was let in is no longer welcome: its certificate has expired, or the authorities, the
-/// revocation list or the like have changed and it would not be let in any more.
+/// Detects that a connected client is no longer trusted: its certificate has expired, or changed authorities, names or
+/// revocation lists would refuse it now.
 pub struct Trust {
     pub(super) verifier: watch::Receiver<Option<Arc<dyn ClientCertVerifier>>>,
     pub(super) report: Arc<Report>,
 }
 
-/// Says who had to go.
+/// Counts and logs the closed connections.
 pub(super) struct Report {
     pub(super) owner: Owner,
     pub(super) metrics: TlsMetrics,
@@ -30,10 +30,11 @@ pub(super) struct Report {
 }
 
 impl Trust {
-    /// Completes when the client at `peer`, who has shown this chain, has to go; it has been counted and logged then.
+    /// Completes when the client at `peer`, which presented this chain, is no longer trusted. The event has been
+    /// counted and logged by then.
     ///
-    /// The certificates are verified again when trust has changed and at the moments at which one of the chain expires:
-    /// nothing is computed in between.
+    /// The certificates are verified again when the trust settings change and when a certificate of the chain expires.
+    /// Nothing is computed in between.
     pub async fn lost(mut self, peer: SocketAddr, chain: Vec<CertificateDer<'static>>) {
         let Some((leaf, others)) = chain.split_first() else {
             return std::future::pending().await;
@@ -51,16 +52,16 @@ impl Trust {
             let at = tokio::select! {
                 changed = self.verifier.changed() => match changed {
                     Ok(()) => SystemTime::now(),
-                    // The server is on its way out.
+                    // The server is shutting down.
                     Err(_) => return std::future::pending().await,
                 },
-                // The clock may be set while we sleep.
+                // Bounded, because the system clock may be changed meanwhile.
                 () = sleep(wait.min(LONGEST_SLEEP)) => match ends.last() {
                     Some(end) if wait <= LONGEST_SLEEP => {
                         let end = *end;
                         ends.pop();
-                        // It may be long past: clients may show certificates that nobody needs, expired ones too. At
-                        // that time others were not valid yet.
+                        // The expiry may be long past, because clients may present superfluous certificates, even
+                        // expired ones. At that time, other certificates were not valid yet.
                         end.max(SystemTime::now())
                     }
                     _ => continue,
@@ -75,7 +76,7 @@ impl Trust {
                 let at = UnixTime::since_unix_epoch(at);
                 verifier.verify_client_cert(leaf, others, at)
             };
-            // The verifier notes why, in words that help.
+            // The verifier notes the explanation.
             let (verified, notes) = notes::taken(verify).await;
             if let Err(error) = verified {
                 let words = notes.refused.map(|(_, words)| words);
@@ -101,7 +102,7 @@ impl Report {
             |error| error.to_string(),
             |facts| format!("{}, serial {}", facts.title(), facts.serial),
         );
-        // An authority that is replaced too early concerns thousands of clients.
+        // An authority that is replaced too early affects thousands of clients.
         let Some(suppressed) = self.log.admit() else {
             debug!(client.address = %peer, certificate, error, "Closing the connection of a client that is no longer trusted");
             return;

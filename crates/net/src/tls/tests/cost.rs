@@ -1,4 +1,4 @@
-//! What a handshake costs: `cargo test --release --lib tls::tests::cost -- --ignored --nocapture`.
+//! Measures the cost of a handshake: `cargo test --release --lib tls::tests::cost -- --ignored --nocapture`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::refusals::Authority;
 use crate::tls::certificate;
 use crate::tls::notes;
 
-/// One handshake in memory, and the time that the server worked.
+/// Performs one handshake in memory. Returns its kind, and the time that the server worked.
 fn handshake(
     client: &Arc<rustls::ClientConfig>,
     server: &Arc<rustls::ServerConfig>,
@@ -36,7 +36,7 @@ fn handshake(
             server.write_tls(&mut answer).unwrap();
         }
         if let Some(certificates) = server.peer_certificates() {
-            // Once, as the server does when the handshake is over.
+            // Once, as the server does after the handshake.
             if !server.is_handshaking() {
                 certificate::describe(&certificates[0]).unwrap();
             }

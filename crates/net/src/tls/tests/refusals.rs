@@ -1,4 +1,4 @@
-//! Who is refused, and what both sides are told: the server as it accepts, the client as exporters connect.
+//! Tests of refusals and of the explanations on both sides, with the real accept and connect code.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ use crate::tls::reason::Reason;
 use crate::tls::rotation::RotatingClient;
 use crate::tls::{ClientTls, ServerTls, TlsVersion};
 
-/// A certificate authority, and the files it has made.
+/// A certificate authority and its files.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: TempDir,
@@ -52,7 +52,7 @@ impl Authority {
         self.directory.path().join("ca.pem")
     }
 
-    /// A certificate and its key in PEM, for a server or a client.
+    /// Returns a certificate and its key in PEM, for a server or a client.
     fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "leaf");
@@ -66,7 +66,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// A file with a list that revokes this serial number.
+    /// Writes a revocation list with this serial number, and returns its path.
     fn list(&self, name: &str, revoked: u8, next_update: i32) -> PathBuf {
         let params = CertificateRevocationListParams {
             this_update: date_time_ymd(2020, 1, 1),
@@ -121,7 +121,7 @@ pub(super) fn spiffe(params: &mut CertificateParams) {
     params.subject_alt_names = vec![SanType::URI(id)];
 }
 
-/// Serves one connection as the server does; whom it served, or why not.
+/// Serves one connection as the server does. Returns the client's identity, or the refusal.
 async fn serve(
     listener: TcpListener,
     server: ServerTls,
@@ -161,7 +161,7 @@ async fn send(client: Option<&ClientTls>, address: SocketAddr) -> Result<(), Str
         },
     );
     let request = || {
-        // More than one segment: the server has to deal with what comes after a bad certificate.
+        // More than one segment, so that the server gets more data after a bad certificate.
         let body = Chunks::new(vec![Bytes::from(vec![7; 60_000])].into());
         let request = Request::post(format!("{scheme}://127.0.0.1/"));
         request.version(http::Version::HTTP_2).body(body).unwrap()
@@ -170,7 +170,7 @@ async fn send(client: Option<&ClientTls>, address: SocketAddr) -> Result<(), Str
     answer.map(drop).map_err(|error| error.to_string())
 }
 
-/// What both sides know after they have met.
+/// Connects both sides and returns their outcomes.
 async fn meet(
     client: &ClientTls,
     server: &ServerTls,
@@ -400,7 +400,7 @@ async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
             assert!(told.contains(words), "{reason:?}: \"{words}\" in {told}");
         }
     }
-    // The same with what they need.
+    // The same with all required lists.
     let all_lists = ours.list("all.pem", 1, 2999);
     let (served, sent) = meet(&ours.client(serial), &listed(all_lists)).await;
     assert_eq!((served.unwrap().as_deref(), sent), (Some("leaf"), Ok(())));
@@ -498,7 +498,7 @@ async fn plaintext_to_a_tls_port_and_tls_to_a_plaintext_port_are_named() {
         "{told}"
     );
 
-    // Other servers close without a word.
+    // Some servers close silently.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let close = async {
@@ -535,7 +535,7 @@ async fn plaintext_to_a_tls_port_and_tls_to_a_plaintext_port_are_named() {
     assert_eq!(answer, [0x15, 3, 1, 0, 2, 2, 10], "an alert and no reset");
 }
 
-/// A handshake and a byte each way; how it went, for the server.
+/// Performs a handshake and sends a byte each way. Returns the kind of handshake and the identity on the server.
 async fn again(
     client: &Arc<rustls::ClientConfig>,
     server: &Arc<rustls::ServerConfig>,
