@@ -51,14 +51,14 @@ pub use settings::{Checksum, CustomDetectorConfig, DetectorAction, DetectorConfi
 
 use tributary_config::Secret;
 
-/// What a scanner is made of.
+/// Settings from which a scanner is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
-    /// The built-in detectors; of two entries with the same name the last one counts.
+    /// Built-in detectors that are on. Of two entries with the same name, the last one counts.
     pub detectors: &'a [DetectorConfig],
-    /// The user's own, at most [`DetectorId::CUSTOM`].
+    /// Custom detectors, at most [`DetectorId::CUSTOM`].
     pub custom: &'a [CustomDetectorConfig],
-    /// What the actions `hash` and `hmac` compute.
+    /// Hash function of the actions `hash` and `hmac`.
     pub hash_function: Option<HashFunction>,
     /// Key of the action `hmac`.
     pub hmac_key: &'a Secret,
