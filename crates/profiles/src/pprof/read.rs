@@ -52,8 +52,8 @@ pub struct Converted {
     /// One profile per sample type, in the file's order, in a scope without a name. Every sample type has a
     /// profile, so that converting back loses none. A profile without values has a single sample of 0.
     pub profiles: ScopeProfiles,
-    /// The mapping of the program itself, which is the first one in a pprof file, if anything refers to it. In OTLP
-    /// mappings have no order: [`write`](super::write) takes the one whose file the resource names.
+    /// Mapping of the main program, the first mapping of a pprof file, if anything refers to it. Mappings have no
+    /// order in OTLP; [`write`](super::write) takes the mapping whose file the resource names.
     pub main: Option<MappingId>,
     /// Repairs made during the conversion.
     pub repairs: Repairs,
