@@ -102,7 +102,8 @@ pub fn check(request: &ExportProfilesServiceRequest) -> Report {
 
 /// Asserts that a request written by this program satisfies the rules that do not depend on its input.
 ///
-/// # Panics In debug builds, if a rule is violated.
+/// # Panics
+/// In debug builds, if a rule is violated.
 pub(super) fn debug_assert_structure(request: &[u8]) {
     if cfg!(debug_assertions) {
         use prost::Message as _;

@@ -123,7 +123,8 @@ impl<'r> Entries<'r> {
     /// Checks that references to functions, strings and attributes lead to entries. Otherwise an appended entry
     /// would become the target of a dangling reference.
     ///
-    /// # Errors Returns the first dangling reference, or the fault if an entry cannot be read.
+    /// # Errors
+    /// Returns the first dangling reference, or the fault if an entry cannot be read.
     pub(super) fn no_dangling(&self) -> Result<(), Fault> {
         let there = |table: Table, at: u64| {
             let index = at as i32;

@@ -31,7 +31,9 @@ pub struct Ingested {
 /// profile ids and an original payload without a format are left out. Of attributes with the same key in a list,
 /// the first one stays.
 ///
-/// # Errors See [`Fault`]; [`check`](super::check::check) reports the place. After an error, entries may remain in the dictionary; they are not written unless something refers to them.
+/// # Errors
+/// See [`Fault`]; [`check`](super::check::check) reports the place. After an error, entries may remain in the
+/// dictionary; they are not written unless something refers to them.
 pub fn ingest(
     request: &[u8],
     dictionary: &mut Dictionary,

@@ -25,7 +25,9 @@ const ENOUGH: usize = 64;
 
 /// Searches an encoded request or `ProfilesData` for content that OTLP 1.10 cannot have but an older version has.
 ///
-/// # Errors Fails if there is such content. A message without an error may still be an old one that resembles 1.10, or not be a message at all; later stages detect both.
+/// # Errors
+/// Fails if there is such content. A message without an error may still be an old one that resembles 1.10, or not
+/// be a message at all; later stages detect both.
 pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
     // Tables first, because they reveal more.
     for dictionary in nested(request, 2) {
@@ -51,7 +53,8 @@ const GLANCE: usize = 8;
 /// remaining difference is values in the place of attributes, in samples without attributes of their own. A single
 /// such sample may be a mistake of a 1.10 sender; if all of the first samples are like that, the layout is old.
 ///
-/// # Errors Fails if the layout is old.
+/// # Errors
+/// Fails if the layout is old.
 pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
     let profiles = nested(request, 1)
         .flat_map(|resource| nested(resource, 2))
@@ -72,7 +75,8 @@ pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
 /// Searches a JSON request for an old layout. The JSON reader ignores unknown names, and `sample` was renamed to
 /// `samples` in 1.9, so all samples would be lost.
 ///
-/// # Errors Fails if the layout is old.
+/// # Errors
+/// Fails if the layout is old.
 pub fn recognise_json(request: &[u8]) -> Result<(), OldLayout> {
     let name = br#""sample""#;
     let mut found = memchr::memmem::find_iter(request, name);
