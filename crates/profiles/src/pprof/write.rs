@@ -18,9 +18,9 @@ use super::labels::{NUMBER, UNIT};
 use super::links::{LinkLabels, hex};
 use tributary_otlp::reader::put_varint;
 
-/// The attribute of a resource that names the file of the program.
+/// Resource attribute with the path of the executable.
 pub const EXECUTABLE_PATH: &str = "process.executable.path";
-/// The attribute of a resource that names the program.
+/// Resource attribute with the name of the executable.
 pub const EXECUTABLE_NAME: &str = "process.executable.name";
 
 /// Converts the profiles of a scope to pprof files, without gzip. Profiles with the same time, duration and period
