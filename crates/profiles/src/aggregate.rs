@@ -1,7 +1,7 @@
-//! The profiles of a service's many instances, over a while, become one summary.
+//! Summarizes the profiles of a service's instances over an interval.
 //!
-//! Values of equal samples are added up, as [`Merger`] does it. What is not a count but a level (memory in use,
-//! goroutines) is added up over instances, but not over time.
+//! Values of equal samples are added as in [`Merger`]. Gauges (memory in use, goroutines) are added over instances,
+//! but not over time.
 
 mod exemplars;
 mod gauges;
@@ -29,35 +29,35 @@ use super::names;
 use super::reindex::{Fault, Memo};
 use super::relocations::Addresses;
 
-/// The resource attribute that says how many instances a summary is of.
+/// Resource attribute with the number of instances in a summary.
 pub const MERGED_COUNT: &str = "merged.count";
 
-/// How profiles become a summary.
+/// Options of a summary.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
-    /// The resource attributes that stay, and keep profiles apart.
+    /// Resource attributes that are kept and that separate summaries.
     pub group_by: Vec<String>,
-    /// The sample types that are levels. What is not in here and counts from the start of a process, see
-    /// [`names::is_cumulative`], is one of which the last counts.
+    /// Sample types that are gauges. Other sample types that count from the start of a process, see
+    /// [`names::is_cumulative`], are treated as [`Gauge::Last`].
     pub gauges: BTreeMap<String, Gauge>,
-    /// For how many of a profile's heaviest samples the span is kept.
+    /// Number of a profile's heaviest samples that keep their span.
     pub exemplars: usize,
-    /// How many places of its call tree a profile may have; 0: no limit.
+    /// Maximum number of nodes in the call tree of a profile; 0 means no limit.
     pub max_nodes: usize,
 }
 
-/// What becomes of an instance's levels over time.
+/// Combination of an instance's gauge values over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gauge {
-    /// They are added up: it is no level after all.
+    /// Sum, as for a counter.
     Sum,
-    /// The average of its profiles.
+    /// Average of the profiles.
     Average,
-    /// The last one counts.
+    /// Value of the last profile.
     Last,
 }
 
-/// What must be equal in profiles of a scope that become one.
+/// Identity of a profile within a scope: profiles with equal identities are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     sample_type: ValueType,
@@ -75,48 +75,48 @@ impl Kind {
     }
 }
 
-/// Gathers profiles.
+/// Buffers profiles for a summary.
 #[derive(Debug)]
 pub struct Aggregator {
     options: Options,
     merger: Merger,
     memo: Memo,
-    /// Resources as they came: an instance each.
+    /// Resources as received, one per instance.
     instances: Groups,
-    /// Resources and scopes as they leave.
+    /// Resources and scopes of the summary.
     groups: Groups,
     resources: Vec<Resource>,
-    /// With the resource they are of, without profiles.
+    /// Scopes without their profiles, each with the index of its resource.
     scopes: Vec<(usize, ScopeProfiles)>,
     gauges: Gauges,
     exemplars: HashMap<(usize, Kind), Exemplars>,
 }
 
-/// The profiles of a request, over the dictionary of the aggregator that read it.
+/// The profiles of a request over the dictionary of the aggregator that read the request.
 #[derive(Debug)]
 pub struct Read(Vec<ResourceProfiles>);
 
-/// What profiles became.
+/// A summary of profiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// An encoded request.
+    /// Encoded request.
     pub request: Bytes,
-    /// How many samples it has.
+    /// Number of samples in the request.
     pub samples: usize,
-    /// How many sums did not fit and stand at the most there can be.
+    /// Number of sums that were saturated.
     pub saturated: u64,
 }
 
 #[derive(Debug)]
 struct Resource {
-    /// Without scopes.
+    /// Resource without scopes.
     head: ResourceProfiles,
-    /// How many each instance counts for: 1, unless it is a summary itself.
+    /// Number of instances per input resource: 1, unless the resource is a summary itself.
     instances: HashMap<usize, i64>,
 }
 
 impl Aggregator {
-    /// Nothing yet.
+    /// Creates an empty aggregator.
     pub fn new(options: Options) -> Self {
         Aggregator {
             options,
@@ -153,8 +153,8 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Reads an encoded request, to be [added](Self::add_read) to this aggregator and no other. Who changes his mind just
-    /// drops it. This is most of the work.
+    /// Reads an encoded request, which may then be [added](Self::add_read) to this aggregator only. Dropping the
+    /// result discards the request. Reading is most of the work.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -164,7 +164,7 @@ impl Aggregator {
         Ok(Read(ingested.resources))
     }
 
-    /// Adds the profiles of a request.
+    /// Adds the profiles of a request read before.
     pub fn add_read(&mut self, read: Read) {
         for resource in read.0 {
             self.resource(resource);
@@ -201,12 +201,12 @@ impl Aggregator {
         self.merger.add_profiles(std::slice::from_ref(&from));
     }
 
-    /// The profile as it is to be merged; without its samples when these are kept for the end.
+    /// Prepares a profile for merging. The samples of a gauge are kept aside until the end.
     fn profile(&mut self, instance: usize, scope: usize, profile: Profile) -> Profile {
         let kind = Kind::of(&profile.header);
         let gauge = self.gauge(&profile.header);
         let most = match gauge {
-            // The value of one moment is no part of an average.
+            // A gauge keeps no exemplars: the value of one moment is not part of an average.
             Some(_) => 0,
             None => self.options.exemplars,
         };
@@ -232,14 +232,14 @@ impl Aggregator {
             None => profile,
             Some(gauge) => {
                 self.gauges.add((instance, scope, kind), gauge, &profile);
-                // Keeps its place between the others: the order of sample types is part of what pprof files say.
+                // The empty profile keeps its position, because pprof files depend on the order of sample types.
                 profile.samples = Samples::default();
                 profile
             }
         }
     }
 
-    /// What becomes of the values over time where they are not just added up.
+    /// Returns the combination over time if values are not simply added.
     fn gauge(&mut self, header: &Header) -> Option<Gauge> {
         let (dictionary, _) = self.merger.dictionary();
         let ValueType { kind, unit } = header.sample_type;
@@ -251,7 +251,7 @@ impl Aggregator {
         }
     }
 
-    /// The memory that it takes.
+    /// Memory of the buffered profiles, in bytes.
     pub fn bytes(&self) -> usize {
         let instances: usize = self
             .resources
@@ -261,14 +261,14 @@ impl Aggregator {
         let exemplars: usize = self.exemplars.values().map(Exemplars::bytes).sum();
         self.merger.bytes()
             + self.instances.bytes()
-            // As bytes, and as structs.
+            // Counted as encoded bytes and as structs.
             + 3 * self.groups.bytes()
             + instances
             + self.gauges.bytes()
             + exemplars
     }
 
-    /// The summary.
+    /// Returns the summary.
     pub fn finish(mut self) -> Summary {
         let mut saturated = self.gauges.saturated();
         for ((_, scope, _), profile) in self.gauges.finish() {
@@ -330,7 +330,7 @@ impl Aggregator {
     }
 }
 
-/// Takes the number of instances out of a resource that is a summary.
+/// Removes the instance count from a resource that is a summary, and returns the count.
 fn reduce_count(from: &mut ResourceProfiles) -> i64 {
     let Some(resource) = &mut from.resource else {
         return 1;
@@ -350,7 +350,7 @@ fn reduce_count(from: &mut ResourceProfiles) -> i64 {
     count
 }
 
-/// Leaves only these attributes, in order. What refers to others goes with them.
+/// Keeps only the attributes with these keys, sorted by key, and removes entity references.
 fn retain(from: &mut ResourceProfiles, keys: &[String]) {
     if let Some(resource) = &mut from.resource {
         resource

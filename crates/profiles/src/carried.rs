@@ -1,10 +1,10 @@
-//! Which entries of a table were carried over into a dictionary, and to where.
+//! Records the copied entries of a table and their ids in a dictionary.
 
 use std::marker::PhantomData;
 
 use super::id::Id;
 
-/// By position in the source's table: the id that the entry has now. Its memory is used again for the next source.
+/// New id of an entry by its position in the source's table. The memory is reused for the next source.
 #[derive(Debug)]
 pub(super) struct Carried<I> {
     ids: Vec<u32>,
@@ -14,13 +14,13 @@ pub(super) struct Carried<I> {
 const NOT_YET: u32 = u32::MAX;
 
 impl<I: Id> Carried<I> {
-    /// Forgets everything: the next table has so many entries.
+    /// Forgets all entries; the next table has `entries` entries.
     pub(super) fn reset(&mut self, entries: usize) {
         self.ids.clear();
         self.ids.resize(entries, NOT_YET);
     }
 
-    /// Where the entry is, if it was carried over.
+    /// Returns the new id of an entry, if it was copied.
     #[inline(always)]
     pub(super) fn get(&self, at: usize) -> Option<I> {
         match self.ids.get(at) {
@@ -29,7 +29,7 @@ impl<I: Id> Carried<I> {
         }
     }
 
-    /// Notes where the entry is; nothing if the table has no such entry.
+    /// Records the new id of an entry; ignored if the table has no such entry.
     #[inline]
     pub(super) fn note(&mut self, at: usize, id: I) {
         if let Some(place) = self.ids.get_mut(at) {

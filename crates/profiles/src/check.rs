@@ -1,7 +1,7 @@
-//! Which rules a request breaks, and where.
+//! Checks a request against the rules of the protocol and reports the places of violations.
 //!
-//! It knows what the public `profcheck` checks and more: references to strings, duplicates in every table and among
-//! samples, orphans that only orphans refer to, ids, build ids, the types of well-known attributes.
+//! Covers the checks of the public `profcheck`, and also references to strings, duplicates in every table and among
+//! samples, orphans referred to by orphans only, ids, build ids, and the types of well-known attributes.
 
 mod attributes;
 mod entries;
@@ -20,17 +20,17 @@ use self::path::Path;
 pub use self::rule::{Rule, Severity};
 use super::reindex::Table;
 
-/// How many findings of one rule are kept. A mistake in a profiler gives one per sample.
+/// Maximum number of findings kept per rule. A mistake in a profiler gives one finding per sample.
 pub const FINDINGS_PER_RULE: usize = 10;
 
-/// A place where a rule is broken.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Where, as in `dictionary.location_table[17].mapping_index`.
+    /// Path of the violation, as in `dictionary.location_table[17].mapping_index`.
     pub path: String,
-    /// Which rule.
+    /// Violated rule.
     pub rule: Rule,
-    /// What is there, and what should be.
+    /// Actual and expected content.
     pub detail: String,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found in a request.
+/// Findings in a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     findings: Vec<Finding>,
@@ -48,17 +48,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// The first [`FINDINGS_PER_RULE`] of each rule, in the order in which they were found.
+    /// Returns the first [`FINDINGS_PER_RULE`] findings of each rule, in the order of detection.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// How often each rule is broken.
+    /// Number of violations of each rule.
     pub fn counts(&self) -> &BTreeMap<Rule, usize> {
         &self.counts
     }
 
-    /// How many findings there are of this severity.
+    /// Number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let counts = self.counts.iter();
         counts
@@ -67,7 +67,7 @@ impl Report {
             .sum()
     }
 
-    /// Whether no rule is broken.
+    /// Whether no rule is violated.
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()
     }
@@ -100,10 +100,10 @@ pub fn check(request: &ExportProfilesServiceRequest) -> Report {
     checker.report
 }
 
-/// What this program has written keeps the rules that do not depend on what came in.
+/// Asserts that a request written by this program satisfies the rules that do not depend on its input.
 ///
 /// # Panics
-/// In debug builds, if it does not.
+/// In debug builds, if a rule is violated.
 pub(super) fn debug_assert_structure(request: &[u8]) {
     if cfg!(debug_assertions) {
         use prost::Message as _;
@@ -141,7 +141,8 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// Whether an index is in its table. Index 0 of an empty table is: that the table is empty is a finding of its own.
+    /// Whether an index is within its table. Index 0 of an empty table counts as valid, because the empty table is
+    /// a finding of its own.
     fn index(&mut self, table: Table, index: i32, path: &Path<'_>) -> bool {
         let len = self.len(table);
         let valid = index == 0 || usize::try_from(index).is_ok_and(|index| index < len);
@@ -153,7 +154,7 @@ impl<'r> Checker<'r> {
         valid
     }
 
-    /// The string with this index; empty when there is none. Index 0 means none, whatever stands there.
+    /// Returns a string, or the empty string if there is none. Index 0 means none, even if the entry is not empty.
     fn text(&self, index: i32) -> &'r str {
         usize::try_from(index)
             .ok()

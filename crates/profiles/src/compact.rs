@@ -1,4 +1,4 @@
-//! Many requests become one that says the same: one dictionary, each resource, scope and sample once.
+//! Merges requests without loss: one dictionary, each resource, scope and sample once.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
@@ -11,15 +11,15 @@ use super::model::{Profiles, ResourceProfiles, Sample, Samples, ScopeProfiles};
 use super::reindex::{Fault, Memo};
 use super::table::Records;
 
-/// Puts requests together without a loss: every profile stays a profile of its own.
+/// Merges requests without loss: every profile stays a separate profile.
 ///
-/// Equal resources and scopes become one. Samples of a profile with the same key become one: times and their values are
-/// put together, totals are added up.
+/// Equal resources and scopes become one. Samples of a profile with the same key become one: their timestamps and
+/// values are concatenated, and totals are added.
 #[derive(Debug, Default)]
 pub struct Compactor {
     profiles: Profiles,
     groups: Groups,
-    /// Where each scope is: in which resource, and which of its scopes it is.
+    /// Index of the resource, and index of the scope within it.
     scopes: Vec<(usize, usize)>,
     memo: Memo,
     keeps_samples: bool,
@@ -27,12 +27,12 @@ pub struct Compactor {
 }
 
 impl Compactor {
-    /// Nothing yet.
+    /// Creates an empty compactor.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nothing yet; samples with the same key will stay apart, so that their number does not change.
+    /// Creates an empty compactor that does not merge samples, so that their number stays the same.
     pub fn keeping_samples() -> Self {
         Compactor {
             keeps_samples: true,
@@ -58,7 +58,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// What [`add_ingested`](Self::add_ingested) adds, to look at it before.
+    /// Reads a request for [`add_ingested`](Self::add_ingested), so that the caller can inspect it first.
     pub(super) fn ingest(&mut self, request: &[u8]) -> Result<Ingested, Fault> {
         let dictionary = &mut self.profiles.dictionary;
         ingest(request, dictionary, &mut self.memo, None)
@@ -70,12 +70,12 @@ impl Compactor {
         }
     }
 
-    /// How many sums did not fit and stand at the most there can be.
+    /// Number of sums that were saturated.
     pub fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// The result.
+    /// Returns the merged profiles.
     pub fn finish(self) -> Profiles {
         self.profiles
     }
@@ -110,7 +110,7 @@ impl Compactor {
     }
 }
 
-/// Samples that may become one: with the same key and the same kind of observations.
+/// Identity of samples that may be merged: the key and the kind of observations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Kind {
     key: SampleKey,
@@ -126,7 +126,7 @@ fn kind(sample: &Sample<'_>) -> Kind {
     }
 }
 
-/// Makes one sample of those with one key.
+/// Merges samples with equal keys.
 fn combine(samples: &mut Samples, saturated: &mut u64) {
     let mut kinds = Records::<GroupId, Kind>::without_zero();
     let places: Vec<usize> = samples

@@ -1,4 +1,4 @@
-//! One request of profiles becomes several within a limit, each with the dictionary entries it uses and no others.
+//! Splits a request into several within a limit, each with only the dictionary entries it uses.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -18,18 +18,18 @@ use tributary_otlp::{Limit, count};
 /// become one per sample.
 const GROWTH: usize = 4;
 
-/// Small requests may grow to this many bytes in any case.
+/// Total size in bytes that the parts of a small request may have in any case.
 const SMALL: usize = 64 << 10;
 
-/// Cuts a valid request into pieces within `limit`, each with its number of samples, in order.
+/// Splits a valid request into parts within `limit`, each with its number of samples, in order.
 ///
-/// Cuts go between profiles or, where need be, between the samples of one. The pieces of a profile have its header, but
-/// an identity of their own, so that nobody takes one for the repetition of another; and not the original payload, which
-/// is that of the whole.
+/// Splits are made between profiles or, if necessary, between the samples of a profile. Parts of a profile share
+/// its header, but have distinct profile ids, so that no part counts as a duplicate of another. Parts do not
+/// contain the original payload, which describes the whole profile.
 ///
-/// A single sample above the byte limit becomes a piece of its own. Pieces exceed the limit where they would otherwise
-/// take more than four times the bytes of the request together. What fits is returned as it is, without a copy, and so
-/// is what cannot be read: see [`join`](super::join()).
+/// A single sample above the byte limit becomes a part of its own. Parts exceed the limit if they would otherwise
+/// take more than four times the bytes of the request in total. A request within the limit is returned unchanged
+/// without a copy, and so is a request that cannot be read: see [`join`](super::join()).
 pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let items = count(Signal::Profiles, request);
     let whole = || vec![(items, request.clone())];
@@ -60,7 +60,8 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
             if piece.len() <= limit.bytes || size == 1 || left == 0 {
                 break piece;
             }
-            // A guess, since samples differ and share much; further down each time, so that it ends soon.
+            // An estimate, since samples differ and share data. It shrinks with every try, so that the loop ends
+            // soon.
             tries = (tries + 1).min(8);
             let fits = scale(size, limit.bytes, piece.len());
             size = fits.min(size - size * tries / 16).clamp(1, size - 1);
@@ -73,7 +74,7 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     pieces
 }
 
-/// Cuts a request in two between profiles, as near to the middle as there is such a place; nothing if there is none.
+/// Splits a request in two between profiles, as near to the middle as possible; `None` if there is no such place.
 pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
     let profiles = profiles(request)?;
     let (entries, resources) = Entries::of_request(request).ok()?;
@@ -94,37 +95,37 @@ fn scale(size: usize, by: usize, over: usize) -> usize {
     usize::try_from(scaled).unwrap_or(usize::MAX)
 }
 
-/// Takes ranges of atoms out of profiles. An atom is a sample, or a profile, scope or resource that has none. What a piece
-/// costs follows from the piece, not from all profiles.
+/// Extracts ranges of atoms from profiles. An atom is a sample, or a profile, scope or resource without samples.
+/// The cost of a part depends on the part, not on all profiles.
 struct Cutter<'p> {
     encoder: Encoder<'p>,
     wholes: Wholes<'p>,
-    /// In order.
+    /// Leaves in order.
     leaves: Vec<Leaf<'p>>,
-    /// How many there are.
+    /// Number of atoms.
     atoms: usize,
 }
 
-/// The profiles as they are in the request, for the ids of their pieces.
+/// The profiles as encoded in the request, for deriving the ids of their parts.
 struct Wholes<'p> {
     resources: &'p [&'p [u8]],
     identities: Identities<'p, 'p>,
-    /// In order; none until a piece has asked.
+    /// Profiles in order; `None` until the first lookup.
     profiles: Vec<Encoded<'p>>,
-    /// How often one was looked at.
+    /// Number of lookups.
     #[cfg(test)]
     looks: usize,
 }
 
-/// A profile, or a scope or resource without one.
+/// A profile, or a scope or resource without profiles.
 struct Leaf<'p> {
     resource: &'p ResourceProfiles,
     scope: Option<&'p ScopeProfiles>,
     profile: Option<&'p Profile>,
-    /// How many profiles there are before.
+    /// Number of profiles before this leaf.
     place: usize,
     atoms: Range<usize>,
-    /// How the whole is known again, once a piece of it has asked: nothing if it is not.
+    /// Identity of the whole profile, computed for the first part; `None` if the profile has none.
     delivery: OnceCell<Option<Delivery>>,
 }
 
@@ -225,20 +226,21 @@ impl<'p> Cutter<'p> {
 }
 
 impl Leaf<'_> {
-    /// Some samples of the leaf's profile, or all.
+    /// Returns a profile with the samples in a range.
     fn piece(&self, whole: &Profile, samples: Range<usize>, wholes: &mut Wholes<'_>) -> Profile {
         if samples.len() == self.atoms.len() {
             return whole.clone();
         }
-        // The id follows from the whole's, the place and the content: a piece that is delivered again has the same,
-        // and no other piece has it, however the whole is cut the next time. What has neither an id nor a time has none.
+        // The id is derived from the whole's identity, the position and the content. A part that is delivered again
+        // has the same id, and no other part has it, even if the profile is split differently the next time. A
+        // profile with neither an id nor a time gets none.
         let delivery = self.delivery.get_or_init(|| wholes.delivery(self.place));
         let profile_id = delivery.and_then(|delivery| {
             let content = wholes.content(self.place, samples.clone())?;
             let mut text = delivery.profile_id.to_vec();
             text.extend_from_slice(&(samples.start as u64).to_le_bytes());
             text.extend_from_slice(&content.to_le_bytes());
-            // All zero is not a valid id.
+            // An id of zeros is invalid.
             Some(xxh3_128(&text).max(1).to_be_bytes())
         });
         Profile {
@@ -252,7 +254,7 @@ impl Leaf<'_> {
     }
 }
 
-// Whatever is wrong with the request was found when it was decoded.
+// Faults in the request were found when it was decoded.
 impl Wholes<'_> {
     fn delivery(&mut self, place: usize) -> Option<Delivery> {
         #[cfg(test)]
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn what_a_piece_costs_does_not_follow_from_the_whole() {
         let names: Vec<String> = (0..300).map(|number| number.to_string()).collect();
-        // Without an id: what it is known by is all of its content.
+        // Without an id, the identity is the whole content.
         let request = named("s", 1, names.iter().map(String::as_str)).encode_to_vec();
         let profiles = profiles(&request).unwrap();
         let (entries, resources) = Entries::of_request(&request).unwrap();

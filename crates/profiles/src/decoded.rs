@@ -1,23 +1,23 @@
-//! How much memory a request takes once it is decoded, or while it is hashed, told from its bytes.
+//! Estimates from an encoded request the memory that decoding or hashing takes.
 
 use tributary_otlp::reader::{Field, Fields};
 
-/// The structs of an entry or a sample, with its place in a table.
+/// Bytes of the structs of an entry or a sample, including the place in a table.
 const ENTRY: usize = 256;
-/// The same of a profile, a scope or a resource: twice, because lists double.
+/// Bytes of the structs of a profile, scope or resource; doubled, because vectors grow by doubling.
 const GROUP: usize = 640;
-/// What is in them: strings, hashes, columns, and the request that is written of it.
+/// Bytes per encoded byte of content: strings, hashes, columns, and the request that is written.
 const PER_BYTE: usize = 16;
-/// The same of what is said about resources and scopes: an attribute of two bytes is a struct.
+/// Bytes per encoded byte of resources and scopes, where an attribute of two bytes becomes a struct.
 const PER_BYTE_OF_HEADERS: usize = 80;
 
-/// What hashing takes for an entry or a sample: where it is, in a list that doubles, and its hash.
+/// Bytes for hashing an entry or a sample: its place in a vector that doubles, and its hash.
 const HASHED: usize = 96;
-/// The same for each byte of the one that is read: a value is decoded, a stack becomes a list of hashes.
+/// Bytes per encoded byte of the entry that is being hashed: a value is decoded, a stack becomes a list of hashes.
 const PER_BYTE_READ: usize = 64;
 
-/// The most memory that decoding an encoded request of profiles takes, with what is done to it until it is encoded again,
-/// in bytes. It costs a look at each entry of the dictionary and each sample, and none at what is in them.
+/// Returns the maximum memory, in bytes, for decoding a request of profiles, processing it and encoding it again.
+/// Visits each dictionary entry and sample, but not their contents.
 pub fn decoded_bytes(request: &[u8]) -> usize {
     let shape = Shape::of(request);
     let of_bytes = request.len().saturating_mul(PER_BYTE);
@@ -28,23 +28,23 @@ pub fn decoded_bytes(request: &[u8]) -> usize {
         .saturating_add(entries.saturating_mul(ENTRY))
 }
 
-/// What there is in an encoded request of profiles.
+/// Counts of an encoded request of profiles.
 #[derive(Debug, Default)]
 pub struct Shape {
-    /// How many entries each table of the dictionary has, by the table's number in the protocol.
+    /// Number of entries by dictionary table, indexed by the table's field number in the protocol.
     pub(super) tables: [usize; 8],
-    /// Resources, scopes and profiles.
+    /// Number of resources, scopes and profiles.
     groups: usize,
-    /// What is in profiles: mostly samples.
+    /// Number of fields of profiles, mostly samples.
     fields: usize,
-    /// The bytes of the longest entry or field that is a list or a value: no string, and no payload.
+    /// Size of the longest entry or field that is a list or a value, in bytes; strings and payloads do not count.
     longest: usize,
-    /// The bytes of what is said about resources and scopes.
+    /// Size of resource and scope metadata, in bytes.
     header_bytes: usize,
 }
 
 impl Shape {
-    /// Counts, without a look at what is in entries and samples.
+    /// Counts the entries and samples of a request without reading them.
     pub fn of(request: &[u8]) -> Self {
         let mut shape = Shape::default();
         for field in fields(request) {
@@ -61,8 +61,8 @@ impl Shape {
         shape
     }
 
-    /// The most memory that [`identity`](super::identity) takes for the request, in bytes: little beside what decoding
-    /// takes.
+    /// Returns the maximum memory, in bytes, that [`identity`](super::identity) takes for the request; little
+    /// compared with decoding.
     pub fn hashed_bytes(&self) -> usize {
         let entries = self.entries() + self.fields;
         let of_headers = self.header_bytes.saturating_mul(PER_BYTE_OF_HEADERS);
@@ -76,7 +76,7 @@ impl Shape {
         self.tables.iter().sum()
     }
 
-    /// A resource or a scope, with something to do for each of what is in it.
+    /// Counts a resource or a scope, and calls `within` for each message in it.
     fn group(&mut self, message: &[u8], within: impl Fn(&mut Self, &[u8])) {
         self.groups += 1;
         for field in fields(message) {
@@ -131,7 +131,7 @@ mod tests {
     use crate::testing_requests::named;
     use tributary_otlp::edit::put_delimited;
 
-    /// What the structs of decoded profiles take, their lists included.
+    /// Memory of the structs of decoded profiles, including vectors.
     fn taken(profiles: &Profiles) -> usize {
         let mut bytes = profiles.dictionary.bytes();
         bytes += profiles.resources.capacity() * size_of::<ResourceProfiles>();
@@ -163,7 +163,7 @@ mod tests {
         let ordinary = named("shop", 1, names.iter().map(String::as_str)).encode_to_vec();
         let empty = |count: usize| [0x12, 0].repeat(count);
         let crafted = [
-            // Profiles, scopes and resources without anything; attributes of a resource without anything.
+            // Empty profiles, scopes and resources; empty attributes of a resource.
             nested(&[2, 1], &empty(5000)),
             nested(&[1], &empty(5000)),
             [0x0a, 0].repeat(5000),

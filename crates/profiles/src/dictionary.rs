@@ -1,4 +1,4 @@
-//! The tables that profiles refer to, each entry once.
+//! The dictionary: tables of unique entries that profiles refer to.
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -12,110 +12,110 @@ use super::names;
 use super::places::Places;
 use super::table::{Lists, Records, Strings};
 
-/// For how many places [`Dictionary::approach`] is best called: enough to wait together, few enough that they are still
-/// near when their turn comes.
+/// Number of places per call of [`Dictionary::approach`]: enough to overlap cache misses, few enough to stay in the
+/// cache until they are used.
 pub(super) const AHEAD: usize = 32;
 
-/// What is counted, or how often: `cpu` in `nanoseconds`.
+/// Type and unit of a value: `cpu` in `nanoseconds`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ValueType {
-    /// What.
+    /// Name of the type.
     pub kind: StringId,
-    /// In which unit.
+    /// Name of the unit.
     pub unit: StringId,
 }
 
 /// A key with a value and a unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Attribute {
-    /// The key.
+    /// Key.
     pub key: StringId,
-    /// The value.
+    /// Value.
     pub value: ValueId,
-    /// The unit (UCUM); empty where the key implies it.
+    /// Unit (UCUM); empty if the key implies the unit.
     pub unit: StringId,
 }
 
-/// A binary that is mapped into memory.
+/// A binary mapped into memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Mapping {
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// The address behind the last one.
+    /// Address behind the last one.
     pub limit: u64,
-    /// Where in the file the first address is.
+    /// Offset in the file of the first address.
     pub file_offset: u64,
-    /// The file.
+    /// Path of the file.
     pub filename: StringId,
-    /// Build ids and more.
+    /// Build ids and other attributes.
     pub attributes: AttributeSetId,
 }
 
 /// A function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// The name for people.
+    /// Display name.
     pub name: StringId,
-    /// The name for the system: mangled, say.
+    /// Linkage name, which may be mangled.
     pub system_name: StringId,
-    /// The source file.
+    /// Path of the source file.
     pub filename: StringId,
-    /// The line where it starts; 0 when it is not known.
+    /// Line of the definition; 0 if unknown.
     pub start_line: i64,
 }
 
 /// A line of source code in a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// The function.
+    /// Function that contains the line.
     pub function: FunctionId,
-    /// The line; 0 when it is not known.
+    /// Line number; 0 if unknown.
     pub line: i64,
-    /// The column; 0 when it is not known.
+    /// Column number; 0 if unknown.
     pub column: i64,
 }
 
-/// A place in the code.
+/// A location in the code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Location {
-    /// The binary.
+    /// Mapping of the binary.
     pub mapping: MappingId,
-    /// The address of the instruction.
+    /// Address of the instruction.
     pub address: u64,
-    /// The source lines: what was inlined first, the function itself last.
+    /// Source lines: innermost inlined function first, the outer function last.
     pub lines: LinesId,
-    /// The frame's type and more.
+    /// Frame type and other attributes.
     pub attributes: AttributeSetId,
 }
 
 /// The span that was active when a sample was taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// The trace.
+    /// Trace id.
     pub trace_id: [u8; 16],
-    /// The span.
+    /// Span id.
     pub span_id: [u8; 8],
 }
 
-/// What makes two samples the same: their values may be added, their observations put together.
+/// Identity of a sample within a profile: observations of samples with equal keys may be merged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SampleKey {
-    /// Where.
+    /// Stack.
     pub stack: StackId,
-    /// Thread, labels and more.
+    /// Thread, labels and other attributes.
     pub attributes: AttributeSetId,
-    /// In which span.
+    /// Active span.
     pub link: LinkId,
 }
 
 /// The tables that profiles refer to.
 ///
-/// It only grows. What nothing refers to is left out when profiles are written: see
+/// A dictionary only grows. Writing profiles leaves out entries without references: see
 /// [`Profiles::encode`](super::Profiles::encode).
 #[derive(Debug, Clone, Default)]
 pub struct Dictionary {
     strings: Strings<StringId>,
-    /// Encoded, without references to strings: equal values have equal bytes.
+    /// Encoded values without references to strings, so that equal values have equal bytes.
     values: Lists<ValueId, u8>,
     attributes: Records<AttributeId, Attribute>,
     attribute_sets: Lists<AttributeSetId, AttributeId>,
@@ -131,22 +131,22 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Tables with their zero values only.
+    /// Creates tables that contain their zero values only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The index of a string.
+    /// Interns a string.
     pub fn string(&mut self, string: &str) -> StringId {
         self.strings.intern(string)
     }
 
-    /// The index of a string that may not be one: nothing if it is not UTF-8.
+    /// Interns bytes as a string; `None` if they are not UTF-8.
     pub fn string_bytes(&mut self, bytes: &[u8]) -> Option<StringId> {
         self.strings.intern_bytes(bytes)
     }
 
-    /// Like [`string_bytes`](Self::string_bytes), faster if it is this string.
+    /// Like [`string_bytes`](Self::string_bytes), but faster if the string is `likely`.
     #[inline]
     pub(super) fn likely_string(&mut self, bytes: &[u8], likely: StringId) -> Option<StringId> {
         if self.strings.get_bytes(likely) == bytes {
@@ -155,23 +155,23 @@ impl Dictionary {
         self.strings.intern_bytes(bytes)
     }
 
-    /// The index of a value, which must not contain references to strings.
+    /// Interns a value, which must not contain references to strings.
     pub fn value(&mut self, value: &AnyValue) -> ValueId {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
-        // A vector grows: this cannot fail.
+        // Encoding into a growing vector cannot fail.
         let _ = value.encode(&mut encoded);
         let id = self.values.intern(&encoded);
         self.encoded = encoded;
         id
     }
 
-    /// The index of an attribute.
+    /// Interns an attribute.
     pub fn attribute(&mut self, attribute: Attribute) -> AttributeId {
         self.attributes.intern(attribute)
     }
 
-    /// The index of an attribute whose value is a string.
+    /// Interns an attribute whose value is a string.
     pub fn string_attribute(&mut self, key: &str, value: &str) -> AttributeId {
         let value = AnyValue {
             value: Some(Value::StringValue(value.to_owned())),
@@ -179,7 +179,7 @@ impl Dictionary {
         self.any_attribute(key, &value)
     }
 
-    /// The index of an attribute without a unit.
+    /// Interns an attribute without a unit.
     pub fn any_attribute(&mut self, key: &str, value: &AnyValue) -> AttributeId {
         let key = self.string(key);
         let value = self.value(value);
@@ -187,14 +187,14 @@ impl Dictionary {
         self.attribute(Attribute { key, value, unit })
     }
 
-    /// The index of a set of attributes. Their order does not matter. The attribute with index 0, which means none,
-    /// is left out, and of several with one key all but the first are.
+    /// Interns a set of attributes, in any order. The attribute with index 0 means none and is left out. Of several
+    /// attributes with the same key, the first one stays.
     pub fn attribute_set(&mut self, attributes: &[AttributeId]) -> AttributeSetId {
         let mut set = std::mem::take(&mut self.set);
         set.clear();
         set.extend(attributes.iter().filter(|id| id.index() != 0));
         if set.len() > 1 {
-            // Stable: the first of a key stays.
+            // A stable sort keeps the first attribute of a key first.
             set.sort_by_key(|id| self.attributes.get(*id).key);
             set.dedup_by_key(|id| self.attributes.get(*id).key);
             set.sort_unstable();
@@ -204,17 +204,17 @@ impl Dictionary {
         id
     }
 
-    /// The index of a mapping.
+    /// Interns a mapping.
     pub fn mapping(&mut self, mapping: Mapping) -> MappingId {
         self.mappings.intern(mapping)
     }
 
-    /// The index of a function.
+    /// Interns a function.
     pub fn function(&mut self, function: Function) -> FunctionId {
         self.functions.intern(function)
     }
 
-    /// Like [`function`](Self::function), faster if it is this one.
+    /// Like [`function`](Self::function), but faster if the function is `likely`.
     #[inline]
     pub(super) fn likely_function(&mut self, function: Function, likely: FunctionId) -> FunctionId {
         if self.functions.get(likely) == function {
@@ -223,12 +223,12 @@ impl Dictionary {
         self.functions.intern(function)
     }
 
-    /// The index of the lines of a location, the innermost first.
+    /// Interns the lines of a location, the innermost first.
     pub fn lines(&mut self, lines: &[Line]) -> LinesId {
         self.lines.intern(lines)
     }
 
-    /// The index of a location.
+    /// Interns a location.
     pub fn location(&mut self, location: Location) -> LocationId {
         let before = self.locations.entries().len();
         let id = self.locations.intern(location);
@@ -238,7 +238,7 @@ impl Dictionary {
         id
     }
 
-    /// The index of a location that is a function's, of which nothing but the name is known.
+    /// Interns a location of which only the function's name is known.
     pub(super) fn named_location(&mut self, name: &str) -> LocationId {
         let name = self.string(name);
         let function = self.function(Function {
@@ -255,8 +255,8 @@ impl Dictionary {
         })
     }
 
-    /// A location with this mapping and address, if there is an address: probably the one that is meant, because
-    /// nothing else has been compared. The zero value if none is known.
+    /// Returns a location with this mapping and address, or the zero value if none is known. Other fields are not
+    /// compared, so the location is likely but not certain to be the wanted one.
     #[inline]
     pub(super) fn likely_location(
         &self,
@@ -284,10 +284,11 @@ impl Dictionary {
         Default::default()
     }
 
-    /// Touches what [`likely_location`](Self::likely_location) leads to, as far as the function's name, for many places
-    /// at once; those without an address are none. One after the other each step would wait for memory; step by step for all of them they wait together.
+    /// Prefetches the entries behind [`likely_location`](Self::likely_location), down to the function's name.
+    /// Places without an address are skipped. Each step runs for all places before the next step, so that the cache
+    /// misses of a step overlap.
     pub(super) fn approach(&self, places: &[(MappingId, u64); AHEAD]) {
-        // Arrays, and not one chain of iterators: each step must be done for all before the next one begins.
+        // Arrays instead of one chain of iterators, so that a step completes for all places before the next step.
         let likely = places.map(|(mapping, address)| self.places.find(mapping, address));
         let mut lines = [LinesId::default(); AHEAD];
         for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(places) {
@@ -306,42 +307,42 @@ impl Dictionary {
         std::hint::black_box(touched);
     }
 
-    /// The index of a link. One of zeros only means none and gets index 0.
+    /// Interns a link. A link of zeros means none and has index 0.
     pub fn link(&mut self, link: Link) -> LinkId {
         self.links.intern(link)
     }
 
-    /// The index of a stack, the leaf first.
+    /// Interns a stack, the leaf first.
     pub fn stack(&mut self, locations: &[LocationId]) -> StackId {
         self.stacks.intern(locations)
     }
 
-    /// The string with this index.
+    /// Returns the string with this index.
     pub fn text(&self, id: StringId) -> &str {
         self.strings.get(id)
     }
 
-    /// The value with this index, encoded as an `AnyValue`.
+    /// Returns the value with this index, encoded as an `AnyValue`.
     pub fn encoded_value(&self, id: ValueId) -> &[u8] {
         self.values.get(id)
     }
 
-    /// The value with this index.
+    /// Returns the value with this index.
     pub fn any_value(&self, id: ValueId) -> AnyValue {
         AnyValue::decode(self.values.get(id)).unwrap_or_default()
     }
 
-    /// The attribute with this index.
+    /// Returns the attribute with this index.
     pub fn get_attribute(&self, id: AttributeId) -> Attribute {
         self.attributes.get(id)
     }
 
-    /// The attributes of the set with this index.
+    /// Returns the attributes of the set with this index.
     pub fn attributes(&self, id: AttributeSetId) -> &[AttributeId] {
         self.attribute_sets.get(id)
     }
 
-    /// The attribute of a set that has this key.
+    /// Returns the attribute of a set that has this key.
     pub fn find(&self, set: AttributeSetId, key: &str) -> Option<Attribute> {
         self.attributes(set)
             .iter()
@@ -349,37 +350,37 @@ impl Dictionary {
             .find(|attribute| self.text(attribute.key) == key)
     }
 
-    /// The mapping with this index.
+    /// Returns the mapping with this index.
     pub fn get_mapping(&self, id: MappingId) -> Mapping {
         self.mappings.get(id)
     }
 
-    /// The function with this index.
+    /// Returns the function with this index.
     pub fn get_function(&self, id: FunctionId) -> Function {
         self.functions.get(id)
     }
 
-    /// The lines with this index.
+    /// Returns the lines with this index.
     pub fn get_lines(&self, id: LinesId) -> &[Line] {
         self.lines.get(id)
     }
 
-    /// The location with this index.
+    /// Returns the location with this index.
     pub fn get_location(&self, id: LocationId) -> Location {
         self.locations.get(id)
     }
 
-    /// The link with this index.
+    /// Returns the link with this index.
     pub fn get_link(&self, id: LinkId) -> Link {
         self.links.get(id)
     }
 
-    /// The locations of the stack with this index, the leaf first.
+    /// Returns the locations of the stack with this index, the leaf first.
     pub fn locations(&self, id: StackId) -> &[LocationId] {
         self.stacks.get(id)
     }
 
-    /// How many entries each table has.
+    /// Number of entries of each table.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             strings: self.strings.len(),
@@ -392,7 +393,7 @@ impl Dictionary {
         }
     }
 
-    /// The memory it takes.
+    /// Memory of the dictionary, in bytes.
     pub fn bytes(&self) -> usize {
         self.strings.bytes()
             + self.values.bytes()
@@ -407,10 +408,10 @@ impl Dictionary {
             + self.stacks.bytes()
     }
 
-    /// What identifies the binary of a mapping, wherever it is in memory: pprof's rule for merging.
+    /// Identifies the binary of a mapping independently of its address, by pprof's rule for merging.
     ///
-    /// The best build id that is known, or else the file's name; where in the file; and the size in whole pages, which
-    /// absorbs that some writers round it.
+    /// The identity consists of the best known build id, or else the file name; the file offset; and the size in
+    /// pages, since some writers round the size.
     pub fn binary(&self, mapping: Mapping) -> Binary {
         const PAGE: u64 = 0x1000;
         let size = mapping.limit.wrapping_sub(mapping.start);
@@ -430,20 +431,20 @@ impl Dictionary {
     }
 }
 
-/// See [`Dictionary::binary`].
+/// Identity of a binary, see [`Dictionary::binary`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Binary {
-    /// The size in pages of 4 KiB.
+    /// Size in pages of 4 KiB.
     pub pages: u64,
-    /// Where in the file the mapping starts.
+    /// File offset of the start of the mapping.
     pub file_offset: u64,
-    /// The build id; the zero value when none is known.
+    /// Build id; the zero value if unknown.
     pub build_id: Attribute,
-    /// The file's name, when there is no build id.
+    /// File name, if there is no build id.
     pub filename: StringId,
 }
 
-/// How many entries each table has.
+/// Number of entries of each table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) strings: usize,

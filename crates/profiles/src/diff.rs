@@ -1,4 +1,4 @@
-//! What grew between two measurements, and what shrank: by function.
+//! Compares two measurements by function.
 
 use std::collections::HashMap;
 
@@ -9,43 +9,44 @@ use super::top::Top;
 /// Two measurements of one sample type, side by side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
-    /// The sum of all values.
+    /// Sums of all values.
     pub total: Change,
-    /// All functions of both.
+    /// Functions of both measurements.
     pub rows: Vec<Row>,
 }
 
-/// A function, in both measurements.
+/// A function in both measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its name, as in [`Top`]: functions of one name are one.
+    /// Name, as in [`Top`]; functions with the same name are one row.
     pub name: String,
-    /// What was counted in itself.
+    /// Value of the function itself.
     pub flat: Change,
-    /// What was counted in itself and in what it calls.
+    /// Value of the function and its callees.
     pub cumulative: Change,
 }
 
 /// A value in both measurements.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Change {
-    /// In the first one.
+    /// Value in the first measurement.
     pub before: f64,
-    /// In the second one.
+    /// Value in the second measurement.
     pub after: f64,
 }
 
-/// How the values of the two are made comparable.
+/// Factors that make two measurements comparable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scales {
-    /// What those of the first are multiplied with.
+    /// Factor for values of the first measurement.
     pub before: f64,
-    /// What those of the second are multiplied with.
+    /// Factor for values of the second measurement.
     pub after: f64,
 }
 
 impl Scales {
-    /// The first such that both totals are equal, so that only shares count. Where one of the totals is 0 there are none.
+    /// Changes the factor of the first measurement so that both totals are equal and only shares count. Unchanged
+    /// if a total is 0.
     pub fn normalized(self, before: &Top, after: &Top) -> Self {
         let total = |top: &Top, scale: f64| top.total as f64 * scale;
         let (first, second) = (total(before, self.before), total(after, self.after));
@@ -60,12 +61,12 @@ impl Scales {
 }
 
 impl Change {
-    /// By how much the value grew; below 0 if it shrank.
+    /// Returns the increase of the value; negative if it decreased.
     pub fn difference(self) -> f64 {
         self.after - self.before
     }
 
-    /// The same as a part of what it was; infinite if that was nothing.
+    /// Returns the increase relative to the first value; infinite if the first value is 0.
     pub fn growth(self) -> f64 {
         match self.difference() {
             0.0 => 0.0,
@@ -73,7 +74,7 @@ impl Change {
         }
     }
 
-    /// The larger one of the value's parts of the totals.
+    /// Returns the larger share of the value in the respective total.
     pub fn share(self, total: Change) -> f64 {
         let part = |value: f64, total: f64| match total {
             0.0 => 0.0,
@@ -83,7 +84,7 @@ impl Change {
     }
 }
 
-/// Lays two measurements side by side. The rows come in no order.
+/// Compares two measurements. The rows are in no order.
 pub fn diff(before: &Top, after: &Top, scales: Scales) -> Diff {
     let mut rows: Vec<Row> = Vec::with_capacity(before.rows.len().max(after.rows.len()));
     let mut by_name: HashMap<&str, usize, RandomState> = HashMap::default();

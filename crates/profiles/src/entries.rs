@@ -1,4 +1,4 @@
-//! Where everything is in an encoded dictionary: one pass over it, in which nothing is copied.
+//! Locates the entries of an encoded dictionary in one pass without copying.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,7 @@ pub struct Entries<'r> {
     pub attributes: Vec<&'r [u8]>,
     /// `stack_table`.
     pub stacks: Vec<&'r [u8]>,
-    /// Whether there are fields that are not known.
+    /// Whether there are unknown fields.
     pub(super) unknown: bool,
 }
 
@@ -32,27 +32,27 @@ impl<'r> Entries<'r> {
     /// The entries of one dictionary.
     ///
     /// # Errors
-    /// These bytes are no dictionary.
+    /// Fails if the bytes are not a dictionary.
     pub fn new(dictionary: &'r [u8]) -> Result<Self, Fault> {
         let mut entries = Entries::default();
         entries.add(dictionary)?;
         Ok(entries)
     }
 
-    /// The entries of all that is the dictionary of a request, and the encoded `ResourceProfiles` beside it.
+    /// Locates the entries of all dictionaries of a request. Returns the encoded `ResourceProfiles` too.
     ///
     /// # Errors
-    /// These bytes are no request.
+    /// Fails if the bytes are not a request.
     pub fn of_request(request: &'r [u8]) -> Result<(Self, Vec<&'r [u8]>), Fault> {
         let mut entries = Entries::default();
         let resources = entries.add_request(request)?;
         Ok((entries, resources))
     }
 
-    /// The same of a request of this shape: there is room for all of them at once.
+    /// Like [`Self::of_request`], but allocates once, by the shape of the request.
     ///
     /// # Errors
-    /// As [`Self::of_request`].
+    /// Fails like [`Self::of_request`].
     pub fn of_shape(request: &'r [u8], shape: &Shape) -> Result<(Self, Vec<&'r [u8]>), Fault> {
         let room = |table: usize| Vec::with_capacity(shape.tables[table]);
         let mut entries = Entries {
@@ -69,7 +69,7 @@ impl<'r> Entries<'r> {
         Ok((entries, resources))
     }
 
-    /// The same, into entries that are here already.
+    /// Adds the entries of a request to these entries.
     pub(super) fn add_request(&mut self, request: &'r [u8]) -> Result<Vec<&'r [u8]>, Fault> {
         const PLACE: &str = "the request";
         let mut resources = Vec::new();
@@ -84,7 +84,7 @@ impl<'r> Entries<'r> {
         Ok(resources)
     }
 
-    /// More of them: protobuf puts the fields of a message together that is there twice.
+    /// Adds the entries of another dictionary. Protobuf merges repeated occurrences of a message.
     pub fn add(&mut self, dictionary: &'r [u8]) -> Result<(), Fault> {
         const PLACE: &str = "the dictionary";
         for field in fields(dictionary, PLACE) {
@@ -120,11 +120,11 @@ impl<'r> Entries<'r> {
         }
     }
 
-    /// Whether what the tables of functions, strings and attributes are referred to for is in them. Where it is not, adding to a
-    /// table would make something else of what leads nowhere.
+    /// Checks that references to functions, strings and attributes lead to entries. Otherwise an appended entry
+    /// would become the target of a dangling reference.
     ///
     /// # Errors
-    /// The first reference that leads nowhere, or what cannot be read.
+    /// Returns the first dangling reference, or the fault if an entry cannot be read.
     pub(super) fn no_dangling(&self) -> Result<(), Fault> {
         let there = |table: Table, at: u64| {
             let index = at as i32;
@@ -186,7 +186,7 @@ impl<'r> Entries<'r> {
         Ok(())
     }
 
-    /// Without anything, for another dictionary.
+    /// Empties the tables, keeping their memory for another dictionary.
     pub(super) fn emptied<'o>(self) -> Entries<'o> {
         Entries {
             mappings: emptied(self.mappings),
@@ -201,7 +201,7 @@ impl<'r> Entries<'r> {
     }
 }
 
-/// The fields of a message.
+/// Iterates over the fields of a message.
 #[inline(always)]
 pub(super) fn fields<'m>(
     message: &'m [u8],
@@ -210,7 +210,7 @@ pub(super) fn fields<'m>(
     Fields::new(message).map(move |field| field.map_err(|_| Fault::Malformed(place)))
 }
 
-/// A message, a string, or bytes.
+/// Reads a message, a string, or bytes.
 #[inline(always)]
 pub(super) fn bytes<'m>(field: Field<'m>, place: &'static str) -> Result<&'m [u8], Fault> {
     field.value.bytes().ok_or(Fault::Malformed(place))
@@ -220,7 +220,7 @@ pub(super) fn text<'m>(field: Field<'m>, place: &'static str) -> Result<&'m str,
     str::from_utf8(bytes(field, place)?).map_err(|_| Fault::Malformed(place))
 }
 
-/// An integer of 64 bits.
+/// Reads an unsigned integer of 64 bits.
 #[inline(always)]
 pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, Fault> {
     match field.value {
@@ -229,19 +229,19 @@ pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, Fault
     }
 }
 
-/// An integer of 64 bits with a sign.
+/// Reads a signed integer of 64 bits.
 #[inline(always)]
 pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, Fault> {
     number(field, place).map(u64::cast_signed)
 }
 
-/// An index. Of integers with more bits the lower 32 count, as everywhere in protobuf.
+/// Reads an index. Of integers with more bits, the lower 32 count, as everywhere in protobuf.
 #[inline(always)]
 pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, Fault> {
     number(field, place).map(|value| value as i32)
 }
 
-/// Integers: packed, or one by one.
+/// Reads integers, packed or one by one.
 #[inline(always)]
 pub fn numbers(
     field: Field<'_>,
@@ -262,7 +262,7 @@ pub fn numbers(
     }
 }
 
-/// Indices into tables, as they are in one entry: mostly a few.
+/// Indices in one entry; mostly a few.
 pub(super) type Indices = SmallVec<[i32; 16]>;
 
 /// A list of indices.
@@ -277,7 +277,7 @@ pub(super) fn indices(
     })
 }
 
-/// Integers of 64 bits and fixed length: packed, or one by one.
+/// Reads integers of 64 bits and fixed length, packed or one by one.
 pub(super) fn fixed(
     field: Field<'_>,
     place: &'static str,

@@ -12,34 +12,34 @@ use super::id::{LocationId, StackId};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::top::{frame_names, of_type};
 
-/// Why text is not read as folded stacks.
+/// The reason why text cannot be read as folded stacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldedError {
     /// A line does not end with a number.
     #[error("line {line} is no folded stack: it must end with a space and a whole number")]
     NoNumber {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A line ends with a number that is not whole.
+    /// A line ends with a fraction.
     #[error(
         "line {line} ends with `{number}`, which is not a whole number; multiply all values by a power of ten"
     )]
     NotWhole {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The end of the line.
+        /// Number at the end of the line.
         number: String,
     },
-    /// A line ends with a number that has more than 64 bits.
+    /// A line ends with a number of more than 64 bits.
     #[error("line {line} ends with `{number}`, which has more than 64 bits")]
     TooLarge {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The end of the line.
+        /// Number at the end of the line.
         number: String,
     },
-    /// Every line has two numbers, as difffolded.pl writes them.
+    /// Every line has two numbers, as written by difffolded.pl.
     #[error(
         "every line ends with two numbers, as difffolded.pl writes them: these are two profiles. \
          `collector profiles diff` compares the files that they were made of"
@@ -47,11 +47,12 @@ pub enum FoldedError {
     TwoNumbers,
 }
 
-/// Reads folded stacks as one profile that counts samples, and adds up equal stacks. Spaces or tabs separate a stack from its
-/// number. A byte order mark, empty lines, and comments (lines that begin with `#` and a space) are left out.
+/// Reads folded stacks as one profile that counts samples, adding up equal stacks. Spaces or tabs separate a stack
+/// from its number. A byte order mark, empty lines, and comments (lines that begin with `#` and a space) are
+/// ignored.
 ///
 /// # Errors
-/// A line is no folded stack, or every line has two numbers.
+/// Fails if a line is not a folded stack, or every line has two numbers.
 pub fn read(text: &str) -> Result<Profiles, FoldedError> {
     let mut profiles = Profiles::default();
     let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
@@ -65,11 +66,11 @@ pub fn read(text: &str) -> Result<Profiles, FoldedError> {
         let (stack, value) = stack_and_value(line, number)?;
         stacks += 1;
         with_two_numbers += u64::from(ends_with_number(stack));
-        // Nothing before the number is a stack without frames.
+        // An empty text before the number is a stack without frames.
         let total = totals.entry(stack).or_default();
         *total = total.saturating_add(value);
     }
-    // The name of a frame may end with a number, as in `worker 7`, but not the last frame of every stack.
+    // The name of a frame may end with a number, as in `worker 7`, but hardly the last frame of every stack.
     if stacks > 1 && with_two_numbers == stacks {
         return Err(FoldedError::TwoNumbers);
     }
@@ -98,7 +99,7 @@ pub fn read(text: &str) -> Result<Profiles, FoldedError> {
         period: 1,
         ..Header::default()
     };
-    // Resource and scope are empty rather than absent: there are readers that fail on absent ones.
+    // Empty instead of absent, because some readers fail on an absent resource or scope.
     profiles.resources = vec![ResourceProfiles {
         resource: Some(Resource::default()),
         scopes: vec![ScopeProfiles {
@@ -159,17 +160,17 @@ pub(super) fn begins_like(text: &[u8]) -> bool {
     })
 }
 
-/// All profiles of a sample type as folded stacks, in alphabetical order. Semicolons and line breaks in names become
-/// colons and spaces.
+/// Writes all profiles of a sample type as folded stacks, in alphabetical order. Semicolons in names become colons,
+/// line breaks become spaces.
 pub fn write(profiles: &Profiles, kind: ValueType) -> String {
-    // By stack first: text is made once for each stack and each location, not for each sample.
+    // Sum by stack first, so that text is made once per stack and location instead of once per sample.
     let mut by_stack: HashMap<StackId, i64, RandomState> = HashMap::default();
     for sample in of_type(profiles, kind).flat_map(|profile| profile.samples.iter()) {
         let total = by_stack.entry(sample.key.stack).or_default();
         *total = total.saturating_add(sample.total().0);
     }
     let mut frames: HashMap<LocationId, String, RandomState> = HashMap::default();
-    // Stacks that differ only in what folded stacks do not say are one.
+    // Stacks become equal if they differ only in content that folded stacks cannot represent.
     let mut totals: BTreeMap<String, i64> = BTreeMap::new();
     for (stack, value) in by_stack {
         let mut text = String::new();
@@ -194,7 +195,7 @@ pub fn write(profiles: &Profiles, kind: ValueType) -> String {
     text
 }
 
-/// The frames of a location as folded stacks have them: what called the others first.
+/// Returns the frames of a location as folded text, outermost first.
 fn frames_of(dictionary: &Dictionary, location: LocationId) -> String {
     let names = frame_names(dictionary, location).into_iter().rev();
     let names = names.map(|name| name.replace(';', ":").replace(['\n', '\r'], " "));
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(read(two).unwrap_err(), FoldedError::TwoNumbers);
         let with_fraction = read("a 1.5 2\nb 1 2\n");
         assert_eq!(with_fraction.unwrap_err(), FoldedError::TwoNumbers);
-        // Threads are often called so.
+        // Threads often have such names.
         let names = "main;worker 7 2\nmain;b 3\n";
         assert_eq!(read_and_written(names), "main;b 3\nmain;worker 7 2\n");
     }

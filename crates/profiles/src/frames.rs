@@ -1,4 +1,4 @@
-//! Which frames and samples people get to see: what a profile itself asks to leave out, and what somebody looks for.
+//! Selects visible frames and samples: frames that a profile asks to drop, and samples that a user searches for.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use super::model::Profile;
 use super::names;
 use tributary_config::re2;
 
-/// Which samples count.
+/// Filter of samples.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// Only samples with a frame whose function, file or binary matches.
+    /// Selects only samples with a frame whose function, file or binary matches.
     pub focus: Option<Regex>,
-    /// No sample with a frame whose function, file or binary matches, even if another one is looked for.
+    /// Excludes samples with a frame whose function, file or binary matches, even if `focus` selects them.
     pub ignore: Option<Regex>,
 }
 
 impl Selection {
-    /// Whether every sample counts.
+    /// Whether every sample is selected.
     pub fn is_all(&self) -> bool {
         self.focus.is_none() && self.ignore.is_none()
     }
 
-    /// Whether a location makes its sample count, or not count; `None` if it has no say.
+    /// Effect of a location: selects or excludes its sample; `None` if the location has no effect.
     pub(super) fn of(
         &self,
         dictionary: &Dictionary,
@@ -52,32 +52,33 @@ impl Selection {
     }
 }
 
-/// What a profile asks to leave out: the functions that match its `drop_frames` and not its `keep_frames`, with all they
-/// call. The rules are those of `Prune` in `profile/prune.go` of github.com/google/pprof.
+/// Frames that a profile asks to drop: functions that match `drop_frames` but not `keep_frames`, with all their
+/// callees. Follows `Prune` in `profile/prune.go` of github.com/google/pprof.
 #[derive(Debug)]
 pub(super) struct Pruning {
     drop: Regex,
     keep: Option<Regex>,
-    /// What is known of names seen before.
+    /// Results by function name.
     drops: HashMap<StringId, bool, RandomState>,
 }
 
-/// Where a stack ends that comes upon a location.
+/// Position at which a location cuts a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// Not here.
+    /// No cut.
     None,
-    /// Before it.
+    /// Cuts before the location.
     Before,
-    /// After it, of which only lines are left that called what is dropped.
+    /// Cuts after the location, of which only the callers of the dropped lines remain.
     After,
 }
 
 impl Pruning {
-    /// What this profile asks for; nothing if it does not.
+    /// Returns the frames that a profile asks to drop; `None` if it asks for none.
     ///
     /// # Errors
-    /// What it asks for is no regular expression, or one that takes too much memory: whoever made the profile wrote it.
+    /// Fails if a pattern is not a valid regular expression or takes too much memory. The pattern is untrusted
+    /// input.
     pub(super) fn of(dictionary: &Dictionary, profile: &Profile) -> Result<Option<Self>, String> {
         let text = |key: &str| {
             let found = dictionary.find(profile.header.attributes, key)?;
@@ -101,7 +102,7 @@ impl Pruning {
         }))
     }
 
-    /// What is left of a location's lines, what was inlined first; and where the stack ends.
+    /// Returns the remaining lines of a location, innermost first, and the position of the cut.
     pub(super) fn lines<'l>(
         &mut self,
         dictionary: &Dictionary,
@@ -134,8 +135,8 @@ impl Pruning {
     }
 }
 
-/// A stack, leaf first, as it is left when a profile's frames are dropped. `cut` says it of each location. What is at the
-/// root stays, up to the first frame that is not dropped: else there would be nothing to see.
+/// Returns the remaining part of a stack, leaf first, with `cut` applied to each location. Frames at the root stay
+/// up to the first frame that is not dropped; otherwise nothing might remain.
 pub(super) fn kept(stack: &[LocationId], cut: impl Fn(LocationId) -> Cut) -> &[LocationId] {
     let mut kept_any = false;
     for (at, location) in stack.iter().enumerate().rev() {
@@ -153,7 +154,7 @@ pub(super) fn kept(stack: &[LocationId], cut: impl Fn(LocationId) -> Cut) -> &[L
     stack
 }
 
-/// A function's name without the list of its arguments, and without the dot that some systems put before it.
+/// Returns a function's name without its argument list, and without the leading dot that some systems add.
 fn without_arguments(name: &str) -> &str {
     const OPERATOR: &str = "operator";
     let name = name.strip_prefix('.').unwrap_or(name);

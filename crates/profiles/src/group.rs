@@ -1,4 +1,4 @@
-//! Which resources and scopes are the same.
+//! Groups equal resources and equal scopes.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use prost::Message as _;
@@ -7,7 +7,7 @@ use super::id::{GroupId, Id as _};
 use super::model::{ResourceProfiles, ScopeProfiles};
 use super::table::Lists;
 
-/// Tells resources and scopes apart by all that is in them; the order of attributes does not matter.
+/// Groups resources and scopes by their whole content; the order of attributes does not matter.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     resources: Lists<GroupId, u8>,
@@ -16,7 +16,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The position of a resource among the different ones.
+    /// Returns the position of a resource among the distinct resources.
     pub(super) fn resource(&mut self, from: &ResourceProfiles) -> usize {
         self.key.clear();
         self.text(&from.schema_url);
@@ -24,13 +24,13 @@ impl Groups {
             let mut resource = resource.clone();
             sort(&mut resource.attributes);
             self.key.push(1);
-            // A vector grows: this cannot fail.
+            // Encoding into a growing vector cannot fail.
             let _ = resource.encode(&mut self.key);
         }
         position(self.resources.intern(&self.key))
     }
 
-    /// The position of a scope of that resource among the different ones of all resources.
+    /// Returns the position of a scope among the distinct scopes of all resources.
     pub(super) fn scope(&mut self, resource: usize, from: &ScopeProfiles) -> usize {
         self.key.clear();
         self.key.extend_from_slice(&resource.to_le_bytes());
@@ -54,7 +54,7 @@ impl Groups {
     }
 }
 
-/// Index 0 is the empty key, which no resource and no scope has.
+/// Converts a group to a position. Index 0 is the empty key, which no resource and no scope has.
 fn position(group: GroupId) -> usize {
     group.index().saturating_sub(1)
 }

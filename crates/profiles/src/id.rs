@@ -2,11 +2,11 @@
 
 use std::hash::{Hash, Hasher};
 
-/// An index into one of the tables. 0 is the zero value, which means "not set".
+/// Index into a table. 0 is the zero value, which means "not set".
 pub trait Id: Copy {
-    /// The entry at this position.
+    /// Creates the id of the entry at a position.
     fn new(index: u32) -> Self;
-    /// The position in the table.
+    /// Position in the table.
     fn index(self) -> usize;
 }
 
@@ -31,7 +31,7 @@ macro_rules! ids {
                 state.write_u32(self.0);
             }
 
-            // A hasher takes 16 bytes in about the time of four.
+            // A hasher takes 16 bytes in about the time of 4 bytes.
             fn hash_slice<H: Hasher>(ids: &[Self], state: &mut H) {
                 let (quads, rest) = ids.as_chunks::<4>();
                 for [a, b, c, d] in quads {
@@ -48,28 +48,28 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A string.
+    /// Id of a string.
     StringId,
-    /// The value of an attribute.
+    /// Id of an attribute's value.
     ValueId,
-    /// An attribute: key, value, unit.
+    /// Id of an attribute: key, value, unit.
     AttributeId,
-    /// A set of attributes with different keys.
+    /// Id of a set of attributes with distinct keys.
     AttributeSetId,
-    /// A binary that is mapped into memory.
+    /// Id of a mapped binary.
     MappingId,
-    /// A function.
+    /// Id of a function.
     FunctionId,
-    /// The lines of a location: what was inlined there, the innermost first.
+    /// Id of the lines of a location, innermost inlined function first.
     LinesId,
-    /// A location in the code.
+    /// Id of a location in the code.
     LocationId,
-    /// The span that was active.
+    /// Id of the span that was active.
     LinkId,
-    /// A stack of locations, the leaf first.
+    /// Id of a stack of locations, the leaf first.
     StackId,
-    /// What makes samples the same, within the profiles of a scope.
+    /// Id of a sample's key, within the profiles of a scope.
     SampleId,
-    /// A group of what is equal.
+    /// Id of a group of equal items.
     GroupId,
 }

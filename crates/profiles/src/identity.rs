@@ -1,10 +1,11 @@
-//! Hashes of what profiles say, which every collector computes alike: the same content has the same hash, in whatever
-//! order the tables, attributes and samples are, and wherever binaries are in memory.
+//! Content hashes of profiles that every collector computes alike. The same content has the same hash, for any
+//! order of tables, attributes and samples, and for any addresses of binaries.
 //!
-//! They are computed from an encoded request as it is. To decode it first, into tables where every entry is once, would
-//! cost several times as much: here an entry that is there twice is hashed twice, to the same.
+//! Hashes are computed from an encoded request. Decoding it into unique table entries first would cost several
+//! times as much; here a duplicate entry is hashed twice, with the same result.
 //!
-//! They are XXH3 of 128 bits: made to tell accidents apart, not to withstand somebody who makes up profiles to match.
+//! The hash function is XXH3 with 128 bits. It avoids accidental collisions, but does not resist an attacker who
+//! crafts profiles.
 
 mod tables;
 #[cfg(test)]
@@ -26,19 +27,20 @@ use super::ingest::{Part, valid_id};
 use super::reindex::Fault;
 use tributary_otlp::reader::Value;
 
-/// How a delivery of a profile is known again.
+/// Identity of a delivered profile, for the detection of duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Delivery {
-    /// The same for a profile that was delivered before.
+    /// Equal for every delivery of the same profile.
     pub key: u128,
-    /// The profile's id: its own, or one that follows from its content and can be given to it.
+    /// Id of the profile: the sender's id, or an id derived from the content.
     pub profile_id: [u8; 16],
 }
 
-/// An encoded profile: what is said about all its samples as a hash, and the samples as they are.
+/// An encoded profile: a hash of its metadata, and its encoded samples.
 #[derive(Debug)]
 pub struct Encoded<'r> {
-    /// Of the resource, the scope, and all that the profile says but its id, its samples, and the payload it was made of.
+    /// Hash of the resource, the scope and the profile's metadata, except for the id, the samples and the original
+    /// payload.
     header: u128,
     kind: u128,
     unit: u128,
@@ -48,13 +50,13 @@ pub struct Encoded<'r> {
 }
 
 impl Encoded<'_> {
-    /// Whether it has a valid id of its own.
+    /// Whether the profile has a valid id of its own.
     pub fn has_id(&self) -> bool {
         self.profile_id.is_some()
     }
 }
 
-/// Computes hashes of the profiles of one request. Those of its dictionary's entries are computed once.
+/// Computes hashes of the profiles of one request. Each dictionary entry is hashed once.
 #[derive(Debug)]
 pub struct Identities<'e, 'r> {
     tables: Tables<'e, 'r>,
@@ -62,18 +64,18 @@ pub struct Identities<'e, 'r> {
     timestamps: Vec<u64>,
 }
 
-/// Samples, added up.
+/// Hash sum of samples.
 #[derive(Debug, Default)]
 struct Sum {
     hash: u128,
-    /// Whether there are samples that say when they were taken, and such that do not. What has no observations at all is
+    /// Whether there are samples with timestamps, and samples without. A sample without observations counts as
     /// neither.
     dated: bool,
     undated: bool,
 }
 
 impl<'e, 'r> Identities<'e, 'r> {
-    /// Hashes of what refers to these entries; they are kept in `memory`.
+    /// Creates a hasher over these entries; `memory` stores the hashes of entries.
     pub fn new(entries: &'e Entries<'r>, memory: &'e mut Vec<u128>) -> Self {
         Identities {
             tables: Tables::new(entries, memory),
@@ -82,10 +84,10 @@ impl<'e, 'r> Identities<'e, 'r> {
         }
     }
 
-    /// The profiles of these resources, in order. Attributes of resources that are `ignored` do not count.
+    /// Reads the profiles of these resources, in order. Resource attributes that are `ignored` do not count.
     ///
     /// # Errors
-    /// They cannot be read, or refer to what is not there.
+    /// Fails if the profiles cannot be read or refer to missing entries.
     pub fn profiles(
         &mut self,
         resources: &[&'r [u8]],
@@ -98,10 +100,11 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(profiles)
     }
 
-    /// How a profile is known again: by its id; without one by its content, if that includes a time. With neither it
-    /// cannot be told from another one that happens to be equal, and there is nothing.
+    /// Identifies a profile by its id, or without an id by its content, if the content includes a time. Without
+    /// both, a duplicate cannot be distinguished from an equal profile, and the result is `None`.
     ///
-    /// Several profiles may share an id when they came from one with several sample types, so that counts too.
+    /// The sample type is part of the identity, since several profiles made from one with several sample types may
+    /// share an id.
     ///
     /// # Errors
     /// See [`Self::profiles`].
@@ -113,7 +116,7 @@ impl<'e, 'r> Identities<'e, 'r> {
                 if profile.time == 0 && (sum.undated || !sum.dated) {
                     return Ok(None);
                 }
-                // All zero is not a valid id.
+                // An id of zeros is invalid.
                 joined([profile.header, sum.hash]).max(1).to_be_bytes()
             }
         };
@@ -123,8 +126,8 @@ impl<'e, 'r> Identities<'e, 'r> {
         }))
     }
 
-    /// All that a profile with these samples alone says, with its resource and its scope, but for its id and the payload it
-    /// was made of.
+    /// Hashes the content of a profile with the samples in a range, including resource and scope, but without the
+    /// id and the original payload.
     ///
     /// # Errors
     /// See [`Self::profiles`].
@@ -133,8 +136,8 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(joined([profile.header, sum.hash]))
     }
 
-    /// Whether there were fields that are not known, which are those of later versions of the protocol, in what was read
-    /// so far: they may be all that makes two profiles different.
+    /// Whether the content read so far has unknown fields. These belong to later versions of the protocol, and may
+    /// be the only difference between two profiles.
     pub fn unknown(&self) -> bool {
         self.tables.unknown
     }
@@ -225,7 +228,7 @@ impl<'e, 'r> Identities<'e, 'r> {
                 5 => self.value_type(bytes(field, PLACE)?, &mut period_type)?,
                 6 => period = signed(field, PLACE)?,
                 7 => profile_id = valid_id(bytes(field, PLACE)?),
-                // Those of the payload, and how many attributes were dropped.
+                // Fields of the original payload, and the number of dropped attributes.
                 8..=10 => {}
                 11 => indices(field, PLACE, &mut attributes)?,
                 _ => self.tables.unknown = true,
@@ -266,8 +269,8 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(())
     }
 
-    /// A sample's value times the hash of what it is about, and that added up: so their order says nothing, and whether
-    /// values of equal samples are in one of them or in several says nothing either. With a time each value counts alone.
+    /// Adds up each sample's value times the hash of its key. The order of samples does not matter, nor does it
+    /// matter if equal samples are merged. Each value with a timestamp counts separately.
     fn sum(&mut self, samples: &[&[u8]]) -> Result<Sum, Fault> {
         let mut sum = Sum::default();
         for sample in samples {
@@ -276,7 +279,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(sum)
     }
 
-    /// What is counted by a sample.
+    /// Hashes the key of a sample.
     #[inline]
     fn about(&mut self, stack: i32, attributes: &[i32], link: i32) -> Result<u128, Fault> {
         let stack = self.tables.stack(stack)?;
@@ -340,7 +343,7 @@ impl<'e, 'r> Identities<'e, 'r> {
     }
 }
 
-/// The key of a [`Delivery`], for who knows the id and the sample type of a profile and nothing else of it.
+/// Returns the key of a [`Delivery`] from the id and the sample type of a profile.
 pub fn delivery_key(profile_id: &[u8; 16], kind: &[u8], unit: &[u8]) -> u128 {
     key(profile_id, hash(kind), hash(unit))
 }
@@ -353,7 +356,7 @@ fn key(profile_id: &[u8; 16], kind: u128, unit: u128) -> u128 {
     hash(&text)
 }
 
-/// Above so many bytes XXH3 works on stripes of 64, for which there are instructions that one of the two crates looks for.
+/// Size above which XXH3 works on stripes of 64 bytes; one of the two crates uses special instructions for stripes.
 const LONG: usize = 240;
 
 #[inline(always)]

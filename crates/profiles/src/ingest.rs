@@ -1,4 +1,4 @@
-//! From an encoded request to flat profiles over a dictionary, without a copy in between.
+//! Reads an encoded request into flat profiles over a dictionary, without an intermediate copy.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use prost::Message;
@@ -12,28 +12,28 @@ use super::reindex::{Fault, Memo, Source};
 use super::relocations::Relocations;
 use tributary_otlp::reader::{Field, Value};
 
-/// What was read from a request.
+/// The profiles of a request.
 #[derive(Debug, Default)]
 pub struct Ingested {
-    /// The profiles.
+    /// Profiles by resource.
     pub resources: Vec<ResourceProfiles>,
-    /// How many samples were left out because they have no observations, which breaks a rule.
+    /// Number of samples left out because they have no observations, which violates a rule.
     pub unobserved: usize,
-    /// Whether there may be more than was read: fields that are not known, which are those of later versions of the
-    /// protocol. Entries of the dictionary that nothing refers to do not count.
+    /// Whether the request has unknown fields, which belong to later versions of the protocol. Unreferenced
+    /// dictionary entries do not count.
     pub unknown: bool,
 }
 
-/// The profiles of an encoded `ExportProfilesServiceRequest` (or `ProfilesData`, which has the same encoding). What they
-/// refer to goes into `dictionary`, and only that.
+/// Reads an encoded `ExportProfilesServiceRequest` (or `ProfilesData`, which has the same encoding). Adds only
+/// referenced entries to `dictionary`.
 ///
-/// References to strings are resolved. What breaks a rule but harms nobody is mended: samples without observations and
-/// invalid profile ids are left out, so is an original payload without a format, and of attributes with one key in a list the
-/// first stays.
+/// References to strings are resolved. Harmless violations are repaired: samples without observations, invalid
+/// profile ids and an original payload without a format are left out. Of attributes with the same key in a list,
+/// the first one stays.
 ///
 /// # Errors
-/// See [`Fault`]; [`check`](super::check::check) says where it is. Entries that are already in the dictionary stay, and
-/// are not written unless something refers to them.
+/// See [`Fault`]; [`check`](super::check::check) reports the place. After an error, entries may remain in the
+/// dictionary; they are not written unless something refers to them.
 pub fn ingest(
     request: &[u8],
     dictionary: &mut Dictionary,
@@ -60,7 +60,7 @@ pub fn ingest(
     Ok(ingested)
 }
 
-/// A message that may be there several times, which makes it one, and how many bytes it has.
+/// A message field and its size in bytes. Repeated occurrences are merged into one message.
 pub(super) struct Part<M> {
     pub(super) message: Option<M>,
     encoded: usize,
@@ -81,7 +81,7 @@ impl<M: Message + Default> Part<M> {
         message.merge(bytes).map_err(|_| Fault::Malformed(place))
     }
 
-    /// Whether there was something in it that is not known, or that takes more bytes than it needs.
+    /// Whether the message had unknown fields, or an encoding longer than necessary.
     pub(super) fn unknown(&self) -> bool {
         self.message
             .as_ref()
@@ -92,7 +92,7 @@ impl<M: Message + Default> Part<M> {
 struct Reader<'s, 'r> {
     source: Source<'s, 'r>,
     unobserved: usize,
-    /// Those of a profile.
+    /// Encoded samples of the current profile.
     samples: Vec<&'r [u8]>,
     values: Vec<i64>,
     timestamps: Vec<u64>,
@@ -189,7 +189,7 @@ impl<'r> Reader<'_, 'r> {
         if !format.is_empty() && !payload.is_empty() {
             header.original = Some((format.to_owned(), payload.to_owned()));
         }
-        // After all else, as when they are written: so what was written once is written the same again.
+        // Read samples last, in the order of writing, so that rewriting a written request gives the same bytes.
         let messages = std::mem::take(&mut self.samples);
         let mut samples = Samples::default();
         samples.reserve(messages.len());
@@ -237,7 +237,7 @@ impl<'r> Reader<'_, 'r> {
     }
 }
 
-/// 16 bytes that are not all zero.
+/// Returns an id of 16 bytes that are not all zero.
 pub(super) fn valid_id(id: &[u8]) -> Option<[u8; 16]> {
     id.try_into().ok().filter(|id| *id != [0; 16])
 }
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(Request::decode(&parts[..]).unwrap().encode_to_vec(), whole);
     }
 
-    /// A request with this sample, made of a dictionary with one stack.
+    /// Returns a request with this sample and a dictionary with one stack.
     fn with_sample(sample: &[u8]) -> Vec<u8> {
         let mut request = named("a", 1, ["one"]);
         request.resource_profiles.clear();

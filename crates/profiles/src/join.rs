@@ -1,7 +1,7 @@
-//! Encoded requests of profiles become larger ones, or smaller ones, sample by sample the same.
+//! Merges encoded requests into larger ones, or rewrites them in fewer bytes, keeping every sample as it is.
 //!
-//! This is what batching needs. Nothing is added up and nothing mended, so that what goes out is exactly what came in:
-//! a request for which that cannot be said is left as it is.
+//! This is the operation of batching. No values are added and nothing is repaired, so the output has exactly the
+//! content of the input. A request for which this cannot be guaranteed stays unchanged.
 
 use bytes::Bytes;
 
@@ -12,19 +12,19 @@ use super::model::Profiles;
 use super::reindex::Memo;
 use tributary_otlp::reader::{Fields, Value};
 
-/// A request that others became.
+/// A request merged from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
-    /// The request.
+    /// Merged request.
     pub request: Bytes,
-    /// Which ones it was made of: positions in what was given.
+    /// Positions of the merged requests in the input.
     pub parts: Vec<usize>,
 }
 
-/// Makes one request of several, with one dictionary and each resource and scope once.
+/// Merges several requests into one, with one dictionary and each resource and scope once.
 ///
-/// More than one comes out where the one would have more than `most` bytes, and for requests that cannot be read without
-/// a loss: those of another version of the protocol and those that break its rules. They stay as they are, alone.
+/// Returns more than one request if the merged request would exceed `most` bytes. Requests that cannot be read
+/// without loss, because they have another version of the protocol or break its rules, stay unchanged and alone.
 pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
     let mut joined = Vec::new();
     let all = (0..parts.len()).collect();
@@ -52,7 +52,7 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
                         parts: group,
                     });
                 } else {
-                    // Rare: together they are larger than each for itself.
+                    // Rare: the merged request is larger than all of them together.
                     todo.push(group.split_off(group.len() / 2));
                     todo.push(group);
                 }
@@ -62,13 +62,15 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
     joined
 }
 
-/// The same request in fewer bytes: one dictionary entry for what is equal and none that nothing refers to, each resource
-/// and scope once, every sample as it was. Nothing if that makes it no smaller, or if it cannot be read without a loss.
+/// Rewrites a request with unique dictionary entries, without unreferenced entries, and with each resource and
+/// scope once. Every sample stays as it is. `None` if the result is not smaller, or the request cannot be read
+/// without loss.
 pub fn compacted(request: &Bytes) -> Option<Bytes> {
     collected(request).filter(|compacted| compacted.len() < request.len())
 }
 
-/// The same, be it larger: none of what nothing refers to is in it. Nothing if it cannot be read without a loss.
+/// Like [`compacted`], but also returns a larger result, so unreferenced entries are always removed. `None` if the
+/// request cannot be read without loss.
 pub fn collected(request: &[u8]) -> Option<Bytes> {
     let mut compactor = Compactor::keeping_samples();
     if !add(&mut compactor, request) {
@@ -84,8 +86,8 @@ fn alone(part: &Bytes, at: usize) -> Joined {
     }
 }
 
-/// Adds a request, if nothing of it gets lost on the way. What is not known would not be written; who encodes the same in
-/// more bytes than needed may be taken for a sender of such.
+/// Adds a request if nothing is lost. Unknown fields would not be written, so a request with unknown fields is
+/// refused. An encoding longer than necessary may count as an unknown field.
 fn add(compactor: &mut Compactor, request: &[u8]) -> bool {
     if layout::recognise(request).is_err() {
         return false;
@@ -99,13 +101,13 @@ fn add(compactor: &mut Compactor, request: &[u8]) -> bool {
     }
 }
 
-/// The profiles of a request, if nothing of it that is known gets lost on the way.
+/// Reads the profiles of a request if no known field is lost.
 pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
     layout::recognise(request).ok()?;
     let mut profiles = Profiles::default();
     let mut memo = Memo::default();
     let ingested = ingest(request, &mut profiles.dictionary, &mut memo, None).ok()?;
-    // A sample without observations breaks a rule. Reading leaves it out, but it was counted.
+    // A sample without observations violates a rule. Reading drops the sample, although it was counted.
     if ingested.unobserved > 0 {
         return None;
     }
@@ -113,8 +115,9 @@ pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
     Some(profiles)
 }
 
-/// Whether the samples of a request can all be read: it is of a version that is known, and each has observations, without
-/// which it would be left out though it was counted. Whether its indices lead anywhere is found when it is read.
+/// Whether all samples of a request can be read: the version is known, and each sample has observations. A sample
+/// without observations would be dropped although it was counted. Indices are not checked here, but when the
+/// request is read.
 pub fn understood(request: &[u8]) -> bool {
     let messages = |message, number: u32| {
         let fields = Fields::new(message).map_while(Result::ok);

@@ -1,18 +1,18 @@
-//! Layouts of profiles before OTLP 1.10, which number the same fields differently: to read them as they are not would
-//! give nonsense.
+//! Detects layouts of profiles before OTLP 1.10. They number fields differently, so reading them as 1.10 would give
+//! wrong data.
 
 use tributary_otlp::reader::{Field, Fields, Value};
 
-/// A message is of a version that is not understood.
+/// The version of a message is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "these profiles have the layout of OTLP {version}, which is not understood: {evidence}. OTLP 1.10 or later is; \
      update what sends them"
 )]
 pub struct OldLayout {
-    /// The versions: `1.9 or earlier`, `1.8 or earlier`, `1.7 or earlier`.
+    /// Versions that the message may have: `1.9 or earlier`, `1.8 or earlier`, `1.7 or earlier`.
     pub version: &'static str,
-    /// What gives it away.
+    /// Content that reveals the version.
     pub evidence: &'static str,
 }
 
@@ -20,16 +20,16 @@ const V1_9: &str = "1.9 or earlier";
 const V1_8: &str = "1.8 or earlier";
 const V1_7: &str = "1.7 or earlier";
 
-/// How many entries of each kind are looked at: a sender has one layout for all.
+/// Number of entries of each kind that are examined; a sender uses one layout for all.
 const ENOUGH: usize = 64;
 
-/// Looks for what OTLP 1.10 cannot have, but an older version has. `request` is an encoded request or `ProfilesData`.
+/// Searches an encoded request or `ProfilesData` for content that OTLP 1.10 cannot have but an older version has.
 ///
 /// # Errors
-/// There is such a thing. Without an error the message may still be an old one that can be taken for a new one, or be no
-/// message at all: those are for others to find.
+/// Fails if there is such content. A message without an error may still be an old one that resembles 1.10, or not
+/// be a message at all; later stages detect both.
 pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
-    // The tables first: they tell more.
+    // Tables first, because they reveal more.
     for dictionary in nested(request, 2) {
         tables(dictionary)?;
     }
@@ -43,18 +43,18 @@ pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
     Ok(())
 }
 
-/// How many samples of a request that is valid are looked at.
+/// Number of samples of a valid request that are examined.
 const GLANCE: usize = 8;
 
-/// Looks for an old layout in a request that is valid as one of OTLP 1.10, at a cost that does not grow with its size:
-/// only at the first samples of its first profile that has any.
+/// Searches a request that is valid as OTLP 1.10 for an old layout, at constant cost: examines only the first
+/// samples of the first profile with samples.
 ///
-/// All other differences between the versions make a request invalid: for those there is [`recognise`]. What is left are
-/// values where 1.10 has attributes, in samples without attributes of their own. One such sample may be a mistake of
-/// somebody who speaks 1.10; when all of the first are like that, it is the layout.
+/// All other differences between the versions make a request invalid, and [`recognise`] detects those. The
+/// remaining difference is values in the place of attributes, in samples without attributes of their own. A single
+/// such sample may be a mistake of a 1.10 sender; if all of the first samples are like that, the layout is old.
 ///
 /// # Errors
-/// It is an old one.
+/// Fails if the layout is old.
 pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
     let profiles = nested(request, 1)
         .flat_map(|resource| nested(resource, 2))
@@ -72,16 +72,17 @@ pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
     Ok(())
 }
 
-/// Looks for an old layout in a request as JSON. Names that are not known are left out when it is read: with `sample`,
-/// which is `samples` since 1.9, that would be all there is.
+/// Searches a JSON request for an old layout. The JSON reader ignores unknown names, and `sample` was renamed to
+/// `samples` in 1.9, so all samples would be lost.
 ///
 /// # Errors
-/// It is an old one.
+/// Fails if the layout is old.
 pub fn recognise_json(request: &[u8]) -> Result<(), OldLayout> {
     let name = br#""sample""#;
     let mut found = memchr::memmem::find_iter(request, name);
     let old = found.any(|at| {
-        // In a text the quotes would be escaped, and it may be a whole text, which no colon follows.
+        // Inside a string value the quotes would be escaped. A string value that equals the name is not followed by
+        // a colon.
         let after = request.get(at + name.len()..).unwrap_or_default();
         after.trim_ascii_start().first() == Some(&b':')
     });
@@ -103,7 +104,7 @@ fn tables(dictionary: &[u8]) -> Result<(), OldLayout> {
     Ok(())
 }
 
-// Only fields that 1.10 has, with types that it does not allow: a number that is not known may belong to a later version.
+// Only fields of 1.10 with types that 1.10 does not allow, because an unknown number may belong to a later version.
 fn profile(profile: &[u8]) -> Result<(), OldLayout> {
     let early = "a profile's time, duration and period are numbered as before the tables had a place of their own";
     refuse(profile, V1_7, early, |field| match field.number {
@@ -226,14 +227,14 @@ mod tests {
     fn layouts_before_1_10_are_recognised_by_their_version() {
         let sample = |parts| (2, Bytes(encode(parts)));
         let cases = [
-            // Location indices, time, duration, period type: as in 1.7.
+            // Location indices, time, duration, period type, as in 1.7.
             (vec![(3, Bytes(vec![1, 2]))], V1_7),
             (vec![(4, Number(5)), (5, Number(6))], V1_7),
             (vec![(6, Bytes(vec![]))], V1_7),
-            // The profile's id, the number of dropped attributes: as in 1.8.
+            // Profile id and number of dropped attributes, as in 1.8.
             (vec![(3, Fixed(1)), (8, Bytes(vec![7; 16]))], V1_8),
             (vec![(9, Number(1))], V1_8),
-            // Samples as until 1.9: stack, values, attributes, link, timestamps.
+            // Samples up to 1.9: stack, values, attributes, link, timestamps.
             (
                 vec![sample(vec![(1, Number(1)), (2, Bytes(vec![5]))])],
                 V1_9,

@@ -1,26 +1,36 @@
-//! Profiles: what is in them, when two are the same, and how many become one.
+//! Profiles of the OpenTelemetry profiles signal: reading, writing, merging, splitting and converting.
 //!
-//! An OTLP message has one dictionary for all its profiles: tables of strings, functions, locations, stacks, attributes
-//! and more, which refer to each other by index. So two messages cannot be put together as bytes. Here they are read into
-//! one [`Dictionary`], in which every entry is once, and into flat columns of samples ([`Profiles`]); what is written
-//! from there has the entries that are referred to and no others.
+//! An OTLP request has one dictionary for all its profiles: tables of strings, functions, locations, stacks,
+//! attributes and more, which refer to each other by index. Therefore requests cannot be merged by concatenating
+//! bytes. This crate reads requests into one [`Dictionary`] with unique entries, and into flat columns of samples
+//! ([`Profiles`]). Written requests contain only the entries that are referred to.
 //!
-//! - [`id`], [`table`], [`dictionary`]: the tables and their typed indices.
-//!   `places` finds locations again by their addresses.
+//! # Invariants
+//!
+//! - Input is untrusted: every index and length is checked, and memory is bounded by the size of the input.
+//! - A [`Dictionary`] interns: equal entries have equal indices. It only grows.
+//! - Index 0 of every table is the zero value, as the protocol demands.
+//! - Adding a request to a [`Merger`], [`Compactor`] or [`Aggregator`] adds all its profiles, or none on an error.
+//! - [`Compactor`], [`split`] and [`join`](mod@join) lose no data. [`Merger`] and [`Aggregator`] summarize.
+//!
+//! # Where to start reading
+//!
+//! - [`id`], [`table`], [`dictionary`]: tables and their typed indices. `places` finds locations by address.
 //! - [`model`]: profiles over a dictionary.
-//! - [`reindex`], [`references`], [`ingest`](mod@ingest): from an encoded request into them, lazily.
-//!   [`relocations`] brings processes that run a binary at different addresses together.
-//! - [`write`](mod@write): from them to a request's bytes.
-//! - [`merge`], [`compact`]: one from many, by adding up or without a loss; [`aggregate`]: over time and instances.
-//! - [`join`](mod@join), [`cut`]: encoded requests into larger and smaller ones, for batching. [`partition`]: by destination.
-//!   [`decoded`]: how much memory a request takes once it is read.
-//! - [`identity`]: hashes of content that every hop computes alike.
-//! - [`pprof`]: pprof files, to and from all this.
-//! - [`folded`], [`top`], [`diff`], [`frames`]: for people: stacks as text, which functions count most, what grew, and
-//!   which frames are shown.
-//! - [`resolve`]: everything as strings and addresses, for people and tests.
-//! - [`naming`]: names for locations that have none, written on the wire.
-//! - [`layout`], [`check`]: which versions of the protocol a message is not of, and which rules it breaks.
+//! - [`reindex`], [`references`], [`ingest`](mod@ingest): read encoded requests, copying dictionary entries lazily.
+//!   [`relocations`] aligns processes that map a binary at different addresses.
+//! - [`write`](mod@write): encodes requests.
+//! - [`merge`], [`compact`]: combine profiles by adding values, or without loss; [`aggregate`]: summarizes over
+//!   time and instances.
+//! - [`join`](mod@join), [`cut`]: merge and split encoded requests for batching; [`partition`]: splits by
+//!   destination. [`decoded`]: estimates the memory of a decoded request.
+//! - [`identity`]: content hashes that are equal on every hop.
+//! - [`pprof`]: converts pprof files in both directions.
+//! - [`folded`], [`top`], [`diff`], [`frames`]: output for people: folded stacks, top functions, differences, and
+//!   the choice of visible frames.
+//! - [`resolve`]: requests without indices, for tests and display.
+//! - [`naming`]: adds names to locations of encoded requests.
+//! - [`layout`], [`check`]: detect incompatible protocol versions and broken rules.
 //!
 //! The rules are those of `opentelemetry/proto/profiles/v1development/profiles.proto` of OTLP 1.10.
 

@@ -1,4 +1,4 @@
-//! Many profiles become one: the values of equal samples are added up, as pprof does when it merges.
+//! Merges profiles into one, adding the values of equal samples as pprof does.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -15,15 +15,15 @@ use super::reindex::{Fault, Memo};
 use super::relocations::{Addresses, Relocations};
 use super::table::Records;
 
-/// How profiles are merged. The default does what pprof does.
+/// Options of merging. The default behaves like pprof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What happens to addresses.
+    /// Treatment of addresses.
     pub addresses: Addresses,
-    /// Whether profiles with different periods stay apart. Otherwise the largest period is that of the result, which is
-    /// right as long as values are not multiplied by it.
+    /// Whether profiles with different periods stay apart. Otherwise the result has the largest period, which is
+    /// correct as long as values are not multiplied by the period.
     pub separate_periods: bool,
-    /// The duration of the result.
+    /// Computation of the duration of the result.
     pub duration: Duration,
 }
 
@@ -37,30 +37,30 @@ impl Default for Options {
     }
 }
 
-/// What the duration of a merged profile is.
+/// Duration of a merged profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duration {
-    /// All durations together: right for one process at different times.
+    /// Sum of all durations: for one process at different times.
     Sum,
-    /// From the first start to the last end: right for many processes at the same time.
+    /// Time from the first start to the last end: for many processes at the same time.
     Span,
 }
 
-/// What happened on the way.
+/// Statistics of merging.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How many profiles were merged.
+    /// Number of merged profiles.
     pub profiles: u64,
-    /// How many samples were merged.
+    /// Number of merged samples.
     pub samples: u64,
-    /// How many sums and durations did not fit and stand at the most there can be.
+    /// Number of sums and durations that were saturated.
     pub saturated: u64,
 }
 
-/// Adds profiles up.
+/// Merges profiles by adding their values.
 ///
-/// The profiles of equal resources and scopes that count the same thing become one. Its memory follows the size of the
-/// result, not of the input.
+/// Profiles with equal resources, scopes and types become one. Memory is proportional to the size of the result,
+/// not of the input.
 #[derive(Debug)]
 pub struct Merger {
     options: Options,
@@ -80,25 +80,25 @@ struct Scope {
     resource: usize,
     head: ScopeProfiles,
     kinds: Records<GroupId, Kind>,
-    /// The kinds in their order, so many in each family.
+    /// Kinds of profiles in order, `FAMILY` per family.
     families: Vec<Family>,
 }
 
-/// How many kinds share their samples' keys. Without a limit a request with many kinds and a few samples in each would
+/// Number of kinds that share sample keys. Without a limit, a request with many kinds and few samples in each would
 /// take memory for all samples in all kinds.
 const FAMILY: usize = 8;
 
-/// Profiles that share their samples' keys: those of several sample types mostly have the same ones.
+/// Profiles that share their sample keys, since several sample types mostly have the same samples.
 #[derive(Debug)]
 struct Family {
-    /// From 1, of all scopes.
+    /// Unique number among all scopes, from 1.
     number: u32,
     keys: Records<SampleId, SampleKey>,
     columns: Vec<Column>,
 }
 
-/// By stack: the sample that was seen last with it. Mostly it is this one again, with the value of another type or of
-/// another time.
+/// Most recent sample by stack. The next sample with a stack mostly has the same key, with a value of another type
+/// or time.
 #[derive(Debug, Default)]
 struct Recent {
     families: u32,
@@ -130,7 +130,7 @@ impl Recent {
     }
 }
 
-/// What must be equal in profiles that are merged.
+/// Identity of a profile: profiles with equal kinds are merged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Kind {
     sample_type: ValueType,
@@ -141,12 +141,12 @@ struct Kind {
 #[derive(Debug)]
 struct Column {
     header: Header,
-    /// By sample key; those that are missing at the end are 0.
+    /// Totals by sample key; missing ones at the end are 0.
     totals: Vec<i64>,
 }
 
 impl Merger {
-    /// Nothing yet.
+    /// Creates an empty merger.
     pub fn new(options: Options) -> Self {
         Merger {
             options,
@@ -223,18 +223,18 @@ impl Merger {
         }
     }
 
-    /// What the merged profiles refer to. Other readers may add to it what they then pass to
-    /// [`add_profiles`](Self::add_profiles), with the relocations of what was there before.
+    /// Dictionary of the merged profiles, and the relocations of the mappings in it. Other readers may add entries
+    /// and pass profiles over them to [`add_profiles`](Self::add_profiles).
     pub fn dictionary(&mut self) -> (&mut Dictionary, &mut Relocations) {
         (&mut self.dictionary, &mut self.relocations)
     }
 
-    /// What happened so far.
+    /// Statistics so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The memory that the merged profiles take.
+    /// Memory of the merged profiles, in bytes.
     pub fn bytes(&self) -> usize {
         let family = |family: &Family| {
             let totals: usize = family.columns.iter().map(|c| c.totals.capacity()).sum();
@@ -249,7 +249,8 @@ impl Merger {
             + self.scopes.iter().map(scope).sum::<usize>()
     }
 
-    /// The result. Samples whose values add up to 0 are left out, and resources and scopes without profiles.
+    /// Returns the merged profiles, without samples whose values add up to 0, and without empty resources and
+    /// scopes.
     pub fn finish(self) -> Profiles {
         let mut resources = self.resources;
         for scope in self.scopes {
@@ -300,7 +301,7 @@ impl Scope {
         if at == columns.len() {
             columns.push(Column {
                 header: Header {
-                    // The result is another profile, and nobody took it in another format.
+                    // A merged profile is a new profile without an original file.
                     profile_id: None,
                     original: None,
                     ..header.clone()
@@ -391,7 +392,7 @@ fn join(
     }
 }
 
-/// The attributes of both. The first value of a key stays, but comments are put together.
+/// Returns the union of two attribute sets. The first value of a key stays, but comments are concatenated.
 fn union(
     dictionary: &mut Dictionary,
     first: AttributeSetId,
@@ -432,7 +433,7 @@ mod tests {
     use super::*;
     use crate::id::StackId;
 
-    /// A profile over the merger's dictionary.
+    /// Returns a profile over the merger's dictionary.
     fn resources(header: Header, samples: &[(StackId, i64)]) -> Vec<ResourceProfiles> {
         let mut profile = Profile {
             header,
@@ -542,7 +543,7 @@ mod tests {
             let stack = dictionary.stack(&[location]);
             merger.add_profiles(&resources(header(1, 1, period), &[(stack, 1)]));
         }
-        // All samples in all kinds would be 36 MB.
+        // Storing all samples in all kinds would take 36 MB.
         assert!(merger.bytes() < 4 << 20, "{}", merger.bytes());
         let merged = merger.finish();
         assert_eq!(merged.iter().count(), KINDS as usize);

@@ -1,4 +1,4 @@
-//! Profiles over one dictionary, as flat columns: what is read from a request, merged, and written again.
+//! Profiles over one dictionary, as flat columns: the form between reading, merging and writing.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::id::AttributeSetId;
 /// Profiles that share a dictionary.
 #[derive(Debug, Clone, Default)]
 pub struct Profiles {
-    /// What the profiles refer to.
+    /// Tables that the profiles refer to.
     pub dictionary: Dictionary,
     /// The profiles, by resource.
     pub resources: Vec<ResourceProfiles>,
@@ -20,9 +20,9 @@ pub struct Profiles {
 /// The profiles of a resource.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResourceProfiles {
-    /// What was profiled. It contains no references to strings of a dictionary.
+    /// The profiled resource, without references to dictionary strings.
     pub resource: Option<Resource>,
-    /// The schema of the resource.
+    /// Schema URL of the resource.
     pub schema_url: String,
     /// The profiles, by scope.
     pub scopes: Vec<ScopeProfiles>,
@@ -31,9 +31,9 @@ pub struct ResourceProfiles {
 /// The profiles of an instrumentation scope.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScopeProfiles {
-    /// What took the profiles. It contains no references to strings of a dictionary.
+    /// Instrumentation scope, without references to dictionary strings.
     pub scope: Option<InstrumentationScope>,
-    /// The schema of the scope and its profiles.
+    /// Schema URL of the scope and its profiles.
     pub schema_url: String,
     /// The profiles.
     pub profiles: Vec<Profile>,
@@ -42,62 +42,62 @@ pub struct ScopeProfiles {
 /// A profile of one sample type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
-    /// What is said about the profile as a whole.
+    /// Metadata of the profile as a whole.
     pub header: Header,
     /// The samples.
     pub samples: Samples,
 }
 
-/// What is said about a profile as a whole.
+/// Metadata of a profile.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Header {
-    /// What the values count.
+    /// Type and unit of the values.
     pub sample_type: ValueType,
-    /// What is counted between two samples.
+    /// Type and unit of the sampling period.
     pub period_type: ValueType,
-    /// How much of it.
+    /// Sampling period in units of `period_type`.
     pub period: i64,
-    /// The start, in nanoseconds since 1970 (UTC); 0 when it is not known.
+    /// Start in nanoseconds since 1970 (UTC); 0 if unknown.
     pub time: u64,
-    /// The duration in nanoseconds; 0 for an instant.
+    /// Duration in nanoseconds; 0 for an instant.
     pub duration: u64,
-    /// An identity that the sender gave: 16 bytes, or none.
+    /// Identity given by the sender: 16 bytes, or none.
     pub profile_id: Option<[u8; 16]>,
-    /// How many attributes were dropped on the way.
+    /// Number of attributes dropped by earlier stages.
     pub dropped_attributes: u32,
-    /// The format and the bytes the profile was converted from.
+    /// Format and bytes of the original file.
     pub original: Option<(String, Vec<u8>)>,
-    /// More about the profile.
+    /// Attributes of the profile.
     pub attributes: AttributeSetId,
 }
 
-/// Samples, in columns: each has a key and some observations, which are values, times, or both.
+/// Samples in columns. Each sample has a key and observations, which are values, timestamps, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
     keys: Vec<SampleKey>,
-    /// Where the values and the timestamps of each sample end.
+    /// End of the values and end of the timestamps of each sample.
     ends: Vec<(usize, usize)>,
     values: Vec<i64>,
     timestamps: Vec<u64>,
 }
 
-/// A sample: a key and its observations.
+/// A key and its observations.
 ///
-/// Values without timestamps are totals; timestamps without values count 1 each; otherwise the two belong together one
-/// by one.
+/// Values without timestamps are totals. Timestamps without values count 1 each. If both exist, they correspond one
+/// to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'s> {
-    /// What was observed.
+    /// Stack, attributes and link.
     pub key: SampleKey,
-    /// The values.
+    /// Observed values.
     pub values: &'s [i64],
-    /// When, in nanoseconds since 1970 (UTC).
+    /// Times of the observations, in nanoseconds since 1970 (UTC).
     pub timestamps: &'s [u64],
 }
 
 impl Sample<'_> {
-    /// The sum of the values, or the number of timestamps where there are no values; and whether it had to be cut
-    /// because it does not fit.
+    /// Returns the sum of the values, or the number of timestamps if there are no values. The flag is true if the
+    /// sum was saturated.
     pub fn total(&self) -> (i64, bool) {
         match self.values {
             [] => (
@@ -115,7 +115,7 @@ impl Sample<'_> {
 }
 
 impl Samples {
-    /// What a sample with one value takes.
+    /// Memory of a sample with one value, in bytes.
     pub const BYTES: usize =
         size_of::<SampleKey>() + size_of::<(usize, usize)>() + size_of::<i64>();
 
@@ -127,7 +127,7 @@ impl Samples {
         self.ends.push((self.values.len(), self.timestamps.len()));
     }
 
-    /// Some of them, by position; those that are not there are left out.
+    /// Returns the samples in a range of positions; positions beyond the end are ignored.
     pub fn slice(&self, range: Range<usize>) -> Samples {
         let range = range.start.min(self.len())..range.end.min(self.len());
         let mut samples = Samples::default();
@@ -150,24 +150,24 @@ impl Samples {
         samples
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Makes room.
+    /// Reserves memory for more samples.
     pub fn reserve(&mut self, samples: usize) {
         self.keys.reserve(samples);
         self.ends.reserve(samples);
         self.values.reserve(samples);
     }
 
-    /// All samples.
+    /// Iterates over all samples.
     pub fn iter(&self) -> impl Iterator<Item = Sample<'_>> {
         let mut start = (0, 0);
         self.keys.iter().zip(&self.ends).map(move |(key, end)| {
@@ -181,7 +181,7 @@ impl Samples {
         })
     }
 
-    /// The memory they take.
+    /// Memory of the samples, in bytes.
     pub fn bytes(&self) -> usize {
         self.keys.capacity() * size_of::<SampleKey>()
             + self.ends.capacity() * size_of::<(usize, usize)>()
@@ -191,7 +191,7 @@ impl Samples {
 }
 
 impl Profiles {
-    /// All profiles.
+    /// Iterates over all profiles.
     pub fn iter(&self) -> impl Iterator<Item = &Profile> {
         self.resources
             .iter()
@@ -199,7 +199,7 @@ impl Profiles {
             .flat_map(|scope| &scope.profiles)
     }
 
-    /// How many samples there are.
+    /// Number of samples of all profiles.
     pub fn samples(&self) -> usize {
         self.iter().map(|profile| profile.samples.len()).sum()
     }

@@ -1,15 +1,15 @@
-//! Names of attributes that have a meaning here: semantic conventions of OpenTelemetry,
+//! Names of attributes with a meaning for this crate: semantic conventions of OpenTelemetry,
 //! `docs/general/profiles.md` and the `pprof` and `process` registries.
 
-/// What runs a frame: `native`, `go`, `jvm`, `kernel` and so on; on locations.
+/// Runtime of a frame: `native`, `go`, `jvm`, `kernel` and so on; on locations.
 pub const FRAME_TYPE: &str = "profile.frame.type";
 /// The GNU build id of a mapping, in lower-case hexadecimal digits.
 pub const BUILD_ID_GNU: &str = "process.executable.build_id.gnu";
 /// The Go build id of a mapping.
 pub const BUILD_ID_GO: &str = "process.executable.build_id.go";
-/// A hash of the ends of a mapping's file, in 32 lower-case hexadecimal digits.
+/// Hash of the beginning and the end of a mapping's file, in 32 lower-case hexadecimal digits.
 pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
-/// The build ids, the one that identifies a mapping best first.
+/// Keys of build ids, in order of preference.
 pub const BUILD_IDS: [&str; 3] = [BUILD_ID_GNU, BUILD_ID_GO, BUILD_ID_HTLHASH];
 /// Whether a mapping's locations have functions.
 pub const HAS_FUNCTIONS: &str = "pprof.mapping.has_functions";
@@ -19,23 +19,23 @@ pub const HAS_FILENAMES: &str = "pprof.mapping.has_filenames";
 pub const HAS_LINE_NUMBERS: &str = "pprof.mapping.has_line_numbers";
 /// Whether a mapping's locations have inlined frames.
 pub const HAS_INLINE_FRAMES: &str = "pprof.mapping.has_inline_frames";
-/// Whether several symbols map to a location's address, so that it means no single one.
+/// Whether several symbols share a location's address, so that no single symbol is certain.
 pub const IS_FOLDED: &str = "pprof.location.is_folded";
 /// Free text about a profile: a list of strings.
 pub const COMMENT: &str = "pprof.profile.comment";
-/// Where a profile is documented.
+/// URL of a profile's documentation.
 pub const DOC_URL: &str = "pprof.profile.doc_url";
-/// Frames to leave out, as a regular expression.
+/// Frames to drop, as a regular expression.
 pub const DROP_FRAMES: &str = "pprof.profile.drop_frames";
 /// Frames to keep in spite of `drop_frames`, as a regular expression.
 pub const KEEP_FRAMES: &str = "pprof.profile.keep_frames";
-/// Which profile of its source it was: `heap`, `mutex`; on scopes only. Go's mutex and block profiles have equal sample
-/// types: without this they would be added up.
+/// Name of the profile at its source, such as `heap` or `mutex`; on scopes only. Go's mutex and block profiles have
+/// equal sample types and would be added up without it.
 pub const PROFILE_NAME: &str = "pprof.profile.name";
-/// The sample type that is shown first; on scopes only.
+/// Default sample type for display; on scopes only.
 pub const DEFAULT_SAMPLE_TYPE: &str = "pprof.scope.default_sample_type";
-/// Sample types that count from the start of a process, with their units: those of Go's `allocs`, `heap`, `mutex` and
-/// `block`.
+/// Sample types that count from the start of a process, with their units: those of Go's `allocs`, `heap`, `mutex`
+/// and `block`.
 const CUMULATIVE: [(&str, &str); 4] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -43,11 +43,12 @@ const CUMULATIVE: [(&str, &str); 4] = [
     ("delay", "nanoseconds"),
 ];
 
-/// Whether values count from the start of a process, so that those of two profiles must not be added up. OTLP does not say
-/// it since 1.9, so the names decide, and the duration in nanoseconds: what has one is of that duration.
+/// Whether values count from the start of a process, so that adding two profiles would count values twice. OTLP has
+/// no field for this since 1.9. The names decide, together with the duration in nanoseconds: a profile with a
+/// duration covers only that duration.
 pub fn is_cumulative(sample_type: &str, unit: &str, duration: u64) -> bool {
     duration == 0 && CUMULATIVE.contains(&(sample_type, unit))
 }
 
-/// Where each profile of a scope was in pprof's list of sample types; on scopes only.
+/// Position of each profile of a scope in pprof's list of sample types; on scopes only.
 pub const SAMPLE_TYPE_ORDER: &str = "pprof.scope.sample_type_order";

@@ -1,11 +1,10 @@
-//! Names for locations that have none, written into an encoded request: its dictionary is read and edited in place, its
-//! samples are not looked at.
+//! Adds names to locations of an encoded request. Only the dictionary is read and edited; samples are copied
+//! unread.
 //!
-//! [`Unnamed`] tells which locations have an address but no lines, by binary and mapping; [`ReturnAddresses`], which of them
-//! have the address behind a call. [`Naming`] takes functions,
-//! and the lines in them of some locations, and writes the request with them: strings and functions that are there
-//! already are referred to, others are added at the end of their tables, so that no index changes. Addresses and
-//! mappings stay as they are.
+//! [`Unnamed`] finds locations with an address but no lines, by binary and mapping. [`ReturnAddresses`] tells which
+//! of them have a return address. [`Naming`] takes functions and lines for locations and writes the request with
+//! them. Existing strings and functions are reused, and new ones are appended to their tables, so no index changes.
+//! Addresses and mappings stay as they are.
 
 mod callers;
 mod flags;
@@ -29,20 +28,20 @@ use super::reindex::Fault;
 use tributary_otlp::edit::{Editor, put_delimited};
 use tributary_otlp::reader::{Fields, put_varint, varint_len};
 
-/// A function that locations are in.
+/// A function that contains locations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedFunction<'n> {
-    /// The name for people.
+    /// Display name.
     pub name: &'n str,
-    /// The name in the binary.
+    /// Linkage name.
     pub system_name: &'n str,
-    /// The source file; empty if it is not known.
+    /// Path of the source file; empty if unknown.
     pub file: &'n str,
-    /// The line where it begins; 0 if it is not known.
+    /// Line of the definition; 0 if unknown.
     pub start_line: u32,
 }
 
-/// A [`NamedFunction`] of a [`Naming`]: where it is in the table.
+/// Index of a [`NamedFunction`] in the function table of a [`Naming`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionIndex {
     index: u64,
@@ -53,38 +52,39 @@ pub struct FunctionIndex {
 /// One frame of a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedLine {
-    /// The function.
+    /// Function of the frame.
     pub function: FunctionIndex,
-    /// The line in the file, from 1; 0 if it is not known.
+    /// Line in the file, from 1; 0 if unknown.
     pub line: u32,
-    /// The column in the line, from 1; 0 if it is not known.
+    /// Column in the line, from 1; 0 if unknown.
     pub column: u32,
 }
 
-/// Collects names for locations of a request, and writes it with them.
+/// Collects names for locations of a request and writes the request with them.
 pub struct Naming<'r> {
     request: &'r [u8],
     attributes: Attributes,
     strings: Strings<'r>,
     functions: Functions,
-    /// Lines, encoded: those of one location after those of another.
+    /// Encoded lines of all named locations.
     encoded: Vec<u8>,
-    /// By the place of a location: its lines. Neighbours mostly share them: an address is one of many of the same line.
+    /// Range in `encoded` by the index of a location. Neighbours often share a range, since many addresses belong
+    /// to one line.
     lines: Vec<(usize, Range<usize>)>,
-    /// What `lines` take in the request, in bytes.
+    /// Size of `lines` in the written request, in bytes.
     lines_bytes: usize,
-    /// By the index of a mapping: what its locations have now.
+    /// Properties of a mapping's locations after naming, by the index of the mapping.
     flags: HashMap<usize, Flags, RandomState>,
 }
 
-/// About what a function takes in a request, in bytes.
+/// Approximate size of a function in a request, in bytes.
 const FUNCTION_BYTES: usize = 20;
 
 impl<'r> Naming<'r> {
-    /// For a request of which [`Unnamed`] was read.
+    /// Prepares to name locations of a request that [`Unnamed`] has read.
     ///
     /// # Errors
-    /// When these bytes are no request.
+    /// Fails if the bytes are not a request.
     pub fn new(request: &'r [u8]) -> Result<Self, Fault> {
         let mut entries = unnamed::entries(request)?;
         Ok(Naming {
@@ -99,13 +99,14 @@ impl<'r> Naming<'r> {
         })
     }
 
-    /// About how many bytes longer the request becomes with what was named so far.
+    /// Approximate growth of the request by the names so far, in bytes.
     pub fn added(&self) -> usize {
         let functions = self.functions.added.len() * FUNCTION_BYTES;
         self.lines_bytes + self.strings.added_bytes() + functions
     }
 
-    /// Where that function is in the table; it is added if it was not there, unless it has neither a name nor a file.
+    /// Returns the index of a function, adding it if necessary. A function with neither a name nor a file is not
+    /// added.
     pub fn function(&mut self, function: &NamedFunction<'_>) -> FunctionIndex {
         if function.name.is_empty() && function.file.is_empty() {
             return FunctionIndex {
@@ -127,8 +128,8 @@ impl<'r> Naming<'r> {
         }
     }
 
-    /// Names the location at that place of the table: its frames, innermost first. Those of functions with neither a name nor a
-    /// file are left out. Returns whether there are others.
+    /// Names the location at an index of the table with its frames, innermost first. Frames of functions with
+    /// neither a name nor a file are left out. Returns false if no frame remains.
     pub fn name(
         &mut self,
         mapping: &UnnamedMapping,
@@ -170,7 +171,7 @@ impl<'r> Naming<'r> {
         true
     }
 
-    /// The request with the names; none if there are none.
+    /// Returns the request with the names; `None` if nothing was named.
     pub fn write(mut self) -> Option<Bytes> {
         if self.lines.is_empty() {
             return None;
@@ -220,7 +221,7 @@ impl<'r> Naming<'r> {
         editor.finish().map(Bytes::from)
     }
 
-    /// What is added to the tables.
+    /// Writes the entries appended to the tables.
     fn put_added(&self, out: &mut Vec<u8>) {
         out.reserve(self.added().saturating_sub(self.lines_bytes));
         for function in &self.functions.added {
@@ -235,10 +236,10 @@ impl<'r> Naming<'r> {
     }
 }
 
-/// Appends a message of integers, whose fields are 1, 2, 3 and so on; those that are 0 are left out.
+/// Appends a message of integers in the fields 1, 2, 3 and so on; zeros are omitted.
 fn put_scalars<const N: usize>(message: u32, values: [u64; N], out: &mut Vec<u8>) {
     let present = || values.into_iter().zip(1..).filter(|(value, _)| *value != 0);
-    // A tag is a byte.
+    // A tag takes one byte.
     let length: usize = present().map(|(value, _)| 1 + varint_len(value)).sum();
     put_varint(u64::from(message << 3 | 2), out);
     put_varint(length as u64, out);

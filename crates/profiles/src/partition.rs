@@ -1,4 +1,4 @@
-//! One request of profiles becomes several, by where each profile is to go.
+//! Splits a request into several by the destination of each profile.
 
 use bytes::Bytes;
 
@@ -9,24 +9,24 @@ use super::write::Encoder;
 use tributary_otlp::Signal;
 use tributary_otlp::count;
 
-/// What a destination is asked for: a profile in its place, or a scope or resource without one.
+/// Input of a routing decision: a profile with its resource and scope, or a scope or resource without profiles.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'p> {
-    /// What everything refers to.
+    /// Dictionary of the request.
     pub dictionary: &'p Dictionary,
-    /// The resource; of what it sent nothing can be said.
+    /// Resource of the profile; its scopes are not available.
     pub resource: &'p ResourceProfiles,
-    /// The scope; of its profiles nothing can be said.
+    /// Scope of the profile; its profiles are not available.
     pub scope: Option<&'p ScopeProfiles>,
-    /// The profile.
+    /// Profile.
     pub profile: Option<&'p Profile>,
 }
 
-/// Takes a valid request apart between its profiles. What goes to one destination is one request, with the dictionary
-/// entries that it uses and no others; the number of its samples comes with it, and destinations come in the order of
-/// their first profiles. Where there is only one, the request is returned as it is, without a copy.
+/// Splits a valid request between its profiles. Each destination gets one request, with only the dictionary entries
+/// it uses, and its number of samples. Destinations are in the order of their first profiles. With a single
+/// destination, the request is returned unchanged without a copy.
 ///
-/// Nothing is returned for what cannot be read without a loss: see [`join`](super::join()).
+/// Returns `None` if the request cannot be read without loss: see [`join`](super::join()).
 pub fn partition(
     request: &Bytes,
     mut destination: impl FnMut(&Place<'_>) -> usize,
@@ -44,7 +44,7 @@ pub fn partition(
             scope: None,
             profile: None,
         };
-        // Those of this resource, by destination.
+        // Scopes of this resource, by destination.
         let mut pieces: Vec<(usize, Vec<ScopeProfiles>)> = Vec::new();
         if scopes.is_empty() {
             of(&mut pieces, destination(&at));
@@ -94,7 +94,7 @@ pub fn partition(
     Some(encoded.collect())
 }
 
-/// What goes to that destination.
+/// Returns the share of a destination, adding it if necessary.
 fn of<T>(shares: &mut Vec<(usize, Vec<T>)>, to: usize) -> &mut Vec<T> {
     let at = shares.iter().position(|(other, _)| *other == to);
     let at = at.unwrap_or_else(|| {

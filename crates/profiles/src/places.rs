@@ -1,25 +1,25 @@
-//! Where the location at an address may be found again, without a look at what else is known of it.
+//! Finds locations by address, as a hint.
 //!
-//! A location is its mapping, its address, its lines and its attributes, but in nearly all profiles the first two tell
-//! all of them apart. So its address leads to the location that was added with it, and what that one refers to is compared
-//! with what was read, down to the bytes of the names: no string and no function has to be hashed and looked up. It is a
-//! hint. Where it is wrong, or there is none, everything is looked up by its full key.
+//! A location consists of a mapping, an address, lines and attributes, but in nearly all profiles the first two
+//! identify it. The address therefore leads to the location added with that address. The reader then compares the
+//! location's content with the input, down to the bytes of the names, instead of hashing and looking up every
+//! string and function. If the hint is wrong or missing, everything is looked up by its full key.
 
 use super::dictionary::Location;
 use super::id::{Id as _, LocationId, MappingId};
 
-/// Two locations by a hash of mapping and address: the one that was noted last first. Collisions cost a hint, no more, so
-/// the hash needs no seed.
+/// Sets of two locations by a hash of mapping and address, the most recent one first. A collision only loses a
+/// hint, so the hash needs no seed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places {
-    /// A power of two of them, or none.
+    /// Sets; their number is 0 or a power of two.
     sets: Vec<[LocationId; 2]>,
 }
 
 impl Places {
     fn set(&self, mapping: MappingId, address: u64) -> usize {
-        // Programs are linked to the same address, and locations lie at nearly regular distances: the product alone keeps
-        // such patterns in its low bits. Its halves folded together do not.
+        // Programs are linked to the same address, and locations lie at nearly regular distances. A product alone
+        // keeps such patterns in its low bits; folding its halves together removes them.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         const FOLD: u64 = 0xa076_1d64_78bd_642f;
         let key = address.wrapping_add((mapping.index() as u64).wrapping_mul(SPREAD));
@@ -28,14 +28,14 @@ impl Places {
         hash as usize & self.sets.len().wrapping_sub(1)
     }
 
-    /// The locations that may be there. Index 0 means none.
+    /// Returns the locations that may match. Index 0 means none.
     #[inline]
     pub(super) fn find(&self, mapping: MappingId, address: u64) -> [LocationId; 2] {
         let set = self.sets.get(self.set(mapping, address));
         set.copied().unwrap_or_default()
     }
 
-    /// Notes the last one of these.
+    /// Records the last of these locations.
     pub(super) fn note_last(&mut self, locations: &[Location]) {
         if locations.len() > self.sets.len() {
             let sets = locations.len().next_power_of_two().max(64);
@@ -57,7 +57,7 @@ impl Places {
         }
     }
 
-    /// The memory it takes.
+    /// Memory of the table, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.sets.capacity() * size_of::<[LocationId; 2]>()
     }
@@ -67,7 +67,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Locations of 50 programs, each with a thousand of them from the same address on, so far from each other.
+    /// Counts the remembered locations of 50 programs, each with a thousand locations at this distance from the
+    /// same address on.
     fn kept(distance: impl Fn(u64) -> u64) -> usize {
         let mut places = Places::default();
         let mut locations = vec![Location::default()];

@@ -1,15 +1,16 @@
-//! pprof files, to and from OTLP profiles.
+//! Converts pprof files to and from OTLP profiles.
 //!
-//! A pprof file has one list of samples with a value for each of its sample types; in OTLP that is one profile per
-//! sample type, all in one scope, which keeps their order and which one is shown first. What a file says comes back
-//! when it is converted there and back, but for what its readers do not see either: ids, the order of tables, entries
-//! that nothing refers to, samples of zeros only, and whether equal samples are one or several.
+//! A pprof file has one list of samples with a value for each of its sample types. In OTLP this becomes one profile
+//! per sample type, all in one scope, which keeps the order of sample types and the default one. Converting a file
+//! there and back keeps its content, except for details that readers do not see: ids, the order of tables,
+//! unreferenced entries, samples of zeros only, and whether equal samples are merged.
 //!
-//! - [`read`](mod@read): from a file straight into a [`Dictionary`](super::Dictionary), without a copy in between.
-//! - [`write`](mod@write): the other way.
+//! - [`read`](mod@read): from a file directly into a [`Dictionary`](super::Dictionary), without an intermediate
+//!   copy.
+//! - [`write`](mod@write): the opposite direction.
 //!
-//! The format is that of `proto/profile.proto` of github.com/google/pprof, the names of attributes are those of the
-//! semantic conventions: see [`names`](super::names).
+//! The format is `proto/profile.proto` of github.com/google/pprof. Attribute names follow the semantic conventions:
+//! see [`names`](super::names).
 
 mod build_id;
 mod error;
@@ -31,8 +32,8 @@ pub use self::links::{IdFormat, IdLabel, LabelError, LinkLabels};
 pub use self::read::{Converted, Options, Reader, Repairs};
 pub use self::texts::all_texts;
 
-/// What these bytes are, if they are no pprof file but something else that comes where pprof files are expected: the
-/// formats from before it, other profilers' files, web pages.
+/// Identifies bytes that are not a pprof file, but something often sent in its place: legacy formats, files of
+/// other profilers, web pages.
 pub fn foreign(bytes: &[u8]) -> Option<&'static str> {
     legacy::recognise(bytes)
 }

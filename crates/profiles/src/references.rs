@@ -1,8 +1,8 @@
-//! Strings that a message holds as references into its dictionary (since OTLP 1.10): keys by `key_strindex`, string
-//! values by `string_value_strindex`.
+//! Resolves references from attributes into the dictionary's strings (since OTLP 1.10): keys by `key_strindex`,
+//! string values by `string_value_strindex`.
 //!
-//! They are resolved when a message comes in, because many readers do not know them, and because they would point into
-//! the wrong dictionary once messages are merged.
+//! References are resolved when a message is read. Many readers do not support them, and they would refer to the
+//! wrong dictionary after merging.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
 use super::reindex::{Fault, Table};
 
-/// How many bytes of strings the references of a message may stand for: as much as a message may have by default.
+/// Maximum size of the strings that the references of a message expand to: the default maximum size of a message.
 pub const LIMIT: usize = 64 << 20;
 
-/// The strings of a message, for the references in it.
+/// Strings of a message, for resolving references.
 #[derive(Debug)]
 pub struct References<'s, S = String> {
     strings: &'s [S],
@@ -22,7 +22,7 @@ pub struct References<'s, S = String> {
 }
 
 impl<'s, S: AsRef<[u8]>> References<'s, S> {
-    /// References into these strings.
+    /// Creates a resolver for references into these strings.
     pub fn new(strings: &'s [S]) -> Self {
         References {
             strings,
@@ -30,10 +30,10 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
         }
     }
 
-    /// The value with the strings it refers to.
+    /// Returns the value with its references resolved.
     ///
     /// # Errors
-    /// There is no such string, or there are too many.
+    /// Fails if there is no such string, or the strings exceed the limit.
     pub fn resolved<'v>(&mut self, value: &'v AnyValue) -> Result<Cow<'v, AnyValue>, Fault> {
         if !refers(value) {
             return Ok(Cow::Borrowed(value));
@@ -43,11 +43,10 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
         Ok(Cow::Owned(value))
     }
 
-    /// Puts the strings where the references are. A key that is there twice, as itself and as a reference, stays as
-    /// itself.
+    /// Resolves the references in attributes. If an attribute has both a key and a reference, the key stays.
     ///
     /// # Errors
-    /// There is no such string, or there are too many.
+    /// Fails if there is no such string, or the strings exceed the limit.
     pub fn resolve(&mut self, attributes: &mut [KeyValue]) -> Result<(), Fault> {
         for attribute in attributes {
             if attribute.key_strindex != 0 {
@@ -63,12 +62,12 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
         Ok(())
     }
 
-    /// Puts the strings into a value.
+    /// Resolves the references in a value.
     ///
     /// # Errors
-    /// There is no such string, or there are too many.
+    /// Fails if there is no such string, or the strings exceed the limit.
     pub fn resolve_value(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
-        // Most have none.
+        // Most values have no references.
         match refers(value) {
             true => self.resolve_nested(value),
             false => Ok(()),

@@ -1,6 +1,6 @@
-//! Entries of a message's dictionary, carried over into another one as they are asked for.
+//! Copies entries of a request's dictionary into another dictionary on demand.
 //!
-//! What nothing asks for stays behind; what is asked for again is looked up once. Every index is checked.
+//! Entries without references are not copied, and each entry is looked up once. Every index is checked.
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message as _;
@@ -38,7 +38,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// The field's name in the protocol.
+    /// Name of the field in the protocol.
     pub const fn name(self) -> &'static str {
         match self {
             Table::Mapping => "mapping_table",
@@ -52,48 +52,48 @@ impl Table {
     }
 }
 
-/// Why a message cannot be taken apart.
+/// The reason why a request cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// An index leads nowhere.
+    /// An index is outside of its table.
     #[error("there is no entry {index} in the {}", table.name())]
     Dangling {
-        /// Which table should have the entry.
+        /// Table of the missing entry.
         table: Table,
-        /// The index.
+        /// Index of the missing entry.
         index: i32,
     },
-    /// A few bytes may refer to a long string, again and again.
+    /// The references to strings expand to too many bytes: a few bytes may refer to a long string many times.
     #[error(
         "its references to strings stand for more than {} bytes",
         references::LIMIT
     )]
     Expansion,
-    /// It is not encoded as the protocol says.
+    /// The bytes violate the encoding of the protocol.
     #[error("{0} is not encoded as the protocol says")]
     Malformed(&'static str),
-    /// Nobody can tell which value belongs to which time.
+    /// The numbers of values and timestamps differ, so they cannot be paired.
     #[error("a sample has {values} values, but {timestamps} timestamps")]
     Unequal {
-        /// How many values there are.
+        /// Number of values.
         values: usize,
-        /// How many timestamps there are.
+        /// Number of timestamps.
         timestamps: usize,
     },
 }
 
-/// Which entries of a source have been carried over, and to where. Its memory is used again for the next source.
+/// Copied entries of a source and their indices in the target. The memory is reused for the next source.
 #[derive(Debug, Default)]
 pub struct Memo {
     pub(super) entries: Entries<'static>,
     strings: Carried<StringId>,
     attributes: Carried<AttributeId>,
     mappings: Carried<MappingId>,
-    /// How far the addresses of each mapping move.
+    /// Address shift of each mapping.
     shifts: Vec<u64>,
     functions: Carried<FunctionId>,
     locations: Carried<LocationId>,
-    /// Up to which location the dictionary was approached.
+    /// First location that was not prefetched yet.
     approached: usize,
     links: Carried<LinkId>,
     stacks: Carried<StackId>,
@@ -102,7 +102,7 @@ pub struct Memo {
     stack: Vec<LocationId>,
 }
 
-/// A message's dictionary, on the way into another one.
+/// The dictionary of a request, being copied into another dictionary.
 #[derive(Debug)]
 pub struct Source<'s, 'r> {
     entries: &'s Entries<'r>,
@@ -110,12 +110,12 @@ pub struct Source<'s, 'r> {
     memo: &'s mut Memo,
     relocations: Option<&'s mut Relocations>,
     references: References<'s, &'r [u8]>,
-    /// Whether there were fields that are not known in what was asked for.
+    /// Whether unknown fields were found in the copied entries.
     pub(super) unknown: bool,
 }
 
 impl<'s, 'r> Source<'s, 'r> {
-    /// Entries will go into `into`; addresses are moved where there are `relocations`.
+    /// Copies entries into `into`. Addresses are shifted if there are `relocations`.
     pub fn new(
         entries: &'s Entries<'r>,
         into: &'s mut Dictionary,
@@ -142,7 +142,7 @@ impl<'s, 'r> Source<'s, 'r> {
         }
     }
 
-    /// The entry of a table. Index 0 means none, whatever is there, and even if the table is empty.
+    /// Returns the entry of a table. Index 0 means none, even if the table is empty or its first entry is not.
     fn entry(&self, table: Table, index: i32) -> Result<Option<&'r [u8]>, Fault> {
         if index == 0 {
             return Ok(None);
@@ -153,15 +153,15 @@ impl<'s, 'r> Source<'s, 'r> {
         }
     }
 
-    /// A string.
+    /// Copies a string.
     ///
     /// # Errors
-    /// There is no such string.
+    /// Fails if there is no such string.
     pub fn string(&mut self, index: i32) -> Result<StringId, Fault> {
         self.likely_string(index, StringId::default())
     }
 
-    /// A string, which is probably this one.
+    /// Copies a string that probably equals `likely`.
     fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, Fault> {
         if let Some(id) = self.memo.strings.get(at(index)) {
             return Ok(id);
@@ -177,10 +177,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(id)
     }
 
-    /// Adds to what is counted what these bytes say of it.
+    /// Merges an encoded value type into `into`.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub(super) fn value_type(&mut self, from: &[u8], into: &mut ValueType) -> Result<(), Fault> {
         const PLACE: &str = "a value type";
         for field in fields(from, PLACE) {
@@ -194,10 +194,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(())
     }
 
-    /// A set of attributes.
+    /// Copies a set of attributes.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub fn attribute_set(&mut self, indices: &[i32]) -> Result<AttributeSetId, Fault> {
         if indices.is_empty() {
             return Ok(AttributeSetId::default());
@@ -212,10 +212,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(id)
     }
 
-    /// An attribute.
+    /// Copies an attribute.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub fn attribute(&mut self, index: i32) -> Result<AttributeId, Fault> {
         if let Some(id) = self.memo.attributes.get(at(index)) {
             return Ok(id);
@@ -255,10 +255,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(self.into.attribute(attribute))
     }
 
-    /// A mapping, and how far its addresses move.
+    /// Copies a mapping. Returns the shift of its addresses too.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub fn mapping(&mut self, index: i32) -> Result<(MappingId, u64), Fault> {
         if let Some(id) = self.memo.mappings.get(at(index)) {
             let shift = self.memo.shifts.get(at(index));
@@ -300,15 +300,15 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(mapping)
     }
 
-    /// A function.
+    /// Copies a function.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub fn function(&mut self, index: i32) -> Result<FunctionId, Fault> {
         self.likely_function(index, FunctionId::default())
     }
 
-    /// A function, which is probably this one.
+    /// Copies a function that probably equals `likely`.
     fn likely_function(&mut self, index: i32, likely: FunctionId) -> Result<FunctionId, Fault> {
         if let Some(id) = self.memo.functions.get(at(index)) {
             return Ok(id);
@@ -344,10 +344,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(self.into.likely_function(function, likely))
     }
 
-    /// A location.
+    /// Copies a location.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub fn location(&mut self, index: i32) -> Result<LocationId, Fault> {
         if let Some(id) = self.memo.locations.get(at(index)) {
             return Ok(id);
@@ -363,7 +363,8 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(id)
     }
 
-    /// Prepares for some locations, from this one on: most tables are in the order in which stacks refer to them.
+    /// Prefetches for the locations from this index on, since most tables are in the order in which stacks refer to
+    /// them.
     fn approach(&mut self, index: i32) {
         let first = at(index);
         if first < self.memo.approached {
@@ -433,7 +434,7 @@ impl<'s, 'r> Source<'s, 'r> {
         })
     }
 
-    /// A line, which is probably in this function.
+    /// Copies a line that is probably in the function `likely`.
     fn line(&mut self, from: &[u8], likely: FunctionId) -> Result<Line, Fault> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
@@ -451,10 +452,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(line)
     }
 
-    /// A stack.
+    /// Copies a stack.
     ///
     /// # Errors
-    /// An index leads nowhere.
+    /// Fails if an index is outside of its table.
     pub fn stack(&mut self, index: i32) -> Result<StackId, Fault> {
         if let Some(id) = self.memo.stacks.get(at(index)) {
             return Ok(id);
@@ -476,7 +477,7 @@ impl<'s, 'r> Source<'s, 'r> {
             match field.number {
                 1 => numbers(field, PLACE, |location| {
                     let location = location as i32;
-                    // Most have been seen, and this is the innermost loop: no call for those.
+                    // Most locations were copied before. This is the innermost loop, so those take no call.
                     stack.push(match self.memo.locations.get(at(location)) {
                         Some(id) => id,
                         None => self.location(location)?,
@@ -491,10 +492,10 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(id)
     }
 
-    /// A link. Ids of another length than the protocol's count as none.
+    /// Copies a link. Ids of a length other than the protocol's count as none.
     ///
     /// # Errors
-    /// There is no such link.
+    /// Fails if there is no such link.
     pub fn link(&mut self, index: i32) -> Result<LinkId, Fault> {
         if let Some(id) = self.memo.links.get(at(index)) {
             return Ok(id);
@@ -521,13 +522,13 @@ impl<'s, 'r> Source<'s, 'r> {
         Ok(self.into.link(link))
     }
 
-    /// For references that are not the dictionary's own: those of resources and scopes.
+    /// String references outside of the dictionary, in resources and scopes.
     pub fn references(&mut self) -> &mut References<'s, &'r [u8]> {
         &mut self.references
     }
 }
 
-/// The position in a table; one that no table has for an index below 0.
+/// Converts an index to a position. A negative index becomes a position that no table has.
 #[inline(always)]
 fn at(index: i32) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)

@@ -1,30 +1,30 @@
-//! Binaries that are mapped at other addresses in other processes, brought to the same ones.
+//! Aligns processes that map a binary at different addresses.
 
 use super::dictionary::{Binary, Dictionary, Mapping};
 use super::id::{Id as _, MappingId};
 use super::table::Records;
 
-/// What happens to addresses.
+/// Treatment of addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Addresses {
-    /// They stay as they are, and mappings are the same when all about them is.
+    /// Addresses stay as they are, and mappings are equal only if all their fields are.
     #[default]
     Exact,
-    /// They are moved to where the first mapping of the same binary is: see [`Dictionary::binary`]. Processes that run
-    /// the same binary at different addresses then have the same locations, as in pprof's own merge.
+    /// Addresses are shifted to the first mapping of the same binary: see [`Dictionary::binary`]. Processes that
+    /// run the same binary at different addresses then share locations, as in pprof's merge.
     Relocated,
 }
 
-/// Where the first mapping of each binary is.
+/// First mapping of each binary.
 #[derive(Debug, Default)]
 pub struct Relocations {
     binaries: Records<MappingId, Binary>,
-    /// The mapping of each binary.
+    /// Mapping by binary.
     mappings: Vec<MappingId>,
 }
 
 impl Relocations {
-    /// None yet.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Relocations {
             binaries: Records::without_zero(),
@@ -32,7 +32,7 @@ impl Relocations {
         }
     }
 
-    /// The first mapping of this one's binary, and how far it is from here to there.
+    /// Returns the first mapping of the same binary, and the shift of addresses to it.
     pub fn relocate(&mut self, dictionary: &mut Dictionary, mapping: Mapping) -> (MappingId, u64) {
         let binary = self.binaries.intern(dictionary.binary(mapping));
         if let Some(first) = self.mappings.get(binary.index()) {
@@ -44,7 +44,7 @@ impl Relocations {
         (id, 0)
     }
 
-    /// The memory it takes.
+    /// Memory of the table, in bytes.
     pub fn bytes(&self) -> usize {
         self.binaries.bytes() + self.mappings.capacity() * size_of::<MappingId>()
     }

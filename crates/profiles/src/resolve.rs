@@ -1,10 +1,10 @@
-//! What a request says, without indices: strings and addresses.
+//! Resolves a request into strings and addresses, without indices.
 //!
-//! Every sample has its whole stack here, however often that occurs: much more than the request itself takes. This is for
-//! tests and for requests of a size that is known.
+//! Every sample contains its whole stack, so the result is much larger than the request. Use it for tests and for
+//! requests of known size.
 //!
-//! It goes through the tables as they are, without any of what [`ingest`](super::ingest) does, and so can tell whether
-//! that kept the meaning.
+//! The code reads the tables directly and shares nothing with [`ingest`](super::ingest). Therefore it can verify
+//! that ingesting keeps the meaning.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -17,87 +17,87 @@ use super::reindex::{Fault, Table};
 /// An attribute: key, encoded value, unit.
 pub type Attribute<'r> = (&'r str, Vec<u8>, &'r str);
 
-/// A profile with what it belongs to.
+/// A profile with its resource and scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Profile<'r> {
-    /// The attributes of the resource: key and encoded value, by key.
+    /// Attributes of the resource: key and encoded value, by key.
     pub resource: Vec<(String, Vec<u8>)>,
-    /// The name and the version of the scope.
+    /// Name and version of the scope.
     pub scope: (String, String),
-    /// The attributes of the scope: key and encoded value, by key.
+    /// Attributes of the scope: key and encoded value, by key.
     pub scope_attributes: Vec<(String, Vec<u8>)>,
-    /// What the values count, and in which unit.
+    /// Type and unit of the values.
     pub sample_type: (&'r str, &'r str),
-    /// What is counted between two samples, in which unit, and how much of it.
+    /// Type, unit and amount of the period.
     pub period: (&'r str, &'r str, i64),
-    /// The start and the duration, in nanoseconds.
+    /// Start and duration, in nanoseconds.
     pub time: (u64, u64),
-    /// The profile's id.
+    /// Profile id.
     pub profile_id: &'r [u8],
-    /// The attributes, by key.
+    /// Attributes of the profile, by key.
     pub attributes: Vec<Attribute<'r>>,
-    /// The samples, in their order.
+    /// Samples, in order.
     pub samples: Vec<Sample<'r>>,
 }
 
 /// A sample.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sample<'r> {
-    /// The stack, the leaf first.
+    /// Stack, the leaf first.
     pub stack: Vec<Frame<'r>>,
-    /// The attributes, by key.
+    /// Attributes of the sample, by key.
     pub attributes: Vec<Attribute<'r>>,
-    /// The trace and the span; empty when there is none.
+    /// Trace id and span id; empty if there is no link.
     pub link: (&'r [u8], &'r [u8]),
-    /// The values.
+    /// Values.
     pub values: &'r [i64],
-    /// The times.
+    /// Timestamps in nanoseconds since 1970 (UTC).
     pub timestamps: &'r [u64],
 }
 
-/// A place in the code.
+/// A location in the code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame<'r> {
-    /// The binary.
+    /// Mapping of the binary.
     pub mapping: Mapping<'r>,
-    /// The address.
+    /// Address.
     pub address: u64,
-    /// The source lines, the innermost first.
+    /// Source lines, the innermost first.
     pub lines: Vec<Line<'r>>,
-    /// The attributes, by key.
+    /// Attributes of the location, by key.
     pub attributes: Vec<Attribute<'r>>,
 }
 
-/// A binary in memory.
+/// A mapped binary.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mapping<'r> {
-    /// The file.
+    /// Path of the file.
     pub filename: &'r str,
-    /// The first address and the one behind the last.
+    /// First address, and the address behind the last one.
     pub range: (u64, u64),
-    /// Where in the file it starts.
+    /// File offset of the first address.
     pub file_offset: u64,
-    /// The attributes, by key.
+    /// Attributes of the mapping, by key.
     pub attributes: Vec<Attribute<'r>>,
 }
 
 /// A line in a function.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Line<'r> {
-    /// The function's name.
+    /// Name of the function.
     pub name: &'r str,
-    /// The function's name for the system.
+    /// Linkage name of the function.
     pub system_name: &'r str,
-    /// The source file.
+    /// Path of the source file.
     pub filename: &'r str,
-    /// Where the function starts, the line, and the column.
+    /// First line of the function, line, and column.
     pub position: (i64, i64, i64),
 }
 
-/// All profiles of a request.
+/// Resolves all profiles of a request.
 ///
 /// # Errors
-/// An index leads nowhere, or references to strings stand for too much.
+/// Fails if an index is outside of its table, or if references to strings expand to too many bytes.
 pub fn resolve(request: &ExportProfilesServiceRequest) -> Result<Vec<Profile<'_>>, Fault> {
     static NONE: proto::ProfilesDictionary = proto::ProfilesDictionary {
         mapping_table: Vec::new(),
@@ -266,7 +266,7 @@ impl<'r> Tables<'r> {
     }
 }
 
-/// The entry of a table; none for index 0.
+/// Returns the entry of a table; `None` for index 0.
 fn entry<T>(table: &[T], name: Table, index: i32) -> Result<Option<&T>, Fault> {
     if index == 0 {
         return Ok(None);

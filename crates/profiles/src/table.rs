@@ -1,7 +1,7 @@
-//! Tables that hold each entry once: an entry gets the same index whenever it is asked for again.
+//! Interning tables: an entry gets the same index whenever it is interned again.
 //!
-//! Entries are found by their full key; a hash only says where to look. The hashes are seeded per process, so that
-//! nobody outside can choose keys that collide.
+//! Entries are compared by their full key; a hash only finds candidates. Hashes are seeded per process, so that an
+//! attacker cannot choose colliding keys.
 
 use std::hash::{BuildHasher as _, Hash, Hasher as _};
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use hashbrown::HashTable;
 
 use super::id::Id;
 
-/// Where an entry is, with 32 bits of its hash: they spare most look-ups of other entries and let the table grow
-/// without hashing again.
+/// Index of an entry and 32 bits of its hash. The hash avoids most comparisons with other entries and lets the
+/// table grow without rehashing.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     hash: u32,
@@ -20,7 +20,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The table takes its bucket from the low bits and its tag from the high ones.
+    /// Spreads the hash, since the table takes the bucket from the low bits and the tag from the high bits.
     fn spread(hash: u32) -> u64 {
         u64::from(hash) << 32 | u64::from(hash)
     }
@@ -37,7 +37,7 @@ impl Index {
         (self.hashes.hash_one(key) >> 32) as u32
     }
 
-    /// The bytes alone: where nothing comes before or after them, their length need not be part of it.
+    /// Hashes the bytes alone, without their length: no other data is hashed before or after them.
     fn hash_bytes(&self, bytes: &[u8]) -> u32 {
         let mut hasher = self.hashes.build_hasher();
         hasher.write(bytes);
@@ -52,10 +52,10 @@ impl Index {
         found.map(|slot| slot.entry)
     }
 
-    /// Adds an entry that was not found.
+    /// Adds a new entry.
     #[inline(never)]
     fn add(&mut self, hash: u32, next: usize) -> u32 {
-        // Memory ends long before: 2^32 entries take 48 GiB at least.
+        // Memory is exhausted long before: 2^32 entries take at least 48 GiB.
         let entry = u32::try_from(next).unwrap_or(u32::MAX);
         let slot = Slot { hash, entry };
         self.slots
@@ -68,7 +68,7 @@ impl Index {
     }
 }
 
-/// A table of records of one size.
+/// A table of fixed-size records.
 #[derive(Debug, Clone)]
 pub struct Records<I, T> {
     entries: Vec<T>,
@@ -77,14 +77,14 @@ pub struct Records<I, T> {
 }
 
 impl<I: Id, T: Copy + Eq + Hash + Default> Records<I, T> {
-    /// A table with the zero value only.
+    /// Creates a table with the zero value only.
     pub fn new() -> Self {
         let mut table = Self::without_zero();
         table.intern(T::default());
         table
     }
 
-    /// An empty table: here 0 is an index like any other.
+    /// Creates an empty table without a zero value, in which 0 is an ordinary index.
     pub fn without_zero() -> Self {
         Records {
             entries: Vec::new(),
@@ -93,7 +93,7 @@ impl<I: Id, T: Copy + Eq + Hash + Default> Records<I, T> {
         }
     }
 
-    /// The index of this record, which is added when it is new.
+    /// Interns a record.
     pub fn intern(&mut self, record: T) -> I {
         let hash = self.index.hash(&record);
         let equal = |at: usize| self.entries.get(at) == Some(&record);
@@ -107,23 +107,23 @@ impl<I: Id, T: Copy + Eq + Hash + Default> Records<I, T> {
         I::new(index)
     }
 
-    /// Forgets all records, the zero value too. The memory stays.
+    /// Removes all records including the zero value, keeping the memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.index.slots.clear();
     }
 
-    /// The record, or the zero value for an index of another table.
+    /// Returns a record, or the zero value for an index of another table.
     pub fn get(&self, id: I) -> T {
         self.entries.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// All records, in the order in which they were added.
+    /// All records, in the order of insertion.
     pub fn entries(&self) -> &[T] {
         &self.entries
     }
 
-    /// The memory it takes.
+    /// Memory of the table, in bytes.
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<T>() + self.index.bytes()
     }
@@ -135,7 +135,7 @@ impl<I: Id, T: Copy + Eq + Hash + Default> Default for Records<I, T> {
     }
 }
 
-/// A table of lists, one behind the other in one vector.
+/// A table of lists, stored consecutively in one vector.
 #[derive(Debug, Clone)]
 pub struct Lists<I, T> {
     items: Vec<T>,
@@ -145,7 +145,7 @@ pub struct Lists<I, T> {
 }
 
 impl<I: Id, T: Copy + Eq + Hash> Lists<I, T> {
-    /// A table with the empty list only.
+    /// Creates a table with the empty list only.
     pub fn new() -> Self {
         let mut table = Lists {
             items: Vec::new(),
@@ -157,7 +157,7 @@ impl<I: Id, T: Copy + Eq + Hash> Lists<I, T> {
         table
     }
 
-    /// The index of this list, which is added when it is new.
+    /// Interns a list.
     pub fn intern(&mut self, list: &[T]) -> I {
         let hash = self.index.hash(list);
         let equal =
@@ -173,24 +173,24 @@ impl<I: Id, T: Copy + Eq + Hash> Lists<I, T> {
         I::new(index)
     }
 
-    /// The list, or the empty one for an index of another table.
+    /// Returns a list, or the empty list for an index of another table.
     pub fn get(&self, id: I) -> &[T] {
         span(&self.ends, id.index())
             .and_then(|span| self.items.get(span))
             .unwrap_or_default()
     }
 
-    /// How many lists there are.
+    /// Number of lists.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is only the empty list.
+    /// Whether the table contains only the empty list.
     pub fn is_empty(&self) -> bool {
         self.len() <= 1
     }
 
-    /// The memory it takes.
+    /// Memory of the table, in bytes.
     pub fn bytes(&self) -> usize {
         self.items.capacity() * size_of::<T>()
             + self.ends.capacity() * size_of::<usize>()
@@ -204,7 +204,7 @@ impl<I: Id, T: Copy + Eq + Hash> Default for Lists<I, T> {
     }
 }
 
-/// A table of strings, one behind the other in one string.
+/// A table of strings, stored consecutively in one string.
 #[derive(Debug, Clone)]
 pub struct Strings<I> {
     text: String,
@@ -214,7 +214,7 @@ pub struct Strings<I> {
 }
 
 impl<I: Id> Strings<I> {
-    /// A table with the empty string only.
+    /// Creates a table with the empty string only.
     pub fn new() -> Self {
         let mut table = Strings {
             text: String::new(),
@@ -226,7 +226,7 @@ impl<I: Id> Strings<I> {
         table
     }
 
-    /// The index of this string, which is added when it is new.
+    /// Interns a string.
     pub fn intern(&mut self, string: &str) -> I {
         let hash = self.index.hash_bytes(string.as_bytes());
         match self.find(hash, string.as_bytes()) {
@@ -235,7 +235,7 @@ impl<I: Id> Strings<I> {
         }
     }
 
-    /// The index of a string that may not be one: nothing if it is not UTF-8. That is looked at only when it is new.
+    /// Interns bytes as a string; `None` if they are not UTF-8. Only new strings are validated.
     pub fn intern_bytes(&mut self, bytes: &[u8]) -> Option<I> {
         let hash = self.index.hash_bytes(bytes);
         if let Some(id) = self.find(hash, bytes) {
@@ -247,7 +247,7 @@ impl<I: Id> Strings<I> {
 
     #[inline]
     fn find(&self, hash: u32, bytes: &[u8]) -> Option<I> {
-        // As bytes: comparing them needs no look at the boundaries of characters.
+        // Compared as bytes, which needs no check of character boundaries.
         let text = self.text.as_bytes();
         let equal = |at: usize| span(&self.ends, at).and_then(|span| text.get(span)) == Some(bytes);
         self.index.find(hash, equal).map(I::new)
@@ -259,14 +259,14 @@ impl<I: Id> Strings<I> {
         I::new(self.index.add(hash, self.ends.len() - 1))
     }
 
-    /// The string, or the empty one for an index of another table.
+    /// Returns a string, or the empty string for an index of another table.
     pub fn get(&self, id: I) -> &str {
         span(&self.ends, id.index())
             .and_then(|span| self.text.get(span))
             .unwrap_or_default()
     }
 
-    /// The bytes of the string, or none for an index of another table.
+    /// Returns the bytes of a string, or no bytes for an index of another table.
     #[inline]
     pub(super) fn get_bytes(&self, id: I) -> &[u8] {
         span(&self.ends, id.index())
@@ -274,17 +274,17 @@ impl<I: Id> Strings<I> {
             .unwrap_or_default()
     }
 
-    /// How many strings there are.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is only the empty string.
+    /// Whether the table contains only the empty string.
     pub fn is_empty(&self) -> bool {
         self.len() <= 1
     }
 
-    /// The memory it takes.
+    /// Memory of the table, in bytes.
     pub fn bytes(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * size_of::<usize>() + self.index.bytes()
     }
@@ -296,7 +296,7 @@ impl<I: Id> Default for Strings<I> {
     }
 }
 
-/// Of a vector without elements nothing but the memory is left, and that is used again.
+/// Clears a vector of slices and reuses its memory under another lifetime.
 pub(super) fn emptied<'o>(mut slices: Vec<&[u8]>) -> Vec<&'o [u8]> {
     slices.clear();
     slices.into_iter().map(|_| &[][..]).collect()

@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::common::v1::{
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-/// Decisions, read from bytes, so that proptest can shrink them. Used up, every answer is 0.
+/// Decisions read from bytes, so that proptest can shrink them. When the bytes are used up, every decision is 0.
 struct Entropy<'e>(&'e [u8]);
 
 impl Entropy<'_> {
@@ -36,7 +36,7 @@ impl Entropy<'_> {
         i32::try_from(self.below(len)).unwrap()
     }
 
-    /// An index that is not 0, where there is one.
+    /// Returns an index other than 0, if there is one.
     fn some(&mut self, len: usize) -> i32 {
         i32::try_from(1 + self.below(len - 1)).unwrap()
     }
@@ -44,7 +44,7 @@ impl Entropy<'_> {
 
 const WORDS: [&str; 7] = ["main", "alloc", "run", "a.go", "b.go", "cpu", "bytes"];
 
-/// A valid request, by these decisions.
+/// Returns a valid request made by these decisions.
 pub fn request(bytes: &[u8]) -> ExportProfilesServiceRequest {
     let entropy = &mut Entropy(bytes);
     let tables = dictionary(entropy);

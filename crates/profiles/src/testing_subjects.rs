@@ -1,9 +1,9 @@
-//! What samples are about, as text, for tests.
+//! Formats the content of samples as text for tests.
 
 use super::dictionary::{Attribute, Dictionary, SampleKey};
 use super::id::LocationId;
 
-/// What a sample is about, wherever binaries are in memory.
+/// Formats the key of a sample, independently of the addresses of binaries.
 pub(crate) fn about(dictionary: &Dictionary, key: SampleKey) -> String {
     let attribute = |attribute: Attribute| {
         let [key, unit] = [attribute.key, attribute.unit].map(|id| dictionary.text(id));

@@ -1,4 +1,4 @@
-//! What holds for all profiles.
+//! Properties of all profiles.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -74,7 +74,7 @@ fn all_samples(request: &ExportProfilesServiceRequest) -> Vec<resolve::Profile<'
     all
 }
 
-/// What a sample is about: stack, attributes, link, and which observations it has.
+/// Subject of a sample: stack, attributes, link, and kinds of observations.
 type Subject<'r> = (
     Vec<resolve::Frame<'r>>,
     Vec<resolve::Attribute<'r>>,
@@ -84,7 +84,7 @@ type Subject<'r> = (
 /// The total, and the values with their times.
 type Observations = (i64, Vec<(u64, Option<i64>)>);
 
-/// What profiles say, in an order that does not depend on how they say it.
+/// Content of profiles, in an order independent of the encoding.
 fn meaning(
     request: &ExportProfilesServiceRequest,
 ) -> Vec<(resolve::Profile<'_>, BTreeMap<Subject<'_>, Observations>)> {

@@ -1,6 +1,6 @@
-//! Where the values of a sample type are: by function, as `pprof -top` counts them.
+//! Values of a sample type by function, as `pprof -top` counts them.
 //!
-//! Frames that a profile asks to drop are left out, and what was counted in them belongs to who called them.
+//! Frames that a profile asks to drop are left out, and their values belong to their callers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,36 +17,36 @@ use super::names;
 /// The values of one sample type, by function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Top {
-    /// What is counted, and in which unit.
+    /// Name and unit of the sample type.
     pub sample_type: (String, String),
-    /// The sum of all values, without their signs; also of those that were not selected.
+    /// Sum of the absolute values of all samples, including samples that were not selected.
     pub total: i64,
-    /// All functions, the one with the largest own value first.
+    /// All functions, by own value in descending order.
     pub rows: Vec<Row>,
-    /// What a profile asks to drop, but cannot be understood.
+    /// Problems with the patterns of frames to drop.
     pub notes: Vec<String>,
 }
 
-/// A function, or a binary whose functions are not known.
+/// A function, or a binary whose functions are unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its name; of a binary the name of the file in brackets.
+    /// Name of the function, or file name of the binary in brackets.
     pub name: String,
-    /// What was counted in itself.
+    /// Value of the function itself.
     pub flat: i64,
-    /// What was counted in itself and in what it calls.
+    /// Value of the function and its callees.
     pub cumulative: i64,
 }
 
-/// What rows are told apart by: not where in a function something was.
+/// Identity of a row. The line within a function is not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Node {
     Function(StringId),
     Binary(StringId),
 }
 
-/// The sample type with this name. Without a name it is the one that the profiles say is to be shown first, else the
-/// last one of a pprof file, else that of the first profile. `None` if there is no such profile.
+/// Returns the sample type with this name. Without a name, returns the default sample type of the profiles, else
+/// the last one of a pprof file, else that of the first profile. `None` if there is no such profile.
 pub fn sample_type(profiles: &Profiles, name: Option<&str>) -> Option<ValueType> {
     let text = |kind: ValueType| profiles.dictionary.text(kind.kind);
     let named = |name: &str| {
@@ -82,13 +82,13 @@ pub fn sample_type(profiles: &Profiles, name: Option<&str>) -> Option<ValueType>
     shown.map(|profile| profile.header.sample_type)
 }
 
-/// The profiles of a sample type.
+/// Iterates over the profiles of a sample type.
 pub fn of_type(profiles: &Profiles, kind: ValueType) -> impl Iterator<Item = &Profile> {
     let all = profiles.iter();
     all.filter(move |profile| profile.header.sample_type == kind)
 }
 
-/// Counts the selected samples of all profiles of a sample type together.
+/// Sums the selected samples of all profiles of a sample type.
 pub fn top(profiles: &Profiles, kind: ValueType, selection: &Selection) -> Top {
     top_of(
         &profiles.dictionary,
@@ -126,31 +126,31 @@ fn top_of<'p>(
     }
 }
 
-/// What some profiles of a sample type have together.
+/// Sums over some profiles of one sample type.
 #[derive(Debug)]
 pub struct Counts {
-    /// The sum of all values, without their signs; also of those that were not selected.
+    /// Sum of the absolute values of all samples, including samples that were not selected.
     pub total: i64,
-    /// What a profile asks to drop, but cannot be understood.
+    /// Problems with the patterns of frames to drop.
     pub notes: Vec<String>,
     rows: Vec<(Node, i64, i64)>,
 }
 
 impl Counts {
-    /// Functions, in no order: the name (of a binary the name of the file in brackets), what was counted in itself, and that
-    /// with what it calls. Two binaries may have one name.
+    /// Iterates over the functions in any order: name (or file name of the binary in brackets), own value, and
+    /// value including callees. Two binaries may have the same name.
     pub fn rows<'d>(
         &self,
         dictionary: &'d Dictionary,
     ) -> impl Iterator<Item = (Cow<'d, str>, i64, i64)> {
-        // Frames that are dropped have no values, nor do those of samples that were not selected.
+        // Dropped frames and frames of unselected samples have no values.
         let rows = self.rows.iter();
         let rows = rows.filter(|(_, flat, cumulative)| (*flat, *cumulative) != (0, 0));
         rows.map(|(node, flat, cumulative)| (name(dictionary, *node), *flat, *cumulative))
     }
 }
 
-/// Counts the selected samples of some profiles of a sample type together.
+/// Sums the selected samples of some profiles of one sample type.
 pub fn count<'p>(
     dictionary: &Dictionary,
     profiles: impl Iterator<Item = &'p Profile>,
@@ -160,7 +160,7 @@ pub fn count<'p>(
     let mut views = Views::default();
     let mut notes = Vec::new();
     let mut total: i64 = 0;
-    // Which stack a node was seen in last: recursion counts once.
+    // Last stack in which each node was seen, so that recursion counts once.
     let mut seen: Vec<usize> = Vec::new();
     let mut at = 0;
     for profile in profiles {
@@ -206,8 +206,8 @@ pub fn count<'p>(
     }
 }
 
-/// What the samples of each stack have together, so that a stack is walked once however many samples share it. Their
-/// values, without their signs, are added to `total`.
+/// Sums the samples of each stack, so that a stack shared by many samples is walked once. Adds the absolute values
+/// to `total`.
 fn by_stack(profile: &Profile, total: &mut i64) -> Vec<(StackId, i128)> {
     let mut places: HashMap<StackId, usize, RandomState> = HashMap::default();
     let mut stacks: Vec<(StackId, i128)> = Vec::new();
@@ -224,14 +224,14 @@ fn by_stack(profile: &Profile, total: &mut i64) -> Vec<(StackId, i128)> {
     stacks
 }
 
-/// The sum, or the bound that it is beyond.
+/// Adds two numbers, saturating.
 fn sum(a: i64, b: i128) -> i64 {
     let sum = i128::from(a) + b;
     let bounded = sum.clamp(i64::MIN.into(), i64::MAX.into());
     i64::try_from(bounded).unwrap_or_default()
 }
 
-/// The rows: their names, own values, and values with what they call.
+/// Rows in columns: names, own values, and values including callees.
 #[derive(Debug, Default)]
 struct Nodes {
     rows: Vec<(Node, i64, i64)>,
@@ -249,7 +249,7 @@ impl Nodes {
     }
 }
 
-/// A view for each set of attributes that a profile has: what to drop is among them.
+/// Views by the attributes of a profile, which contain the patterns of frames to drop.
 #[derive(Debug, Default)]
 struct Views(HashMap<AttributeSetId, View, RandomState>);
 
@@ -277,7 +277,7 @@ impl Views {
     }
 }
 
-/// Locations, as profiles with the same wishes show them.
+/// Locations as shown for profiles with the same patterns of frames to drop.
 #[derive(Debug)]
 struct View {
     pruning: Option<Pruning>,
@@ -286,10 +286,10 @@ struct View {
 
 #[derive(Debug)]
 struct Place {
-    /// What is there, what was inlined first.
+    /// Nodes at the location, innermost first.
     nodes: Vec<usize>,
     cut: Cut,
-    /// Whether its samples count.
+    /// Effect of the location on the selection of its samples.
     selected: Option<bool>,
 }
 
@@ -340,7 +340,7 @@ impl View {
     }
 }
 
-/// What is at a location with these lines: what was inlined first.
+/// Returns the nodes of a location with these lines, innermost first.
 fn frames(dictionary: &Dictionary, id: LocationId, lines: &[Line]) -> Vec<Node> {
     let mut frames: Vec<Node> = lines
         .iter()
@@ -353,7 +353,7 @@ fn frames(dictionary: &Dictionary, id: LocationId, lines: &[Line]) -> Vec<Node> 
     frames
 }
 
-/// The names of what is at a location, what was inlined first: functions, or the binary's file in brackets.
+/// Returns the names at a location, innermost first: functions, or the file name of the binary in brackets.
 pub fn frame_names(dictionary: &Dictionary, id: LocationId) -> Vec<String> {
     let lines = dictionary.get_lines(dictionary.get_location(id).lines);
     let frames = frames(dictionary, id, lines).into_iter();

@@ -1,4 +1,4 @@
-//! From flat profiles to an encoded request, with what they refer to and nothing else.
+//! Encodes flat profiles as a request, with referenced dictionary entries only.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -14,20 +14,21 @@ use super::reindex::Table;
 use tributary_otlp::reader::put_varint;
 
 impl Profiles {
-    /// The profiles as an `ExportProfilesServiceRequest` (or `ProfilesData`, which has the same encoding).
+    /// Encodes the profiles as an `ExportProfilesServiceRequest` (or `ProfilesData`, which has the same encoding).
     ///
-    /// Its dictionary has the entries that the profiles refer to, each once, in the order of the first reference.
+    /// The dictionary has the referenced entries, each once, in the order of the first reference.
     pub fn encode(&self) -> Bytes {
         encode(&self.dictionary, &self.resources)
     }
 }
 
-/// Some profiles over a dictionary as an `ExportProfilesServiceRequest`: see [`Profiles::encode`].
+/// Encodes some profiles over a dictionary as an `ExportProfilesServiceRequest`: see [`Profiles::encode`].
 pub fn encode(dictionary: &Dictionary, resources: &[ResourceProfiles]) -> Bytes {
     Encoder::new(dictionary).encode(resources)
 }
 
-/// Writes many requests over one dictionary, in time that follows what they refer to and not what it has.
+/// Writes many requests over one dictionary. The time for a request is proportional to its references, not to the
+/// dictionary.
 #[derive(Debug)]
 pub(super) struct Encoder<'d>(Writer<'d>);
 
@@ -64,11 +65,11 @@ fn write(writer: &mut Writer<'_>, resources: &[ResourceProfiles]) -> Bytes {
     encoded
 }
 
-/// The new indices of a table's entries: 0 where there is none yet, but for the zero value.
+/// New indices of a table's entries: 0 for an entry without one and for the zero value.
 #[derive(Debug)]
 struct Numbers {
     numbers: Vec<u32>,
-    /// The entries that have one.
+    /// Entries with a new index.
     assigned: Vec<usize>,
     next: u32,
 }
@@ -122,7 +123,7 @@ struct Writer<'d> {
     locations: Numbers,
     links: Numbers,
     stacks: Numbers,
-    /// The tables in the order of their field numbers, encoded.
+    /// Encoded tables, in the order of their field numbers.
     tables: [Vec<u8>; 7],
     profile: Vec<u8>,
     sample: Vec<u8>,
@@ -152,7 +153,7 @@ impl<'d> Writer<'d> {
         }
     }
 
-    /// As if it were new.
+    /// Resets the state for the next request.
     fn reset(&mut self) {
         for (table, number) in self.tables.iter_mut().zip(1..) {
             table.clear();
@@ -198,7 +199,7 @@ impl<'d> Writer<'d> {
             original,
             attributes,
         } = &from.header;
-        // In the order in which a reader carries entries over, so that what was written once is written the same again.
+        // In the order in which a reader copies entries, so that rewriting a written request gives the same bytes.
         let sample_type = self.value_type(*sample_type);
         let period_type = self.value_type(*period_type);
         let mut attribute_indices = Vec::new();
@@ -405,14 +406,14 @@ pub(super) fn message(output: &mut Vec<u8>, field: u32, body: &[u8]) {
     output.extend_from_slice(body);
 }
 
-/// Nothing for an empty string, which is the default.
+/// Writes a string, unless it is empty, which is the default.
 fn text(output: &mut Vec<u8>, field: u32, text: &str) {
     if !text.is_empty() {
         message(output, field, text.as_bytes());
     }
 }
 
-/// Nothing for 0, which is the default.
+/// Writes a number, unless it is 0, which is the default.
 pub(super) fn number(output: &mut Vec<u8>, field: u32, number: u64) {
     if number != 0 {
         tag(output, field, 0);
@@ -420,7 +421,7 @@ pub(super) fn number(output: &mut Vec<u8>, field: u32, number: u64) {
     }
 }
 
-/// Nothing for 0, which is the default.
+/// Writes a number, unless it is 0, which is the default.
 fn fixed64(output: &mut Vec<u8>, field: u32, number: u64) {
     if number != 0 {
         tag(output, field, 1);

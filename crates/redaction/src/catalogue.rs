@@ -1,11 +1,11 @@
-//! The detectors by name.
+//! Built-in detectors and their names, detector ids, and counts of hits.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A built-in detector. Where two of them find something at the same place, the one that is listed first names it.
+/// A built-in detector. If two detectors find something at the same place, the one listed first names the hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Detector {
@@ -13,56 +13,58 @@ pub enum Detector {
     PrivateKey,
     /// JSON Web Tokens: three parts, and the first decodes to a JSON object with `alg` (RFC 7519).
     Jwt,
-    /// Access key ids of AWS (`AKIA...`, `ASIA...` and the rarer prefixes).
+    /// AWS access key ids (`AKIA...`, `ASIA...` and the rarer prefixes).
     AwsAccessKey,
-    /// Secret access keys of AWS, behind the name of such a key or behind an access key id.
+    /// AWS secret access keys, after the name of such a key or after an access key id.
     AwsSecretKey,
-    /// API keys of Google Cloud (`AIza...`).
+    /// Google Cloud API keys (`AIza...`).
     GcpApiKey,
-    /// Keys of Azure: of storage accounts and shared access, signatures of shared access, client secrets.
+    /// Azure keys: storage account and shared access keys, shared access signatures, client secrets.
     AzureKey,
-    /// Tokens of GitHub; those with a checksum must have the right one.
+    /// GitHub tokens. A token of a kind with a checksum is verified if it resembles a placeholder.
     GithubToken,
-    /// Tokens of GitLab (`glpat-` and the like).
+    /// GitLab tokens (`glpat-` and similar prefixes).
     GitlabToken,
-    /// Access tokens of npm (`npm_`).
+    /// npm access tokens (`npm_`).
     NpmToken,
-    /// Upload tokens of PyPI (`pypi-`).
+    /// PyPI upload tokens (`pypi-`).
     PypiToken,
-    /// Tokens and web hooks of Slack.
+    /// Slack tokens and webhook URLs.
     SlackToken,
-    /// Secret and restricted keys of Stripe, and the secrets of its web hooks.
+    /// Stripe secret and restricted keys, and webhook secrets.
     StripeKey,
-    /// `Basic` credentials: what follows decodes to `user:password` (RFC 7617).
+    /// `Basic` credentials that decode to `user:password` (RFC 7617).
     BasicAuth,
     /// `Bearer` credentials (RFC 6750).
     BearerToken,
     /// User and password, or a token alone, in the authority of a URL (RFC 3986, section 3.2.1).
     UrlCredentials,
-    /// Values behind names such as `password=`, `api_key:`, `"token":`.
+    /// Values after names such as `password=`, `api_key:`, `"token":`.
     AssignedSecret,
     /// E-mail addresses.
     Email,
-    /// International bank account numbers: known country, its length, checksum 97 (ISO 13616).
+    /// International bank account numbers with a known country, its length and a valid modulo 97 checksum (ISO
+    /// 13616).
     Iban,
-    /// Card numbers: known prefix, its lengths, Luhn checksum; digits alone or grouped (ISO/IEC 7812).
+    /// Card numbers with a known prefix, a length of that issuer and a valid Luhn checksum; digits alone or grouped
+    /// (ISO/IEC 7812).
     CreditCard,
-    /// Social security numbers of the US, in their groups, without those that are never given out.
+    /// US social security numbers in their groups, except numbers that are never issued.
     UsSsn,
     /// MAC addresses of 6 bytes.
     MacAddress,
-    /// Addresses of IP version 4 and 6; not those that belong to nobody, such as 127.0.0.1 and `::1`.
+    /// IPv4 and IPv6 addresses, except loopback and unspecified ones such as 127.0.0.1 and `::1`.
     IpAddress,
     /// Telephone numbers: E.164, and common national forms.
     Phone,
     /// Home directories: `/home/NAME`, `/Users/NAME`, `C:\Users\NAME`.
     HomeDirectory,
-    /// Long tokens that look random. Finds what no other detector knows, and ids too: off unless listed.
+    /// Long tokens that look random. Finds secrets unknown to other detectors, but also ids; off unless listed.
     HighEntropy,
 }
 
 impl Detector {
-    /// All of them, by priority.
+    /// All detectors, by priority.
     pub const ALL: [Detector; 25] = [
         Detector::PrivateKey,
         Detector::Jwt,
@@ -91,18 +93,18 @@ impl Detector {
         Detector::HighEntropy,
     ];
 
-    /// All but `high_entropy`.
+    /// Returns the detectors that are on by default: all except `high_entropy`.
     pub fn usual() -> impl Iterator<Item = Detector> {
         let all = Detector::ALL.into_iter();
         all.filter(|detector| *detector != Detector::HighEntropy)
     }
 
-    /// Its id, the same in every scanner.
+    /// Returns the id of the detector, the same in every scanner.
     pub fn id(self) -> DetectorId {
         DetectorId(self as u8)
     }
 
-    /// Its name in the configuration and in metrics.
+    /// Returns the name of the detector in the configuration and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Detector::PrivateKey => "private_key",
@@ -140,35 +142,35 @@ impl fmt::Display for Detector {
     }
 }
 
-/// A detector of a scanner, built in or custom. Below [`Detector::ALL`]`.len()`: [`Detector::id`]; from there on the
-/// custom ones, in the order of the configuration.
+/// Identifies a detector of a scanner. Ids below [`Detector::ALL`]`.len()` are built-in detectors
+/// ([`Detector::id`]); higher ids are custom detectors in the order of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DetectorId(pub(super) u8);
 
 impl DetectorId {
-    /// How many there can be.
+    /// Maximum number of detectors of a scanner.
     pub const COUNT: usize = 64;
-    /// How many custom ones a scanner can have.
+    /// Maximum number of custom detectors of a scanner.
     pub const CUSTOM: usize = DetectorId::COUNT - Detector::ALL.len();
 
-    /// The custom detector at a position of the configuration, if there can be one.
+    /// Returns the id of the custom detector at a position of the configuration, or `None` beyond the maximum.
     pub fn custom(position: usize) -> Option<DetectorId> {
         let index = Detector::ALL.len().checked_add(position)?;
         let index = u8::try_from(index).ok()?;
         (usize::from(index) < DetectorId::COUNT).then_some(DetectorId(index))
     }
 
-    /// From 0 to [`DetectorId::COUNT`], for tables.
+    /// Index for tables, below [`DetectorId::COUNT`].
     pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
-/// How often each detector has found something. Counts only: no text is ever kept.
+/// Hits per detector. Holds counts only, never text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hits {
     counts: [u32; DetectorId::COUNT],
-    /// One bit per detector, so that the usual "none" is one comparison.
+    /// One bit per detector with hits, so that the usual empty case is one comparison.
     present: u64,
 }
 
@@ -182,7 +184,7 @@ impl Default for Hits {
 }
 
 impl Hits {
-    /// Adds one.
+    /// Adds one hit of `id`.
     pub fn add(&mut self, id: DetectorId) {
         if let Some(count) = self.counts.get_mut(id.index()) {
             *count = count.saturating_add(1);
@@ -190,17 +192,17 @@ impl Hits {
         }
     }
 
-    /// How often `id` has found something.
+    /// Returns the number of hits of `id`.
     pub fn count(&self, id: DetectorId) -> u32 {
         self.counts.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no hits.
     pub fn is_empty(&self) -> bool {
         self.present == 0
     }
 
-    /// Those that have found something, and how often.
+    /// Returns the detectors with hits and their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DetectorId, u32)> + '_ {
         let mut left = self.present;
         std::iter::from_fn(move || {
@@ -210,7 +212,7 @@ impl Hits {
         })
     }
 
-    /// Forgets all counts.
+    /// Resets all counts.
     pub fn clear(&mut self) {
         *self = Hits::default();
     }

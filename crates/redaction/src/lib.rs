@@ -1,14 +1,28 @@
-//! Finds what is private in a text, and takes it out.
+//! Detects and redacts private data in texts: personal data, credentials, keys and tokens.
 //!
-//! A [`Scanner`] looks at each text once for all its detectors together: a prefilter over the bytes marks where something
-//! could begin, and matchers written by hand confirm it with checksums and structure. A text without hits costs some
-//! nanoseconds and is never copied. The rules:
+//! A [`Scanner`] runs all detectors of a configuration in one pass. A prefilter over the bytes marks anchors, the
+//! places where something private may begin. Hand-written matchers then confirm a candidate by its structure and
+//! checksum. A text without hits costs some nanoseconds and is never copied.
 //!
-//! - Hits that overlap become one: the leftmost (at the same place: a custom detector in the order of the configuration,
-//!   then a built-in one in the order of [`Detector::ALL`]) decides what happens, and all that any of them covers goes.
-//! - What was written in place of a hit (a mark: `****`, `[EMAIL]`, `[EMAIL:3f1a...]`) is never a hit, and texts are
-//!   scanned until nothing more is found: redacting twice changes nothing more.
-//! - No text, and no part of one, is in any error, count or debug output.
+//! # Invariants
+//!
+//! - Overlapping hits become one hit that covers all of them. The leftmost hit decides the action. At the same
+//!   place, custom detectors come first, in the order of the configuration; built-in detectors follow in the order
+//!   of [`Detector::ALL`].
+//! - A mark, the text written in place of a hit (`****`, `[EMAIL]`, `[EMAIL:3f1a...]`), is never a hit.
+//! - Redaction is idempotent: a text is scanned until a scan finds nothing, at most [`Scanner::ROUNDS`] times.
+//! - Every text is scanned in linear time. Searches of custom patterns are bounded too, and fail beyond their
+//!   bound.
+//! - No error, count or debug output contains a text or a part of one.
+//!
+//! # Where to start reading
+//!
+//! - `settings`: the configuration of detectors and actions.
+//! - `scanner`: the sequence of one redaction; `find`, `masks` and `anchors`: the prefilter.
+//! - `detect`: one matcher per detector; `catalogue`: the list of detectors.
+//! - `decode` and `folded`: encoded runs, JSON escapes and look-alike characters.
+//! - `marks`, `hash` and `canonical`: the text written in place of a hit.
+//! - [`sanitize`]: the Collector's sanitizers for URLs and database queries, independent of the scanner.
 
 mod anchors;
 mod canonical;
@@ -37,43 +51,43 @@ pub use settings::{Checksum, CustomDetectorConfig, DetectorAction, DetectorConfi
 
 use tributary_config::Secret;
 
-/// What a scanner is made of.
+/// Settings from which a scanner is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
-    /// The built-in detectors; of two entries with the same name the last one counts.
+    /// Built-in detectors that are on. Of two entries with the same name, the last one counts.
     pub detectors: &'a [DetectorConfig],
-    /// The user's own, at most [`DetectorId::CUSTOM`].
+    /// Custom detectors, at most [`DetectorId::CUSTOM`].
     pub custom: &'a [CustomDetectorConfig],
-    /// What the actions `hash` and `hmac` compute.
+    /// Hash function of the actions `hash` and `hmac`.
     pub hash_function: Option<HashFunction>,
-    /// The key of `hmac`.
+    /// Key of the action `hmac`.
     pub hmac_key: &'a Secret,
-    /// Whether percent-encoded and base64 runs, and the escapes of JSON, are decoded and scanned too, one level deep.
+    /// Whether percent-encoded runs, base64 runs and JSON escapes are decoded and scanned too, one level deep.
     pub decode: bool,
 }
 
-/// Why a scanner cannot be made. Says which entry is wrong.
+/// A setting that prevents the scanner from being made, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A hash function with a key, and none or a short one.
+    /// The key of a keyed hash function is missing or too short.
     #[error("hmac_key must be at least {least} bytes long for {function}, and has {actual}")]
     Key {
-        /// The function.
+        /// Name of the function.
         function: &'static str,
-        /// The fewest bytes.
+        /// Minimum length of the key, in bytes.
         least: usize,
-        /// How many it has.
+        /// Actual length of the key, in bytes.
         actual: usize,
     },
-    /// A custom detector is not usable.
+    /// A custom detector is invalid.
     #[error("custom[{position}].{key}: {problem}")]
     Custom {
-        /// Which one, from 0.
+        /// Position of the detector in the list, from 0.
         position: usize,
-        /// Which of its keys.
+        /// Invalid key of the detector's settings.
         key: &'static str,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// More than [`DetectorId::CUSTOM`] custom detectors.
@@ -81,32 +95,31 @@ pub enum SettingsError {
     TooMany(usize),
 }
 
-/// What became of a text.
+/// Result of scanning a text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing was found.
     Clean,
-    /// The text without what was found.
+    /// The redacted text.
     Rewritten(String),
-    /// An action `drop` says that the whole text goes.
+    /// The action `drop` removes the whole text.
     Drop,
 }
 
-/// A text that cannot be made free of hits. It must not be passed on.
+/// The reason why a text cannot be redacted. Such a text must not be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Unscannable {
-    /// What is written in place of a hit is found again and again, by a custom pattern that matches what other detectors
-    /// leave behind.
+    /// Every round of redaction finds new hits, because a custom pattern matches the marks of other detectors.
     #[error(
         "it still has something private after {} rounds of redaction",
         Scanner::ROUNDS
     )]
     Unsettled,
-    /// The bytes are no text.
+    /// The bytes are not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
-    /// A pattern of the user's matches so often in so long a text that searching on would take seconds.
+    /// A custom pattern matches so often in so long a text that the search would take seconds.
     #[error("a pattern matches too often in a text of its length")]
     TooManyMatches,
 }

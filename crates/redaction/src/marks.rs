@@ -1,4 +1,4 @@
-//! What is written in place of hits, and how it is known again.
+//! Marks: the text written in place of hits, and the recognition of marks in texts that were redacted before.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use super::catalogue::DetectorId;
 use super::hash::Hasher;
 use super::settings::DetectorAction;
 
-/// What stands in place of something masked: the Collector's.
+/// Mark of a masked hit, the same as the Collector's.
 pub(super) const MASK: &str = "****";
 
-/// How many characters `partial` keeps.
+/// Characters that `partial` keeps.
 const KEPT: usize = 4;
-/// The fewest characters of which `partial` keeps any: a third at most.
+/// Shortest hit of which `partial` keeps characters, so that at most a third of a hit remains.
 const LONG_ENOUGH: usize = 3 * KEPT;
 
-/// What a detector does with what it finds.
+/// Action of a detector together with its label.
 pub(super) struct Treatment {
     pub(super) action: DetectorAction,
-    /// What `replace` writes, and what comes before a hash: `EMAIL`.
+    /// Text of a `replace` mark and the prefix of a hash: `EMAIL`.
     pub(super) label: String,
 }
 
 impl Treatment {
-    /// Writes what stands in place of `hit`; what is hashed is `canonical`.
+    /// Writes the mark that replaces `hit`. Hashes are computed from `canonical`.
     pub(super) fn write(
         &self,
         hit: &str,
@@ -39,7 +39,7 @@ impl Treatment {
                 output.push_str(&hasher.hex(&canonical()));
                 output.push(']');
             }
-            // Never without a hasher: the scanner was not made then.
+            // Unreachable: a scanner without the hasher that its actions need is refused.
             None => output.push_str(MASK),
         };
         match self.action {
@@ -64,7 +64,7 @@ impl Treatment {
     }
 }
 
-/// The hash functions of the actions `hash` and `hmac`, where one of them is used.
+/// Hash functions of the actions `hash` and `hmac`; `None` if no detector uses the action.
 #[derive(Debug, Default)]
 pub(super) struct Hashers {
     pub(super) hash: Option<Hasher>,
@@ -95,8 +95,8 @@ impl Hashers {
     }
 }
 
-/// Where marks of an earlier redaction stand in a text: `****` with up to four characters that `partial` left, and
-/// `[LABEL]` or `[LABEL:hash]`.
+/// Returns the places of marks left by an earlier redaction: `****` with up to four characters kept by `partial`,
+/// and `[LABEL]` or `[LABEL:hash]`.
 pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
     let mut marks = Vec::new();
     for (start, _) in text.match_indices('[') {
@@ -109,7 +109,7 @@ pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize
             Some((label, hash)) => (label, Some(hash)),
             None => (inside, None),
         };
-        // Nothing but a hash: a number in brackets is no mark.
+        // Only a hash may follow the colon; a bracketed number is not a mark.
         let fits = hash.is_none_or(|hash| {
             let lower = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
             matches!(hash.len(), 32 | 40 | 64 | 128) && hash.bytes().all(lower)
@@ -135,30 +135,31 @@ pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize
     marks
 }
 
-/// The label of a detector: its name in upper case.
+/// Returns the label of a detector: its name in upper case.
 pub(super) fn label(name: &str) -> String {
     name.to_ascii_uppercase()
 }
 
-/// Who has found what, for the choice between hits that overlap.
+/// A hit and its detector, for the choice between overlapping hits.
 #[derive(Debug, Clone)]
 pub(super) struct Hit {
     pub(super) span: Range<usize>,
-    /// Lower goes first.
+    /// Priority among hits at the same place; the lowest rank wins.
     pub(super) rank: u8,
     pub(super) id: DetectorId,
-    /// What was found, where the text says it in other characters: encoded, escaped or full-width ones.
+    /// Decoded hit, if the text spells it in other characters: encoded, escaped or full-width.
     pub(super) plain: Option<String>,
 }
 
-/// Leaves one hit where several overlap: the leftmost, and of those the one with the lowest rank, which then covers all.
+/// Merges overlapping hits. The leftmost hit, then the lowest rank, decides the action and then covers the whole
+/// range.
 pub(super) fn merge(hits: &mut Vec<Hit>) {
     hits.sort_by_key(|hit| (hit.span.start, hit.rank));
     hits.dedup_by(|next, earlier| {
         let overlap = next.span.start < earlier.span.end;
         if overlap && next.span.end > earlier.span.end {
             earlier.span.end = next.span.end;
-            // What it stands for now is more than that.
+            // The merged hit covers more than its decoded text.
             earlier.plain = None;
         }
         overlap

@@ -1,4 +1,4 @@
-//! Regular expressions of the user's, and all that they match in a text.
+//! Regular expressions of custom detectors, and all their matches in a text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,19 +8,20 @@ use regex::Regex;
 use super::Unscannable;
 use tributary_config::re2;
 
-/// The most bytes that are searched for all matches of a pattern in one text. One search is linear in the text, but each match
-/// begins another, which for patterns such as `.*x|.` goes through all the rest again (documentation of the crate `regex`,
-/// "Iterating over matches"). This is some seconds, and 4096 matches in a text of 1 MiB.
+/// Limit of bytes searched for all matches of a pattern in one text. One search is linear in the text, but every
+/// match starts another search. Patterns such as `.*x|.` then read all the rest again each time (documentation of
+/// the crate `regex`, "Iterating over matches"). The limit amounts to 4096 matches in a text of 1 MiB, which takes
+/// some seconds.
 const SEARCHED: usize = 1 << 32;
 
-/// A regular expression in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>). Whether it matches takes time
-/// linear in the text, whatever the pattern; finding all matches takes bounded time, and what would take longer is an error.
+/// A regular expression in RE2 syntax (<https://github.com/google/re2/wiki/Syntax>). Testing for a match takes time
+/// linear in the text for every pattern. Finding all matches takes bounded time; a longer search is an error.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
-    /// Which group is what was looked for: `value` if there is one, otherwise all of it.
+    /// Index of the group that is the hit: `value` if there is such a group, otherwise the whole match.
     group: usize,
-    /// The most bytes that are searched in one text.
+    /// Limit of bytes searched in one text.
     searched: usize,
 }
 
@@ -29,7 +30,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, or that it is too large.
+    /// Returns the reason why the pattern is invalid or too large.
     pub fn new(pattern: &str) -> Result<Pattern, String> {
         let regex = re2::compile(pattern).map_err(|wrong| wrong.to_string())?;
         let named = regex.capture_names().position(|name| name == Some("value"));
@@ -40,13 +41,13 @@ impl Pattern {
         })
     }
 
-    /// Whether it matches anywhere.
+    /// Whether the pattern matches anywhere in the text.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
-    /// The text with every match replaced by what `replacement` makes of it; borrowed if there is none. Empty matches
-    /// are left alone.
+    /// Returns the text with every match replaced by the result of `replacement`; borrowed if nothing matches.
+    /// Empty matches are not replaced.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl Pattern {
         Ok(Cow::Owned(output))
     }
 
-    /// Where its value stands in the text: one range per match, in order.
+    /// Returns the range of the value of every match, in order.
     pub(super) fn values(&self, text: &str) -> Result<Vec<Range<usize>>, Unscannable> {
         let mut values = Vec::new();
         let mut left = self.most(text);
@@ -101,17 +102,17 @@ impl Pattern {
         Ok(values)
     }
 
-    /// How many matches are looked for in a text.
+    /// Returns the maximum number of matches searched for in a text.
     fn most(&self, text: &str) -> usize {
         (self.searched / text.len().max(1)).max(1)
     }
 }
 
-/// Patterns of which one matching is enough, looked for all together.
+/// A set of patterns that is tested in one pass for a match of any of them.
 #[derive(Debug, Clone)]
 pub struct PatternSet {
-    /// Their alternation, for which the engine knows what to look for first; none if there are none. A `RegexSet` would
-    /// say which of them match, and takes several times as long.
+    /// Alternation of the patterns, for which the engine can use one prefilter; `None` without patterns. A
+    /// `RegexSet` would report the matching patterns, but takes several times as long.
     any: Option<Regex>,
 }
 
@@ -120,18 +121,18 @@ impl PatternSet {
     ///
     /// # Errors
     ///
-    /// What is wrong with one of them, or that they are too large.
+    /// Returns the reason why a pattern is invalid, or why the set is too large.
     pub fn new<T: AsRef<str>>(patterns: &[T]) -> Result<PatternSet, String> {
         let any = re2::compile_any(patterns).map_err(|wrong| wrong.to_string())?;
         Ok(PatternSet { any })
     }
 
-    /// Whether there are none.
+    /// Whether the set has no patterns.
     pub fn is_empty(&self) -> bool {
         self.any.is_none()
     }
 
-    /// Whether one of them matches anywhere.
+    /// Whether any pattern matches anywhere in the text.
     pub fn is_match(&self, text: &str) -> bool {
         self.any.as_ref().is_some_and(|any| any.is_match(text))
     }
@@ -177,7 +178,7 @@ mod tests {
             assert_eq!(pattern.values(&text), Err(Unscannable::TooManyMatches));
             let replaced = pattern.replace_all(&text, |_| String::new());
             assert_eq!(replaced, Err(Unscannable::TooManyMatches));
-            // A text that fits is looked at all the same.
+            // A text within the limit is searched completely.
             assert!(pattern.values(&text[..1 << 9]).is_ok());
         }
     }

@@ -1,4 +1,4 @@
-//! All detectors of a configuration together.
+//! The scanner, which runs all detectors of a configuration together.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use super::pattern::{Pattern, PatternSet};
 use super::settings::{Checksum, CustomDetectorConfig, DetectorAction};
 use super::{Outcome, Settings, SettingsError, Unscannable, decode};
 
-/// Finds what is private, with all detectors of a configuration at once. Compiled once, shared by all threads.
+/// Finds and redacts private data with all detectors of a configuration. Compiled once, shared by all threads.
 pub struct Scanner {
     enabled: Enabled,
-    /// Whether a glance can tell that nothing is in a text.
+    /// Whether the fast prefilter alone may declare a text clean.
     glances: bool,
     custom: Vec<Custom>,
-    /// All of their patterns: most texts match none of them.
+    /// All custom patterns in one set, since most texts match none of them.
     any_custom: PatternSet,
-    /// By detector id.
+    /// Indexed by detector id.
     treatments: Vec<Treatment>,
     names: Vec<String>,
     hashers: Hashers,
@@ -41,15 +41,15 @@ impl fmt::Debug for Scanner {
 }
 
 impl Scanner {
-    /// How often a text is scanned at most.
+    /// Maximum number of scans of one text.
     pub const ROUNDS: usize = 8;
 
     /// Compiles the detectors.
     ///
     /// # Errors
     ///
-    /// What is wrong with the settings, and where. Without a key that is long enough the action `hmac` is an error, not
-    /// another action.
+    /// Returns the first invalid setting and its position. The action `hmac` without a sufficiently long key is an
+    /// error and does not fall back to another action.
     pub fn new(settings: &Settings<'_>) -> Result<Scanner, SettingsError> {
         if settings.custom.len() > DetectorId::CUSTOM {
             return Err(SettingsError::TooMany(settings.custom.len()));
@@ -108,14 +108,14 @@ impl Scanner {
         })
     }
 
-    /// Whether nothing is in bytes that should be a text, as seen at a glance: they are ASCII, and nothing in them looks
-    /// like the beginning of anything. `false` only means that somebody has to look more closely.
+    /// Whether the prefilter proves that the bytes are clean text: ASCII without any anchor. `false` only means
+    /// that a full scan is needed.
     #[inline]
     pub fn passes(&self, text: &[u8]) -> bool {
         self.glances && find::nothing(self.enabled, text)
     }
 
-    /// Finds what is private in a text and takes it out. Adds what was found to `hits`.
+    /// Redacts the private data of a text and adds the hits to `hits`.
     ///
     /// # Errors
     ///
@@ -128,8 +128,8 @@ impl Scanner {
         self.look_closely(text, hits)
     }
 
-    /// The same for bytes that should be a text. Most texts are ASCII, which the pass over them sees anyway: they need
-    /// no other that looks whether they are UTF-8.
+    /// Redacts bytes that should be UTF-8. The prefilter recognizes ASCII on the way, so most texts need no
+    /// separate UTF-8 check.
     ///
     /// # Errors
     ///
@@ -143,12 +143,12 @@ impl Scanner {
         self.look_closely(text, hits)
     }
 
-    /// The name of a detector, for metrics and summaries: `email`. Empty if there is none with that id.
+    /// Returns the name of a detector for metrics and summaries: `email`. Empty if no detector has the id.
     pub fn detector_name(&self, id: DetectorId) -> &str {
         self.names.get(id.index()).map_or("", String::as_str)
     }
 
-    /// The rest of the way, for a text in which there may be something.
+    /// Scans a text that the prefilter could not clear.
     #[inline(never)]
     fn look_closely(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
         let mut found = self.hits(text)?;
@@ -172,8 +172,8 @@ impl Scanner {
         Err(Unscannable::Unsettled)
     }
 
-    /// All hits of a text, those of custom detectors, of decoded runs and in other characters included, in order and without
-    /// overlaps.
+    /// Returns all hits of a text in order and without overlaps. Includes hits of custom detectors, in decoded runs
+    /// and in folded characters.
     fn hits(&self, text: &str) -> Result<Vec<Hit>, Unscannable> {
         let mut hits = self.found_in(text)?;
         if !text.is_ascii()
@@ -214,7 +214,7 @@ impl Scanner {
         Ok(hits)
     }
 
-    /// What is in a text that stands for another one.
+    /// Returns the hits in a decoded text.
     fn inside(&self, plain: &str) -> Result<Vec<Hit>, Unscannable> {
         let mut inside = self.found_in(plain)?;
         self.remove_marks(plain, &mut inside);
@@ -222,7 +222,7 @@ impl Scanner {
         Ok(inside)
     }
 
-    /// What built-in and custom detectors find in a text as it stands.
+    /// Returns the hits of built-in and custom detectors in a text as it stands, without decoding.
     fn found_in(&self, text: &str) -> Result<Vec<Hit>, Unscannable> {
         let mut found = AllFound::new();
         find::find(self.enabled, text.as_bytes(), &mut found);
@@ -265,7 +265,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Leaves alone what an earlier redaction has written.
+    /// Removes hits that are marks of an earlier redaction.
     fn remove_marks(&self, text: &str, hits: &mut Vec<Hit>) {
         if hits.is_empty() {
             return;
@@ -283,7 +283,7 @@ impl Scanner {
         });
     }
 
-    /// The text with each hit replaced; none if it is to be dropped.
+    /// Returns the text with each hit replaced, or `None` if an action drops the text.
     fn rewrite(&self, text: &str, hits: &[Hit]) -> Option<String> {
         let mut output = String::with_capacity(text.len() + 16);
         let mut copied = 0;
@@ -640,14 +640,14 @@ mod tests {
                 "MIIEowIBAAKCAQEA7bq0Qm9x3n5kF1c2V8sYtGdLwPzHjRuXoNaEiTbCyKvMqSfU\n".repeat(lines);
             let key = format!("key: -----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----");
             assert_eq!(redact(&scanner, &key), "key: ****");
-            // Cut off in the body, and in the last line.
+            // Truncated in the body, and in the last line.
             for cut in [key.len() - 40, key.len() - 10] {
                 assert_eq!(redact(&scanner, &key[..cut]), "key: ****");
             }
         }
     }
 
-    /// A private key of so many lines in PEM.
+    /// Returns a PEM private key with the given number of lines.
     fn pem(lines: usize) -> String {
         let body =
             "MIIEowIBAAKCAQEA7bq0Qm9x3n5kF1c2V8sYt/dLwPz+jRuXoNaEiTbCyKvMqSfU\n".repeat(lines);
@@ -710,11 +710,11 @@ mod tests {
                 let redacted = redact(&scanner, &text);
                 assert!(redacted.len() < 24, "{width} {line_break:?}: {redacted}");
             }
-            // Lines put together by spaces, and cut off.
+            // Lines joined by spaces, and truncated.
             let cut = redact(&scanner, &format!("x {}", &lines[..5].join(" ")));
             assert!(cut.len() < 12, "{cut}");
         }
-        // Words and ids, one in a line, are left alone.
+        // Words and ids, one per line, are no hits.
         let ids = ["checkout-7d9c5b6f4", "4bf92f3577b34da6a3ce929d0e0e4736"]
             .repeat(9)
             .join("\n");
@@ -809,7 +809,7 @@ mod tests {
         }
     }
 
-    /// What can stand around it, in the middle of encodings and of what is private.
+    /// Surroundings of private data, including partial encodings and partial private data.
     const PARTS: [&str; 16] = [
         " ",
         "x ",
@@ -829,7 +829,7 @@ mod tests {
         "\u{3000}",
     ];
 
-    /// What is private whatever stands around it, and the part of it that must not be left.
+    /// Private data that must be found in any surroundings, and the part of it that must not remain.
     const PRIVATE: [(&str, &str); 5] = [
         (" <canary@example.com> ", "canary"),
         (" <\u{ff14}111 1111 1111 1111> ", "1111 1111>"),
@@ -860,7 +860,7 @@ mod tests {
         ] {
             let scanner = scanner(&[], &[custom("c", pattern, DetectorAction::Mask)], true);
             let begun = std::time::Instant::now();
-            // Nothing to find: so nothing is changed, and nothing is refused.
+            // Nothing to find, so nothing may be changed or refused.
             assert_eq!(redact(&scanner, &text), text);
             let took = begun.elapsed();
             assert!(
@@ -970,7 +970,7 @@ mod tests {
                 "https://example.com/var/home/x",
                 "https://example.com/var/home/x",
             ),
-            // Cut off in the password.
+            // Truncated in the password.
             ("Basic dXNlcjpwYXNzd29yZDEyM", "Basic [BASIC_AUTH]"),
         ] {
             assert_eq!(redact(&scanner, text), expected);
@@ -1004,7 +1004,7 @@ mod tests {
         }
     }
 
-    /// How long this thread has been running: whatever else the machine does is not in it.
+    /// Returns the processor time of this thread, which is independent of other load on the machine.
     fn processor_time() -> Duration {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         let nanoseconds = text.split(' ').next().unwrap();
@@ -1058,7 +1058,8 @@ mod tests {
             "\\\\",
         ] {
             let (short, long) = (took(piece, 1 << 13), took(piece, 1 << 17));
-            // Linear is 16 times as long, quadratic 256 times. The clock may be some milliseconds late.
+            // Linear time would be 16 times as long, quadratic time 256 times. The clock may lag by some
+            // milliseconds.
             let limit = 48 * short + Duration::from_millis(100);
             assert!(
                 long < limit,

@@ -1,4 +1,4 @@
-//! What the user configures: which detectors, and what happens to what they find.
+//! Settings of detectors: which ones are on, and the action for their hits.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use super::catalogue::Detector;
 /// A built-in detector and its action: the name alone, or `{name, action}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DetectorConfig {
-    /// Which detector. Required.
+    /// Name of the detector. Required.
     pub name: Detector,
-    /// What to do with what it finds (`mask`).
+    /// Action for each hit (default: `mask`).
     pub action: DetectorAction,
 }
 
@@ -26,55 +26,58 @@ impl From<Detector> for DetectorConfig {
     }
 }
 
-/// A detector of the user's own.
+/// A detector defined by the user as a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustomDetectorConfig {
-    /// Its name in metrics, and in upper case in what `replace`, `hash` and `hmac` write: lower case letters, digits and
-    /// `_`, at most 40 of them, and not the name of a built-in detector. Required.
+    /// Name of the detector in metrics. Marks of `replace`, `hash` and `hmac` show the name in upper case. At most
+    /// 40 lower case letters, digits and `_`; the names of built-in detectors are reserved. Required.
     #[serde(default)]
     pub name: String,
-    /// What to find: a regular expression in the syntax of RE2, as the Collector's. If it has a group named `value`,
-    /// that group is what is private; otherwise the whole match. Required.
+    /// Regular expression in RE2 syntax, like the Collector's. If the expression has a group named `value`, that
+    /// group is the hit; otherwise the whole match is the hit. Required.
     #[serde(default)]
     pub regex: String,
-    /// The checksum that the digits (and for `mod97` letters) of a match must have: `luhn`, `mod97` or `none`.
+    /// Checksum that the digits (for `mod97` also the letters) of a match must satisfy: `luhn`, `mod97` or `none`
+    /// (default: `none`).
     #[serde(default)]
     pub checksum: Checksum,
-    /// What to do with what it finds.
+    /// Action for each hit (default: `mask`).
     #[serde(default)]
     pub action: DetectorAction,
 }
 
-/// What happens to what a detector finds.
+/// Action for the hits of a detector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DetectorAction {
-    /// Four asterisks stand in its place.
+    /// Replaces the hit with four asterisks.
     #[default]
     Mask,
-    /// The name of the detector stands in its place: `[EMAIL]`; for home directories `~`.
+    /// Replaces the hit with the name of the detector: `[EMAIL]`. Home directories become `~`.
     Replace,
-    /// A hash stands in its place, made with `hash_function` (`sha3` unless set): `[EMAIL:3f1a...]`. Numbers such as
-    /// those of cards can be found again by trying: prefer `hmac`.
+    /// Replaces the hit with a hash made by `hash_function` (`sha3` unless set): `[EMAIL:3f1a...]`. Short numbers
+    /// such as card numbers can be recovered from a hash by trial; prefer `hmac`.
     Hash,
-    /// A hash with the key `hmac_key` stands in its place, so that equal values stay equal and nobody without the key
-    /// can try values: `[EMAIL:3f1a...]`. HMAC-SHA-256, or HMAC-SHA-512 if `hash_function` says so. As with `hash`, what
-    /// built-in detectors find is brought into one form before: numbers without separators, e-mail addresses in lower case.
+    /// Replaces the hit with a hash keyed by `hmac_key`: `[EMAIL:3f1a...]`. Equal values stay equal, and nobody can
+    /// test guesses without the key. The function is HMAC-SHA-256, or HMAC-SHA-512 if `hash_function` is
+    /// `hmac-sha512`. As with `hash`, hits of built-in detectors are normalized first: numbers lose their
+    /// separators, e-mail addresses become lower case.
     Hmac,
-    /// Four asterisks and its last 4 characters stand in its place; asterisks alone if it has fewer than 12.
+    /// Replaces the hit with four asterisks and the last 4 characters of the hit. A hit shorter than 12 characters
+    /// becomes four asterisks alone.
     Partial,
-    /// The text ends where it begins.
+    /// Cuts the text off where the hit begins.
     Truncate,
-    /// The whole text goes: the attribute or list entry is removed, and a text that must stay becomes empty.
+    /// Drops the whole text: the attribute or list entry is removed. A text that cannot be removed becomes empty.
     Drop,
 }
 
-/// A checksum over the digits of a match.
+/// A checksum that a match must satisfy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Checksum {
-    /// None: the pattern decides.
+    /// No checksum: a match of the pattern is enough.
     #[default]
     None,
     /// Modulo 10 with every second digit doubled (ISO/IEC 7812-1, annex B).
@@ -83,13 +86,13 @@ pub enum Checksum {
     Mod97,
 }
 
-/// A hash function: the Collector's names.
+/// A hash function, named as in the Collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum HashFunction {
-    /// MD5, 128 bits. Broken; here for what is compared with older data.
+    /// MD5, 128 bits. Broken; use only to compare with older data.
     #[serde(rename = "md5")]
     Md5,
-    /// SHA-1, 160 bits. Broken; here for what is compared with older data.
+    /// SHA-1, 160 bits. Broken; use only to compare with older data.
     #[serde(rename = "sha1")]
     Sha1,
     /// SHA3-256.
@@ -107,19 +110,19 @@ pub enum HashFunction {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NameAndAction {
-    /// Which detector. Required.
+    /// Name of the detector. Required.
     name: Detector,
-    /// What to do with what it finds.
+    /// Action for each hit (default: `mask`).
     #[serde(default)]
     action: DetectorAction,
 }
 
-/// Both forms, for the schema.
+/// Short and long form of [`DetectorConfig`], for the schema.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
 enum Forms {
-    /// The detector's name; what it finds is masked.
+    /// Name of the detector; hits are masked.
     Name(Detector),
     /// The detector and its action.
     NameAndAction(NameAndAction),

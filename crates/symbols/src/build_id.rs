@@ -1,26 +1,25 @@
-//! What names a binary: its build id.
+//! Build ids, which identify binaries.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The build id of a binary: the description of its `NT_GNU_BUILD_ID` note, or what stands for one.
+/// The build id of a binary: the content of its `NT_GNU_BUILD_ID` note, or an id derived from Go's.
 ///
-/// It comes from telemetry, from strangers' files and from URLs, and becomes a part of paths and of URLs itself. So it
-/// is bytes, of which there is only one way to write them: lower-case hexadecimal digits. Nothing that is written so can
-/// leave a directory.
+/// Build ids come from telemetry, untrusted files and URLs, and become parts of paths and URLs. Therefore an id is
+/// stored as bytes and always written as lower-case hexadecimal digits, which cannot leave a directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BuildId(Box<[u8]>);
 
 impl BuildId {
-    /// In bytes. Linkers write 8 (fast), 16 (md5, uuid) or 20 (sha1); 4 leaves room for what people choose by hand.
+    /// Minimum length in bytes. Linkers write 8 (fast), 16 (md5, uuid) or 20 (sha1); 4 allows ids chosen by hand.
     pub const SHORTEST: usize = 4;
-    /// In bytes: that of the longest digest, SHA-512.
+    /// Maximum length in bytes: the length of SHA-512.
     pub const LONGEST: usize = 64;
 
-    /// The id that these bytes are.
+    /// Creates an id from its bytes.
     ///
     /// # Errors
-    /// When there are fewer than [`SHORTEST`](Self::SHORTEST) or more than [`LONGEST`](Self::LONGEST).
+    /// Fails for fewer than [`SHORTEST`](Self::SHORTEST) or more than [`LONGEST`](Self::LONGEST) bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BuildIdError> {
         match bytes.len() {
             Self::SHORTEST..=Self::LONGEST => Ok(BuildId(bytes.into())),
@@ -28,29 +27,29 @@ impl BuildId {
         }
     }
 
-    /// The id of a Go binary that has no GNU build id. Go's own is text of any length with slashes in it
-    /// (`action/main/package/content`), so its SHA-256 stands for it.
+    /// Derives an id for a Go binary without a GNU build id: the SHA-256 of Go's own build id. That id is text of
+    /// any length with slashes in it (`action/main/package/content`).
     pub fn from_go(id: &str) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
         BuildId(digest.as_ref().into())
     }
 
-    /// The same for an id that is written as the hexadecimal digits of its text, which is how agents say it that know GNU build
-    /// ids only. `None` when it is something else.
+    /// Derives an id from the hexadecimal digits of Go's build id, as written by agents that support GNU build ids
+    /// only. `None` for other ids.
     pub fn from_go_digits(digits: &str) -> Option<Self> {
-        // Go's has about 83 characters.
+        // A Go build id has about 83 characters.
         if digits.len() > 512 {
             return None;
         }
         let text = String::from_utf8(bytes(digits)?).ok()?;
-        // Longer than a digest that looks like text by chance.
+        // Longer than a digest that resembles text by chance.
         let is_go = text.len() > 32
             && text.contains('/')
             && text.bytes().all(|byte| byte.is_ascii_graphic());
         is_go.then(|| BuildId::from_go(&text))
     }
 
-    /// The bytes.
+    /// Bytes of the id.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -59,9 +58,9 @@ impl BuildId {
 impl FromStr for BuildId {
     type Err = BuildIdError;
 
-    /// Reads hexadecimal digits, of either case.
+    /// Parses hexadecimal digits in either case.
     fn from_str(text: &str) -> Result<Self, BuildIdError> {
-        // Before anything is allocated.
+        // Checked before any allocation.
         if text.len() > 2 * Self::LONGEST {
             return Err(BuildIdError::Length(text.len() / 2));
         }
@@ -72,7 +71,7 @@ impl FromStr for BuildId {
     }
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
+/// Parses pairs of hexadecimal digits.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| {
         let value = char::from(digit).to_digit(16);
@@ -99,13 +98,13 @@ impl fmt::Debug for BuildId {
     }
 }
 
-/// Why something is no build id.
+/// The reason why bytes or text are not a build id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BuildIdError {
-    /// So many bytes are too few or too many.
+    /// The number of bytes is too small or too large.
     #[error("a build id has 4 to 64 bytes, not {0}")]
     Length(usize),
-    /// The text is something else than pairs of hexadecimal digits.
+    /// The text does not consist of pairs of hexadecimal digits.
     #[error("a build id is written as pairs of hexadecimal digits")]
     NotHexadecimal,
 }

@@ -1,19 +1,21 @@
 //! Compiled symbol files on disk, one per build id, in a directory that is bounded in bytes.
 //!
 //! ```text
-//! DIRECTORY/v3/ab/cdef0123.sym     a compiled file; v3 is the version of its format
-//! DIRECTORY/v3/ab/cdef0123.absent  why there is none, and until when that counts
-//! DIRECTORY/v3/ab/cdef0123.better  the same for one that says more than the one that is there
-//! DIRECTORY/tmp/PID-N              what is being written
+//! DIRECTORY/v3/ab/cdef0123.sym     symbol file; v3 is the version of the format
+//! DIRECTORY/v3/ab/cdef0123.absent  note: the reason for a missing symbol file, and the expiry of the note
+//! DIRECTORY/v3/ab/cdef0123.better  note: the same for a symbol file with more information than the present one
+//! DIRECTORY/tmp/PID-N              file that is being written
 //! ```
 //!
-//! A file is written beside and renamed, so nobody sees a half of it, and several processes may share a directory: at
-//! worst two of them make the same file. A file that is deleted stays readable for those who have it open. Notes go
-//! before files: they only save questions. Of the files, what was not used for longest goes first; the time of the last
-//! change says when it was used, because file systems are mounted without the time of the last access. Of a note it
-//! says until when it counts.
+//! A file is written under another name and then renamed, so no reader sees a partial file. Several processes may
+//! share a directory; at worst two of them compile the same file. A deleted file stays readable for processes that
+//! have it open.
 //!
-//! What is here decides what addresses are called, and it is mapped: nobody else may write to the directory.
+//! To make room, notes are deleted before symbol files, since a note only saves a lookup. Symbol files are deleted
+//! in the order of their last use. The modification time holds the time of the last use, because many file systems
+//! are mounted without access times. The modification time of a note is its expiry.
+//!
+//! The cache decides the names of addresses and its files are mapped, so no other user may write to the directory.
 
 mod note;
 mod verified;
@@ -32,59 +34,59 @@ pub use self::verified::open_verified;
 use super::build_id::BuildId;
 use super::file::{OpenError, SymbolFile};
 
-/// The directory of a format; others are deleted when a cache is opened. To be raised when compiling the same binary
-/// would give something else, too.
+/// Directory of the current format; other versions are deleted when a cache is opened. Raise it also if compiling
+/// the same binary would give a different result.
 const VERSION: &str = "v3";
 
-/// A file counts as used again after this long at the earliest: less would only write metadata.
+/// Minimum time between two updates of a file's last use; more updates would only write metadata.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
-/// What a process that has crashed left behind is deleted after this long.
+/// Age at which a temporary file counts as left behind by a crashed process and is deleted.
 const LEFT_BEHIND: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// So many notes are kept when there are too many. Each takes a block, mostly of 4 KiB.
+/// Number of notes that are kept when there are too many. Each note takes a disk block, mostly 4 KiB.
 const NOTES: usize = 8192;
-/// From so many on there are too many: to count them is to read the directory.
+/// Number of notes that triggers a cleanup. The slack avoids reading the directory for every new note.
 const TOO_MANY_NOTES: usize = NOTES + NOTES / 4;
 
-/// The cache of a directory.
+/// A cache in one directory.
 #[derive(Debug)]
 pub struct Cache {
     files: PathBuf,
     scratch: PathBuf,
     max_bytes: u64,
-    /// What there was after it was trimmed last.
+    /// Size in bytes after the last trim.
     bytes: AtomicU64,
-    /// How many notes there are at most, unless other processes write some, too.
+    /// Upper bound of the number of notes, unless other processes write notes too.
     notes: AtomicUsize,
 }
 
-/// What a cache knows of a build id.
+/// Contents of a cache for a build id.
 #[derive(Debug)]
 pub enum Cached {
-    /// Its symbols.
+    /// The symbols.
     File(Arc<SymbolFile>),
-    /// Its symbols are there, but it would take long to read the file for the first time.
+    /// A symbol file exists, but verifying it for the first time would take long.
     Unverified,
-    /// Why there are none.
+    /// The reason why there are no symbols.
     Absent(Absence),
 }
 
-/// What was deleted, and what is left.
+/// Result of a trim.
 #[derive(Debug, Default)]
 pub struct Trimmed {
-    /// Of the build ids of compiled files.
+    /// Build ids of the deleted symbol files.
     pub deleted: Vec<BuildId>,
-    /// Bytes that are left.
+    /// Remaining size in bytes.
     pub bytes: u64,
 }
 
 impl Cache {
-    /// The cache in a directory, which is made if there is none, for nobody else to look into. What crashed processes
-    /// and other versions left there is deleted, and what is more than `max_bytes`.
+    /// Opens the cache in a directory. If the directory is missing, creates it with access for the owner only.
+    /// Deletes leftovers of crashed processes and other versions, and trims the cache to `max_bytes`.
     ///
     /// # Errors
-    /// When the directory cannot be made or written to, or belongs to somebody else, or others may write to it.
+    /// Fails if the directory cannot be created or written to, belongs to another user, or is writable by others.
     pub fn open(directory: &Path, max_bytes: u64) -> io::Result<Self> {
         let cache = Cache {
             files: directory.join(VERSION),
@@ -105,13 +107,14 @@ impl Cache {
         Ok(cache)
     }
 
-    /// What is known of a build id. A file that is damaged is deleted, so that it is made again.
+    /// Looks up a build id. A damaged symbol file is deleted, so that it is compiled again.
     pub fn find(&self, id: &BuildId) -> Option<Cached> {
         let mut all = u64::MAX;
         self.find_within(id, &mut all)
     }
 
-    /// The same, but of files that this process has not read before, it reads no more than `bytes`, which become fewer.
+    /// Looks up a build id, but verifies at most `bytes` of files that are new to this process. Subtracts the
+    /// verified bytes from `bytes`.
     pub fn find_within(&self, id: &BuildId, bytes: &mut u64) -> Option<Cached> {
         let path = self.path(id, "sym");
         match verified::open_within(&path, bytes) {
@@ -120,7 +123,7 @@ impl Cache {
                 touch(&path, SystemTime::now());
                 return Some(Cached::File(Arc::new(file)));
             }
-            // What cannot be opened may be good: it is so for all of them when there are too many open files.
+            // The file may be good: with too many open files, every open fails.
             Err(OpenError::Io(_)) => {}
             Ok(Some(_))
             | Err(OpenError::NotSymbolFile | OpenError::Version(_) | OpenError::Damaged) => {
@@ -130,7 +133,7 @@ impl Cache {
         self.absence(id, Wanted::Any).map(Cached::Absent)
     }
 
-    /// Why there are no such symbols, if that is known and still counts.
+    /// Returns the note about missing symbols, unless the note has expired.
     pub fn absence(&self, id: &BuildId, wanted: Wanted) -> Option<Absence> {
         let path = self.path(id, wanted.extension());
         let absence = Absence::read(&path)?;
@@ -141,30 +144,30 @@ impl Cache {
         Some(absence)
     }
 
-    /// The most bytes that it has.
+    /// Maximum size in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// How many bytes it had when it was trimmed last.
+    /// Size in bytes after the last trim.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// Where the compiled files are: what tells this cache from others.
+    /// Directory of the compiled files, which identifies the cache.
     pub fn directory(&self) -> &Path {
         &self.files
     }
 
-    /// Notes when a file was used that somebody has open.
+    /// Records the last use of a file that is already open.
     pub fn touch(&self, id: &BuildId, used: SystemTime) {
         touch(&self.path(id, "sym"), used);
     }
 
-    /// A place for a file that is being made.
+    /// Creates a path for a temporary file.
     ///
     /// # Errors
-    /// When the directory for it is gone and cannot be made.
+    /// Fails if the directory of temporary files is gone and cannot be created.
     pub fn scratch(&self) -> io::Result<Scratch> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
@@ -172,13 +175,14 @@ impl Cache {
         Ok(Scratch(self.scratch.join(name)))
     }
 
-    /// Keeps a compiled file, in the place of what was known of this build id, and opens it.
+    /// Stores and opens a compiled file, replacing what the cache has for the build id.
     ///
     /// # Errors
-    /// When it cannot be written or read.
+    /// Fails if the file cannot be written or read.
     pub fn store(&self, id: &BuildId, compiled: Scratch) -> io::Result<SymbolFile> {
         let path = self.place(id, "sym")?;
-        // Without this a crash of the machine may leave an empty file with this name. It would be noticed and made again.
+        // Without the sync, a crash of the machine may leave an empty file of this name. An empty file would be
+        // detected and compiled again.
         File::open(&compiled.0)?.sync_all()?;
         fs::rename(&compiled.0, &path)?;
         for wanted in [Wanted::Any, Wanted::Better] {
@@ -187,10 +191,10 @@ impl Cache {
         open_verified(&path).map_err(|error| io::Error::other(error.to_string()))
     }
 
-    /// Keeps why there is none.
+    /// Stores the reason why there are no symbols.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the note cannot be written.
     pub fn store_absence(&self, id: &BuildId, wanted: Wanted, absence: &Absence) -> io::Result<()> {
         let scratch = self.scratch()?;
         let mut file = scratch.create()?;
@@ -203,11 +207,11 @@ impl Cache {
         Ok(())
     }
 
-    /// Deletes notes that no longer count; and until the rest fits, other notes, and what was not used for longest. The
-    /// file that was used last stays: who has made it needs it.
+    /// Deletes expired notes. If the cache is still too large, deletes more notes, and then the least recently used
+    /// files. The most recently used file always stays, because its creator is about to use it.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn trim(&self) -> io::Result<Trimmed> {
         let (mut files, mut notes) = (Vec::new(), Vec::new());
         let mut trimmed = Trimmed::default();
@@ -232,7 +236,7 @@ impl Cache {
                 kind.push((modified, size, path));
             }
         }
-        // Notes that would go soon go first.
+        // Notes that expire soon are deleted first.
         notes.sort_unstable();
         files.sort_unstable();
         files.pop();
@@ -258,7 +262,8 @@ impl Cache {
         Ok(trimmed)
     }
 
-    /// Where the file of a build id is. The id is digits: it cannot lead out of the directory.
+    /// Returns the path of a build id's file. An id consists of hexadecimal digits, so the path cannot leave the
+    /// directory.
     fn path(&self, id: &BuildId, extension: &str) -> PathBuf {
         let id = id.to_string();
         let (directory, name) = id.split_at(2);
@@ -275,7 +280,7 @@ impl Cache {
         Ok(path)
     }
 
-    /// Deletes what is of no use to anybody. Nothing depends on its success.
+    /// Deletes leftovers in a directory. Failure is harmless.
     fn sweep(&self, directory: &Path) {
         let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
         for entry in entries(&self.scratch) {
@@ -298,20 +303,20 @@ impl Cache {
     }
 }
 
-/// A place for a file that is being made. What is there is deleted with this, unless it was renamed.
+/// Path of a temporary file. Dropping the path deletes the file, unless the file was renamed.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Makes the file, for its owner only.
+    /// Creates the file with access for the owner only.
     ///
     /// # Errors
-    /// When that is not possible, or it is there already.
+    /// Fails if the file exists or cannot be created.
     pub fn create(&self) -> io::Result<File> {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
@@ -326,16 +331,16 @@ impl Drop for Scratch {
 }
 
 fn on_disk(metadata: &Metadata) -> u64 {
-    // POSIX leaves the unit open; everywhere it is 512 bytes.
+    // POSIX leaves the unit of `st_blocks` open; all supported systems use 512 bytes.
     metadata.blocks() * 512
 }
 
-/// Whoever finds it gone has what is wanted.
+/// Another process may have removed the file already, which counts as success.
 fn delete(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Whether this works or not, the file is there.
+/// Sets the time of last use. Failure is harmless: the file stays in the cache with an older time.
 fn touch(path: &Path, used: SystemTime) {
     let Ok(modified) = fs::metadata(path).and_then(|metadata| metadata.modified()) else {
         return;
@@ -348,16 +353,16 @@ fn touch(path: &Path, used: SystemTime) {
     }
 }
 
-/// The build id of a file by its path.
+/// Returns the build id of a file from its path.
 fn id_of(path: &Path) -> Option<BuildId> {
     let first = path.parent()?.file_name()?.to_str()?;
     let rest = path.file_stem()?.to_str()?;
     format!("{first}{rest}").parse().ok()
 }
 
-/// Refuses a directory that others decide about.
+/// Refuses a directory that belongs to another user or that others may write to.
 fn only_ours(directory: &Path) -> io::Result<()> {
-    /// The permissions of the group and of all others to write.
+    /// Write permission of the group and of others.
     const OTHERS_WRITE: u32 = 0o022;
     let metadata = fs::metadata(directory)?;
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -447,7 +452,7 @@ mod tests {
     fn what_cannot_be_opened_just_now_is_not_deleted() {
         let (directory, cache) = cache(1 << 20);
         let path = cache.place(&id(1), "sym").unwrap();
-        // It can be opened and not be mapped.
+        // A directory can be opened, but not mapped.
         std::os::unix::fs::symlink(directory.path(), &path).unwrap();
         assert!(cache.find(&id(1)).is_none());
         assert!(path.is_symlink());
@@ -456,9 +461,9 @@ mod tests {
     #[test]
     fn what_has_changed_on_the_disk_is_noticed_when_a_process_opens_it_first() {
         let (_directory, cache) = cache(1 << 20);
-        // Of no other test's file.
+        // A build id that no other test uses.
         let id = id(77);
-        // Made by another process: this one has not read it.
+        // Compiled by another process, so not yet verified by this one.
         let place = cache.place(&id, "sym").unwrap();
         File::create(&place).unwrap();
         compiled(&id, &place);

@@ -1,4 +1,4 @@
-//! From an ELF file to a compiled symbol file.
+//! Compiles ELF files into a symbol file.
 
 mod demangle;
 mod dwarf;
@@ -33,26 +33,27 @@ use super::elf::{ENDIAN, Elf, ElfError};
 use super::file::Source;
 use super::map::Map;
 
-/// What is compiled.
+/// Input files of a compilation.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
-    /// The binary, or its separate debug file where there is no binary.
+    /// The binary, or its separate debug file if there is no binary.
     pub binary: &'a Path,
-    /// What goes with it, in any order: the separate debug file, `.dwo` files or a `.dwp` package, the supplementary file of
-    /// dwz. What each is, is found out.
+    /// Companion files in any order: the separate debug file, `.dwo` files or a `.dwp` package, the supplementary
+    /// file of dwz. The kind of each file is detected.
     pub supplementary: &'a [PathBuf],
 }
 
-/// What a compilation may take. Each is checked before memory is.
+/// Limits of a compilation. Each limit is checked before the memory is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Of all files together, in bytes. They are mapped: what is read can be taken back by the system.
+    /// Size of all input files together, in bytes. The files are mapped, so the system can reclaim pages.
     pub input_bytes: u64,
-    /// Of what is compressed in them, in bytes, once it is not. It is in memory as a whole.
+    /// Size of all decompressed sections together, in bytes. Decompressed sections are held in memory.
     pub decompressed_bytes: u64,
-    /// Of the compiled file, in bytes, before its names are compressed. It is in memory as a whole before it is written.
+    /// Size of the compiled file before its names are compressed, in bytes. The file is held in memory until it is
+    /// written.
     pub output_bytes: u64,
-    /// Functions, places where they were inlined to, ranges of addresses, and rows of lines, together: one takes up to 48 bytes of
+    /// Number of functions, inlined calls, address ranges and line rows together. One entry takes up to 48 bytes of
     /// memory.
     pub entries: u64,
 }
@@ -69,55 +70,55 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no compiled file.
+/// The reason why a compilation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// A file is something else.
+    /// A file is not ELF.
     #[error("{0} is no ELF file")]
     NotElf(PathBuf),
-    /// A file is for another kind of machine.
+    /// A file is for an unsupported machine.
     #[error("{0} is ELF, but not for 64-bit x86-64 or arm64")]
     Unsupported(PathBuf),
-    /// A file goes with another binary.
+    /// A file belongs to another binary.
     #[error("{0} does not belong to the binary: its build id is another one")]
     Mismatch(PathBuf),
-    /// There is nothing in it that names code.
+    /// Nothing in the file names code.
     #[error("it has no debug information, no symbols and no table of Go functions")]
     NoSymbols,
-    /// It takes more than it may.
+    /// A limit is exceeded.
     #[error("it exceeds the limit of {0}")]
     Limit(&'static str),
-    /// It contradicts itself.
+    /// The file contradicts itself.
     #[error("{0} is damaged")]
     Malformed(PathBuf),
-    /// The system says so.
+    /// An I/O error of the system.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-/// What was compiled.
+/// Statistics of a compilation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The build id in the binary.
+    /// Build id of the binary.
     pub build_id: Option<BuildId>,
-    /// How many bytes the compiled file has.
+    /// Size of the compiled file in bytes.
     pub bytes: u64,
-    /// How many ranges of addresses with different frames.
+    /// Number of address ranges with different frames.
     pub ranges: u64,
-    /// How many bytes of code are named by each source, in the order of [`Source::ALL`].
+    /// Bytes of code named by each source, in the order of [`Source::ALL`].
     pub covered: [u64; Source::ALL.len()],
-    /// How many bytes of code there are.
+    /// Bytes of code in the binary.
     pub code: u64,
-    /// Units of debug information that were read.
+    /// Number of DWARF units read.
     pub units: u64,
-    /// Units that are damaged: what could be read of them is used.
+    /// Number of damaged DWARF units; their readable parts are used.
     pub damaged_units: u64,
-    /// Units whose other part (`.dwo`) was not among the inputs.
+    /// Number of DWARF units whose split part (`.dwo`) is not among the inputs.
     pub missing_units: u64,
 }
 
 impl Summary {
-    /// Whether most of the code that has names has lines, too.
+    /// Whether most of the named code has lines too.
     fn has_lines(&self) -> bool {
         let with_lines = |source: &Source| matches!(source, Source::Dwarf | Source::GoPclntab);
         let (with, without): (Vec<_>, Vec<_>) = Source::ALL.into_iter().partition(with_lines);
@@ -129,10 +130,11 @@ impl Summary {
     }
 }
 
-/// Compiles what a binary offers into a symbol file, which is written to `output` from where that is.
+/// Compiles a binary into a symbol file, which is written to `output` from its current position.
 ///
 /// # Errors
-/// When the files are no such binary, or have nothing to offer, or exceed a limit. What was written then is no symbol file.
+/// Fails if the inputs are not supported binaries, contain no names, or exceed a limit. The bytes written by a
+/// failed compilation are not a symbol file.
 pub fn compile(
     inputs: &Inputs<'_>,
     limits: &Limits,
@@ -152,7 +154,7 @@ pub fn compile(
     compile_bytes(&files, limits, output)
 }
 
-/// The same for files in memory: the binary, and what goes with it.
+/// Compiles files in memory: the binary and its companion files.
 pub(super) fn compile_bytes(
     files: &[(&Path, &[u8])],
     limits: &Limits,
@@ -171,7 +173,7 @@ pub(super) fn compile_bytes(
     let mut debug = debug_information(&parts, &code, !go.is_empty(), &mut model, &mut summary)?;
     model::straighten(&mut debug);
     name_functions(&symbols, &mut model);
-    // Assembler has lines and no functions; labels are what it has.
+    // Assembler code has lines but no functions; its labels are symbols.
     let debug = name_lines(debug, &symbols, &model);
     let ranges = model::fill(model::fill(go, &debug), &symbols);
     drop((debug, symbols));
@@ -181,7 +183,7 @@ pub(super) fn compile_bytes(
     for range in &ranges {
         summary.covered[range.source as usize] += range.end - range.start;
     }
-    // Some debug files do not say where there is code.
+    // Some debug files do not mark the sections with code.
     let code = code
         .iter()
         .map(|range| range.end - range.start)
@@ -198,7 +200,7 @@ pub(super) fn compile_bytes(
     Ok(summary)
 }
 
-/// What the symbol tables say, the best first.
+/// Returns the ranges of the symbol tables, best source first.
 fn symbols(
     parts: &Parts<'_>,
     code: &[ops::Range<u64>],
@@ -216,7 +218,7 @@ fn symbols(
         return Ok(symbols);
     };
     let budget = parts.binary.budget();
-    // What cannot be read says nothing; what is too large may be too large elsewhere.
+    // An unreadable section names nothing. Oversized sections still fail, since another source may fit.
     let data = section.data(ENDIAN, parts.binary.data);
     let data = data.map_err(|_| ElfError::Malformed);
     let nested = match data.and_then(|data| decompress::xz(data, budget)) {
@@ -234,7 +236,7 @@ fn symbols(
     Ok(symbols)
 }
 
-/// What the debug information says; without that about Go, if `without_go`.
+/// Returns the ranges of the debug information; units of Go are skipped if `without_go`.
 fn debug_information(
     parts: &Parts<'_>,
     code: &[ops::Range<u64>],
@@ -254,9 +256,10 @@ fn debug_information(
     Ok(read.ranges)
 }
 
-/// Gives functions the names that the linker knows them by, where the debug information does not have them: C++
-/// compilers leave them out for functions that only one file sees, and what is left has no namespace. It is the symbol
-/// where the function is entered: another part of it, which the linker may have put before, has a name of its own.
+/// Adds linkage names to functions whose debug information lacks them. C++ compilers omit the linkage name of a
+/// function with internal linkage, and the remaining name has no namespace. The name comes from the symbol at the
+/// function's entry. Another part of the function, which the linker may have placed before the entry, has a symbol
+/// of its own.
 fn name_functions(symbols: &[Range], model: &mut Model) {
     for (address, context) in std::mem::take(&mut model.entries) {
         let symbol = symbols.binary_search_by_key(&address, |symbol| symbol.start);
@@ -266,7 +269,7 @@ fn name_functions(symbols: &[Range], model: &mut Model) {
     }
 }
 
-/// Gives names to lines that have no function, or one without any name. Lines without a name are left out.
+/// Names lines without a function or with an unnamed one. Lines that stay without a name are dropped.
 fn name_lines(ranges: Vec<Range>, symbols: &[Range], model: &Model) -> Vec<Range> {
     let mut named = Vec::with_capacity(ranges.len());
     let mut symbols = symbols.iter().peekable();
@@ -294,7 +297,8 @@ fn name_lines(ranges: Vec<Range>, symbols: &[Range], model: &Model) -> Vec<Range
 }
 
 impl CompileError {
-    /// As a sentence about the binary at `path`; errors of some kinds name the file that they are about themselves.
+    /// Formats the error as a sentence about the binary at `path`. Some kinds of errors name the affected file
+    /// themselves.
     pub fn about(&self, path: &Path) -> String {
         match self {
             CompileError::NotElf(_)

@@ -1,4 +1,4 @@
-//! What a binary says of itself and of the files that belong to it: its build id, the names in its debug links.
+//! Describes a binary: its build id and the names of its companion files.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -10,38 +10,37 @@ use super::compile::{SplitUnit, split_units};
 use super::elf::Elf;
 use super::map::Map;
 
-/// What a binary says of itself.
+/// Build id and debug links of a binary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Its build id: the GNU one, or else what stands for Go's.
+    /// Build id: the GNU build id, or else an id derived from Go's.
     pub build_id: Option<BuildId>,
-    /// The name and the CRC of the file with its debug information (`.gnu_debuglink`).
+    /// Name and CRC of the separate debug file (`.gnu_debuglink`).
     pub debug_link: Option<DebugLink>,
-    /// The build id of the file that it has parts of its debug information in common with others in
-    /// (`.gnu_debugaltlink`, as dwz writes it).
+    /// Build id of the supplementary file that dwz wrote, with debug information shared by several binaries
+    /// (`.gnu_debugaltlink`).
     pub common: Option<BuildId>,
-    /// Where the other parts of its split units are: `.dwo` files, by the names that the compiler gave them. At most
-    /// 1,024.
+    /// Names of the `.dwo` files with the split units, as the compiler wrote them. At most 1,024.
     pub units: Vec<SplitUnit>,
 }
 
 /// A debug link, see [GDB](https://sourceware.org/gdb/current/onlinedocs/gdb.html/Separate-Debug-Files.html).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DebugLink {
-    /// The name of the file, without directories.
+    /// Name of the file, without directories.
     pub name: String,
-    /// The CRC-32 of its whole content.
+    /// CRC-32 of the whole file.
     pub crc: u32,
 }
 
-/// The longest name of a file: that of Linux (`NAME_MAX`).
+/// Maximum length of a file name in bytes: Linux's `NAME_MAX`.
 const LONGEST_NAME: usize = 255;
 
-/// Reads what a file says of itself; nothing if it is no ELF file. Of what is compressed so many bytes are read. To be
-/// called in the worker process: the file may be a stranger's.
+/// Describes a file; the description is empty if the file is not ELF. Decompresses at most `decompressed_bytes`.
+/// Only the worker process may call it, because the file is untrusted.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Fails if the file cannot be read.
 pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description> {
     let map = Map::of(&File::open(path)?)?;
     let budget = Cell::new(decompressed_bytes);
@@ -54,22 +53,22 @@ pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description>
             .or_else(|| elf.go_build_id().map(BuildId::from_go)),
         debug_link: debug_link(&elf),
         common: common(&elf),
-        // Of no use then, which is found out when it is compiled.
+        // Damaged debug information is reported by the compilation.
         units: split_units(&elf).unwrap_or_default(),
     })
 }
 
-/// The debug link of a binary.
+/// Returns the debug link of a binary.
 pub(super) fn debug_link(elf: &Elf<'_>) -> Option<DebugLink> {
     read_debug_link(&elf.section_data(".gnu_debuglink").unwrap_or_default())
 }
 
-/// What a file has parts of its debug information in common with others in.
+/// Returns the build id of the supplementary file of dwz.
 pub(super) fn common(elf: &Elf<'_>) -> Option<BuildId> {
     read_common(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
 }
 
-/// A name that ends in 0, padding to 4 bytes, the CRC.
+/// Parses a zero-terminated name, padding to 4 bytes, and the CRC.
 fn read_debug_link(section: &[u8]) -> Option<DebugLink> {
     let end = section.iter().position(|byte| *byte == 0)?;
     let name = str::from_utf8(section.get(..end)?).ok()?;
@@ -80,13 +79,13 @@ fn read_debug_link(section: &[u8]) -> Option<DebugLink> {
     })
 }
 
-/// A path that ends in 0, a build id. The path is a stranger's word and nobody goes there.
+/// Parses a zero-terminated path and a build id. The path is untrusted and ignored.
 fn read_common(section: &[u8]) -> Option<BuildId> {
     let end = section.iter().position(|byte| *byte == 0)?;
     BuildId::from_bytes(section.get(end + 1..)?).ok()
 }
 
-/// What is the name of a file and leads nowhere else.
+/// Returns the name if it is a plain file name without directories.
 fn file_name(name: &str) -> Option<&str> {
     let plain = !name.contains('/') && !matches!(name, "" | "." | "..");
     let printable = name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
@@ -94,7 +93,7 @@ fn file_name(name: &str) -> Option<&str> {
 }
 
 impl Description {
-    /// As the worker tells it: a word and its value in each line.
+    /// Formats the description for the worker's stdout: a keyword and its value in each line.
     pub(super) fn to_lines(&self) -> String {
         let build_id = self.build_id.iter().map(|id| format!("build-id {id}\n"));
         let common = self.common.iter().map(|id| format!("common {id}\n"));
@@ -105,7 +104,7 @@ impl Description {
         build_id.chain(common).chain(link).chain(units).collect()
     }
 
-    /// What the worker told. It may be anything: a stranger's file may have made it say so.
+    /// Parses the output of a worker. The output is untrusted, since a malicious file may control the worker.
     pub(super) fn from_lines(lines: &str) -> Self {
         let mut description = Description::default();
         for line in lines.lines() {

@@ -1,4 +1,4 @@
-//! ELF files: sections, segments, notes.
+//! Reads ELF files: sections, segments, notes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,16 +20,16 @@ pub(super) type Header = FileHeader64<LittleEndian>;
 pub(super) type SectionHeader = object::elf::SectionHeader64<LittleEndian>;
 pub(super) const ENDIAN: LittleEndian = LittleEndian;
 
-/// A 64-bit little-endian ELF file for x86-64 or arm64: what eBPF profilers run on.
+/// A 64-bit little-endian ELF file for x86-64 or arm64, the platforms of eBPF profilers.
 pub(super) struct Elf<'data> {
     pub(super) data: &'data [u8],
     header: &'data Header,
     pub(super) sections: SectionTable<'data, Header>,
-    /// How many bytes may still be decompressed.
+    /// Bytes that may still be decompressed.
     budget: &'data Cell<u64>,
 }
 
-/// Why a file is not read as ELF.
+/// The reason why a file cannot be read as ELF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ElfError {
     #[error("it is no ELF file")]
@@ -48,7 +48,7 @@ impl From<gimli::Error> for ElfError {
     }
 }
 
-/// A segment that the loader maps: `PT_LOAD`.
+/// A segment that the loader maps (`PT_LOAD`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) offset: u64,
@@ -59,12 +59,12 @@ pub(super) struct Segment {
 }
 
 impl<'data> Elf<'data> {
-    /// `budget` bounds what its sections decompress to, in bytes and together.
+    /// Parses a file. `budget` bounds the decompressed size of all sections together, in bytes.
     pub(super) fn parse(data: &'data [u8], budget: &'data Cell<u64>) -> Result<Self, ElfError> {
         if !data.starts_with(b"\x7fELF") {
             return Err(ElfError::NotElf);
         }
-        // Class and byte order, which object takes for an error of the file.
+        // Class and byte order; the `object` crate would report a damaged file.
         if data.get(4..6) != Some(&[2, 1]) {
             return Err(ElfError::Unsupported);
         }
@@ -72,7 +72,7 @@ impl<'data> Elf<'data> {
         if ![EM_X86_64, EM_AARCH64].contains(&header.e_machine(ENDIAN)) {
             return Err(ElfError::Unsupported);
         }
-        // What was cut off behind the segments, as dumps of memory are, has segments still.
+        // A file truncated behind its segments, such as a memory dump, still has segments.
         let sections = header.sections(ENDIAN, data).unwrap_or_default();
         Ok(Elf {
             data,
@@ -108,7 +108,7 @@ impl<'data> Elf<'data> {
             .collect()
     }
 
-    /// Where code can be, in order: by the sections, or the segments where there are no sections.
+    /// Returns the address ranges of code, in order: executable sections, or segments if there are no sections.
     pub(super) fn code(&self) -> Vec<Range<u64>> {
         let range = |address: u64, size: u64| address..address.saturating_add(size);
         let sections = self.sections.iter();
@@ -132,7 +132,7 @@ impl<'data> Elf<'data> {
         code
     }
 
-    /// Whether it is the part of a binary that `objcopy --only-keep-debug` makes: its code has no bytes.
+    /// Whether the file is a debug file from `objcopy --only-keep-debug`, whose code sections have no bytes.
     pub(super) fn is_debug_file(&self) -> bool {
         self.sections.iter().any(|section| {
             section.sh_flags(ENDIAN).contains(SHF_EXECINSTR)
@@ -145,7 +145,7 @@ impl<'data> Elf<'data> {
         BuildId::from_bytes(note).ok()
     }
 
-    /// Go's own build id.
+    /// Returns Go's own build id.
     pub(super) fn go_build_id(&self) -> Option<&'data str> {
         const NT_GO_BUILD_ID: u32 = 4;
         std::str::from_utf8(self.note(b"Go", NT_GO_BUILD_ID)?).ok()
@@ -182,7 +182,8 @@ impl<'data> Elf<'data> {
         (section.sh_type(ENDIAN) != SHT_NOBITS).then_some(section)
     }
 
-    /// What is in a section, decompressed if need be (`SHF_COMPRESSED`, or `.zdebug_*` in its place); empty if there is none.
+    /// Returns the content of a section, decompressed if necessary (`SHF_COMPRESSED`, or `.zdebug_*` instead);
+    /// empty if there is no such section.
     pub(super) fn section_data(&self, name: &str) -> Result<Cow<'data, [u8]>, ElfError> {
         if let Some(section) = self.section(name) {
             let compressed = section.compression(ENDIAN, self.data);
@@ -205,12 +206,12 @@ impl<'data> Elf<'data> {
         Ok(Cow::Borrowed(&[]))
     }
 
-    /// How many bytes may still be decompressed.
+    /// Bytes that may still be decompressed.
     pub(super) fn budget(&self) -> &'data Cell<u64> {
         self.budget
     }
 
-    /// What the file has for these addresses once it is loaded, as far as it goes.
+    /// Returns the bytes of the file that are loaded at `address`, to the end of the segment's data.
     pub(super) fn at(&self, address: u64) -> Option<&'data [u8]> {
         let segments = self.segments();
         let (segment, skipped) = segments.iter().find_map(|segment| {

@@ -1,36 +1,36 @@
-//! Why there are no symbols for a build id.
+//! Reasons why a build id has no symbols.
 
 use std::time::Duration;
 
-/// Why an attempt to get symbols came to nothing.
+/// The reason why an attempt to get symbols failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// No source has it.
+    /// No source has the build id.
     #[error("no source has it")]
     NotFound,
-    /// It is larger than may be fetched or compiled.
+    /// The file is too large to fetch or compile.
     #[error("it is too large: {0}")]
     TooLarge(String),
-    /// What came is no binary with symbols.
+    /// The found file is not a binary with symbols.
     #[error("what was found is of no use: {0}")]
     Unusable(String),
-    /// What came is another binary.
+    /// The found file has another build id.
     #[error("what was found is another binary: its build id is {0}")]
     WrongBuildId(String),
-    /// The worker that compiles it went beyond a limit, or crashed.
+    /// The worker exceeded a limit or crashed.
     #[error("the worker that compiles it failed: {0}")]
     Worker(String),
-    /// The worker was ended from outside, or took too long on the clock: where memory or processors are short, whatever
-    /// the file is like.
+    /// The worker was killed from outside or exceeded the wall-clock limit. The cause is a shortage of memory or
+    /// processors, not the file.
     #[error("the worker that compiles it did not get to its end: {0}")]
     Interrupted(String),
-    /// A server cannot be reached, or not now.
+    /// A server cannot be reached at present.
     #[error("{0}")]
     Unreachable(String),
-    /// Something is wrong on this machine.
+    /// An error of this machine.
     #[error("{0}")]
     Local(String),
-    /// Too many are wanted at once.
+    /// Too many build ids are wanted at once.
     #[error("too many are wanted at once")]
     Busy,
 }
@@ -59,7 +59,7 @@ pub enum Kind {
 }
 
 impl Failure {
-    /// Whether without some of the files it could be better.
+    /// Whether another attempt without the companion files may succeed.
     pub fn may_be_of_companions(&self) -> bool {
         matches!(
             self,
@@ -70,7 +70,7 @@ impl Failure {
         )
     }
 
-    /// Whether the same files would fail again: neither this machine nor a server is to blame.
+    /// Whether the same files would fail again, because the cause is neither this machine nor a server.
     pub fn is_of_files(&self) -> bool {
         matches!(
             self,
@@ -81,7 +81,7 @@ impl Failure {
         )
     }
 
-    /// What kind it is.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> Kind {
         match self {
             Failure::NotFound => Kind::NotFound,
@@ -98,7 +98,7 @@ impl Failure {
 }
 
 impl Kind {
-    /// All of them, in the order of their discriminants.
+    /// All kinds, in the order of their discriminants.
     pub const ALL: [Kind; 9] = [
         Kind::NotFound,
         Kind::TooLarge,
@@ -111,7 +111,7 @@ impl Kind {
         Kind::Busy,
     ];
 
-    /// The name in metrics and in the cache.
+    /// Name of the kind in metrics and in the cache.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::NotFound => "not_found",
@@ -126,16 +126,17 @@ impl Kind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// How long nobody asks again after a failure of this kind. `missing` is the time for what no source has, which the
-    /// configuration says.
+    /// Returns the time before the next attempt after a failure of this kind. `missing` is the configured time for
+    /// build ids that no source has.
     ///
-    /// What a server has is the same a day later, so what is wrong with it is, too. A server that is away is asked
-    /// again soon: its breaker protects it. What was interrupted took much of this machine, so it waits longer.
+    /// Files on a server rarely change within a day, so defects of a file count that long. An unreachable server is
+    /// asked again soon, protected by its circuit breaker. An interrupted compilation was expensive for this
+    /// machine, so its retry waits longer.
     pub fn counts_for(self, missing: Duration) -> Duration {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         match self {

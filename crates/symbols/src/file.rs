@@ -1,7 +1,7 @@
 //! A compiled symbol file, memory-mapped.
 //!
-//! Opening it checks the header and nothing else, which takes microseconds; nothing that a damaged file says can do more than
-//! give wrong names or none, for every index is checked where it is used. [`SymbolFile::verify`] reads all of it.
+//! Opening checks the header only, which takes microseconds. Every index is checked where it is used, so a damaged
+//! file gives wrong names or none and cannot do other harm. [`SymbolFile::verify`] reads and checks the whole file.
 
 mod cursor;
 pub(crate) mod format;
@@ -30,7 +30,7 @@ use super::map::Map;
 pub struct SymbolFile {
     data: Data,
     layout: Layout,
-    /// No other one that this process has opened has it.
+    /// Unique number among the files opened by this process.
     number: u64,
 }
 
@@ -40,42 +40,43 @@ enum Data {
     Owned(Vec<u8>),
 }
 
-/// Why a file cannot be used; all but [`Io`](Self::Io) mean that it has to be compiled again.
+/// The reason why a symbol file cannot be used. For every reason except [`Io`](Self::Io), the binary must be
+/// compiled again.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system says so.
+    /// The system cannot read the file.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// The file is not a symbol file.
     #[error("it is no compiled symbol file")]
     NotSymbolFile,
-    /// It has another version than this program reads.
+    /// The file has a version that this program does not read.
     #[error(
         "it is a compiled symbol file of version {0}, and this program reads version {VERSION}"
     )]
     Version(u32),
-    /// It was cut off or overwritten.
+    /// The file is truncated or overwritten.
     #[error("it is a damaged symbol file")]
     Damaged,
 }
 
-/// Where names and lines of an address come from, the best first.
+/// Source of the names and lines of an address, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Debug information: functions with what was inlined into them, files, lines, columns.
+    /// DWARF debug information: functions with inlined calls, files, lines, columns.
     Dwarf,
-    /// The table that Go's runtime reads: functions with what was inlined into them, files, lines.
+    /// Function table of Go's runtime: functions with inlined calls, files, lines.
     GoPclntab,
     /// `.symtab`: functions.
     SymbolTable,
-    /// `.dynsym`: functions that other binaries may call.
+    /// `.dynsym`: exported functions.
     DynamicSymbols,
     /// `.gnu_debugdata`: functions.
     MiniDebugInfo,
 }
 
 impl Source {
-    /// All, the best first.
+    /// All sources, best first.
     pub const ALL: [Source; 5] = [
         Source::Dwarf,
         Source::GoPclntab,
@@ -84,7 +85,7 @@ impl Source {
         Source::MiniDebugInfo,
     ];
 
-    /// A name for metrics and people.
+    /// Name of the source for metrics and users.
     pub fn name(self) -> &'static str {
         match self {
             Source::Dwarf => "dwarf",
@@ -97,26 +98,26 @@ impl Source {
 }
 
 impl SymbolFile {
-    /// Maps a file. It must not be written to or shortened while it is open, only replaced as a whole.
+    /// Maps a file. While the file is open, it must not be modified or truncated, only replaced as a whole.
     ///
     /// # Errors
-    /// When it cannot be read, or is no symbol file of this version, or its header is damaged.
+    /// Fails if the file cannot be read, is not a symbol file of this version, or has a damaged header.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         Self::map(&File::open(path)?)
     }
 
-    /// The same for a file that is open.
+    /// Maps an open file.
     ///
     /// # Errors
-    /// As those of [`open`](Self::open).
+    /// Fails like [`open`](Self::open).
     pub fn map(file: &File) -> Result<Self, OpenError> {
         Self::new(Data::Mapped(Map::of(file)?))
     }
 
-    /// A symbol file in memory.
+    /// Reads a symbol file from memory.
     ///
     /// # Errors
-    /// When it is no symbol file of this version, or its header is damaged.
+    /// Fails if the bytes are not a symbol file of this version, or the header is damaged.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, OpenError> {
         Self::new(Data::Owned(bytes))
     }
@@ -142,28 +143,28 @@ impl SymbolFile {
         })
     }
 
-    /// The build id of the binary that this is made of.
+    /// Build id of the compiled binary.
     pub fn build_id(&self) -> Option<&BuildId> {
         self.layout.build_id.as_ref()
     }
 
-    /// Whether most of what it names has lines: it was made with debug information, or is Go's. Without, another file of
-    /// the same build may say more.
+    /// Whether most of the named code has lines: the file was compiled from debug information or from a Go binary.
+    /// Without lines, another file of the same build may have more information.
     pub fn has_lines(&self) -> bool {
         self.layout.flags & format::HAS_LINES != 0
     }
 
-    /// The checksum of its header, which has the checksums of all sections.
+    /// Checksum of the header, which contains the checksums of all sections.
     pub(super) fn header_sum(&self) -> u32 {
         format::u32_at(self.data.bytes(), 12).unwrap_or_default()
     }
 
-    /// How large the file is.
+    /// Size of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.data.bytes().len() as u64
     }
 
-    /// How many ranges of addresses there are.
+    /// Number of address ranges.
     pub fn ranges(&self) -> u64 {
         self.layout.ranges
     }
@@ -171,7 +172,7 @@ impl SymbolFile {
     /// Reads the whole file and compares the checksums of its sections.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] when one differs.
+    /// Returns [`OpenError::Damaged`] if a checksum differs.
     pub fn verify(&self) -> Result<(), OpenError> {
         let good = Section::ALL.iter().all(|section| {
             let (_, sum) = self.layout.sections[*section as usize];
@@ -183,24 +184,25 @@ impl SymbolFile {
         }
     }
 
-    /// Looks addresses up: fastest in ascending order.
+    /// Returns a cursor for looking up addresses, fastest in ascending order.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
     }
 
-    /// What the functions of frames are called.
+    /// Returns a reader of function names.
     pub fn names(&self) -> Names<'_> {
         Names::new(self, None)
     }
 
-    /// The same, with what was read before in mind.
+    /// Returns a reader of function names that shares `recent` names with other readers.
     pub fn names_with<'a>(&'a self, recent: &'a RecentNames) -> Names<'a> {
         Names::new(self, Some(recent))
     }
 
     fn section(&self, section: Section) -> &[u8] {
         let (place, _) = &self.layout.sections[section as usize];
-        // Checked when it was opened; a file that has become shorter since has ended the process.
+        // The range was checked when the file was opened. If the file was truncated since, the access raises SIGBUS
+        // and ends the process.
         self.data.bytes().get(place.clone()).unwrap_or_default()
     }
 }

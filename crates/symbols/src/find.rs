@@ -1,7 +1,7 @@
-//! Where the file of a build id is: directories of this machine, a prefix of an object store, debuginfod servers.
+//! Sources of the files of a build id: directories of this machine, a prefix of an object store, debuginfod
+//! servers.
 //!
-//! A source is asked for a build id and for nothing else. No URL and no path is ever made of anything else that came with
-//! telemetry.
+//! A source is asked for a build id and nothing else. No other content of telemetry becomes part of a URL or path.
 
 mod breaker;
 pub mod debuginfod;
@@ -24,15 +24,15 @@ use super::failure::Failure;
 use super::worker::Compiler;
 use futures_util::future::BoxFuture;
 
-/// A place where files of binaries are.
+/// A source of binaries.
 pub trait Source: Send + Sync + 'static {
-    /// Its name in metrics.
+    /// Name of the source in metrics.
     fn name(&self) -> &'static str;
 
-    /// Whether asking it goes over the network.
+    /// Whether the source is asked over the network.
     fn is_remote(&self) -> bool;
 
-    /// The files of a build id, whatever they say of themselves.
+    /// Finds the files of a build id. The caller verifies the build id in the files.
     fn find<'a>(
         &'a self,
         id: &'a BuildId,
@@ -40,23 +40,23 @@ pub trait Source: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Found, Failure>>;
 }
 
-/// What a source needs besides.
+/// Shared tools of all sources.
 #[derive(Clone)]
 pub struct Tools {
-    /// Where downloads go.
+    /// Cache in which downloads are stored temporarily.
     pub cache: Arc<Cache>,
-    /// What reads strangers' files.
+    /// Reader of untrusted files.
     pub compiler: Arc<dyn Compiler>,
-    /// The turns at compiling.
+    /// Limits parallel compilations.
     pub compiling: Arc<Semaphore>,
 }
 
-/// How many binaries this process compiles at once: more would only take the processors, and so much memory more, from
-/// the pipelines. Who sizes a machine counts on that.
+/// Parallel compilations of this process. More would take processors and memory from the pipelines. Sizing advice
+/// for the machine counts on one.
 const COMPILED_AT_ONCE: usize = 1;
 
 impl Tools {
-    /// Tools that share their turns with all others of this process.
+    /// Creates tools that share the compilation limit of this process.
     pub fn new(cache: Cache, compiler: Arc<dyn Compiler>) -> Self {
         static COMPILING: LazyLock<Arc<Semaphore>> =
             LazyLock::new(|| Arc::new(Semaphore::new(COMPILED_AT_ONCE)));
@@ -68,10 +68,10 @@ impl Tools {
     }
 }
 
-/// Does what waits for a disk on a thread for that.
+/// Runs blocking disk work on a thread for blocking tasks.
 ///
 /// # Errors
-/// What the work says; `Local` when the runtime ends.
+/// Returns the error of the work, or `Local` if the runtime shuts down.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -79,19 +79,19 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(Failure::Local("the collector ends".to_owned())))
 }
 
-/// The files of a binary.
+/// Files of a binary.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The best one: the one with debug information, if there is one.
+    /// The best file: one with debug information, if there is one.
     pub binary: PathBuf,
-    /// What belongs to it.
+    /// Companion files of the binary.
     pub supplementary: Vec<PathBuf>,
-    /// Those of them that were downloaded: deleted with this.
+    /// Downloaded files among them; deleted on drop.
     downloads: Vec<Scratch>,
 }
 
 impl Found {
-    /// A file that is there.
+    /// A file that already exists on disk.
     pub fn file(binary: PathBuf) -> Self {
         Found {
             binary,
@@ -99,7 +99,7 @@ impl Found {
         }
     }
 
-    /// A file that was downloaded.
+    /// A downloaded file.
     pub fn download(scratch: Scratch) -> Self {
         Found {
             binary: scratch.path().to_owned(),
@@ -108,26 +108,27 @@ impl Found {
         }
     }
 
-    /// Adds what belongs to it.
+    /// Adds companion files.
     pub fn add(&mut self, other: Found) {
         self.supplementary.push(other.binary);
         self.supplementary.extend(other.supplementary);
         self.downloads.extend(other.downloads);
     }
 
-    /// All of them, the binary first.
+    /// Returns all files, the binary first.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.binary].into_iter().chain(&self.supplementary)
     }
 
-    /// Leaves the binary alone. False if it is that already.
+    /// Removes the companion files. Returns false if there are none.
     pub fn leave_alone(&mut self) -> bool {
         let had = !self.supplementary.is_empty();
         self.supplementary.clear();
         had
     }
 
-    /// What tells these files from others, without reading them: names, sizes and times. Downloads have none. Blocks.
+    /// Fingerprint of the names, sizes and times of the files; their content is not read. `None` for downloads.
+    /// Blocks.
     pub fn fingerprint(&self) -> Option<u64> {
         if !self.downloads.is_empty() {
             return None;
@@ -140,7 +141,7 @@ impl Found {
     }
 }
 
-/// What tells a file from others, and from itself after a change. Blocks.
+/// Hashes the name, size and time of a file, so that a changed file has another hash. Blocks.
 fn stamp(file: &Path, hash: &mut Xxh3) -> Option<()> {
     let metadata = std::fs::metadata(file).ok()?;
     let modified = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;

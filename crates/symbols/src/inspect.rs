@@ -1,4 +1,4 @@
-//! What a binary offers to symbolication, without compiling it.
+//! Inspects the debug information and symbols that a binary offers, without compiling them.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -11,24 +11,24 @@ use super::compile::{CompileError, SplitUnit, split_units};
 use super::elf::{ENDIAN, Elf};
 use super::map::Map;
 
-/// What a binary offers.
+/// Debug information and symbols that a binary offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
-    /// What it is for: `x86-64` or `arm64`.
+    /// Machine of the binary: `x86-64` or `arm64`.
     pub machine: &'static str,
-    /// Whether it is the separate debug file of a binary.
+    /// Whether the file is a separate debug file.
     pub is_debug_file: bool,
-    /// The GNU build id.
+    /// GNU build id.
     pub build_id: Option<BuildId>,
     /// Go's own build id.
     pub go_build_id: Option<String>,
-    /// The sections that names can come from, with their bytes in the file.
+    /// Sections with names, and their sizes in the file in bytes.
     pub sections: Vec<(&'static str, u64)>,
-    /// The name of its separate debug file (`.gnu_debuglink`).
+    /// Name of the separate debug file (`.gnu_debuglink`).
     pub debug_link: Option<PathBuf>,
-    /// The path of the supplementary file of dwz (`.gnu_debugaltlink`), which the debug information needs.
+    /// Path of the supplementary file of dwz (`.gnu_debugaltlink`), which the debug information needs.
     pub alternative_link: Option<PathBuf>,
-    /// The `.dwo` files of its split debug information, as far as it says so without being decompressed.
+    /// The `.dwo` files of split debug information, as far as they are readable without decompression.
     pub units: Vec<SplitUnit>,
 }
 
@@ -47,10 +47,10 @@ const SECTIONS: [&str; 12] = [
     ".debug_str",
 ];
 
-/// Says what a binary offers.
+/// Inspects a binary.
 ///
 /// # Errors
-/// When it cannot be read, or is no ELF file for x86-64 or arm64.
+/// Fails if the file cannot be read, or is not ELF for x86-64 or arm64.
 pub fn inspect(path: &Path) -> Result<Inspection, CompileError> {
     let map = Map::of(&File::open(path)?)?;
     let budget = Cell::new(0);

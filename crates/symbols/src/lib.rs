@@ -1,13 +1,25 @@
-//! Names for addresses: from ELF files to functions, files and lines.
+//! Symbolizes addresses: turns the addresses of a binary into functions, source files and lines.
 //!
-//! A binary is compiled once, by [`compile()`], into a file of our own ([`file`](mod@file)) that is mapped into memory and
-//! answers at once. Where binaries come from, and where compiled files are kept:
+//! A binary, with its separate debug files, is compiled once into a symbol file by [`compile()`]. A symbol file
+//! ([`file`](mod@file)) is memory-mapped and answers lookups without decoding the whole file.
 //!
-//! - [`build_id`]: what a binary is known by; [`describe`]: what it says of itself.
-//! - [`find`]: where its file is: directories, an object store, debuginfod servers.
-//! - [`worker`]: the process in which strangers' files are read; what they do there costs nothing but themselves.
-//! - [`cache`]: what came of it, on disk; [`failure`]: why nothing came of it.
-//! - [`library`]: all of this behind one question: the symbols of a build id, now or later.
+//! # Invariants
+//!
+//! - ELF files are untrusted input. Only a sandboxed process reads them (see [`worker`]); a malicious file costs
+//!   one symbol file, not the collector.
+//! - Every index in a symbol file is checked where it is used. A damaged file gives wrong names or none, never a
+//!   crash.
+//! - A source is asked for a build id and nothing else; no other telemetry becomes part of a path or URL.
+//! - Lookups never wait for a source: a missing symbol file is fetched in the background.
+//!
+//! # Where to start reading
+//!
+//! - [`library`]: the entry point, which answers with the symbols of a build id, now or later.
+//! - [`find`]: the sources of binaries: directories, an object store, debuginfod servers.
+//! - [`worker`]: the sandboxed process that reads ELF files; [`compile()`] and [`describe`]: the work of that
+//!   process.
+//! - [`cache`]: symbol files on disk; [`failure`]: the reasons why a build id has no symbols.
+//! - [`build_id`]: the identity of a binary.
 
 pub mod build_id;
 pub mod cache;

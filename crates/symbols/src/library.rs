@@ -1,10 +1,12 @@
-//! The symbols of a build id: at once if they are here, else later.
+//! Symbols by build id, available at once or fetched in the background.
 //!
-//! A question never waits for a source. What is neither in memory nor in the cache is fetched by a task of its own, once
-//! however many ask, and to its end even if nobody waits for it any more: the next question will be for the same.
+//! A lookup never waits for a source. A symbol file that is neither in memory nor in the cache is fetched by a task
+//! of its own. There is one task for all callers, and it runs to its end even if no caller waits any longer,
+//! because the next lookup will likely want the same file.
 //!
-//! Symbols without lines are used at once, and a better file is looked for in the other sources, then in directories every
-//! minute, and on servers as often as for what is missing: debug information is often installed after somebody misses it.
+//! Symbols without lines are used at once, while a better file is searched for in the other sources. Debug
+//! information is often installed after its absence was noticed. Therefore directories are searched again every
+//! minute, and servers as often as for a missing file.
 
 mod fetch;
 mod metrics;
@@ -31,35 +33,37 @@ use super::find::{Source, Tools};
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
-/// How many are fetched from servers at once, their compilation included: downloads take room on the disk.
+/// Maximum number of parallel fetches from servers, compilation included. Each download takes disk space.
 const FETCHED_AT_ONCE: usize = 4;
-/// How many are looked for on this machine at once. They never wait for a server, which may be slow, or be asked for
-/// what somebody made up.
+/// Maximum number of parallel searches on this machine. These searches never wait for a slow server or for the
+/// queue of made-up build ids that servers are asked for.
 const SEARCHED_AT_ONCE: usize = 16;
-/// How many may wait for that; more are not noted down, and asked for again with the next profile.
+/// Maximum length of the queue of searches. Build ids beyond the maximum are not recorded; the next profile asks
+/// for them again.
 const WAITING: usize = 4096;
-/// How many that were never asked for one question may bring; the others come with the next profile. An eighth of the
-/// queue: one sender who makes them up does not fill it.
+/// Maximum number of new build ids that one lookup may queue; the next profile brings the rest. An eighth of the
+/// queue, so that one sender with made-up build ids cannot fill it.
 const NEW_AT_ONCE: usize = 512;
-/// How many symbol files are kept open. They are mapped: what is not used is not in memory.
+/// Maximum number of open symbol files. The files are mapped, so unused parts take no memory.
 const OPEN: usize = 1024;
-/// So many bytes of symbol files that were not read before are compared with their checksums while a question waits,
-/// some tens of milliseconds; others are as those that have to be fetched.
+/// Maximum bytes of symbol files verified for the first time during one lookup, which take some tens of
+/// milliseconds. Files beyond the maximum are handled like files to fetch.
 const VERIFIED_AT_ONCE: u64 = 64 << 20;
-/// How many build ids are remembered that have no symbols.
+/// Maximum number of build ids remembered as having no symbols.
 const ABSENT: usize = 1 << 16;
-/// How often directories are looked at again for what was missing: that is cheap, and somebody may put it there.
+/// Interval at which directories are searched again for missing files. A search is cheap, and the file may have
+/// been installed meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// How much of the time for which something is missing is chance, so that not all is asked for again at once.
+/// Random share of the retry time, so that not all missing files are asked for again at once.
 const JITTER: f64 = 0.25;
-/// How many files that were of no use are remembered for a build id.
+/// Maximum number of useless files remembered per build id.
 const REJECTED: usize = 8;
 
-/// Symbols by build id, from sources and through a cache.
+/// Symbols by build id, from sources and a cache.
 pub struct Library {
     tools: Tools,
     sources: Vec<Box<dyn Source>>,
-    /// For how long nobody asks again for what no source has.
+    /// Time before a file that no source has is asked for again.
     missing_for: Duration,
     state: Mutex<State>,
     fetching: Semaphore,
@@ -68,39 +72,39 @@ pub struct Library {
     log: SampledLog,
 }
 
-/// What is known of a build id at the moment.
+/// Result of looking up a build id.
 pub enum Lookup {
-    /// Its symbols.
+    /// The symbols.
     Ready(Arc<SymbolFile>),
-    /// There are none, or not for now.
+    /// There are no symbols, or none for now.
     Absent(Kind),
-    /// It is being fetched.
+    /// The symbols are being fetched.
     Pending(Pending),
 }
 
-/// Whether a question is counted.
+/// Whether a lookup counts in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// It is.
+    /// The first lookup, which counts.
     First,
-    /// It was before, and somebody has waited since.
+    /// A repeated lookup after waiting, which does not count.
     Again,
 }
 
-/// Something that is being fetched.
+/// A symbol file that is being fetched.
 #[derive(Clone)]
 pub struct Pending(watch::Receiver<()>);
 
 impl Pending {
-    /// Waits until it is known what came of it.
+    /// Waits until the fetch has ended.
     pub async fn settled(mut self) {
-        // The sender goes when it is.
+        // The channel closes when the fetch ends.
         while self.0.changed().await.is_ok() {}
     }
 }
 
 impl Library {
-    /// A library for the component `id`, with sources in the order in which they are asked.
+    /// Creates a library for the component `id`. The sources are asked in the given order.
     pub fn new(
         id: &ComponentId,
         tools: Tools,
@@ -121,8 +125,8 @@ impl Library {
         })
     }
 
-    /// What is known of these, in their order. Looks into the cache for those that were not asked for before, which
-    /// takes some microseconds each unless they have to be verified, and begins to fetch those that are not there.
+    /// Looks up build ids, in order. Reads the cache for build ids that were not asked for before, which takes some
+    /// microseconds each without verification. Starts to fetch missing files.
     pub async fn look_up(self: &Arc<Self>, ids: &[BuildId], asked: Asked) -> Vec<Lookup> {
         let mut known: Vec<Option<Lookup>> = {
             let mut state = self.state();
@@ -142,12 +146,12 @@ impl Library {
                 });
                 found.collect::<Vec<_>>()
             };
-            // None when the runtime ends: then nothing is found.
+            // `Err` only if the runtime shuts down; then nothing is found.
             let found = tokio::task::spawn_blocking(search).await;
             let found = found.unwrap_or_default().into_iter();
             met.extend(found.map(|(id, cached)| self.meet(id, cached)));
         }
-        // What was met is used from here: there may be more than are kept open.
+        // Uses the files opened here, since there may be more of them than are kept open.
         let unknown = known.iter_mut().filter(|known| known.is_none());
         for (unknown, met) in unknown.zip(met) {
             *unknown = Some(met);
@@ -175,7 +179,7 @@ impl Library {
         known
     }
 
-    /// Looks for a file that says more than this one.
+    /// Searches for a file with more information than this one.
     fn improve(self: &Arc<Self>, id: BuildId, poor: Arc<SymbolFile>) {
         let library = self.clone();
         tokio::spawn(async move {
@@ -192,7 +196,7 @@ impl Library {
         });
     }
 
-    /// Notes what the cache has for a build id; what it does not have is fetched.
+    /// Records the cached result for a build id, or starts a fetch if there is none.
     fn meet(self: &Arc<Self>, id: BuildId, cached: Option<Cached>) -> Lookup {
         let mut state = self.state();
         if let Some(known) = state.get(&id) {
@@ -246,7 +250,7 @@ impl Library {
         Lookup::Pending(Pending(pending))
     }
 
-    /// The symbols that the cache has, if they are good.
+    /// Returns the cached symbols if their file verifies.
     async fn verified(&self, id: &BuildId) -> Option<Arc<SymbolFile>> {
         let _turn = self.searching.acquire().await;
         let (cache, id) = (self.tools.cache.clone(), id.clone());
@@ -257,13 +261,13 @@ impl Library {
         }
     }
 
-    /// A note, unless a worker may use more now than it could when that was written.
+    /// Drops a note that was written under lower worker limits than the present ones.
     fn still_counts(&self, note: Option<Absence>) -> Option<Absence> {
         let limits = self.tools.compiler.limits();
         note.filter(|note| !limits.allow_more_than(&note.limits))
     }
 
-    /// When a build id is asked for again: as the absence says, or earlier if that is cheap.
+    /// Returns the time of the next search: the expiry of the absence, or earlier if a search is cheap.
     fn look_again(&self, absence: &Absence) -> Instant {
         let left = absence.until.duration_since(SystemTime::now());
         let left = left.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Files as bytes, without reading them.
+//! Memory-mapped files.
 
 use std::fs::File;
 use std::io;
@@ -6,17 +6,17 @@ use std::ops::Deref;
 
 use memmap2::Mmap;
 
-/// A file's bytes, mapped into memory.
+/// The bytes of a memory-mapped file.
 ///
-/// Whoever can shorten the file can end this process with it (`SIGBUS`): so what is mapped is a file of this program's own
-/// directory, which is only ever replaced as a whole, or it is mapped by a process that may end.
+/// Truncating a mapped file ends the process (`SIGBUS`). Therefore a mapped file is either in a directory of this
+/// program, where files are only replaced as a whole, or it is mapped by a worker process that may crash.
 #[derive(Debug)]
 pub(super) struct Map(Option<Mmap>);
 
 impl Map {
     pub(super) fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
-        // Mapping it would say that there is no such device.
+        // Mapping a directory would report a missing device.
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -47,8 +47,8 @@ mod memory {
     use memmap2::Mmap;
 
     pub(super) fn map(file: &File) -> io::Result<Mmap> {
-        // SAFETY: the mapping is private and read-only, and every use of its bytes checks what it reads. That nobody
-        // writes to the file in the meantime is up to the callers, see above.
+        // SAFETY: the mapping is private and read-only, and every use of its bytes checks what it reads. The
+        // callers must ensure that the file is not modified meanwhile, see above.
         unsafe { Mmap::map(file) }
     }
 }

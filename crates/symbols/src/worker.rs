@@ -1,11 +1,12 @@
-//! The worker: a process of its own that reads strangers' files.
+//! The worker: a separate process that reads untrusted files.
 //!
-//! It is this program again, with a sub-command that is not in the help. Before it opens a file it limits itself: memory,
-//! CPU time, the size of what it writes, no core dump, the lowest priority. It has no environment, and nothing of the
-//! collector's is in its memory. A file that makes it crash, or run in circles, costs one symbol file and nothing else.
+//! The worker is this program with a sub-command that is hidden from the help. Before the worker opens a file, it
+//! limits its memory, CPU time, and output size, disables core dumps, and takes the lowest priority. It has no
+//! environment, and its memory contains nothing of the collector. If a file crashes the worker or makes it loop,
+//! one symbol file is lost and nothing else.
 //!
-//! Threads that catch panics were rejected: they share the memory that a decompression bomb takes, and a file that is
-//! shortened while it is mapped ends the whole process (`SIGBUS`).
+//! A thread with panic handling is not enough. A decompression bomb would exhaust the memory of the whole process,
+//! and a mapped file that is truncated ends the process (`SIGBUS`).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -25,21 +26,21 @@ use super::describe::{Description, describe};
 use super::failure::Failure;
 use futures_util::future::BoxFuture;
 
-/// What a worker may use.
+/// Resource limits of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerLimits {
-    /// Memory in bytes, besides the files it reads, which are mapped.
+    /// Memory in bytes, excluding the mapped input files.
     pub memory: u64,
     /// CPU time, in whole seconds.
     pub cpu: Duration,
-    /// The most bytes of the files it reads.
+    /// Maximum size of all input files together, in bytes.
     pub input: u64,
-    /// The most bytes of the file it writes.
+    /// Maximum size of the output file, in bytes.
     pub output: u64,
 }
 
 impl WorkerLimits {
-    /// Whether one of them is more than in the other ones.
+    /// Whether any limit is higher than in `other`.
     pub fn allow_more_than(&self, other: &WorkerLimits) -> bool {
         self.memory > other.memory
             || self.cpu > other.cpu
@@ -48,12 +49,12 @@ impl WorkerLimits {
     }
 }
 
-/// What reads strangers' files. In tests it is no process.
+/// Reads untrusted files. Tests use an implementation without a process.
 pub trait Compiler: Send + Sync + 'static {
-    /// What may be used for a file.
+    /// Returns the limits for one file.
     fn limits(&self) -> WorkerLimits;
 
-    /// What a file says of itself.
+    /// Describes a file: its build id and debug links.
     fn describe<'a>(&'a self, file: &'a Path) -> BoxFuture<'a, Result<Description, Failure>>;
 
     /// Compiles files into the symbol file `output`.
@@ -65,43 +66,45 @@ pub trait Compiler: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
-/// Starts a worker for each file.
+/// Starts a worker process for each file.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// The program.
+    /// Path of the program to start.
     program: PathBuf,
     limits: WorkerLimits,
 }
 
-/// The exit codes of a worker that could say what is wrong; others are the runtime's or a signal's.
+/// Exit codes of a worker that reports a problem; other codes come from the runtime or a signal.
 const UNUSABLE: i32 = 64;
 const TOO_LARGE: i32 = 65;
 const NOT_READABLE: i32 = 66;
 
-/// How many times the CPU time may pass on the clock: the worker has the lowest priority.
+/// Wall-clock limit as a multiple of the CPU time, since the worker has the lowest priority.
 const PATIENCE: u32 = 5;
 
-/// CPU time between the limit, at which the kernel sends SIGXCPU, and the SIGKILL of those who ignore that. So a
-/// SIGKILL is somebody else's.
+/// CPU seconds between the limit, at which the kernel sends SIGXCPU, and the kernel's SIGKILL for processes that
+/// ignore SIGXCPU. An earlier SIGKILL therefore comes from elsewhere, such as the OOM killer.
 const SECONDS_TO_END: u64 = 5;
 
-/// How many files this process has described at once. They are read in parts only, but each time by a process.
+/// Maximum number of files that are described at the same time. Describing reads only parts of a file, but takes a
+/// process.
 const DESCRIBED_AT_ONCE: usize = 4;
 static DESCRIBING: Semaphore = Semaphore::const_new(DESCRIBED_AT_ONCE);
 
-/// The most bytes that are read of what a worker says of a file: mostly paths of `.dwo` files.
+/// Maximum size of a worker's description of a file, in bytes. Most of a description is paths of `.dwo` files.
 const WORDS: u64 = 256 << 10;
-/// The most bytes that are read of what a worker complains about.
+/// Maximum size of a worker's error message, in bytes.
 const COMPLAINT: u64 = 4096;
 
-/// What an entry of [`Limits::entries`] takes at most, with what is made of it.
+/// Upper bound of the memory for an entry of [`Limits::entries`] and its output, in bytes.
 const BYTES_PER_ENTRY: u64 = 96;
 
-/// How many files a worker may have open: the standard ones, those it reads, the one it writes.
+/// Maximum number of files that a worker may open: standard streams, inputs and the output.
 const OPEN_FILES: u64 = 64;
 
 impl Worker {
-    /// Workers with these limits. The program is the one that runs, even if its file was replaced since it was started.
+    /// Creates a starter of workers with these limits. Workers run the executable of this process, even if the file
+    /// was replaced since the start.
     pub fn new(limits: WorkerLimits) -> Self {
         let program = match cfg!(target_os = "linux") {
             true => PathBuf::from("/proc/self/exe"),
@@ -172,7 +175,7 @@ impl Worker {
                 return Failure::Interrupted(text.to_owned());
             }
             Some(Signal::XFSZ) => format!("the symbol file has more than {output} bytes"),
-            // What an allocation that fails ends with.
+            // A failed allocation aborts the process.
             Some(Signal::ABORT) => {
                 format!("{memory} bytes of memory were not enough: {}", complaint())
             }
@@ -209,41 +212,41 @@ impl Compiler for Worker {
     }
 }
 
-/// What a worker says, as far as anybody wants to hear it. Behind that its pipe is closed.
+/// Reads at most `most` bytes of a worker's output and then closes the pipe.
 async fn said(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> String {
     let mut words = Vec::new();
     if let Some(pipe) = pipe {
-        // What came before an error counts.
+        // The bytes before a read error count.
         let _ = pipe.take(most).read_to_end(&mut words).await;
     }
     String::from_utf8_lossy(&words).into_owned()
 }
 
-/// What a worker is told to do: to compile the files, or without an output to describe the first of them.
+/// The task of a worker: to compile the files, or without an output to describe the first file.
 #[derive(Debug)]
 pub struct Task {
-    /// What it may use.
+    /// Resource limits of the worker.
     pub limits: WorkerLimits,
-    /// Where the symbol file goes.
+    /// Path of the symbol file.
     pub output: Option<PathBuf>,
-    /// The binary, and the files that belong to it.
+    /// The binary, followed by its companion files.
     pub files: Vec<PathBuf>,
 }
 
-/// Why a worker could not do what it was told.
+/// The reason why a worker failed.
 #[derive(Debug)]
 pub struct Complaint {
-    /// What it exits with.
+    /// Exit code.
     pub code: u8,
-    /// What it says on stderr.
+    /// Message for stderr.
     pub text: String,
 }
 
 impl Task {
-    /// Does it, and returns what goes to stdout. This process has the limits from now on.
+    /// Runs the task and returns the text for stdout. The limits apply to this process from now on.
     ///
     /// # Errors
-    /// What is wrong, with the exit code that says so.
+    /// Returns the problem with its exit code.
     pub fn run(&self) -> Result<String, Complaint> {
         let not_readable = |error: io::Error| complaint(NOT_READABLE, &error);
         let Some((binary, supplementary)) = self.files.split_first() else {
@@ -260,7 +263,7 @@ impl Task {
         }
         self.limits.enter(input).map_err(not_readable)?;
         let Some(output) = &self.output else {
-            // The other half is for what is made of it.
+            // The other half is for the data built from the sections.
             let description = describe(binary, self.limits.memory / 2).map_err(not_readable)?;
             return Ok(description.to_lines());
         };
@@ -283,7 +286,8 @@ impl Task {
 }
 
 impl WorkerLimits {
-    /// Limits this process. `mapped` bytes of files are not memory, but count as address space; so does the program.
+    /// Limits this process. `mapped` bytes of files count as address space, but not as memory; so does the program
+    /// itself.
     fn enter(&self, mapped: u64) -> io::Result<()> {
         let set_both = |resource, value, most| {
             let limit = Rlimit {
@@ -293,9 +297,9 @@ impl WorkerLimits {
             setrlimit(resource, limit)
         };
         let set = |resource, value| set_both(resource, value, value);
-        // Where memory is short, this is what has to go. It may be refused, and then nothing is wrong.
+        // If memory is short, the kernel should kill the worker first. Failure is harmless.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-        // A collector that is killed takes its workers with it.
+        // If the collector is killed, the kernel kills its workers too.
         #[cfg(target_os = "linux")]
         set_parent_process_death_signal(Some(Signal::KILL))?;
         set(Resource::Core, 0)?;
@@ -305,13 +309,13 @@ impl WorkerLimits {
         set(Resource::Fsize, self.output)?;
         let space = self.memory.saturating_add(mapped);
         set(Resource::As, space.saturating_add(address_space()?))?;
-        // As the lowest: what the pipelines do comes first. It may be refused, and then nothing is wrong.
+        // Lowest priority, because pipelines come first. Failure is harmless.
         let _ = nice(19);
         Ok(())
     }
 }
 
-/// What this process has of its address space already, in bytes (proc_pid_statm(5)): mostly the program itself.
+/// Address space in use by this process, in bytes (proc_pid_statm(5)); most of it is the program.
 fn address_space() -> io::Result<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let pages = pages.split(' ').next().and_then(|size| size.parse().ok());

@@ -1,4 +1,4 @@
-//! The spans of the heaviest samples.
+//! Spans of the heaviest samples.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::super::model::Samples;
 pub(super) struct Exemplars(Vec<(SampleKey, i64)>);
 
 impl Exemplars {
-    /// Notes a sample, if it is among the `most` heaviest.
+    /// Records a sample if it is among the `most` heaviest.
     pub(super) fn add(&mut self, key: SampleKey, value: i64, most: usize) {
         if let Some((_, sum)) = self.0.iter_mut().find(|(known, _)| *known == key) {
             *sum = sum.saturating_add(value);
@@ -29,7 +29,8 @@ impl Exemplars {
         }
     }
 
-    /// Gives the samples their spans back: what a span had becomes a sample of its own, the rest stays without.
+    /// Restores the spans of the recorded samples: the share of a span becomes a sample of its own, the rest stays
+    /// without a span.
     pub(super) fn apply(&self, samples: &mut Samples) {
         let mut parts: HashMap<SampleKey, Vec<(LinkId, i64)>> = HashMap::new();
         for (key, value) in &self.0 {
@@ -44,7 +45,7 @@ impl Exemplars {
         for sample in samples.iter() {
             let (mut rest, _) = sample.total();
             for (link, value) in parts.remove(&sample.key).into_iter().flatten() {
-                // Samples of the other sign may have eaten it up.
+                // Samples of the opposite sign may have cancelled the share.
                 let is_part =
                     value.signum() == rest.signum() && value.abs_diff(0) <= rest.abs_diff(0);
                 if is_part {

@@ -1,4 +1,4 @@
-//! Levels, which do not add up over time.
+//! Gauges, which are not added up over time.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use super::super::model::{Header, Profile, Samples};
 use super::super::table::Records;
 use super::{Gauge, Kind};
 
-/// An instance, a scope, and what is measured.
+/// Index of an instance, index of a scope, and kind of the profile.
 type Place = (usize, usize, Kind);
 
-/// The levels of each instance.
+/// Gauges of each instance.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     levels: HashMap<Place, Level>,
-    /// How many values did not fit.
+    /// Number of saturated values.
     saturated: u64,
 }
 
@@ -47,15 +47,15 @@ impl Gauges {
         self.saturated += level.add(profile);
     }
 
-    /// How many values of samples did not fit and stand at the most there can be.
+    /// Number of sample values that were saturated.
     pub(super) fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// One profile for each instance.
+    /// Returns one profile per instance.
     pub(super) fn finish(&mut self) -> Vec<(Place, Profile)> {
         let mut all: Vec<_> = std::mem::take(&mut self.levels).into_iter().collect();
-        // The order of a table is that of chance.
+        // Hash tables have a random order.
         all.sort_by_key(|((instance, scope, _), level)| (*scope, *instance, level.header.time));
         let finished = all
             .into_iter()
@@ -71,7 +71,7 @@ impl Gauges {
 }
 
 impl Level {
-    /// Adds a profile; returns how many of its values did not fit.
+    /// Adds a profile. Returns the number of saturated values.
     fn add(&mut self, profile: &Profile) -> u64 {
         let mut saturated = 0;
         let end = |header: &Header| header.time.saturating_add(header.duration);
@@ -96,7 +96,7 @@ impl Level {
         saturated
     }
 
-    /// The average, rounded to the nearest.
+    /// Returns the average, rounded to the nearest integer.
     fn finish(self) -> Profile {
         let count = self.profiles.max(1);
         let mut samples = Samples::default();

@@ -1,4 +1,4 @@
-//! Which series an encoded request has profiles of.
+//! Lists the series in an encoded request.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
@@ -11,8 +11,9 @@ use crate::model::ResourceProfiles;
 use crate::references::References;
 use tributary_otlp::reader::{Field, Fields, Value};
 
-/// A hash of each series that a request has profiles of: what would become one profile of the summary. It is to remember
-/// when a series was seen, where a collision does no harm. What cannot be read is found when it is added.
+/// Returns a hash of each series in a request. A series becomes one profile of a summary. The hashes record when a
+/// series was last seen, where a collision is harmless. Faults in the request are ignored here and reported when it
+/// is added.
 pub fn series(request: &[u8], group_by: &[String], hashes: &RandomState) -> Vec<u64> {
     let strings: Vec<&[u8]> = messages(request, 2)
         .flat_map(|dictionary| messages(dictionary, 5))
@@ -46,7 +47,7 @@ pub fn series(request: &[u8], group_by: &[String], hashes: &RandomState) -> Vec<
     all
 }
 
-/// What a profile counts, and how often.
+/// Sample type and period of a profile.
 #[derive(Default, Hash)]
 struct Kind<'r> {
     sample_type: [&'r [u8]; 2],

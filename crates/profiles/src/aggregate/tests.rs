@@ -33,7 +33,7 @@ fn aggregate(
     ExportProfilesServiceRequest::decode(request).unwrap()
 }
 
-/// What is counted, by scope, type, stack (the names of its functions, the innermost first) and, if asked for, span.
+/// Totals by scope, type, stack (names of its functions, the innermost first) and, if requested, span.
 type Totals = BTreeMap<(String, String, Vec<String>, Vec<u8>), i64>;
 
 fn totals(request: &ExportProfilesServiceRequest, with_links: bool) -> Totals {

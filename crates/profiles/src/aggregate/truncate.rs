@@ -1,4 +1,4 @@
-//! The lightest parts of a call tree become one frame each.
+//! Folds the lightest parts of a call tree into one frame each.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use super::super::id::{Id as _, LocationId, SampleId};
 use super::super::model::Samples;
 use super::super::table::Records;
 
-/// The name of the frame that stands for what was folded.
+/// Name of the frame for folded parts.
 pub(super) const OTHER: &str = "other";
 
 /// A node of the call tree; 0 is the root, above the outermost frame.
 type Node = usize;
 
-/// Keeps the `most` heaviest nodes of the call tree. What is below one of them and not kept becomes a frame `other` under
-/// it, so that the total of every kept node stays. A node is as heavy as all values under it, whatever their sign; of
-/// equally heavy ones those stay that came first. Returns how many sums did not fit.
+/// Keeps the `most` heaviest nodes of the call tree. The dropped children of a kept node become a frame `other`
+/// under it, so that the total of every kept node stays the same. The weight of a node is the sum of all absolute
+/// values under it. Of equally heavy nodes, the first ones stay. Returns the number of saturated sums.
 pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dictionary) -> u64 {
     let mut children: HashMap<(Node, LocationId), Node, RandomState> = HashMap::default();
     let mut weights: Vec<u128> = vec![0];
@@ -39,7 +39,7 @@ pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dict
     if weights.len() - 1 <= most {
         return 0;
     }
-    // A node is never heavier than the one it is called from, and comes after it: so the first ones are a tree.
+    // A node is never heavier than its caller and follows it in the order, so the first nodes form a tree.
     let mut order: Vec<(Reverse<u128>, Node)> = (0..)
         .zip(&weights)
         .skip(1)

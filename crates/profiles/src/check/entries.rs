@@ -1,4 +1,4 @@
-//! Entries that are there twice, and entries that nothing refers to.
+//! Finds duplicate and unreferenced entries.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ const TABLES: [Table; 7] = [
 ];
 
 impl Checker<'_> {
-    /// Two entries say the same when they become one in another dictionary.
+    /// Reports duplicates: two entries that become one in another dictionary.
     pub(super) fn duplicates(&mut self) {
         let root = Path::root("dictionary");
         let mut dictionary = Dictionary::new();
@@ -51,7 +51,7 @@ impl Checker<'_> {
                         });
                         return;
                     }
-                    // Has been found already.
+                    // Reported already.
                     Err(_) => continue,
                 };
                 let first = *firsts.entry(id).or_insert(at);
@@ -106,7 +106,7 @@ fn carry_over(source: &mut Source<'_, '_>, table: Table, index: i32) -> Result<u
     })
 }
 
-/// Which entries profiles refer to, directly or through others.
+/// Entries that profiles refer to, directly or indirectly.
 struct Uses<'r> {
     tables: &'r proto::ProfilesDictionary,
     used: [Vec<bool>; 7],
@@ -149,7 +149,7 @@ impl<'r> Uses<'r> {
         }
     }
 
-    /// Where the entry is, the first time that it is used.
+    /// Returns the position of an entry at its first use.
     fn first(&mut self, table: Table, index: i32) -> Option<usize> {
         let at = usize::try_from(index).ok()?;
         let used = self.of(table).get_mut(at)?;

@@ -1,8 +1,8 @@
-//! Where something is in a message, without any cost until it is written down.
+//! Paths in a message, which are formatted only if reported.
 
 use std::fmt;
 
-/// A field, or an element of one, in its message.
+/// A field of a message, or an element of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -11,7 +11,7 @@ pub(super) struct Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// A field of the request.
+    /// Path of a field of the request.
     pub(super) fn root(name: &'static str) -> Self {
         Path {
             parent: None,
@@ -20,7 +20,7 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// A field of what is here.
+    /// Path of a field of this message.
     pub(super) fn field(&'p self, name: &'static str) -> Self {
         Path {
             parent: Some(self),
@@ -29,7 +29,7 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// An element of the list that is here.
+    /// Path of an element of this list.
     pub(super) fn at(&self, index: usize) -> Self {
         Path {
             index: Some(index),

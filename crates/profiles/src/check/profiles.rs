@@ -1,4 +1,4 @@
-//! Resources, scopes, profiles, samples.
+//! Checks resources, scopes, profiles and samples.
 
 use hashbrown::HashMap;
 use opentelemetry_proto::tonic::profiles::v1development as proto;
@@ -7,7 +7,7 @@ use super::path::Path;
 use super::{Checker, Rule};
 use crate::reindex::Table;
 
-/// Which kinds of observations a sample has.
+/// Kinds of observations of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Shape {
     Values,

@@ -1,11 +1,11 @@
-//! The rules that the checker knows.
+//! Rules of the checker.
 
-/// How bad it is to break a rule.
+/// Severity of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The specification says MUST, or readers that are in use refuse it.
+    /// The specification says MUST, or readers in use refuse the message.
     Error,
-    /// The specification says SHOULD, or some readers do without what is missing.
+    /// The specification says SHOULD, or some readers lose information.
     Warning,
 }
 
@@ -22,14 +22,14 @@ macro_rules! rules {
             /// All rules.
             pub const ALL: &'static [Rule] = &[$(Rule::$rule,)+];
 
-            /// A short name, for people and for scripts.
+            /// Short name, for display and scripts.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Rule::$rule => $name,)+
                 }
             }
 
-            /// How bad it is to break it.
+            /// Severity of a violation.
             pub const fn severity(self) -> Severity {
                 match self {
                     $(Rule::$rule => Severity::$severity,)+
@@ -105,7 +105,7 @@ rules! {
 }
 
 impl Rule {
-    /// Whether the profiles that this program writes keep the rule, whatever came in.
+    /// Whether profiles written by this program satisfy the rule for any input.
     pub const fn is_structural(self) -> bool {
         matches!(
             self,

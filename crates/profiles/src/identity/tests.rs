@@ -37,7 +37,7 @@ fn deliveries(request: &[u8]) -> Result<(Vec<Option<Delivery>>, bool), Fault> {
     Ok((known, identities.unknown()))
 }
 
-/// What each profile says, as text, told from decoded tables.
+/// Content of each profile as text, computed from decoded tables.
 fn texts(request: &[u8]) -> Vec<String> {
     let mut dictionary = Dictionary::new();
     let resources = ingest(request, &mut dictionary, &mut Memo::default(), None)

@@ -1,40 +1,42 @@
-//! Which locations have the address behind a call, where a profiler sends callers as they are on the stack.
+//! Finds locations with return addresses, from profilers that do not adjust the addresses of callers.
 
 use super::unnamed::entries;
 use crate::entries::{Entries, bytes, fields, number, numbers};
 use crate::names;
 use crate::reindex::Fault;
 
-/// The locations of a request whose addresses are return addresses. The instruction there is the one behind the call:
-/// it may be of another line, of another inlined function, or, behind a call that never returns, of the next function.
+/// Locations of a request whose addresses are return addresses. The instruction at a return address follows the
+/// call. It may belong to another line, to another inlined function, or, after a call that never returns, to the
+/// next function.
 ///
-/// Only callers have one. A location that is anywhere the innermost frame of a stack, or a caller in a profile of
-/// whoever adjusts addresses, is none: it was the instruction that ran there, or is in the call already.
+/// Only callers have return addresses. A location is none if it is the innermost frame of any stack, because its
+/// instruction was executing. It is also none if a profile with adjusted addresses uses it as a caller, because its
+/// address already lies within the call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnAddresses {
-    /// By the place of a location.
+    /// Indexed by location.
     is_one: Vec<bool>,
 }
 
-/// What a stack is used by. Both may be so.
+/// Uses of a stack; both may apply.
 #[derive(Debug, Clone, Copy, Default)]
 struct Uses {
-    /// Profiles with return addresses.
+    /// Used by profiles with return addresses.
     returned_to: bool,
-    /// Profiles with addresses that are adjusted.
+    /// Used by profiles with adjusted addresses.
     adjusted: bool,
 }
 
 impl ReturnAddresses {
-    /// For a request of those who adjust addresses: there are none.
+    /// For a request with adjusted addresses only: no location has a return address.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// For a request of those who do not. Samples are not looked at.
+    /// For a request with return addresses only. Does not read samples.
     ///
     /// # Errors
-    /// When these bytes are no request.
+    /// Fails if the bytes are not a request.
     pub fn of_all(request: &[u8]) -> Result<Self, Fault> {
         let entries = entries(request)?;
         let uses = Uses {
@@ -44,11 +46,12 @@ impl ReturnAddresses {
         Self::find(&entries, &vec![uses; entries.stacks.len()])
     }
 
-    /// For a request with profiles of both. `has_return_addresses` says it by the name of a profile's scope, and by whether
-    /// attributes of the scope say that the profile came as pprof. What no sample refers to is none.
+    /// For a request with both kinds of profiles. `has_return_addresses` decides by the name of a profile's scope,
+    /// and by whether attributes of the scope show that the profile came as pprof. A location without samples
+    /// counts as adjusted.
     ///
     /// # Errors
-    /// When these bytes are no request.
+    /// Fails if the bytes are not a request.
     pub fn of_scopes(
         request: &[u8],
         has_return_addresses: impl Fn(&[u8], bool) -> bool,
@@ -121,19 +124,19 @@ impl ReturnAddresses {
         Ok(ReturnAddresses { is_one })
     }
 
-    /// Whether the location at that place of the table has one.
+    /// Whether the location at this index of the table has a return address.
     pub fn has(&self, location: usize) -> bool {
         self.is_one.get(location).copied().unwrap_or_default()
     }
 }
 
-/// The attributes of scopes with profiles that came as pprof.
+/// Scope attributes that mark profiles converted from pprof.
 const OF_PPROF: [&[u8]; 2] = [
     names::SAMPLE_TYPE_ORDER.as_bytes(),
     names::PROFILE_NAME.as_bytes(),
 ];
 
-/// The messages, or strings, that a message has in a field.
+/// Iterates over the messages or strings in one field of a message.
 fn messages<'m>(
     message: &'m [u8],
     wanted: u32,
@@ -145,7 +148,7 @@ fn messages<'m>(
     })
 }
 
-/// The stack of a sample.
+/// Returns the stack of a sample.
 fn stack(sample: &[u8]) -> Result<usize, Fault> {
     const PLACE: &str = "a sample";
     let mut stack = 0;
@@ -167,7 +170,8 @@ mod tests {
 
     use super::*;
 
-    /// Five locations; one profile for each of these scopes, with samples of these stacks. Each scope has an attribute whose key is its name.
+    /// Returns a request with five locations and one profile per scope, with samples of these stacks. Each scope
+    /// has an attribute whose key is the scope's name.
     fn request(stacks: &[&[i32]], scopes: &[(&str, &[i32])]) -> Vec<u8> {
         let stacks = stacks.iter().map(|locations| proto::Stack {
             location_indices: locations.to_vec(),
@@ -230,7 +234,7 @@ mod tests {
         let of = |raw: fn(&[u8], bool) -> bool| {
             found(&ReturnAddresses::of_scopes(&request, raw).unwrap())
         };
-        // Location 3 is in both, and nobody has a sample of the third stack.
+        // Location 3 is in both kinds of stacks, and no sample has the third stack.
         assert_eq!(of(|scope, _| scope == b"raw"), [2]);
         assert_eq!(of(|_, _| true), [2, 3, 4]);
         assert_eq!(of(|_, _| false), [0; 0]);

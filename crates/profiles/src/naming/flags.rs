@@ -1,4 +1,4 @@
-//! The attributes of mappings that say what their locations have.
+//! Mapping attributes that tell which names the mapping's locations have.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::names::{HAS_FILENAMES, HAS_FUNCTIONS, HAS_INLINE_FRAMES, HAS_LINE_NUM
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::{Fields, put_varint};
 
-/// What the locations of a mapping have now.
+/// Kinds of names that the locations of a mapping have after naming.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
     pub(super) functions: bool,
@@ -20,7 +20,7 @@ pub(super) struct Flags {
     pub(super) inline_frames: bool,
 }
 
-/// The keys, in the order of [`Flags::set`].
+/// Attribute keys, in the order of [`Flags::set`].
 const KEYS: [&str; 4] = [
     HAS_FUNCTIONS,
     HAS_FILENAMES,
@@ -28,7 +28,7 @@ const KEYS: [&str; 4] = [
     HAS_INLINE_FRAMES,
 ];
 
-/// The value of an attribute that is true.
+/// Encoded attribute value `true`.
 const TRUE: [u8; 2] = [2 << 3, 1];
 
 impl Flags {
@@ -41,7 +41,7 @@ impl Flags {
         ]
     }
 
-    /// Adds what is set in the other one.
+    /// Adds the flags of `other`.
     pub(super) fn add(&mut self, other: Flags) {
         self.functions |= other.functions;
         self.filenames |= other.filenames;
@@ -50,15 +50,15 @@ impl Flags {
     }
 }
 
-/// The table of attributes, as far as it is about [`KEYS`].
+/// The attribute table, restricted to [`KEYS`].
 pub(super) struct Attributes {
-    /// Entries that are added to it.
+    /// Entries appended to the table.
     pub(super) added: Vec<Vec<u8>>,
     next: u64,
-    /// By the index of an attribute, which of the keys it has, whatever it says. A key may be there once in a mapping:
-    /// what was said before goes.
+    /// Index in `KEYS` by attribute, for any value. A key may occur only once in a mapping, so a former value is
+    /// removed.
     said: HashMap<u64, usize, RandomState>,
-    /// The attribute that says that it is true.
+    /// Attribute with the value true, by key.
     truth: [Option<u64>; KEYS.len()],
 }
 
@@ -71,7 +71,7 @@ impl Attributes {
             truth: [None; KEYS.len()],
         };
         if attributes.next == 0 {
-            // The first one means "not set".
+            // Entry 0 means "not set".
             attributes.added.push(Vec::new());
             attributes.next = 1;
         }
@@ -97,7 +97,7 @@ impl Attributes {
         attributes
     }
 
-    /// Adds those that are missing to say this.
+    /// Appends the attributes that are missing to express these flags.
     pub(super) fn add(&mut self, flags: Flags, strings: &mut Strings<'_>) {
         for ((key, truth), set) in KEYS.iter().zip(&mut self.truth).zip(flags.set()) {
             if set && truth.is_none() {
@@ -112,7 +112,8 @@ impl Attributes {
         }
     }
 
-    /// A mapping that says this; none if there is nothing to say. What it takes was [added](Self::add) before.
+    /// Returns the mapping with these flags; `None` if none is set. The attributes must have been
+    /// [added](Self::add) before.
     pub(super) fn written(&self, mapping: &[u8], flags: Flags) -> Option<Vec<u8>> {
         const PLACE: &str = "a mapping";
         let set = flags.set();
@@ -130,7 +131,7 @@ impl Attributes {
                 entry.extend_from_slice(field.raw);
                 continue;
             }
-            // It was read before without a fault.
+            // The field was read before without a fault.
             let _ = numbers(field, PLACE, |index| {
                 if !replaced(&index) {
                     put_varint(index, &mut packed);

@@ -1,4 +1,4 @@
-//! The tables of strings and functions: what is there is found, what is not is added.
+//! String and function tables of a request, extended by new entries.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -8,18 +8,18 @@ use hashbrown::HashTable;
 
 use tributary_otlp::reader::{Fields, Value};
 
-/// The table of strings, with what is added.
+/// The string table and its new entries.
 pub(super) struct Strings<'r> {
     table: Vec<&'r [u8]>,
     added: Vec<u8>,
-    /// Where each of those ends.
+    /// End of each new string.
     ends: Vec<usize>,
-    /// Hashes and indices of both. Without the hashes a table that grows would read all strings again.
+    /// Hash and index of every string. Stored hashes avoid reading all strings again when the table grows.
     known: HashTable<(u64, usize)>,
     hasher: RandomState,
 }
 
-/// What the tag and the length of an entry take at most, unless it is very long, in bytes.
+/// Maximum size of the tag and length of an entry, unless the entry is very long, in bytes.
 const FRAMING: usize = 4;
 
 impl<'r> Strings<'r> {
@@ -36,7 +36,7 @@ impl<'r> Strings<'r> {
             strings.find_or_insert(string, index);
         }
         if strings.table.is_empty() {
-            // The first one means "not set".
+            // Entry 0 means "not set".
             strings.index("");
         }
         strings
@@ -52,17 +52,17 @@ impl<'r> Strings<'r> {
         index as u64
     }
 
-    /// What was added, in its order.
+    /// New strings, in order.
     pub(super) fn added(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.ends.len()).map(|at| piece(&self.added, &self.ends, at))
     }
 
-    /// What that takes in a request.
+    /// Size of the new strings in a request, in bytes.
     pub(super) fn added_bytes(&self) -> usize {
         self.added.len() + self.ends.len() * FRAMING
     }
 
-    /// The index of a string; `next` if it was not known until now.
+    /// Returns the index of a string; `next` if the string is new.
     fn find_or_insert(&mut self, string: &[u8], next: usize) -> usize {
         let hash = self.hasher.hash_one(string);
         let table = &self.table;
@@ -80,7 +80,7 @@ impl<'r> Strings<'r> {
     }
 }
 
-/// One of the pieces that end there.
+/// Returns the string number `at` of the strings with these ends.
 fn piece<'p>(bytes: &'p [u8], ends: &[usize], at: usize) -> &'p [u8] {
     let start = at.checked_sub(1).and_then(|before| ends.get(before));
     let end = ends.get(at).copied().unwrap_or_default();
@@ -89,7 +89,7 @@ fn piece<'p>(bytes: &'p [u8], ends: &[usize], at: usize) -> &'p [u8] {
         .unwrap_or_default()
 }
 
-/// The table of functions, with what is added. A function is its name, its system name, its file and its first line.
+/// The function table and its new entries. A function consists of its name, linkage name, file and first line.
 pub(super) struct Functions {
     known: HashMap<[u64; 4], u64, RandomState>,
     pub(super) added: Vec<[u64; 4]>,

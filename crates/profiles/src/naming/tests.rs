@@ -408,8 +408,7 @@ fn locations_with_the_same_lines_share_them_and_what_is_added_is_known_beforehan
 }
 
 proptest! {
-    /// Whatever the request is, what is named is named as it was said, and samples and all other entries are what
-    /// they were.
+    /// For any request, names are written as given, and samples and all other entries stay unchanged.
     #[test]
     fn naming_changes_locations_without_lines_and_only_adds_to_tables(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
@@ -462,8 +461,7 @@ proptest! {
         }
     }
 
-    /// What was overwritten on the way does not end the process, and what is written is a request if what came was
-    /// one.
+    /// Corrupted input does not crash, and the output is a request if the input was one.
     #[test]
     fn damaged_requests_are_named_or_refused(
         bytes in proptest::collection::vec(any::<u8>(), 0..60),

@@ -1,4 +1,4 @@
-//! Which locations have no names, and of which binaries they are.
+//! Finds locations without names and their binaries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,47 +10,47 @@ use crate::names::{BUILD_ID_GNU, BUILD_ID_GO};
 use crate::reindex::Fault;
 use tributary_otlp::reader::Value;
 
-/// The locations of a request that have an address and no lines, and whose mapping says of which binary they are.
+/// Locations of a request that have an address but no lines, and whose mapping identifies the binary.
 #[derive(Debug, Default)]
 pub struct Unnamed {
-    /// The binaries that have such locations. Two of them may be the same one, where a request says it twice.
+    /// Binaries with such locations. A binary occurs twice if the request has it twice.
     pub binaries: Vec<UnnamedBinary>,
-    /// How many locations have neither lines nor a build id: nobody can ever name them.
+    /// Number of locations with neither lines nor a build id, which cannot be symbolized.
     pub without_build_id: usize,
 }
 
 /// A binary with locations that have no names.
 #[derive(Debug, Default)]
 pub struct UnnamedBinary {
-    /// Its GNU build id.
+    /// GNU build id.
     pub gnu_build_id: Option<Arc<str>>,
-    /// Its Go build id.
+    /// Go build id.
     pub go_build_id: Option<Arc<str>>,
-    /// Its mappings that have such locations.
+    /// Mappings of the binary with such locations.
     pub mappings: Vec<UnnamedMapping>,
 }
 
 /// A mapping with locations that have no names.
 #[derive(Debug, Default)]
 pub struct UnnamedMapping {
-    /// Its place in the table.
+    /// Index in the mapping table.
     pub(super) index: usize,
-    /// Where it is in memory, and where it begins in its file.
+    /// First address in memory.
     pub memory_start: u64,
-    /// The address behind it.
+    /// Address behind the last one.
     pub memory_limit: u64,
-    /// Where it begins in its file, in bytes.
+    /// File offset of the first address, in bytes.
     pub file_offset: u64,
-    /// The addresses, with the places of their locations in the table; in the order of the addresses.
+    /// Addresses with the indices of their locations, sorted by address.
     pub locations: Vec<(u64, usize)>,
 }
 
 impl Unnamed {
-    /// Reads the dictionary of a request. Takes time in proportion to its length, whatever refers to what in it.
+    /// Reads the dictionary of a request, in time proportional to its size.
     ///
     /// # Errors
-    /// When these bytes are no request, or refer to functions, strings or attributes that are not there: they would be those
-    /// that names add to the tables.
+    /// Fails if the bytes are not a request, or refer to missing functions, strings or attributes. Such an index
+    /// would refer to an entry that naming appends to the table.
     pub fn read(request: &[u8]) -> Result<Self, Fault> {
         let entries = entries(request)?;
         let unnamed = Self::find(&entries)?;
@@ -62,7 +62,7 @@ impl Unnamed {
 
     fn find(entries: &Entries<'_>) -> Result<Self, Fault> {
         let mut unnamed = Unnamed::default();
-        // By the index of a mapping, where its locations are in `found`.
+        // Index in `found` of the locations of each mapping.
         let mut places: Vec<Option<usize>> = vec![None; entries.mappings.len()];
         let mut found: Vec<UnnamedMapping> = Vec::new();
         for (at, location) in entries.locations.iter().enumerate() {
@@ -112,21 +112,21 @@ impl Unnamed {
         Ok(unnamed)
     }
 
-    /// How many locations could be named.
+    /// Number of locations that could be named.
     pub fn unnamed(&self) -> usize {
         self.binaries.iter().map(UnnamedBinary::unnamed).sum()
     }
 }
 
 impl UnnamedBinary {
-    /// How many locations could be named.
+    /// Number of locations that could be named.
     pub fn unnamed(&self) -> usize {
         self.mappings.iter().map(|m| m.locations.len()).sum()
     }
 }
 
 impl UnnamedMapping {
-    /// Reads where it is. Returns of which binary.
+    /// Reads the place of a mapping. Returns the identity of its binary.
     fn read(&mut self, entry: &[u8], build_ids: &mut BuildIds<'_, '_>) -> Result<Says, Fault> {
         const PLACE: &str = "a mapping";
         let mut says = Says::default();
@@ -151,27 +151,27 @@ impl UnnamedMapping {
     }
 }
 
-/// The attributes with the build ids of a mapping.
+/// Attributes with the build ids of a mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Says {
     gnu: Option<u64>,
     go: Option<u64>,
 }
 
-/// The attributes that mappings refer to, each read once: a mapping may refer to the same one again and again.
+/// Attributes of mappings, each read once, since a mapping may refer to the same attribute many times.
 struct BuildIds<'e, 'r> {
     entries: &'e Entries<'r>,
     known: HashMap<u64, BuildId, RandomState>,
 }
 
-/// What an attribute says of a binary. One whose text is none of a build id says so all the same.
+/// Build id in an attribute. An attribute with an invalid text still counts as a build id.
 enum BuildId {
     Gnu(Option<Arc<str>>),
     Go(Option<Arc<str>>),
     None,
 }
 
-/// In bytes. A GNU build id has 128 digits at most, one of Go's about 83 characters.
+/// Maximum length in bytes. A GNU build id has at most 128 digits, a Go build id about 83 characters.
 const LONGEST_BUILD_ID: usize = 512;
 
 impl BuildIds<'_, '_> {
@@ -201,7 +201,7 @@ impl BuildIds<'_, '_> {
     }
 }
 
-/// The tables of a request's dictionaries.
+/// Returns the tables of a request's dictionaries.
 pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, Fault> {
     let mut entries = Entries::default();
     for field in fields(request, "the request") {
@@ -213,7 +213,7 @@ pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, Fault> {
     Ok(entries)
 }
 
-/// The mapping and the address of a location, if it has an address and no lines.
+/// Returns the mapping and the address of a location, if it has an address and no lines.
 fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, Fault> {
     const PLACE: &str = "a location";
     let (mut mapping, mut address) = (0, 0);
@@ -230,8 +230,8 @@ fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, Fault>
     Ok((address != 0).then_some((mapping, address)))
 }
 
-/// An attribute, as far as it matters here. Neither is looked at for what it is not compared with: both may be long,
-/// and many attributes may refer to the same ones.
+/// Key and text of an attribute, unvalidated. Both may be long, and many attributes may share them, so validation
+/// is left to comparisons that need it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Attribute<'r> {
     pub(super) key: &'r [u8],
@@ -239,7 +239,7 @@ pub(super) struct Attribute<'r> {
 }
 
 impl<'r> Attribute<'r> {
-    /// The attribute with that index; one that is not there is empty.
+    /// Reads the attribute with this index; a missing attribute is empty.
     pub(super) fn read(entries: &Entries<'r>, index: u64) -> Result<Self, Fault> {
         const PLACE: &str = "an attribute";
         let string = |index: u64| {

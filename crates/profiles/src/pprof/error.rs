@@ -1,4 +1,4 @@
-//! Why a file is not converted.
+//! Reasons why a file cannot be converted.
 
 use tributary_compression::decompress::DecompressError;
 use tributary_memory::NoRoom;
@@ -18,7 +18,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// What an entry is called.
+    /// Name of an entry in messages.
     pub const fn entry(self) -> &'static str {
         match self {
             Table::Mapping => "mapping",
@@ -28,7 +28,7 @@ impl Table {
         }
     }
 
-    /// An entry, as the place where something is wrong.
+    /// Name of an entry as the place of a fault.
     pub(super) const fn place(self) -> &'static str {
         match self {
             Table::Mapping => "a mapping",
@@ -39,7 +39,7 @@ impl Table {
     }
 }
 
-/// What mostly leads to this.
+/// Likely cause of a fault.
 fn hint(place: &str, fault: Fault) -> &'static str {
     let at_its_end = place == "the profile" && matches!(fault, Fault::Truncated | Fault::Varint);
     match at_its_end {
@@ -48,84 +48,84 @@ fn hint(place: &str, fault: Fault) -> &'static str {
     }
 }
 
-/// Why a file is not converted. The same file never is, except for [`Error::Compressed`] without memory, and
-/// [`Error::NoRoom`].
+/// The reason why a file cannot be converted. The same file fails again, except for [`Error::NoRoom`], and
+/// [`Error::Compressed`] if memory was short.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It cannot be decompressed.
+    /// The file cannot be decompressed.
     #[error("cannot decompress it: {0}")]
     Compressed(#[from] DecompressError),
-    /// There is no memory for what is in it.
+    /// There is not enough memory to read the file.
     #[error("no memory to read it: {0}")]
     NoRoom(#[from] NoRoom),
-    /// It has more than this many bytes.
+    /// The file exceeds this number of bytes.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
-    /// It has no bytes.
+    /// The file is empty.
     #[error("it is empty")]
     Empty,
-    /// It is in one of the formats from before pprof was a protocol buffer, or something else altogether.
+    /// The file has a legacy format from before pprof used protocol buffers, or another format.
     #[error("it is not in pprof's format, but {0}")]
     Foreign(&'static str),
-    /// It is no protocol buffer.
+    /// The file is not a protocol buffer.
     #[error("it is not in pprof's format: in {place}: {}{}", fault.text(), hint(place, *fault))]
     Wire {
-        /// In which message.
+        /// Name of the damaged message.
         place: &'static str,
-        /// What is wrong.
+        /// Description of the fault.
         fault: Fault,
     },
-    /// A field has another type than pprof's.
+    /// A field has another wire type than in pprof's schema.
     #[error("it is not in pprof's format: field {field} of {place} has another wire type")]
     FieldType {
-        /// In which message.
+        /// Name of the message.
         place: &'static str,
-        /// The field's number.
+        /// Number of the field.
         field: u32,
     },
-    /// The first string must be the empty one.
+    /// The first string is not empty.
     #[error("its first string is not empty, as it must be in pprof's format")]
     FirstString,
-    /// Nothing says what is counted.
+    /// The file has no sample types.
     #[error("it has no sample types")]
     NoSampleTypes,
-    /// There are more sample types than this. Each becomes a profile, with all that is said about the file.
+    /// The file has more sample types than this. Each sample type becomes a profile with all metadata of the file.
     #[error("it has more than {0} sample types")]
     SampleTypes(usize),
-    /// Each sample must have a value for each sample type.
+    /// The number of a sample's values differs from the number of sample types.
     #[error("a sample has {values} values, but there are {types} sample types")]
     Values {
-        /// How many values the sample has.
+        /// Number of values of the sample.
         values: usize,
-        /// How many sample types there are.
+        /// Number of sample types.
         types: usize,
     },
-    /// An id or an index leads nowhere.
+    /// An id or an index refers to a missing entry.
     #[error("there is no {} {id}: it was cut off, or written wrongly", table.entry())]
     Dangling {
-        /// Which table should have it.
+        /// Table of the missing entry.
         table: Table,
-        /// The id, or the index of a string.
+        /// Id of the entry, or index of the string.
         id: u64,
     },
     /// An entry has no id.
     #[error("a {} has the id 0, which means none", .0.entry())]
     NoId(Table),
-    /// Two entries have one id.
+    /// Two entries have the same id.
     #[error("two {}s have the id {id}", table.entry())]
     SameId {
-        /// Which table has them.
+        /// Table of the entries.
         table: Table,
-        /// The id.
+        /// The duplicate id.
         id: u64,
     },
-    /// An entry has several ids, and the reader took the first one.
+    /// An entry has several ids, and the reader used the first one.
     #[error("a {} gives two ids", .0.entry())]
     TwoIds(Table),
-    /// Several files, one behind the other.
+    /// The file is a concatenation of several files.
     #[error("it is several pprof files in one; take them apart")]
     Concatenated,
-    /// A few bytes may refer to a long string, again and again.
+    /// Labels and comments expand to too many bytes: a few bytes may refer to a long string many times.
     #[error("its labels and comments stand for more than {0} bytes")]
     Expansion(usize),
 }

@@ -1,4 +1,4 @@
-//! The labels of a sample, as a set of attributes and a link.
+//! Converts the labels of a sample to a set of attributes and a link.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
@@ -13,12 +13,13 @@ use super::source::{Source, wire};
 use super::tables::integer;
 use tributary_otlp::reader::Fields;
 
-/// The names in a pair of a number and its unit, where the numbers of one key have different units.
+/// Key of the number in a pair of a number and its unit. Pairs are used if the numbers of one label key have
+/// different units.
 pub(super) const NUMBER: &str = "value";
-/// See [`NUMBER`].
+/// Key of the unit in such a pair, see [`NUMBER`].
 pub(super) const UNIT: &str = "unit";
 
-/// The labels of samples. Equal ones are converted once.
+/// Labels of samples. Equal label lists are converted once.
 #[derive(Debug)]
 pub(super) struct Labels {
     seen: Lists<AttributeSetId, u8>,
@@ -27,7 +28,7 @@ pub(super) struct Labels {
     attributes: Vec<AttributeId>,
     trace: Vec<(StringId, IdFormat)>,
     span: Vec<(StringId, IdFormat)>,
-    /// How many more bytes lists of values may have.
+    /// Remaining bytes for lists of values.
     left: usize,
 }
 
@@ -40,7 +41,7 @@ struct Entry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Value {
-    /// A string, by its index in the file.
+    /// Index of a string in the file.
     Text(u64),
     Number(i64, StringId),
 }
@@ -54,7 +55,7 @@ impl Labels {
         };
         Labels {
             seen: Lists::new(),
-            // No labels.
+            // Entry for samples without labels.
             converted: vec![Default::default()],
             entries: Vec::new(),
             attributes: Vec::new(),
@@ -64,7 +65,7 @@ impl Labels {
         }
     }
 
-    /// The labels in these fields of a sample.
+    /// Converts the labels in these fields of a sample.
     #[inline]
     pub(super) fn convert(
         &mut self,
@@ -90,7 +91,7 @@ impl Labels {
             let message = field.map_err(wire("a sample"))?.value.bytes();
             self.read(source, message.unwrap_or_default())?;
         }
-        // Stable: the values of a key stay in their order, but strings come first.
+        // A stable sort keeps the order of a key's values, with strings first.
         self.entries.sort_by_key(|entry| {
             let number = matches!(entry.value, Value::Number(..));
             (entry.key, number)
@@ -106,7 +107,8 @@ impl Labels {
         Ok((source.into.attribute_set(&self.attributes), link))
     }
 
-    /// A label without a value is none, as in pprof; one without a key cannot be an attribute.
+    /// Reads a label. As in pprof, a label without a value is ignored; a label without a key cannot become an
+    /// attribute.
     fn read(&mut self, source: &mut Source<'_, '_>, message: &[u8]) -> Result<(), Error> {
         const PLACE: &str = "a label";
         let [mut key, mut text, mut number, mut unit] = [0; 4];
@@ -138,7 +140,7 @@ impl Labels {
         Ok(())
     }
 
-    /// Takes the labels of a trace and a span out, if both are there.
+    /// Removes the labels of a trace and a span, if both exist, and returns their link.
     fn link(&mut self, source: &mut Source<'_, '_>) -> Result<LinkId, Error> {
         let trace = find::<16>(&self.entries, &self.trace, source)?;
         let span = find::<8>(&self.entries, &self.span, source)?;
@@ -150,7 +152,7 @@ impl Labels {
         Ok(source.into.link(Link { trace_id, span_id }))
     }
 
-    /// All labels of one key as an attribute.
+    /// Converts all labels of one key to an attribute.
     fn attribute(
         &mut self,
         source: &mut Source<'_, '_>,
@@ -221,7 +223,7 @@ impl Labels {
         })
     }
 
-    /// Every sample may list the same long strings anew.
+    /// Accounts for expanded bytes, since every sample may refer to the same long strings.
     fn expand(&mut self, bytes: usize) -> Result<(), Error> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or(Error::Expansion(references::LIMIT))?;
@@ -229,7 +231,7 @@ impl Labels {
     }
 }
 
-/// The id that the first of these keys has, if it has one value.
+/// Returns the id under the first of these keys, if that key has a single value.
 fn find<const N: usize>(
     entries: &[Entry],
     keys: &[(StringId, IdFormat)],

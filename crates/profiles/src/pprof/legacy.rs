@@ -1,9 +1,9 @@
-//! What comes where pprof files are expected, and is none.
+//! Recognizes files that are not pprof but arrive in its place.
 
 use super::super::folded;
 use tributary_otlp::reader::varint;
 
-/// What these bytes are that are no pprof file, if they are something well known.
+/// Names the format of bytes that are not a pprof file, if it is well known.
 pub(super) fn instead(bytes: &[u8]) -> Option<&'static str> {
     const OTLP: &str = "OTLP profiles; a receiver `otlp` takes those";
     const FOLDED: &str =
@@ -13,7 +13,7 @@ pub(super) fn instead(bytes: &[u8]) -> Option<&'static str> {
         .or_else(|| folded::begins_like(bytes).then_some(FOLDED))
 }
 
-/// Whether there is a `ResourceProfiles` with a resource or with profiles where pprof has a `ValueType`, of two integers.
+/// Whether a `ResourceProfiles` with a resource or profiles stands where pprof has a `ValueType` of two integers.
 fn begins_like_otlp(bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(&[0x0a]) else {
         return false;
@@ -21,7 +21,7 @@ fn begins_like_otlp(bytes: &[u8]) -> bool {
     varint(rest).is_ok_and(|(_, message)| matches!(message, [0x0a | 0x12, ..]))
 }
 
-/// What these bytes are, if they are something well known by how it begins.
+/// Names the format of bytes by their beginning, if it is well known.
 pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
@@ -61,7 +61,7 @@ pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         return Some("compressed with zstd; pprof uses gzip");
     }
-    // gperftools: words of 4 or 8 bytes in either order; the first is 0, the second 3.
+    // gperftools: words of 4 or 8 bytes in either byte order; the first is 0, the second 3.
     let words: [&[u8]; 4] = [
         &[0, 0, 0, 0, 3, 0, 0, 0],
         &[0, 0, 0, 0, 0, 0, 0, 3],
@@ -74,8 +74,8 @@ pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Whether the first line ends with `@ heap/` and a sampling rate, as Go writes it. gperftools and jemalloc write `@ heapprofile`,
-/// `@ heap_v2/` or `@ growthz`.
+/// Whether the first line ends with `@ heap/` and a sampling rate, as written by Go. gperftools and jemalloc write
+/// `@ heapprofile`, `@ heap_v2/` or `@ growthz`.
 fn is_heap_of_go(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next();
     line.and_then(|line| str::from_utf8(line).ok())

@@ -1,47 +1,47 @@
-//! Labels that name a trace and a span.
+//! Labels with trace and span ids.
 
 use std::str::FromStr;
 
 use super::super::dictionary::Link;
 
-/// Which labels name the trace and the span of a sample.
+/// Labels that hold the trace id and the span id of a sample.
 ///
-/// A sample with one label for each, in the right format, gets a link instead of the two labels. On the way back a link
-/// becomes labels with the first key of each list. The default is what Grafana's and OpenTelemetry's libraries for Go
-/// write: `trace_id` and `span_id`, as hexadecimal digits.
+/// A sample with one valid label for each gets a link instead of the two labels. In the other direction, a link
+/// becomes labels with the first key of each list. The default matches the Go libraries of Grafana and
+/// OpenTelemetry: `trace_id` and `span_id`, in hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkLabels {
-    /// Labels for the trace; the first that a sample has counts.
+    /// Labels with the trace id, in order of preference.
     pub trace: Vec<IdLabel>,
-    /// Labels for the span; the first that a sample has counts.
+    /// Labels with the span id, in order of preference.
     pub span: Vec<IdLabel>,
 }
 
-/// A label that names a trace or a span.
+/// A label that holds a trace id or a span id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdLabel {
-    /// The key.
+    /// Key of the label.
     pub key: String,
-    /// The format of the value.
+    /// Format of the value.
     pub format: IdFormat,
 }
 
-/// How an id is written.
+/// Format of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdFormat {
     /// Hexadecimal digits in lower case: 32 for a trace, 16 for a span.
     Hex,
-    /// A decimal number of 64 bits, as Datadog's libraries write it; of a trace these are the lower half.
+    /// A decimal number of 64 bits, as written by Datadog's libraries; for a trace id, the lower half.
     Decimal,
 }
 
-/// Why a text names no label.
+/// The reason why a text does not describe a label.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
-    /// The format is not known.
+    /// The format is unknown.
     #[error("no format is `{0}`; there are: hex, decimal")]
     Format(String),
-    /// There is no key.
+    /// The key is missing.
     #[error("a label has a key")]
     Empty,
 }
@@ -49,7 +49,7 @@ pub enum LabelError {
 impl FromStr for IdLabel {
     type Err = LabelError;
 
-    /// `KEY`, `KEY=hex` or `KEY=decimal`.
+    /// Parses `KEY`, `KEY=hex` or `KEY=decimal`.
     fn from_str(text: &str) -> Result<Self, LabelError> {
         let (key, format) = match text.rsplit_once('=') {
             None => (text, IdFormat::Hex),
@@ -81,7 +81,7 @@ impl Default for LinkLabels {
 }
 
 impl LinkLabels {
-    /// No labels are taken for links, and links get none.
+    /// Disables the conversion between labels and links.
     pub fn none() -> Self {
         LinkLabels {
             trace: Vec::new(),
@@ -89,7 +89,7 @@ impl LinkLabels {
         }
     }
 
-    /// The labels of a link.
+    /// Returns the labels of a link.
     pub(super) fn of(&self, link: Link) -> impl Iterator<Item = (&str, String)> {
         let trace = self.trace.first().map(|label| {
             let text = label.format.write(link.trace_id);
@@ -104,7 +104,7 @@ impl LinkLabels {
 }
 
 impl IdFormat {
-    /// The id, if it is one and would be written just so.
+    /// Parses an id, if the id would be written the same way.
     pub(super) fn read<const N: usize>(self, text: &str) -> Option<[u8; N]> {
         let mut id = [0; N];
         match self {
@@ -141,7 +141,7 @@ impl IdFormat {
     }
 }
 
-/// Bytes as hexadecimal digits in lower case.
+/// Formats bytes as lower case hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or_default();
     let pairs = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);

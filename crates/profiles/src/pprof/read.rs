@@ -1,4 +1,4 @@
-//! From a pprof file to profiles over a dictionary.
+//! Converts a pprof file to profiles over a dictionary.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{
@@ -24,15 +24,15 @@ use tributary_compression::decompress::decompress;
 use tributary_memory::Permit;
 use tributary_otlp::reader::{Fields, Value};
 
-/// How files are converted.
+/// Options of the conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The most bytes a file may have, decompressed; never more than 4 GiB. The default is 64 MiB.
+    /// Maximum size of a file after decompression, in bytes; at most 4 GiB. The default is 64 MiB.
     pub limit: usize,
-    /// Which labels become links.
+    /// Labels that become links.
     pub links: LinkLabels,
-    /// Whether the file itself goes along, in the first profile. Nothing that is done to the profiles later is done to
-    /// that, so it is off by default.
+    /// Whether the first profile contains the original file. Later changes to the profiles do not change the
+    /// original, so this is off by default.
     pub keep_original: bool,
 }
 
@@ -46,43 +46,43 @@ impl Default for Options {
     }
 }
 
-/// What a file became.
+/// A converted file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Converted {
-    /// One profile per sample type, in the file's order, in a scope without a name. The profiles of all sample types
-    /// are there, so that none is lost on the way back; one without any value has a single sample of 0.
+    /// One profile per sample type, in the file's order, in a scope without a name. Every sample type has a
+    /// profile, so that converting back loses none. A profile without values has a single sample of 0.
     pub profiles: ScopeProfiles,
-    /// The mapping of the program itself, which is the first one in a pprof file, if anything refers to it. In OTLP
-    /// mappings have no order: [`write`](super::write) takes the one whose file the resource names.
+    /// Mapping of the main program, the first mapping of a pprof file, if anything refers to it. Mappings have no
+    /// order in OTLP; [`write`](super::write) takes the mapping whose file the resource names.
     pub main: Option<MappingId>,
-    /// What was mended.
+    /// Repairs made during the conversion.
     pub repairs: Repairs,
 }
 
-/// What was mended, because it has no place in OTLP.
+/// Repairs of content that OTLP cannot represent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Repairs {
-    /// Strings that are not UTF-8: what is not became U+FFFD.
+    /// Strings that are not UTF-8; invalid bytes became U+FFFD.
     pub strings: u64,
-    /// Lines, columns, periods and times below 0, which became 0.
+    /// Negative lines, columns, periods and times, which became 0.
     pub negative: u64,
-    /// Mappings that end before they start, which got one byte; and references to mappings that are not there, as
-    /// often as a location has one.
+    /// Mappings with an end before their start, which were set to one byte; and references to missing mappings,
+    /// counted per location.
     pub mappings: u64,
-    /// Labels without a key, which were left out.
+    /// Labels without a key, which were dropped.
     pub labels: u64,
-    /// Sums of equal samples that did not fit and stand at the most there can be.
+    /// Sums of equal samples that were saturated.
     pub saturated: u64,
 }
 
 impl Repairs {
-    /// Whether nothing was mended.
+    /// Whether there were no repairs.
     pub fn is_empty(&self) -> bool {
         *self == Repairs::default()
     }
 }
 
-/// Reads files. Its memory is used again for the next one.
+/// Reads files. The memory is reused for the next file.
 #[derive(Debug, Default)]
 pub struct Reader {
     tables: Tables<'static>,
@@ -90,25 +90,25 @@ pub struct Reader {
     stack: Vec<LocationId>,
     labels: Vec<u8>,
     keys: Records<SampleId, SampleKey>,
-    /// All values of the first key, all of the second, and so on.
+    /// Totals of all sample types for the first key, then for the second key, and so on.
     totals: Vec<i64>,
 }
 
 impl Reader {
-    /// Nothing read yet.
+    /// Creates a reader.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The profiles of a file, with or without gzip. What they refer to goes into `into`, and only that; addresses
-    /// move where there are `relocations`.
+    /// Converts a file, with or without gzip. Adds only referenced entries to `into`. Addresses are shifted if
+    /// there are `relocations`.
     ///
-    /// While this runs, `permit` is for the decompressed file, too, and for what many small entries take beyond their
-    /// bytes. What comes out of it is the caller's to account for. Equal samples become one.
+    /// During the conversion, `permit` accounts for the decompressed file and for the overhead of many small
+    /// entries. The caller accounts for the result. Equal samples are merged.
     ///
     /// # Errors
-    /// See [`Error`]. Entries that are already in the dictionary stay, and are not written unless something refers to
-    /// them.
+    /// See [`Error`]. After an error, entries may remain in the dictionary; they are not written unless something
+    /// refers to them.
     pub fn read(
         &mut self,
         file: &[u8],
@@ -149,7 +149,7 @@ impl Reader {
         Ok(converted)
     }
 
-    /// Reads the file again with the last id of each entry if the first ids lead to an error.
+    /// Reads the file again with the last id of each entry, after the first ids led to an error.
     fn convert_exactly(
         &mut self,
         bytes: &[u8],
@@ -205,7 +205,7 @@ impl Reader {
         }
         let types = sample_types.len();
         self.samples(source, types, options)?;
-        // A value is a byte in the file, and a sample with its key in each profile.
+        // A value takes a byte in the file, but a sample with a key in each profile.
         let filled = self.totals.iter().filter(|total| **total != 0).count();
         permit.grow(filled.saturating_mul(Samples::BYTES))?;
         let columns = (0..types).map(|of| column(self.keys.entries(), &self.totals, types, of));
@@ -226,7 +226,7 @@ impl Reader {
         })
     }
 
-    /// The keys of the samples, and the totals of each.
+    /// Reads the keys of the samples and the totals of each key.
     fn samples(
         &mut self,
         source: &mut Source<'_, '_>,
@@ -295,7 +295,7 @@ impl Reader {
     }
 }
 
-/// The samples of one sample type.
+/// Returns the samples of one sample type.
 fn column(keys: &[SampleKey], totals: &[i64], types: usize, of: usize) -> Samples {
     let mut samples = Samples::default();
     let values = || totals.iter().skip(of).step_by(types);
@@ -305,14 +305,14 @@ fn column(keys: &[SampleKey], totals: &[i64], types: usize, of: usize) -> Sample
             samples.push(*key, &[*value], &[]);
         }
     }
-    // An empty profile looks like an accident, and some readers refuse it.
+    // An empty profile looks like a failure, and some readers refuse it.
     if let (true, Some(key)) = (samples.is_empty(), keys.first()) {
         samples.push(*key, &[0], &[]);
     }
     samples
 }
 
-/// What all profiles of a file have in common.
+/// Returns the metadata that all profiles of a file share.
 fn header(source: &mut Source<'_, '_>) -> Result<Header, Error> {
     let tables = source.tables;
     Ok(Header {
@@ -359,7 +359,7 @@ fn attributes(source: &mut Source<'_, '_>) -> Result<AttributeSetId, Error> {
     Ok(source.into.attribute_set(&attributes))
 }
 
-/// The scope says what no single profile can.
+/// Returns the scope, which carries the metadata that no single profile can carry.
 fn scope(
     source: &mut Source<'_, '_>,
     profiles: usize,

@@ -1,4 +1,4 @@
-//! Entries of a file's tables, carried over into a dictionary as they are asked for.
+//! Copies entries of a file's tables into a dictionary on demand.
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
@@ -15,23 +15,23 @@ use super::read::Repairs;
 use super::tables::{Ids, Tables, bytes, integer};
 use tributary_otlp::reader::{Fields, Value};
 
-/// Which entries have been carried over, and to where. Its memory is used again for the next file.
+/// Copied entries and their ids in the dictionary. The memory is reused for the next file.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     strings: Carried<StringId>,
-    /// The strings as values of attributes.
+    /// Strings copied as values of attributes.
     values: Carried<ValueId>,
     functions: Carried<FunctionId>,
     mappings: Carried<MappingId>,
-    /// How far the addresses of each mapping move.
+    /// Address shift of each mapping.
     shifts: Vec<u64>,
     locations: Carried<LocationId>,
-    /// Up to which location the dictionary was approached.
+    /// First location that was not prefetched yet.
     approached: usize,
     lines: Vec<Line>,
 }
 
-/// A file's tables, on the way into a dictionary.
+/// Tables of a file, being copied into a dictionary.
 #[derive(Debug)]
 pub(super) struct Source<'s, 'f> {
     pub(super) tables: &'s Tables<'f>,
@@ -69,7 +69,7 @@ impl<'s, 'f> Source<'s, 'f> {
         self.likely_string(index, StringId::default())
     }
 
-    /// A string, which is probably this one.
+    /// Copies a string that probably equals `likely`.
     fn likely_string(&mut self, index: u64, likely: StringId) -> Result<StringId, Error> {
         if index == 0 {
             return Ok(StringId::default());
@@ -93,7 +93,7 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(id)
     }
 
-    /// A string as the value of an attribute.
+    /// Copies a string as the value of an attribute.
     pub(super) fn value(&mut self, index: u64) -> Result<ValueId, Error> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         if let Some(id) = self.memo.values.get(at) {
@@ -136,7 +136,7 @@ impl<'s, 'f> Source<'s, 'f> {
         }
     }
 
-    /// The location with this id.
+    /// Copies the location with this id.
     #[inline(always)]
     pub(super) fn location(&mut self, id: u64) -> Result<LocationId, Error> {
         let table = Table::Location;
@@ -188,7 +188,7 @@ impl<'s, 'f> Source<'s, 'f> {
             },
             attributes: AttributeSetId::default(),
         };
-        // Where nothing is known, a flag that is not set tells the location from none.
+        // Without other content, an unset flag distinguishes the location from none.
         if folded || location == Location::default() {
             location.attributes = self.flags(&[(names::IS_FOLDED, folded)]);
         }
@@ -201,7 +201,8 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(id)
     }
 
-    /// Prepares for some locations, from this one on: most files are in the order in which samples refer to them.
+    /// Prefetches for the locations from this position on, since most files are in the order in which samples refer
+    /// to them.
     fn approach(&mut self, at: usize) {
         let end = self.tables.locations.len().min(at + AHEAD);
         let mut places = [Default::default(); AHEAD];
@@ -228,7 +229,7 @@ impl<'s, 'f> Source<'s, 'f> {
         self.memo.approached = end;
     }
 
-    /// A line, which is probably in this function.
+    /// Copies a line that is probably in the function `likely`.
     fn line(&mut self, message: &[u8], likely: FunctionId) -> Result<Line, Error> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
@@ -248,7 +249,7 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(line)
     }
 
-    /// The function with this id, which is probably this one.
+    /// Copies the function with this id, which probably equals `likely`.
     fn function(&mut self, id: u64, likely: FunctionId) -> Result<FunctionId, Error> {
         const PLACE: &str = "a function";
         let table = Table::Function;
@@ -278,7 +279,7 @@ impl<'s, 'f> Source<'s, 'f> {
                 _ => {}
             }
         }
-        // A function without any name is none: the line where it starts helps nobody.
+        // A function without any name is dropped: its first line alone is useless.
         let named = [function.name, function.system_name, function.filename];
         let id = match named.iter().any(|name| name.index() != 0) {
             true => self.into.likely_function(function, likely),
@@ -288,7 +289,8 @@ impl<'s, 'f> Source<'s, 'f> {
         Ok(id)
     }
 
-    /// The mapping with this id, and how far its addresses move. As in pprof an id that leads nowhere means none.
+    /// Copies the mapping with this id. Returns the shift of its addresses too. As in pprof, a dangling id means
+    /// none.
     fn mapping(&mut self, id: u64) -> Result<(MappingId, u64), Error> {
         if id == 0 {
             return Ok((MappingId::default(), 0));
@@ -360,14 +362,14 @@ impl<'s, 'f> Source<'s, 'f> {
             }
         }
         mapping.attributes = self.into.attribute_set(&attributes);
-        // Where nothing is known, a flag that is not set tells the mapping from none.
+        // Without other content, an unset flag distinguishes the mapping from none.
         if mapping == Mapping::default() {
             mapping.attributes = self.flags(&[(names::HAS_FUNCTIONS, false)]);
         }
         Ok(mapping)
     }
 
-    /// The first mapping of the file, which is that of the program, if a location is in it.
+    /// Returns the first mapping of the file, that of the main program, if a location is in it.
     pub(super) fn main(&self) -> Option<MappingId> {
         self.memo.mappings.get(0)
     }
@@ -380,7 +382,7 @@ impl<'s, 'f> Source<'s, 'f> {
         self.into.attribute_set(&attributes)
     }
 
-    /// 0 for a negative number.
+    /// Converts a number; a negative one becomes 0 and counts as a repair.
     pub(super) fn positive(&mut self, number: u64) -> i64 {
         i64::try_from(number).unwrap_or_else(|_| {
             self.repairs.negative += 1;
@@ -395,7 +397,7 @@ fn boolean(value: bool) -> AnyValue {
     }
 }
 
-/// What is wrong in a message of this kind.
+/// Converts a fault in a message of this kind.
 pub(super) fn wire(place: &'static str) -> impl Fn(tributary_otlp::reader::Fault) -> Error {
     move |fault| Error::Wire { place, fault }
 }

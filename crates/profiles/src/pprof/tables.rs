@@ -1,4 +1,4 @@
-//! Where everything is in a file: one pass over it, in which nothing is copied.
+//! Locates the entries of a file in one pass without copying.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,28 @@ use super::error::{Error, Table};
 use tributary_memory::Permit;
 use tributary_otlp::reader::{Fields, Value, varint};
 
-/// The most sample types of a file. Go's heap profiles have four, the JVM's profilers about ten.
+/// Maximum number of sample types of a file. Go's heap profiles have four, profilers of the JVM about ten.
 pub(super) const SAMPLE_TYPES: usize = 64;
 
-/// What an entry takes while a file is read, however few bytes it has in the file: its slice and, in a table of ids, its
-/// place, twice, because lists double; or a comment with its value.
+/// Memory for an entry while a file is read, for any size in the file: its slice and its place in a table of ids,
+/// doubled, because vectors grow by doubling; or a comment with its value.
 const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<AnyValue>()) + 16;
 
-/// Entries that are charged for together: nothing is asked for ordinary files, which are paid for by their bytes.
+/// Number of entries that are accounted for together. Ordinary files request nothing, because their bytes cover
+/// their entries.
 const CHARGED: usize = 1024;
 
-/// The id of an entry that has field 1 several times.
+/// Choice of the id of an entry that has field 1 several times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Ids {
-    /// The first id, which is found without reading the whole entry. No known writer writes two.
+    /// The first id, found without reading the whole entry. No known writer writes two ids.
     #[default]
     First,
-    /// The last id, as protocol buffers define it.
+    /// The last id, as protocol buffers define.
     Last,
 }
 
-/// The parts of a file.
+/// Located entries of a file.
 #[derive(Debug, Default)]
 pub(super) struct Tables<'f> {
     pub(super) ids: Ids,
@@ -51,11 +52,11 @@ pub(super) struct Tables<'f> {
     pub(super) doc_url: u64,
 }
 
-/// The entries of a table with ids.
+/// Entries of a table with ids.
 #[derive(Debug, Default)]
 pub(super) struct Entries<'f> {
     messages: Vec<&'f [u8]>,
-    /// Empty while the ids are 1, 2, 3 and so on, which is what nearly everybody writes.
+    /// Position by id; empty while the ids are 1, 2, 3 and so on, as nearly all writers number them.
     positions: HashMap<u64, u32, RandomState>,
 }
 
@@ -86,7 +87,7 @@ impl<'f> Entries<'f> {
         Ok(())
     }
 
-    /// Where the entry with this id is.
+    /// Returns the position of the entry with this id.
     #[inline(always)]
     pub(super) fn position(&self, id: u64) -> Option<usize> {
         if self.positions.is_empty() {
@@ -97,7 +98,7 @@ impl<'f> Entries<'f> {
         self.positions.get(&id).map(|at| *at as usize)
     }
 
-    /// The entry there.
+    /// Returns the entry at a position.
     pub(super) fn get(&self, position: usize) -> &'f [u8] {
         self.messages.get(position).copied().unwrap_or_default()
     }
@@ -107,7 +108,7 @@ impl<'f> Entries<'f> {
     }
 }
 
-/// The id of an entry, which is field 1 in all tables, and mostly the first one.
+/// Returns the id of an entry, which is field 1 in all tables, and mostly comes first.
 fn id(table: Table, message: &[u8], ids: Ids) -> Result<u64, Error> {
     let place = table.place();
     let wire = |fault| Error::Wire { place, fault };
@@ -127,8 +128,8 @@ fn id(table: Table, message: &[u8], ids: Ids) -> Result<u64, Error> {
     Ok(id)
 }
 
-/// Whether a file that cannot be read is a concatenation of files. Each of them begins its strings with an empty one, and has one
-/// time.
+/// Whether an unreadable file is a concatenation of files. Each file begins its strings with an empty one and has
+/// one time.
 pub(super) fn is_concatenated(file: &[u8]) -> bool {
     let (mut strings, mut times) = (false, false);
     for field in Fields::new(file).map_while(Result::ok) {
@@ -143,7 +144,7 @@ pub(super) fn is_concatenated(file: &[u8]) -> bool {
     false
 }
 
-/// An integer.
+/// Reads an integer.
 #[inline(always)]
 pub(super) fn integer(place: &'static str, field: u32, value: Value<'_>) -> Result<u64, Error> {
     match value {
@@ -152,7 +153,7 @@ pub(super) fn integer(place: &'static str, field: u32, value: Value<'_>) -> Resu
     }
 }
 
-/// A message, or a string.
+/// Reads a message or a string.
 #[inline(always)]
 pub(super) fn bytes<'f>(
     place: &'static str,
@@ -165,7 +166,7 @@ pub(super) fn bytes<'f>(
     }
 }
 
-/// Integers: one, or several packed together.
+/// Reads integers, a single one or packed.
 #[inline(always)]
 pub(super) fn integers(
     place: &'static str,
@@ -188,7 +189,8 @@ pub(super) fn integers(
 }
 
 impl<'f> Tables<'f> {
-    /// Uses the memory of another file's. `permit` grows with what entries take beyond their bytes.
+    /// Locates the entries of a file, reusing the memory of another file's. `permit` grows by the memory of entries
+    /// beyond their bytes.
     pub(super) fn new(
         file: &'f [u8],
         memory: Tables<'_>,
@@ -255,7 +257,7 @@ impl<'f> Tables<'f> {
         Ok(tables)
     }
 
-    /// Without anything, for another file.
+    /// Empties the tables, keeping their memory for another file.
     pub(super) fn emptied<'g>(self) -> Tables<'g> {
         Tables {
             sample_types: emptied(self.sample_types),

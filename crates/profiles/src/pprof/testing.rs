@@ -142,7 +142,7 @@ pub struct Function {
     pub start_line: i64,
 }
 
-/// What a file says.
+/// Content of a file.
 #[derive(Debug, PartialEq)]
 pub struct Meaning {
     header: String,

@@ -1,4 +1,4 @@
-//! What holds for all pprof files, and what is said about bad ones.
+//! Properties of all pprof files, and errors for invalid ones.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -23,7 +23,7 @@ fn read_with(bytes: &[u8], options: &Options) -> Result<(Profiles, Converted), E
     let budget = Budget::new(1 << 24);
     let mut permit = budget.acquire(7).unwrap();
     let read = Reader::new().read(bytes, options, &mut permit, &mut dictionary, None);
-    // Whatever happens, what was held to decompress is given back.
+    // Memory for decompression must be released in every case.
     assert_eq!(permit.bytes(), 7);
     let converted = read?;
     let profiles = Profiles {

@@ -1,4 +1,4 @@
-//! All the text that is in a file, whether anything refers to it or not.
+//! Iterates over all text in a file, referenced or not.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use tributary_compression::decompress::decompress;
 use tributary_memory::Permit;
 use tributary_otlp::reader::{Fields, Value};
 
-/// What a field of the format may be.
+/// Type of a field of the format.
 #[derive(Clone, Copy)]
 enum Kind {
     Number,
-    /// Numbers one by one or packed together.
+    /// Numbers, one by one or packed.
     Numbers,
     Text,
-    /// A message, by what its fields are, from number 1 on.
+    /// A message, with the types of its fields from number 1 on.
     Message(&'static [Kind]),
 }
 
@@ -47,10 +47,10 @@ const LOCATION: &[Kind] = &[Number, Number, Number, Message(LINE), Number];
 const LINE: &[Kind] = &[Number; 3];
 const FUNCTION: &[Kind] = &[Number; 5];
 
-/// Whether all that may be text in a file is `fine`: the strings that nothing refers to as well. `false` if the file may
-/// hide other text: in fields that the format does not have, or in the head of a gzip member (RFC 1952, section 2.3).
+/// Whether `fine` holds for all strings of a file, including unreferenced ones. `false` if the file may contain
+/// other text: in unknown fields, or in a gzip header (RFC 1952, section 2.3).
 ///
-/// While this runs, `permit` is for the decompressed file, too.
+/// Meanwhile, `permit` accounts for the decompressed file too.
 pub fn all_texts(file: &[u8], permit: &mut Permit, mut fine: impl FnMut(&[u8]) -> bool) -> bool {
     if !file.starts_with(&[0x1f, 0x8b]) {
         return all(file, PROFILE, &mut fine);
@@ -80,7 +80,7 @@ fn all(message: &[u8], fields: &'static [Kind], fine: &mut impl FnMut(&[u8]) -> 
     })
 }
 
-/// Whether a file is a gzip member without a name, a comment or the like, and nothing else.
+/// Whether a file is a single gzip member without a name, a comment or other optional fields.
 fn is_one_bare_member(file: &[u8]) -> bool {
     let mut member = flate2::bufread::GzDecoder::new(file);
     let bare = file.get(3) == Some(&0);

@@ -1,4 +1,4 @@
-//! From profiles over a dictionary to pprof files.
+//! Converts profiles over a dictionary to pprof files.
 
 use std::collections::HashMap;
 
@@ -18,15 +18,16 @@ use super::labels::{NUMBER, UNIT};
 use super::links::{LinkLabels, hex};
 use tributary_otlp::reader::put_varint;
 
-/// The attribute of a resource that names the file of the program.
+/// Resource attribute with the path of the executable.
 pub const EXECUTABLE_PATH: &str = "process.executable.path";
-/// The attribute of a resource that names the program.
+/// Resource attribute with the name of the executable.
 pub const EXECUTABLE_NAME: &str = "process.executable.name";
 
-/// The profiles of a scope as pprof files, without gzip: those of one time, duration and period share a file.
+/// Converts the profiles of a scope to pprof files, without gzip. Profiles with the same time, duration and period
+/// share a file.
 ///
-/// Values with times are added up, times without values are counted. The resource, the scope's name, the frames' types
-/// and what else pprof has no place for is left out.
+/// Values with timestamps are added up, and timestamps without values are counted. Content without a place in pprof
+/// is left out, such as the resource, the scope's name and frame types.
 pub fn write(
     dictionary: &Dictionary,
     resource: &ResourceProfiles,
@@ -55,7 +56,7 @@ pub fn write(
     files
 }
 
-/// The file of the program, as the resource has it.
+/// Returns the path of the executable from the resource.
 fn main(resource: &ResourceProfiles) -> Option<&str> {
     let attributes = &resource.resource.as_ref()?.attributes;
     text_of(attributes, EXECUTABLE_PATH).or_else(|| text_of(attributes, EXECUTABLE_NAME))
@@ -69,7 +70,7 @@ fn text_of<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
     }
 }
 
-/// Where each profile was in the list of sample types.
+/// Returns the position of each profile in the list of sample types.
 fn order(attributes: &[KeyValue]) -> Option<Vec<i64>> {
     let mut attributes = attributes.iter();
     let attribute = attributes.find(|attribute| attribute.key == names::SAMPLE_TYPE_ORDER)?;
@@ -83,8 +84,8 @@ fn order(attributes: &[KeyValue]) -> Option<Vec<i64>> {
     places.collect()
 }
 
-/// Which profiles were one file: those with the same header, as many as there were sample types; where that is not
-/// known, different ones.
+/// Groups the profiles that were one file: profiles with the same header, as many as there were sample types. If
+/// the number is unknown, profiles with distinct sample types form a group.
 fn groups<'p>(scope: &'p ScopeProfiles, order: Option<&[i64]>) -> Vec<Vec<&'p Profile>> {
     let same = |a: &Header, b: &Header| {
         (a.time, a.duration, a.period, a.period_type, a.attributes)
@@ -111,7 +112,7 @@ fn groups<'p>(scope: &'p ScopeProfiles, order: Option<&[i64]>) -> Vec<Vec<&'p Pr
     groups
 }
 
-/// The ids of entries: 1, 2, 3 in the order of the first reference.
+/// Ids of entries: 1, 2, 3 in the order of the first reference.
 #[derive(Debug)]
 struct Ids<I>(HashMap<usize, u64, RandomState>, Vec<I>);
 
@@ -166,7 +167,7 @@ impl<'d> Encoder<'d> {
         }
         let default = self.text(default);
         number(&mut output, 14, default);
-        // All strings are known now.
+        // All strings are known from here on.
         for at in 0..self.strings.len() {
             let id = StringId::new(u32::try_from(at).unwrap_or_default());
             message(&mut output, 6, self.strings.get(id).as_bytes());
@@ -319,7 +320,7 @@ impl<'d> Encoder<'d> {
         }
     }
 
-    /// One list; some writers number the comments and make an attribute of each.
+    /// Returns the comments. Some writers use a numbered attribute for each comment instead of one list.
     fn comments(&self, set: AttributeSetId) -> Vec<String> {
         let mut comments = Vec::new();
         for id in self.from.attributes(set) {
@@ -377,7 +378,7 @@ impl<'d> Encoder<'d> {
         self.strings.intern(text).index() as u64
     }
 
-    /// The labels of a sample, as fields.
+    /// Returns the encoded labels of a sample.
     fn labels(&mut self, key: SampleKey) -> &[u8] {
         let known = (key.attributes, key.link);
         if !self.labels.contains_key(&known) {
@@ -440,7 +441,7 @@ impl<'d> Encoder<'d> {
             Some(Any::BoolValue(value)) => self.label_text(key, &value.to_string(), fields),
             Some(Any::DoubleValue(value)) => self.label_text(key, &value.to_string(), fields),
             Some(Any::BytesValue(bytes)) => self.label_text(key, &hex(bytes), fields),
-            // Read profiles have no references to strings.
+            // References to strings were resolved when the profile was read.
             Some(Any::StringValueStrindex(_)) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Notes why there is no symbol file.
+//! Notes about missing symbol files.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,15 +8,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::failure::Kind;
 use crate::worker::WorkerLimits;
 
-/// The most bytes of a note.
+/// Maximum size of a note in bytes.
 const NOTE_BYTES: u64 = 4096;
 
-/// What there is none of.
+/// Kind of the missing symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Any symbols.
     Any,
-    /// Symbols with lines, where there are some without.
+    /// Symbols with lines, for a build id with symbols without lines.
     Better,
 }
 
@@ -29,21 +29,21 @@ impl Wanted {
     }
 }
 
-/// Why there is no symbol file for a build id, and until when that counts.
+/// The reason why a build id has no symbol file, and its expiry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absence {
-    /// Why.
+    /// Kind of the failure.
     pub kind: Kind,
-    /// Until when nobody need ask again.
+    /// Time until which no source needs to be asked.
     pub until: SystemTime,
-    /// What a worker was allowed to use: with more, something else may come of it.
+    /// Limits of the worker at that time; higher limits may give another result.
     pub limits: WorkerLimits,
-    /// What was found and was of no use, by fingerprints: the same need not be tried again.
+    /// Fingerprints of useless files, which need not be tried again.
     pub rejected: Vec<u64>,
 }
 
 impl Absence {
-    /// Why, until when, the limits, and the fingerprints.
+    /// Formats the note: reason, expiry, limits and fingerprints.
     pub(super) fn note(&self) -> String {
         let until = self.until.duration_since(UNIX_EPOCH).unwrap_or_default();
         let WorkerLimits {

@@ -1,7 +1,8 @@
-//! Debug information: DWARF 2 to 5, also split (`.dwo`, `.dwp`) and with what dwz has put into a supplementary file.
+//! Reads debug information: DWARF 2 to 5, including split units (`.dwo`, `.dwp`) and supplementary files of dwz.
 //!
-//! Each unit is read once, from its first entry to its last, and never again for a single address: functions and what was
-//! inlined into them become spans, the line program becomes rows, and both together ranges. Names are looked for where a
+//! Each unit is read once from its first entry to its last, instead of once per address. Functions and inlined
+//! calls become spans, and the line program becomes rows. Spans and rows together become ranges. Names are resolved
+//! once each, when a span refers to them.
 //! span refers to them, each once.
 
 mod functions;
@@ -30,8 +31,8 @@ type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 /// The sections of a file, decompressed.
 pub(super) struct Sections<'data>(DwarfSections<Cow<'data, [u8]>>);
 
-/// The files that belong to the one with the debug information: units, as `.dwo` files or a `.dwp` package, and what several
-/// binaries share, by dwz.
+/// Companion files of the file with the debug information: split units as `.dwo` files or as a `.dwp` package, and
+/// the supplementary file of dwz.
 #[derive(Default)]
 pub(super) struct Others<'data> {
     pub(super) supplementary: Option<Sections<'data>>,
@@ -39,20 +40,20 @@ pub(super) struct Others<'data> {
     pub(super) package: Option<DwarfPackageSections<Cow<'data, [u8]>>>,
 }
 
-/// What was read.
+/// Result of reading the debug information.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) ranges: Vec<Range>,
-    /// Units with code that could be read.
+    /// Number of units with code that were read.
     pub(super) units: u64,
-    /// Units that are damaged.
+    /// Number of damaged units.
     pub(super) damaged: u64,
-    /// Units whose other part, in a `.dwo` file, is not there.
+    /// Number of units whose split part is missing.
     pub(super) missing: u64,
 }
 
 impl<'data> Sections<'data> {
-    /// The sections that are of use here, of a binary, a debug file or a supplementary file.
+    /// Loads the needed sections of a binary, debug file or supplementary file.
     pub(super) fn load(elf: &Elf<'data>) -> Result<Self, ElfError> {
         let load = |id: SectionId| match needed(id) {
             true => elf.section_data(id.name()),
@@ -61,7 +62,7 @@ impl<'data> Sections<'data> {
         DwarfSections::load(load).map(Sections)
     }
 
-    /// Those of a `.dwo` file.
+    /// Loads the needed sections of a `.dwo` file.
     pub(super) fn load_dwo(elf: &Elf<'data>) -> Result<Self, ElfError> {
         let load = |id: SectionId| match id.dwo_name() {
             Some(name) if needed(id) => elf.section_data(name),
@@ -75,18 +76,18 @@ impl<'data> Sections<'data> {
     }
 }
 
-/// The sections of a `.dwp` file.
+/// Loads the sections of a `.dwp` file.
 pub(super) fn load_package<'data>(
     elf: &Elf<'data>,
 ) -> Result<DwarfPackageSections<Cow<'data, [u8]>>, ElfError> {
-    // All of them: what the index says about those that are of no use here is checked, too.
+    // All sections, because the package index is validated for unused sections too.
     DwarfPackageSections::load(|id: SectionId| match id.dwo_name() {
         Some(name) => elf.section_data(name),
         None => Ok(Cow::Borrowed(&[][..])),
     })
 }
 
-/// Where variables are, what macros and types there are, and indices of what is read anyway are of no use here.
+/// Whether a section is needed. Variables, macros, types and lookup indices are not.
 fn needed(id: SectionId) -> bool {
     use SectionId as Id;
     matches!(
@@ -108,9 +109,9 @@ fn bytes<'a>(section: &'a Cow<'_, [u8]>) -> Bytes<'a> {
     EndianSlice::new(section, LittleEndian)
 }
 
-/// Reads the debug information of a file into ranges, which are neither sorted nor apart. `code` is where the binary has code;
-/// what is said about other addresses is left over from functions that the linker has dropped. `is_wanted` says by its language
-/// whether a unit is read.
+/// Reads the debug information of a file into unsorted ranges that may overlap. `code` holds the address ranges of
+/// the binary's code; other addresses belong to functions that the linker dropped. `is_wanted` selects units by
+/// language.
 pub(super) fn read(
     sections: &Sections<'_>,
     others: &Others<'_>,
@@ -120,7 +121,7 @@ pub(super) fn read(
 ) -> Result<Read, CompileError> {
     let supplementary = others.supplementary.as_ref().map(|sections| &sections.0);
     let mut dwarf = sections.0.borrow_with_sup(supplementary, bytes);
-    // Hostile files have many units with the same large table of abbreviations.
+    // A malicious file may have many units that share one large table of abbreviations.
     dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
     let package = others.package.as_ref();
     let package: Option<DwarfPackage<Bytes<'_>>> =

@@ -1,7 +1,8 @@
-//! `.gopclntab`: the table by which Go's runtime names functions, files and lines. It is in every Go binary, stripped or not, and
-//! what it says is what Go's own profiles say; so it goes before Go's debug information.
+//! Reads `.gopclntab`, the table by which Go's runtime resolves functions, files and lines. Every Go binary
+//! contains the table, stripped or not. Go's own profiles use its names, so it takes precedence over Go's debug
+//! information.
 //!
-//! The layouts are those of `runtime/symtab.go` and `cmd/link/internal/ld/pcln.go` from Go 1.16 on.
+//! The layouts follow `runtime/symtab.go` and `cmd/link/internal/ld/pcln.go` from Go 1.16 on.
 
 mod module;
 mod table;
@@ -15,9 +16,11 @@ use crate::elf::Elf;
 use crate::file::Source;
 use crate::file::format::u32_at;
 
-/// Reads the functions of a Go binary into ranges, which are sorted and apart. None if it is no Go binary, or an older one.
+/// Reads the functions of a Go binary into sorted, disjoint ranges. Empty for other binaries and older versions of
+/// Go.
 ///
-/// Where there is code is what the table says: some debug files of Go binaries have neither the sections nor the segments of it.
+/// The table defines where code is, since some debug files of Go binaries have neither sections nor segments with
+/// code.
 pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, CompileError> {
     let Some(table) = module::find_table(elf) else {
         return Ok(Vec::new());
@@ -28,7 +31,7 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
     let module = module::Module::find(elf, table.address, table.end, tables.version);
     let text = match (tables.version, tables.text_start) {
         (Version::Go116, _) => 0,
-        // Go 1.26 has it in the module's data alone; the section is what there is without that.
+        // Since Go 1.26 only the module record has the start of the code; the section is the fallback.
         (_, 0) => module
             .text
             .or_else(|| module::text_section(elf))
@@ -62,22 +65,22 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
 struct Reading<'a, 'm> {
     elf: &'m Elf<'a>,
     tables: Tables<'a>,
-    /// Where all function data is.
+    /// Start address of all function data.
     function_data: Option<u64>,
     model: &'m mut Model,
     ranges: Vec<Range>,
     files: Table,
     lines: Table,
     inlined: Table,
-    /// Contexts of the function that is being read, by their numbers in its tree.
+    /// Contexts of the current function, by their index in the inlining tree.
     known: Vec<(i32, ContextId)>,
 }
 
-/// A call that was inlined, of the tree of a function.
+/// An inlined call in the inlining tree of a function.
 struct Inlined {
     name: u32,
     start_line: u32,
-    /// An address whose line is that of the call, from the start of the function.
+    /// Offset from the function's start of an address with the line of the call.
     call: u32,
 }
 
@@ -93,7 +96,7 @@ impl<'a> Reading<'a, '_> {
             let table = self.tables.values(offset.unwrap_or_default());
             Values::new(table, start, quantum)
         };
-        // Many functions may refer to the same long table.
+        // Many functions may share the same long table.
         for (table, offset) in [
             (&mut self.files, entry.file_values()),
             (&mut self.lines, entry.line_values()),
@@ -147,7 +150,7 @@ impl<'a> Reading<'a, '_> {
         Ok(())
     }
 
-    /// The bytes from the tree of a function on.
+    /// Returns the bytes from the start of a function's inlining tree.
     fn tree(&self, tree: u64) -> Option<&'a [u8]> {
         let address = match self.tables.version {
             Version::Go116 => tree,
@@ -156,7 +159,7 @@ impl<'a> Reading<'a, '_> {
         self.elf.at(address)
     }
 
-    /// The context of an entry of the tree; `outer` where there is none.
+    /// Returns the context of an entry of the tree, or `outer` if there is no entry.
     fn inlined_at(
         &mut self,
         tree: Option<&[u8]>,
@@ -166,7 +169,7 @@ impl<'a> Reading<'a, '_> {
         start: u64,
         depth: usize,
     ) -> Result<ContextId, CompileError> {
-        /// As deep as the compiler goes, and something.
+        /// Maximum depth of inlining: beyond the depth that the compiler reaches.
         const DEEPEST: usize = 64;
         if let Some((_, context)) = self.known.iter().find(|(known, _)| *known == index) {
             return Ok(*context);
@@ -179,7 +182,7 @@ impl<'a> Reading<'a, '_> {
         };
         let call = start.saturating_add(entry.call.into());
         let parent = match self.inlined.at(call) {
-            // A circle in a damaged file.
+            // A cycle in a damaged file.
             parent if parent == index => outer,
             parent @ 0.. => self.inlined_at(tree, parent, outer, unit, start, depth + 1)?,
             _ => outer,
@@ -199,7 +202,7 @@ impl<'a> Reading<'a, '_> {
         Ok(context)
     }
 
-    /// The file of an inlined function: that of the first code that is its own.
+    /// Returns the file of an inlined function: the file of its first own code.
     fn file_of(&mut self, index: i32, unit: u32, start: u64) -> u32 {
         match self.inlined.first(index, start) {
             Some(address) => self.place(unit, address).file,
@@ -227,7 +230,7 @@ impl<'a> Reading<'a, '_> {
     }
 }
 
-/// An entry of the tree: `inlinedCall` of `runtime/symtabinl.go`, and before Go 1.20 of `runtime/symtab.go`.
+/// Parses an entry of the tree: `inlinedCall` of `runtime/symtabinl.go`, and before Go 1.20 of `runtime/symtab.go`.
 fn inlined(tree: &[u8], index: usize, version: Version) -> Option<Inlined> {
     let entry = |size: usize| tree.get(index.checked_mul(size)?..)?.get(..size);
     match version {

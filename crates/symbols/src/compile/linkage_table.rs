@@ -1,7 +1,9 @@
-//! Stubs of the procedure linkage table, through which functions of other binaries are called: `name@plt`, as objdump has them.
+//! Names the stubs of the procedure linkage table, through which functions of other binaries are called:
+//! `name@plt`, as in objdump.
 //!
-//! No symbol table names them. Each jumps to the address in a slot, and a relocation says whose address that is. Which slot is
-//! read from the code of the stubs: linkers lay them out in several ways, and not all in the order of the relocations.
+//! No symbol table names the stubs. Each stub jumps to the address in a slot, and a relocation names the function
+//! of the slot. The slot is decoded from the instructions of the stub, because linkers use several layouts, not all
+//! in the order of the relocations.
 
 use std::collections::HashMap;
 
@@ -16,14 +18,14 @@ use crate::elf::{ENDIAN, Elf};
 use crate::file::Source;
 use crate::file::format::u32_at;
 
-/// Where a stub is in its section, and the address of its slot.
+/// A stub: its offset in the section, and the address of its slot.
 struct Stub {
     start: usize,
     length: usize,
     slot: u64,
 }
 
-/// Names the stubs of a binary, in ranges that are sorted and apart.
+/// Names the stubs of a binary, as sorted and disjoint ranges.
 pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, CompileError> {
     let slots = slots(elf, model)?;
     let mut ranges = Vec::new();
@@ -59,7 +61,7 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
     Ok(ranges)
 }
 
-/// The names of the functions whose addresses go into slots.
+/// Returns the function names by slot address.
 fn slots<'data>(
     elf: &Elf<'data>,
     model: &mut Model,
@@ -97,7 +99,7 @@ fn slots<'data>(
     Ok(slots)
 }
 
-/// `jmp *slot(%rip)`, mostly behind `endbr64` or `bnd` where there is something before it.
+/// Decodes stubs of the form `jmp *slot(%rip)`, usually preceded by `endbr64` or `bnd`.
 fn x86_64(code: &[u8], address: u64, entry_size: u64) -> Vec<Stub> {
     let length = match entry_size {
         8 => 8,
@@ -118,7 +120,8 @@ fn x86_64(code: &[u8], address: u64, entry_size: u64) -> Vec<Stub> {
     stubs.filter_map(stub).collect()
 }
 
-/// `adrp x16, page; ldr x17, [x16, slot in it]; add; br x17`, behind `bti c` where branches are protected.
+/// Decodes stubs of the form `adrp x16, page; ldr x17, [x16, slot in it]; add; br x17`, preceded by `bti c` with
+/// branch protection.
 fn arm64(code: &[u8], address: u64) -> Vec<Stub> {
     const WORD: usize = 4;
     let (words, _) = code.as_chunks::<WORD>();
@@ -130,7 +133,7 @@ fn arm64(code: &[u8], address: u64) -> Vec<Stub> {
         if adrp & 0x9f00_001f != 0x9000_0010 || ldr & 0xffc0_03ff != 0xf940_0211 {
             return None;
         }
-        // 21 bits, signed.
+        // 21-bit signed immediate.
         let pages = (adrp >> 5 & 0x7_ffff) << 2 | adrp >> 29 & 3;
         let pages = i64::from((pages << 11) as i32 >> 11);
         let page = address.checked_add((number * WORD) as u64)? & !0xfff;

@@ -1,4 +1,4 @@
-//! What the sources say, before it is written: functions, contexts, ranges of addresses.
+//! Intermediate representation of all sources before writing: functions, contexts, address ranges.
 
 use std::hash::BuildHasher as _;
 
@@ -9,28 +9,28 @@ use super::strings::{StringId, Strings};
 use super::{CompileError, Limits};
 use crate::file::Source;
 
-/// A function of [`Model::functions`].
+/// Index of a function in [`Model::functions`].
 pub(super) type FunctionId = u32;
-/// A context of [`Model::contexts`]; [`NO_CONTEXT`] where there is only a line.
+/// Index of a context in [`Model::contexts`]; [`NO_CONTEXT`] for a line without a function.
 pub(super) type ContextId = u32;
-/// A file of [`Model`]: the string that is its path. 0 where it is not known.
+/// String id of a file's path in [`Model`]; 0 if unknown.
 pub(super) type FileId = StringId;
 
-/// Lines that no function is known for.
+/// Context of lines without a known function.
 pub(super) const NO_CONTEXT: ContextId = 0;
 
 /// A function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Function {
-    /// As people write it, where the source has such a name.
+    /// Name in the source, if the source records one.
     pub(super) name: StringId,
-    /// As the linker knows it; 0 if there is none.
+    /// Linkage name; 0 if there is none.
     pub(super) linkage_name: StringId,
     pub(super) file: FileId,
     pub(super) start_line: u32,
 }
 
-/// A function, and where it was inlined to. One that was not has no parent.
+/// A function and the call it was inlined into. A function that was not inlined has no parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Context {
     pub(super) function: FunctionId,
@@ -46,7 +46,7 @@ pub(super) struct Place {
     pub(super) column: u32,
 }
 
-/// Addresses that all have the same frames.
+/// An address range with the same frames throughout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) start: u64,
@@ -56,18 +56,18 @@ pub(super) struct Range {
     pub(super) source: Source,
 }
 
-/// All of it.
+/// The collected functions, contexts and strings.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) strings: Strings,
     pub(super) functions: Vec<Function>,
     by_content: HashTable<FunctionId>,
     hasher: FixedState,
-    /// The first one is not used: it is [`NO_CONTEXT`].
+    /// Index 0 is reserved for [`NO_CONTEXT`].
     pub(super) contexts: Vec<Context>,
-    /// Where functions are entered that may have no name for the linker.
+    /// Entry points of functions without a linkage name.
     pub(super) entries: Vec<(u64, ContextId)>,
-    /// What may still be taken in: entries of all kinds.
+    /// Remaining budget of entries of all kinds.
     entries_left: u64,
 }
 
@@ -96,7 +96,7 @@ impl Model {
         if let Some(id) = self.by_content.find(hash, same) {
             return *id;
         }
-        // `spend` stops long before there are so many.
+        // `spend` fails long before the number exceeds 32 bits.
         let id = self.functions.len() as FunctionId;
         self.functions.push(function);
         let (functions, hasher) = (&self.functions, &self.hasher);
@@ -111,7 +111,7 @@ impl Model {
         id
     }
 
-    /// The context of a function of which nothing is known but what the linker calls it.
+    /// Returns the context of a function known by its linkage name only.
     pub(super) fn symbol(&mut self, name: &[u8]) -> ContextId {
         let name = self.strings.add(name);
         let function = self.function(Function {
@@ -127,7 +127,7 @@ impl Model {
         })
     }
 
-    /// Notes where the function of a context is entered, if it has no name for the linker.
+    /// Records the entry point of a context's function, if the function has no linkage name.
     pub(super) fn entry(&mut self, address: u64, context: ContextId) {
         let known = self.contexts.get(context as usize);
         let function = known.and_then(|known| self.functions.get(known.function as usize));
@@ -136,8 +136,8 @@ impl Model {
         }
     }
 
-    /// Gives the function of a context the name of a symbol: if the symbol is mangled and the function has no name for the
-    /// linker, or if the function has no name at all.
+    /// Names the function of a context after a symbol. The symbol becomes the linkage name if it is mangled and the
+    /// function has none, or if the function has no name at all.
     pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
         let function = |context: ContextId| {
             let context = self.contexts.get(context as usize)?;
@@ -168,7 +168,7 @@ impl Model {
         }
     }
 
-    /// Whether the function of a context has a name, or was inlined into a function that may have one.
+    /// Whether the function of a context has a name, or was inlined into a function that may have a name.
     pub(super) fn is_named(&self, context: ContextId) -> bool {
         let Some(context) = self.contexts.get(context as usize) else {
             return false;
@@ -179,8 +179,8 @@ impl Model {
         has_name || context.parent != NO_CONTEXT
     }
 
-    /// Gives functions whose file is not known that of their code: line tables alone do not have it, and every range of theirs
-    /// would have to say it.
+    /// Gives functions without a known file the file of their code. Without it, every range of such a function
+    /// would have to store the file; line tables alone do not record it.
     pub(super) fn learn_files(&mut self, ranges: &[Range]) {
         let (contexts, functions) = (&self.contexts, &mut self.functions);
         let mut learn = |context: ContextId, file: FileId| {
@@ -200,8 +200,8 @@ impl Model {
         }
     }
 
-    /// Accounts for entries before they are taken in: ranges, rows, contexts. What a few bytes can say in a hostile file has
-    /// no other bound.
+    /// Spends budget before entries (ranges, rows, contexts) are added. Without the budget, a few bytes of a
+    /// malicious file could create any number of entries.
     pub(super) fn spend(&mut self, entries: u64) -> Result<(), CompileError> {
         let left = self.entries_left.checked_sub(entries);
         self.entries_left = left.ok_or(CompileError::Limit("entries"))?;
@@ -209,9 +209,9 @@ impl Model {
     }
 }
 
-/// The name of a function by that of a copy which the compiler has made of it (`.constprop.0`, `.isra.0`, `.part.0`,
-/// `.llvm.1`): people know it by that. None if the symbol is of a part that was moved away (`.cold`, `.__part.1`),
-/// whose name says nothing of the whole.
+/// Returns the name of the original function of a compiler-made copy (`.constprop.0`, `.isra.0`, `.part.0`,
+/// `.llvm.1`). `None` if the symbol is a part that was moved away (`.cold`, `.__part.1`), whose name does not name
+/// the whole function.
 fn without_clone(name: &[u8]) -> Option<&[u8]> {
     const MOVED: [&[u8]; 2] = [b"cold", b"__part"];
     const CLONES: [&[u8]; 7] = [
@@ -224,7 +224,7 @@ fn without_clone(name: &[u8]) -> Option<&[u8]> {
         b"llvm",
     ];
     let is_word = |word: &[u8]| CLONES.contains(&word) || MOVED.contains(&word);
-    // Rust's names have two dots in them for `::`: `_ZN..vec..Vec`.
+    // Legacy Rust names spell `::` with two dots: `_ZN..vec..Vec`.
     let mut dots = memchr::memchr_iter(b'.', name).filter(|at| {
         let before = at.checked_sub(1).and_then(|at| name.get(at));
         let words = name.get(at + 1..).unwrap_or_default();
@@ -239,7 +239,7 @@ fn without_clone(name: &[u8]) -> Option<&[u8]> {
     (!words.any(|word| MOVED.contains(&word))).then_some(name)
 }
 
-/// Sorts ranges and takes out where they overlap: the one that begins first stays.
+/// Sorts ranges and removes overlaps; the range that begins first stays.
 pub(super) fn straighten(ranges: &mut Vec<Range>) {
     ranges.sort_by_key(|range| range.start);
     let mut end = 0;
@@ -253,7 +253,7 @@ pub(super) fn straighten(ranges: &mut Vec<Range>) {
     });
 }
 
-/// Fills the gaps of `better` with what `worse` has there; both are sorted, and so is the result.
+/// Fills the gaps of `better` with ranges of `worse`. Both inputs and the result are sorted.
 pub(super) fn fill(better: Vec<Range>, worse: &[Range]) -> Vec<Range> {
     if worse.is_empty() {
         return better;

@@ -1,4 +1,4 @@
-//! The functions of a compiled file: collected, then compressed some at a time.
+//! Collects the functions of a symbol file and compresses them in groups.
 
 use zstd::bulk::Compressor;
 use zstd::dict;
@@ -6,35 +6,36 @@ use zstd::dict;
 use super::CompileError;
 use crate::file::format::{GROUP, put};
 
-/// The level of zstd. Higher ones take two or three times as long for a twentieth less.
+/// Level of zstd. Higher levels take two or three times as long and save a twentieth.
 const LEVEL: i32 = 5;
-/// The most bytes of the dictionary.
+/// Maximum size of the dictionary, in bytes.
 const DICTIONARY: usize = 64 << 10;
-/// It is not more than this part of what it is for.
+/// Inverse of the dictionary's maximum share of the uncompressed functions.
 const PART: usize = 32;
-/// About how many bytes it is learned from: more take longer and make it hardly better.
+/// Approximate size of the training sample, in bytes. A larger sample takes longer and barely improves the
+/// dictionary.
 const SAMPLE: usize = 1 << 20;
-/// The smallest dictionary that zstd learns, in bytes (`ZDICT_DICTSIZE_MIN`).
+/// Minimum size of a zstd dictionary, in bytes (`ZDICT_DICTSIZE_MIN`).
 const SMALLEST: usize = 256;
 
-/// Functions, as [`Names`](crate::Names) reads them.
+/// Encoded functions, in the layout that [`Names`](crate::Names) reads.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     records: Vec<u8>,
-    /// Where each ends.
+    /// End of each function.
     ends: Vec<usize>,
 }
 
-/// What is written of them.
+/// The compressed sections of the functions.
 pub(super) struct Packed {
-    /// Where each group is.
+    /// Places of the groups.
     pub(super) groups: Vec<u8>,
     pub(super) functions: Vec<u8>,
     pub(super) dictionary: Vec<u8>,
 }
 
 impl Names {
-    /// Adds a function, and says which number it has. The name for people is none if it is the linker's.
+    /// Adds a function and returns its number. `None` as the display name means that it equals the linkage name.
     pub(super) fn add(
         &mut self,
         file: u32,
@@ -55,11 +56,11 @@ impl Names {
             None => put(bytes, 0),
         }
         self.ends.push(bytes.len());
-        // Fewer than there are contexts, whose numbers have 32 bits.
+        // There are fewer functions than contexts, whose numbers have 32 bits.
         (self.ends.len() - 1) as u32
     }
 
-    /// How many bytes they have as they are.
+    /// Size of the functions before compression, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.records.len()
     }
@@ -84,8 +85,8 @@ impl Names {
         Ok(packed)
     }
 
-    /// What names have in common, with zstd's tables for them. A group without tables of its own is a twentieth smaller and
-    /// read in a third of the time.
+    /// Trains a dictionary on the names, including entropy tables. A group without tables of its own is a twentieth
+    /// smaller, and is read in a third of the time.
     fn dictionary(&self) -> Vec<u8> {
         let most = DICTIONARY.min(self.records.len() / PART);
         let every = self.records.len() / SAMPLE + 1;
@@ -101,22 +102,22 @@ impl Names {
             start = end;
         }
         let learned = (most >= SMALLEST).then(|| dict::from_continuous(&sample, &sizes, most));
-        // It cannot be learned from a few.
+        // Training fails on too few samples.
         match learned {
             Some(Ok(dictionary)) => dictionary,
             _ => self.some(most),
         }
     }
 
-    /// Some of the functions, from everywhere.
+    /// Returns a sample of the functions, spread over all of them.
     fn some(&self, most: usize) -> Vec<u8> {
         let all = self.records.len();
-        // What zstd takes for a dictionary of its own kind begins otherwise.
+        // A zero byte first, so that zstd does not take the sample for a trained dictionary.
         let mut dictionary = vec![0];
         let mut start = 0;
         for end in &self.ends {
             let record = self.records.get(start..*end).unwrap_or_default();
-            // As far in the dictionary as in all.
+            // Keep the share of the sample equal to the share of the functions seen.
             let due = dictionary.len() as u128 * all as u128 <= start as u128 * most as u128;
             if due && dictionary.len() + record.len() <= most {
                 dictionary.extend_from_slice(record);

@@ -1,4 +1,4 @@
-//! The files that a binary is made of: which is what.
+//! Classifies the input files of a binary.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use crate::build_id::BuildId;
 use crate::describe;
 use crate::elf::Elf;
 
-/// A binary and what goes with it.
+/// A binary and its companion files.
 pub(super) struct Parts<'data> {
     pub(super) binary: Elf<'data>,
     path: &'data Path,
-    /// Its separate debug file.
+    /// Separate debug file.
     pub(super) debug: Option<Elf<'data>>,
     debug_path: &'data Path,
     pub(super) others: Others<'data>,
 }
 
 impl<'data> Parts<'data> {
-    /// The first file is the binary.
+    /// Parses the files; the first file is the binary.
     pub(super) fn parse(
         files: &'data [(&'data Path, &'data [u8])],
         budget: &'data Cell<u64>,
@@ -54,7 +54,8 @@ impl<'data> Parts<'data> {
                 return Err(CompileError::Mismatch(path.to_path_buf()));
             }
         }
-        // References into another one would lead to any names; without it some functions have none.
+        // A reference into another build's file would give wrong names. Without the file, some functions have no
+        // name.
         let wanted = parts.with_debug_information();
         if let Some(wanted) = wanted.and_then(|(_, elf)| describe::common(elf)) {
             let mut supplementary = supplementary.into_iter();
@@ -68,8 +69,8 @@ impl<'data> Parts<'data> {
         Ok(parts)
     }
 
-    /// Whether this is of the same build: by the build ids, or else by the debug link of the binary. Where neither says
-    /// anything, who has put them together does.
+    /// Whether a debug file belongs to the same build, by the build ids or else by the debug link of the binary. If
+    /// both are missing, the caller's choice of files is trusted.
     fn goes_with(&self, debug: &Elf<'_>) -> bool {
         match (build_id(&self.binary), build_id(debug)) {
             (Some(binary), Some(debug)) => binary == debug,
@@ -84,7 +85,7 @@ impl<'data> Parts<'data> {
         build_id(&self.binary)
     }
 
-    /// Where there is code, in order.
+    /// Address ranges of code, in order.
     pub(super) fn code(&self) -> Vec<Range<u64>> {
         let code = self.binary.code();
         match &self.debug {
@@ -93,7 +94,7 @@ impl<'data> Parts<'data> {
         }
     }
 
-    /// The file that has the debug information.
+    /// Returns the file with the debug information.
     pub(super) fn with_debug_information(&self) -> Option<(&'data Path, &Elf<'data>)> {
         let has = |elf: &Elf<'_>| elf.has_section(".debug_info") || elf.has_section(".zdebug_info");
         let debug = self.debug.as_ref().map(|debug| (self.debug_path, debug));
@@ -104,7 +105,7 @@ impl<'data> Parts<'data> {
     }
 }
 
-/// The GNU build id, or else what stands for Go's.
+/// Returns the GNU build id, or else the id derived from Go's.
 fn build_id(elf: &Elf<'_>) -> Option<BuildId> {
     let gnu = elf.build_id();
     gnu.or_else(|| elf.go_build_id().map(BuildId::from_go))
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use crate::testing::{elf, elf_with, id};
 
-    /// Whether they go together, and whether there is a supplementary file among them.
+    /// Whether the files belong together, and whether one of them is a supplementary file.
     fn parsed(files: &[Vec<u8>]) -> Result<bool, CompileError> {
         let files: Vec<_> = files
             .iter()
@@ -125,7 +126,7 @@ mod tests {
         Parts::parse(&files, &budget).map(|parts| parts.others.supplementary.is_some())
     }
 
-    /// A file without a build id: the note has another name.
+    /// Removes the build id of a file by renaming the note.
     fn nameless(mut file: Vec<u8>) -> Vec<u8> {
         let at = memchr::memmem::find(&file, b"GNU\0").unwrap();
         file[at] = b'X';
@@ -139,7 +140,7 @@ mod tests {
         let binary = elf_with(&id(1), &["main"], &sections);
         let shared = |number| {
             let mut file = elf(&id(number), &[]);
-            // Its segment is not executable.
+            // Makes the segment non-executable.
             file[68] = 4;
             file
         };

@@ -1,27 +1,27 @@
-//! Functions and lines, put together.
+//! Combines functions and lines.
 
 use super::model::{ContextId, NO_CONTEXT, Place};
 
-/// A line from an address on.
+/// A line, from an address up to the next row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) address: u64,
     pub(super) place: Place,
-    /// Nothing is known from here on.
+    /// End of a sequence: no line is known from here on.
     pub(super) end: bool,
 }
 
-/// Addresses of a function, or of one that was inlined into it.
+/// Addresses of a function or of an inlined call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// What is deeper is inlined into what is not.
+    /// Nesting depth; deeper spans are inlined into less deep ones.
     pub(super) depth: isize,
     pub(super) context: ContextId,
 }
 
-/// Addresses that have one context and one row.
+/// Addresses with one context and one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece<'r> {
     pub(super) start: u64,
@@ -30,7 +30,7 @@ pub(super) struct Piece<'r> {
     pub(super) row: Option<&'r Row>,
 }
 
-/// Calls `emit` for all pieces, in order. The rows are sorted; each is for the addresses up to the next.
+/// Calls `emit` for all pieces, in order. The rows are sorted; each row extends to the next.
 pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl FnMut(Piece<'r>)) {
     let mut cover = Cover {
         rows,
@@ -39,7 +39,7 @@ pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl Fn
         emit,
     };
     spans.sort_by_key(|span| (span.start, span.depth));
-    // What is open, from the outside to the inside.
+    // Open spans, outermost first.
     let mut open: Vec<Span> = Vec::new();
     for span in spans.iter() {
         close(&mut open, span.start, &mut cover);
@@ -53,7 +53,7 @@ pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl Fn
     cover.up_to(u64::MAX, NO_CONTEXT);
 }
 
-/// Goes on to `address`, as far as something is open.
+/// Advances to `address`, emitting pieces as long as a span is open.
 fn close<'r>(open: &mut Vec<Span>, address: u64, cover: &mut Cover<'r, '_, impl FnMut(Piece<'r>)>) {
     while let Some(span) = open.last() {
         cover.up_to(span.end.min(address), span.context);
@@ -66,7 +66,7 @@ fn close<'r>(open: &mut Vec<Span>, address: u64, cover: &mut Cover<'r, '_, impl 
 
 struct Cover<'r, 'e, E> {
     rows: &'r [Row],
-    /// The first row behind `at`.
+    /// Index of the first row behind `at`.
     next: usize,
     at: u64,
     emit: &'e mut E,

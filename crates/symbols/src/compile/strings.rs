@@ -1,24 +1,24 @@
-//! Strings, each once.
+//! Interned strings.
 
 use std::hash::BuildHasher as _;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-/// A string of [`Strings`]. 0 is the empty one.
+/// Id of a string in [`Strings`]; 0 is the empty string.
 pub(super) type StringId = u32;
 
-/// Strings, each once.
+/// A table of distinct strings.
 #[derive(Debug)]
 pub(super) struct Strings {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// End of each string.
     ends: Vec<u32>,
     table: HashTable<StringId>,
     hasher: FixedState,
 }
 
-/// Longer names are cut off: some of C++ templates have megabytes.
+/// Maximum length of a name in bytes; longer names are truncated. Names of C++ templates can have megabytes.
 const LONGEST: usize = 64 << 10;
 
 impl Strings {
@@ -33,7 +33,7 @@ impl Strings {
         strings
     }
 
-    /// The string's id; that of the empty string when there are 4 GiB of others.
+    /// Returns the id of a string. Returns the id of the empty string if the table already holds 4 GiB.
     pub(super) fn add(&mut self, string: &[u8]) -> StringId {
         let string = string.get(..LONGEST).unwrap_or(string);
         let hash = self.hasher.hash_one(string);
@@ -58,7 +58,7 @@ impl Strings {
         get(&self.bytes, &self.ends, id)
     }
 
-    /// How many there are.
+    /// Number of strings.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }

@@ -1,4 +1,4 @@
-//! Writes the compiled file: what addresses need, in the order in which they need it.
+//! Writes the symbol file in the order in which ascending lookups read it.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -12,17 +12,17 @@ use crate::file::format::{
     put_signed, tag,
 };
 
-/// What is written besides the ranges.
+/// Contents of a symbol file besides the ranges.
 pub(super) struct About {
     pub(super) build_id: Option<BuildId>,
     pub(super) segments: Vec<Segment>,
-    /// Whether the segments say where they are in the binary; those of debug files do not.
+    /// Whether the segments have the file offsets of the binary; segments of debug files do not.
     pub(super) offsets_known: bool,
-    /// Whether most of what has names has lines.
+    /// Whether most of the named code has lines.
     pub(super) has_lines: bool,
 }
 
-/// Writes the file; the ranges are sorted and do not overlap. Returns how many ranges and bytes it has.
+/// Writes the file. The ranges are sorted and do not overlap. Returns the number of ranges and bytes.
 pub(super) fn write(
     model: &Model,
     ranges: &[Range],
@@ -54,7 +54,7 @@ pub(super) fn write(
         at += bytes.len();
         output.write_all(bytes)?;
     }
-    // The header last: without it, what is half written is no symbol file.
+    // The header is written last, so that a partial file is not a valid symbol file.
     output.seek(SeekFrom::Start(begin))?;
     output.write_all(&layout.write(length as u64))?;
     output.seek_relative((length - HEADER) as i64)?;
@@ -64,7 +64,7 @@ pub(super) fn write(
 
 struct Writer<'m> {
     model: &'m Model,
-    /// In bytes: it gives up somewhat behind it.
+    /// Maximum size in bytes; the writer stops soon after exceeding it.
     most: u64,
     blocks: Vec<u8>,
     ranges: Vec<u8>,
@@ -72,7 +72,8 @@ struct Writer<'m> {
     contexts: Vec<u8>,
     names: Names,
     files: Vec<u8>,
-    /// Where what the model has is in the above; 0 if it is not there yet. Functions are counted from 1 here.
+    /// Offsets of the model's contexts in the written section; 0 if not yet written. Function numbers here start at
+    /// 1.
     context_places: Vec<u32>,
     function_places: Vec<u32>,
     file_places: Vec<u32>,
@@ -80,7 +81,7 @@ struct Writer<'m> {
     last: Last,
 }
 
-/// What differences are against.
+/// Base values of differences.
 #[derive(Default)]
 struct Last {
     context: u32,
@@ -96,10 +97,10 @@ impl<'m> Writer<'m> {
             blocks: Vec::new(),
             ranges: Vec::new(),
             count: 0,
-            // No context is at 0.
+            // Reserved, so that no context has offset 0.
             contexts: vec![0],
             names: Names::default(),
-            // The path of the file that is not known: it is empty.
+            // Empty path of an unknown file.
             files: vec![0],
             context_places: vec![0; model.contexts.len()],
             function_places: vec![0; model.functions.len()],
@@ -111,7 +112,7 @@ impl<'m> Writer<'m> {
 
     fn ranges(&mut self, ranges: &[Range]) -> Result<(), CompileError> {
         let mut previous: Option<&Range> = None;
-        // Where the last entry begins, and where the last range ends.
+        // Start of the last block, and end of the last range.
         let mut start = 0;
         let mut end = None;
         for range in ranges {
@@ -204,7 +205,7 @@ impl<'m> Writer<'m> {
         };
     }
 
-    /// The file, unless it is that of the context's function.
+    /// Returns the file of a line, unless it is the file of the context's function.
     fn other_file(&mut self, file: FileId, context: ContextId) -> Option<u32> {
         let context = self.model.contexts.get(context as usize);
         let function =
@@ -213,7 +214,7 @@ impl<'m> Writer<'m> {
         (!same).then(|| self.file(file))
     }
 
-    /// Where the context is; its parents are before it.
+    /// Returns the offset of a context, after writing its parents.
     fn context(&mut self, id: ContextId, depth: usize) -> u32 {
         let known = self.context_places.get(id as usize).copied();
         if let Some(place) = known.filter(|place| *place != 0) {
@@ -267,7 +268,7 @@ impl<'m> Writer<'m> {
         };
         let system_name = String::from_utf8_lossy(self.model.strings.get(system_name));
         self.demangled.clear();
-        // A linker's name that is no mangled one says more than the name in the source, which has no package or crate.
+        // An unmangled linkage name contains the package or crate, unlike the name in the source.
         let mangled = demangle::demangle(&system_name, &mut self.demangled);
         let name = mangled.then_some(self.demangled.as_str());
         let number = self
@@ -294,7 +295,7 @@ impl<'m> Writer<'m> {
         place
     }
 
-    /// In the order of [`Section::ALL`].
+    /// Returns the sections in the order of [`Section::ALL`].
     fn sections(self, segments: &[Segment]) -> Result<[Vec<u8>; Section::ALL.len()], CompileError> {
         let mut headers = Vec::new();
         for segment in segments {

@@ -1,25 +1,26 @@
-//! From an address to its range.
+//! Looks up the range of an address.
 
 use super::format::{BLOCK, BLOCK_ENTRY, Section, Varints, tag, u32_at, u64_at};
 use super::frames::{Frames, Place};
 use super::{Source, SymbolFile};
 
-/// Looks addresses up in a symbol file. It remembers where it is: the next address costs least if it is a little larger.
+/// Looks up addresses in a symbol file. The cursor keeps its position, so a slightly larger address is the
+/// cheapest.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     blocks: &'a [u8],
     ranges: &'a [u8],
     contexts: &'a [u8],
-    /// The block that is being read; its addresses.
+    /// Current block, and its addresses.
     block: usize,
     block_end: u64,
-    /// What of the block has not been read, from behind the address of the next range.
+    /// Unread part of the block, from behind the address of the next range.
     rest: Varints<'a>,
-    /// The current range; it ends where the next begins.
+    /// Current range, which ends where the next range begins.
     start: u64,
     next: u64,
     range: Option<Range>,
-    /// What the differences are against.
+    /// Base values of differences.
     last: Range,
 }
 
@@ -48,8 +49,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The frames at an address of the binary's own (see [`SymbolFile::normalise`]), innermost first; none where nothing is
-    /// known.
+    /// Returns the frames at an address in the binary (see [`SymbolFile::normalise`]), innermost first; empty if
+    /// nothing is known.
     pub fn frames(&mut self, address: u64) -> Frames<'a> {
         if address == u64::MAX {
             return Frames::none();
@@ -75,11 +76,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes to the block that has the address, before its first range.
+    /// Moves to the block with the address, before its first range.
     fn enter(&mut self, address: u64) {
         let count = self.blocks.len() / BLOCK_ENTRY;
         let starts_at = |block: usize| u64_at(self.blocks, block.checked_mul(BLOCK_ENTRY)?);
-        // In ascending order it is the next block, or one a few blocks further on.
+        // With ascending addresses, the block is the next one or a few blocks further.
         let following = self.block.wrapping_add(1);
         let (mut low, mut high) = (0, count);
         if following < count && address >= self.block_end {
@@ -93,7 +94,7 @@ impl<'a> Cursor<'a> {
             }
             high = low.saturating_add(step).min(count);
         }
-        // The first block that begins behind the address.
+        // Binary search for the first block behind the address.
         while low < high {
             let middle = low.midpoint(high);
             match starts_at(middle) {
@@ -106,7 +107,7 @@ impl<'a> Cursor<'a> {
         self.range = None;
         self.last = NOTHING;
         let Some(((start, data), block)) = begin.zip(block) else {
-            // Before the first block: the next address is looked for from the beginning.
+            // Before the first block; the next lookup starts from the beginning.
             self.block = usize::MAX;
             (self.block_end, self.start, self.next) = (0, u64::MAX, u64::MAX);
             self.rest = Varints(&[]);
@@ -118,7 +119,7 @@ impl<'a> Cursor<'a> {
         (self.start, self.next) = (start, start);
     }
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     fn data(&self, block: usize) -> Option<&'a [u8]> {
         let at = |block: usize| {
             let at = block.checked_mul(BLOCK_ENTRY)?.checked_add(8)?;
@@ -126,7 +127,7 @@ impl<'a> Cursor<'a> {
         };
         let start = at(block)?;
         let end = at(block + 1).unwrap_or(self.ranges.len());
-        // A damaged file does not make it read more than a block can have.
+        // Bounded by the maximum size of a block, for damaged files.
         self.ranges
             .get(start..end.min(start.saturating_add(LARGEST_BLOCK)))
     }
@@ -134,7 +135,7 @@ impl<'a> Cursor<'a> {
     /// Reads the next range.
     fn step(&mut self) {
         self.start = self.next;
-        // What cannot be read is nothing, up to the end of the block.
+        // An unreadable range ends the block: nothing is known up to its end.
         self.next = u64::MAX;
         self.range = None;
         let mut rest = self.rest;
@@ -148,7 +149,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// In bytes: a range is a tag and at most five numbers.
+/// Maximum size of a block in bytes: a range is a tag and at most five numbers.
 const LARGEST_BLOCK: usize = BLOCK * 51;
 
 const NOTHING: Range = Range {
@@ -159,7 +160,7 @@ const NOTHING: Range = Range {
     source: Source::Dwarf,
 };
 
-/// One range, up to the address of the next; `Some(None)` for a gap.
+/// Decodes a range up to the address of the next one; `Some(None)` for a gap.
 #[inline]
 fn read(rest: &mut Varints<'_>, last: &mut Range) -> Option<Option<Range>> {
     let tag = rest.byte()?;

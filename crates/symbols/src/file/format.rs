@@ -1,46 +1,49 @@
 //! The layout of a compiled symbol file, version 3. All numbers are little-endian.
 //!
 //! ```text
-//! header      the magic number, version, checksums, build id, where the sections are
-//! segments    the program headers of the binary: file offset, address, sizes, flags
-//! blocks      for each 32 ranges: the first address, and where they are in `ranges`
-//! ranges      from an address on: context, file, line, column, source; or nothing is known
-//! contexts    a function, and where it was inlined to: parent context, file, line, column
-//! groups      for each 8 functions: where they are in `functions`
+//! header      magic number, version, checksums, build id, places of the sections
+//! segments    program headers of the binary: file offset, address, sizes, flags
+//! blocks      for each 32 ranges: the first address, and their place in `ranges`
+//! ranges      from an address on: context, file, line, column, source; or unknown
+//! contexts    a function and the call it was inlined into: parent context, file, line, column
+//! groups      for each 8 functions: their place in `functions`
 //! functions   file, first line, system name, name; compressed (zstd), 8 at a time
-//! dictionary  what they are compressed with: what they have in common
-//! files       paths, each once: its length, its bytes
+//! dictionary  the zstd dictionary of `functions`
+//! files       distinct paths: length and bytes
 //! ```
 //!
-//! A range ends where the next begins. Ranges and contexts are varints (LEB128), most of them differences: that makes the file
-//! a quarter of what arrays would be, and 32 ranges are read in less time than a cache miss of a binary search takes. A context
-//! is named by its offset, and its parent has a smaller one, so no file has a circle. Contexts and functions are in the order in
-//! which addresses need them first: who looks addresses up in order reads the file in order.
+//! A range ends where the next range begins. Ranges and contexts are varints (LEB128), mostly differences, which
+//! makes the file a quarter of the size of fixed-width arrays. Decoding 32 ranges takes less time than one cache
+//! miss of a binary search. A context is identified by its offset. A parent context has a smaller offset than its
+//! children, so contexts cannot form a cycle. Contexts and functions are stored in the order in which ascending
+//! addresses need them, so lookups in ascending order read the file sequentially.
 //!
-//! Names are most of a file, and repeat themselves: the linker's name is nearly the other one, and so are those of the same
-//! module. Compressed they take a sixth. A group of 8 is decompressed in 2 us, once for all addresses in it; what is read for
-//! every address is not compressed. Groups of 16 are a tenth smaller and take 3 us; and without a dictionary that has zstd's
-//! tables in it they take 5, most of it for tables. Arrays of strings, each once, made a file of half the size of its binary
-//! where there is little debug information, as in release builds.
+//! Names are most of a file and highly redundant: a linkage name resembles the display name, and names of one
+//! module resemble each other. Compression reduces names to a sixth. Decompressing a group of 8 takes 2 us, once
+//! for all addresses in the group; data read for every address is not compressed. Groups of 16 are a tenth smaller
+//! and take 3 us. Without a dictionary that contains zstd's tables, a group takes 5 us, mostly for building tables.
+//! An earlier format with deduplicated strings took half the size of the binary in release builds with little debug
+//! information.
 
 use std::ops::Range;
 
 use crate::build_id::BuildId;
 
-/// Of the first eight bytes.
+/// First eight bytes of a file.
 pub(crate) const MAGIC: [u8; 8] = *b"tribsyms";
-/// Files of other versions are made again, not converted.
+/// Version of the format. Files of other versions are compiled again, not converted.
 pub(crate) const VERSION: u32 = 3;
-/// So many ranges are a block.
+/// Number of ranges in a block.
 pub(crate) const BLOCK: usize = 32;
-/// So many functions are compressed together.
+/// Number of functions compressed together.
 pub(crate) const GROUP: usize = 8;
-/// The most bytes of a group before it is compressed. A name has at most 64 KiB; what is no text becomes three times as long.
+/// Maximum size of a group before compression, in bytes. A name has at most 64 KiB, and replacing invalid UTF-8
+/// triples its size at most.
 pub(crate) const LARGEST_GROUP: usize = GROUP * (256 << 10);
-/// No chain of inlined functions is longer: what is further out is left away.
+/// Maximum depth of inlined calls; frames further out are dropped.
 pub(crate) const DEEPEST: usize = 256;
 
-/// The sections, in their order.
+/// Sections of a file, in file order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Segments,
@@ -66,50 +69,50 @@ impl Section {
     ];
 }
 
-/// Sizes of the entries of sections that are arrays, in bytes.
+/// Sizes of the entries of array sections, in bytes.
 pub(crate) const SEGMENT: usize = 40;
 pub(crate) const BLOCK_ENTRY: usize = 12;
 pub(crate) const GROUP_ENTRY: usize = 4;
 
-/// What the first byte of a range says; the three highest bits are the [source](crate::Source).
+/// Bits of the first byte of a range; the three highest bits are the [source](crate::Source).
 pub(crate) mod tag {
-    /// Nothing is known here: nothing follows.
+    /// Nothing is known about these addresses, and no fields follow.
     pub(crate) const GAP: u8 = 0;
-    /// The context of the range before.
+    /// Context of the range before.
     pub(crate) const SAME_CONTEXT: u8 = 1;
-    /// The context follows, as a difference.
+    /// A context follows, as a difference.
     pub(crate) const OTHER_CONTEXT: u8 = 2;
-    /// The two bits of the above.
+    /// Mask of the context bits.
     pub(crate) const CONTEXT: u8 = 3;
-    /// The file follows; without it, it is that of the function.
+    /// A file follows; otherwise it is the file of the function.
     pub(crate) const FILE: u8 = 1 << 2;
-    /// The line follows, as a difference.
+    /// A line follows, as a difference.
     pub(crate) const LINE: u8 = 1 << 3;
-    /// The column follows.
+    /// A column follows.
     pub(crate) const COLUMN: u8 = 1 << 4;
-    /// Where the source begins.
+    /// Position of the source bits.
     pub(crate) const SOURCE_SHIFT: u32 = 5;
 }
 
-/// Segments that are executable have this flag.
+/// Segment flag: executable.
 pub(crate) const EXECUTABLE: u64 = 1;
-/// The file offsets of the segments are those of a debug file, not of the binary: flag of the header.
+/// Header flag: the segments have the file offsets of a debug file instead of the binary's.
 pub(crate) const OFFSETS_UNKNOWN: u32 = 1;
 
-/// Most of the code that has names has lines: flag of the header.
+/// Header flag: most of the named code has lines.
 pub(crate) const HAS_LINES: u32 = 2;
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub(crate) const HEADER: usize = 104 + 24 * Section::ALL.len();
-/// Where the part of the header begins that its checksum is of.
+/// Offset of the part of the header that the header's checksum covers.
 pub(crate) const SUMMED_FROM: usize = 16;
 
-/// What the header says.
+/// Contents of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) flags: u32,
-    /// How many ranges there are, gaps included.
+    /// Number of ranges, gaps included.
     pub(crate) ranges: u64,
     /// Place and CRC-32 of each section.
     pub(crate) sections: [(Range<usize>, u32); Section::ALL.len()],
@@ -139,8 +142,8 @@ impl Layout {
         header
     }
 
-    /// Reads a header whose magic number, version and checksum are right. `None` if it contradicts itself or the `length` of
-    /// the file.
+    /// Reads a header whose magic number, version and checksum are valid. `None` if the header contradicts itself
+    /// or the `length` of the file.
     pub(crate) fn read(header: &[u8], length: usize) -> Option<Self> {
         if u64_at(header, 16)? != length as u64 {
             return None;
@@ -184,7 +187,7 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Appends a signed varint, small numbers of either sign as small ones.
+/// Appends a signed varint in zigzag encoding, so that small negative numbers stay short.
 pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     put(bytes, (value << 1 ^ value >> 63) as u64);
 }
@@ -194,7 +197,7 @@ pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
 pub(crate) struct Varints<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Varints<'a> {
-    /// So many bytes, as they are.
+    /// Reads `length` raw bytes.
     pub(crate) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

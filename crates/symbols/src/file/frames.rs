@@ -1,28 +1,28 @@
-//! From a range to its frames.
+//! Decodes the frames of a range.
 
 use super::Source;
 use super::format::{DEEPEST, Varints};
 
-/// A function, as the code in one of its files has it. What it is called [`Names`](super::Names) says, best once for all
-/// frames in it.
+/// A function together with the file of its code. Look up its names with [`Names`](super::Names), preferably once
+/// for all of its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FunctionId {
-    /// Its number in the symbol file.
+    /// Number in the symbol file.
     pub(super) number: u32,
-    /// The file of the code, if it is not that of the function.
+    /// File of the code, if it differs from the file of the function.
     pub(super) file: Option<u32>,
 }
 
-/// A frame: a function, and where in it.
+/// A frame: a function and a position in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The function.
+    /// Function of the frame.
     pub function: FunctionId,
-    /// The line; 0 if it is not known, or no line's code.
+    /// Line; 0 if unknown or if the code belongs to no line.
     pub line: u32,
-    /// The column, from 1; 0 if it is not known.
+    /// Column, from 1; 0 if unknown.
     pub column: u32,
-    /// Whether the function was inlined into that of the next frame.
+    /// Whether the function was inlined into the function of the next frame.
     pub inlined: bool,
 }
 
@@ -31,13 +31,13 @@ pub struct Frame {
 pub struct Frames<'a> {
     contexts: &'a [u8],
     source: Option<Source>,
-    /// 0 behind the last one.
+    /// Context of the next frame; 0 behind the last frame.
     context: u32,
     place: Place,
     left: usize,
 }
 
-/// Where in a function; the file is that of the function if it is none.
+/// Position in a function; without a file it is the file of the function.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) file: Option<u32>,
@@ -70,7 +70,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Where they come from; `None` where nothing is known.
+    /// Source of the frames; `None` if nothing is known.
     pub fn source(&self) -> Option<Source> {
         self.source
     }
@@ -89,7 +89,7 @@ impl<'a> Frames<'a> {
                 line: context.next_u32()?,
                 column: context.next_u32()?,
             };
-            // Smaller than this one: there is no circle.
+            // The offset decreases, so there is no cycle.
             self.context = at.checked_sub(distance)?;
         }
         Some(Frame {

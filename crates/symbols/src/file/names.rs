@@ -1,4 +1,4 @@
-//! From a function to what it is called.
+//! Reads the names of functions from a symbol file.
 
 use std::sync::Arc;
 
@@ -9,62 +9,63 @@ use super::format::{GROUP, GROUP_ENTRY, LARGEST_GROUP, Section, Varints, u32_at}
 use super::frames::FunctionId;
 use super::recent::RecentNames;
 
-/// What a function is called, and where it is written.
+/// Names and definition of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function<'n> {
-    /// The name for people: demangled.
+    /// Demangled name for display.
     pub name: &'n str,
-    /// The name for the linker: as it was.
+    /// Linkage name, not demangled.
     pub system_name: &'n str,
-    /// The path of the source file; empty if it is not known.
+    /// Path of the source file; empty if unknown.
     pub file: &'n str,
-    /// The line where it begins; 0 if it is not known.
+    /// Line of the definition; 0 if unknown.
     pub start_line: u32,
 }
 
-/// Reads the names of functions. Neighbours are decompressed together, and the last ones are kept.
+/// Reads the names of functions. Neighbouring functions are decompressed in one group, and the last groups are
+/// kept.
 pub struct Names<'a> {
     groups: &'a [u8],
     functions: &'a [u8],
     dictionary: &'a [u8],
     files: &'a [u8],
-    /// Made for the first name.
+    /// Created when the first name is read.
     decompressor: Option<Decompressor<'static>>,
-    /// A group has its place by its number.
+    /// Groups by their number modulo the length.
     kept: [Group; KEPT],
-    /// What was read before, by whomever, and the number of the file there.
+    /// Shared names read before, and the number of this file there.
     recent: Option<(&'a RecentNames, u64)>,
-    /// The last function that was read there.
+    /// Function read last from the shared names.
     last: Option<Known>,
 }
 
-/// So many groups are kept: what was inlined was mostly written near to what it was inlined into.
+/// Number of groups kept. Inlined functions are often defined near the function that they were inlined into.
 const KEPT: usize = 16;
 
-/// Functions, decompressed.
+/// A decompressed group of functions.
 #[derive(Default)]
 struct Group {
     number: Option<usize>,
     bytes: Vec<u8>,
 }
 
-/// A function as it is remembered: its names are known to be text, which takes as long to find out as to copy them.
+/// A cached function. Its names are already validated as UTF-8, which takes as long as copying them.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
-    /// The system name, and behind it the name unless it is the same.
+    /// The system name, followed by the name unless both are equal.
     pub(super) text: Arc<str>,
-    /// Where the name begins.
+    /// Offset of the name; `None` if it equals the system name.
     pub(super) name_at: Option<u32>,
     pub(super) file: u32,
     pub(super) start_line: u32,
 }
 
-/// A function as it is written.
+/// A function as stored in the file.
 struct Record<'n> {
     file: u32,
     start_line: u32,
     system_name: &'n [u8],
-    /// Unless it is the same.
+    /// `None` if the name equals the system name.
     name: Option<&'n [u8]>,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What a function of the same file is called; `None` only where that is damaged.
+    /// Returns the names of a function of the same file; `None` only if the file is damaged.
     pub fn of(&mut self, function: FunctionId) -> Option<Function<'_>> {
         let files = self.files;
         let Some((recent, file)) = self.recent else {
@@ -115,7 +116,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// What is written of a function.
+    /// Returns the stored bytes of a function.
     fn record(&mut self, number: u32) -> Option<&[u8]> {
         let number = number as usize;
         let mut rest = Varints(self.group(number / GROUP)?);
@@ -171,7 +172,7 @@ impl<'n> Record<'n> {
         })
     }
 
-    /// The name for the linker, and the one for people.
+    /// Returns the linkage name and the display name.
     fn names(&self) -> Option<(&'n str, &'n str)> {
         let system_name = str::from_utf8(self.system_name).ok()?;
         let name = match self.name {

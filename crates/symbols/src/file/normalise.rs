@@ -1,31 +1,32 @@
-//! From an address in a process to one in its binary.
+//! Converts an address in a process to an address in the binary.
 
 use super::SymbolFile;
 use super::format::{EXECUTABLE, OFFSETS_UNKNOWN, SEGMENT, Section, u64_at};
 use crate::elf::Segment;
 
-/// Where a part of a binary is in the memory of a process, as a profile says it.
+/// A mapping of a binary into a process, as given by a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MappingRange {
-    /// The first address.
+    /// First address.
     pub memory_start: u64,
-    /// The address behind the last one; 0 if it is not known.
+    /// Address behind the last one; 0 if unknown.
     pub memory_limit: u64,
-    /// The place in the file that is at the first address.
+    /// File offset of the first address.
     pub file_offset: u64,
 }
 
-/// Mappings are of whole pages, and arm64 has some of 64 KiB.
+/// Page sizes; arm64 supports 4, 16 and 64 KiB.
 const PAGES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 
 impl SymbolFile {
-    /// The address in the binary that a program had at `address`: the one that [`Cursor::frames`](super::Cursor::frames) takes.
+    /// Converts the address of a program counter to the address in the binary that
+    /// [`Cursor::frames`](super::Cursor::frames) takes.
     ///
-    /// Two conventions are in use. Most profilers write what the program counter was; the eBPF profiler writes addresses of
-    /// the binary, and mappings to match. Both come out right by the same rule, for the mapping says how far apart they are.
-    /// A mapping that says nothing (all zero, or all addresses), and an address outside of its mapping, mean an address of
-    /// the binary; so does a mapping of what the binary's headers do not have, for there are debug files with few of them.
-    /// `None` for an address that cannot be one.
+    /// Two conventions are in use. Most profilers write the program counter; the eBPF profiler writes addresses in
+    /// the binary, with matching mappings. One rule covers both, because the mapping gives the distance. An address
+    /// already counts as an address in the binary in three cases: the mapping is empty (all zero, or all
+    /// addresses), the address is outside of the mapping, or the headers do not contain the mapping, as in debug
+    /// files with few headers. `None` for an impossible address.
     pub fn normalise(&self, address: u64, mapping: &MappingRange) -> Option<u64> {
         let segments = self.segments();
         let limit = match mapping.memory_limit {
@@ -41,8 +42,9 @@ impl SymbolFile {
             return by_size(&segments, distance, limit - mapping.memory_start).or(Some(address));
         }
         let offset = mapping.file_offset.checked_add(distance)?;
-        // By the address itself, in case several segments share a page of the file; else by what the loader maps in whole pages.
-        // Of those with code alone: in debug files with few headers another one may be where the code is in the binary.
+        // Segments that contain the offset come first, in case several segments share a page of the file; then
+        // segments that contain it after rounding to pages. Only segments with code count, because in debug files
+        // with few headers another segment may cover the offset of the code.
         let holds = |segment: &&Segment| offset.wrapping_sub(segment.offset) < segment.file_size;
         let code = || segments.iter().filter(|segment| segment.executable);
         let segment = code().find(holds);
@@ -54,7 +56,7 @@ impl SymbolFile {
         Some(segment.address.wrapping_add(distance))
     }
 
-    /// What the loader maps of the binary.
+    /// Loadable segments of the binary.
     fn segments(&self) -> Vec<Segment> {
         let entries = self.section(Section::Segments).chunks_exact(SEGMENT);
         entries
@@ -71,7 +73,7 @@ impl SymbolFile {
     }
 }
 
-/// Whether the loader has this place in the file mapped with the segment, because it maps whole pages.
+/// Whether the loader maps this file offset with the segment, because it maps whole pages.
 fn in_pages(segment: &Segment, offset: u64) -> bool {
     let page = PAGES[0];
     let start = segment.offset & !(page - 1);
@@ -79,8 +81,8 @@ fn in_pages(segment: &Segment, offset: u64) -> bool {
     (start..end.checked_next_multiple_of(page).unwrap_or(u64::MAX)).contains(&offset)
 }
 
-/// Debug files have addresses and sizes of the segments, but not where they are in the binary. Mostly there is one with code,
-/// and it is as large as the mapping.
+/// Finds the address by segment size. Debug files have the addresses and sizes of segments, but not their file
+/// offsets in the binary. Mostly one segment has code, and it is as large as the mapping.
 fn by_size(segments: &[Segment], distance: u64, size: u64) -> Option<u64> {
     let mut matching = segments.iter().filter_map(|segment| {
         let fits = |page: &u64| {

@@ -1,5 +1,5 @@
-//! Names that were read lately, as they are once they are decompressed: requests mostly have the functions of those
-//! before them, and decompressing takes most of the time that names take.
+//! Cache of recently read, decompressed names. Consecutive requests mostly have the same functions, and
+//! decompression is most of the cost of names.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,28 +8,28 @@ use foldhash::fast::RandomState;
 
 use super::names::Known;
 
-/// A function: the number of its file in this process, and its own in the file.
+/// Identity of a function: number of its file in this process, and its number in the file.
 pub(super) type Key = (u64, u32);
 
-/// The most bytes of them: those of some 60,000 functions.
+/// Maximum size in bytes, enough for some 60,000 functions.
 const MOST: usize = 16 << 20;
-/// Parts with a lock each, so that requests do not wait for each other.
+/// Number of shards with a lock each, so that requests rarely wait for each other.
 const PARTS: usize = 16;
-/// About what an entry takes besides its text.
+/// Approximate size of an entry besides its text, in bytes.
 const ENTRY: usize = 96;
 
-/// Names that were read lately, at most 16 MiB of them; for any number of files.
+/// Cache of recently read names of any number of files, at most 16 MiB.
 #[derive(Debug, Default)]
 pub struct RecentNames {
     parts: [Mutex<Part>; PARTS],
 }
 
-/// What was used since the last turn, and what was used in the one before. When the first is full it becomes the
-/// second, and what was not used for so long goes: that needs no order of uses.
+/// Entries in two generations. When the new generation is full it becomes the old one, and the former old
+/// generation is dropped. This approximates LRU without an order of uses.
 #[derive(Debug, Default)]
 struct Part {
     new: Entries,
-    /// What the above takes, in bytes.
+    /// Size of the new generation in bytes.
     bytes: usize,
     old: Entries,
 }

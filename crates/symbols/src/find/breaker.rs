@@ -1,13 +1,13 @@
-//! Leaves a server alone that does not work.
+//! A circuit breaker, which stops requests to a failing server.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many failures in a row open it.
+/// Consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
-/// How long it stays open; then one request may try.
+/// Time for which the breaker stays open; then one request may try.
 const OPEN: Duration = Duration::from_secs(60);
 
 /// A circuit breaker for one server.
@@ -17,19 +17,19 @@ pub(super) struct Breaker(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    /// Until when nobody asks.
+    /// End of the open state.
     until: Option<Instant>,
 }
 
 impl Breaker {
-    /// Whether the server may be asked now. Who is let in must tell how it went.
+    /// Whether the server may be asked now. An admitted caller must report the outcome.
     pub(super) fn admits(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         match state.until {
             Some(until) if now < until => false,
             Some(_) => {
-                // One tries; the others wait until it is known how that went, or for as long again.
+                // One request tries. Others wait for its outcome, or for as long again.
                 state.until = Some(now + OPEN);
                 true
             }
@@ -37,13 +37,13 @@ impl Breaker {
         }
     }
 
-    /// The server answered; that it has not got something is an answer, too.
+    /// Records an answer of the server; "not found" is an answer too.
     pub(super) fn worked(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *state = State::default();
     }
 
-    /// It did not.
+    /// Records a failure.
     pub(super) fn failed(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failures = state.failures.saturating_add(1);

@@ -1,10 +1,13 @@
 //! debuginfod servers: `GET /buildid/ID/debuginfo` and `.../executable`, see
 //! [debuginfod(8)](https://www.mankier.com/8/debuginfod).
 //!
-//! Servers are asked one after the other: asking all at once, as elfutils does, would tell all of them which binaries
-//! run here. Redirects are followed three times at most, without the configured headers where they lead to another
-//! server, never to this machine and its link, where others are who take a request for their own (cloud providers'
-//! metadata), and into a private network only from within, to another of the configured servers.
+//! Servers are asked one after the other. Asking all at once, as elfutils does, would tell all of them which
+//! binaries run here.
+//!
+//! At most three redirects are followed. A redirect to another server carries none of the configured headers.
+//! Redirects to this machine and to link-local addresses are refused, because services such as cloud metadata
+//! servers trust requests from there. Redirects into a private network are followed only from within a private
+//! network, and only to another configured server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,20 +36,20 @@ use tributary_net::tls::ClientTls;
 use tributary_net::tls::rotation::RotatingClient;
 use tributary_net::{Owner, is_public};
 
-/// Servers that have files by build id, as those of Linux distributions and of elfutils. They learn the build ids of what
-/// runs here, so there are none unless they are named.
+/// debuginfod servers, which serve files by build id; Linux distributions run public ones. A server learns the
+/// build ids of the binaries that run here, so none is asked unless configured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Debuginfod {
-    /// Their URLs, as in `https://debuginfod.example.com`, asked in this order. Default: none.
+    /// URLs of the servers, such as `https://debuginfod.example.com`, asked in this order. Default: none.
     pub servers: Vec<String>,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
-    /// TLS, for `https://`.
+    /// TLS settings for `https://` URLs.
     pub tls: ClientTls,
-    /// How long one download may take; more than 0. Default: 2m.
+    /// Maximum time for one download; more than 0. Default: 2m.
     pub timeout: Duration,
-    /// The most bytes of one file. Default: 2GiB.
+    /// Maximum size of one file. Default: 2GiB.
     pub max_bytes: ByteSize,
 }
 
@@ -87,10 +90,10 @@ impl Validate for Debuginfod {
     }
 }
 
-/// How often one file is asked for, when the server cannot be reached or does not work.
+/// Attempts per file, if the server is unreachable or fails.
 const ATTEMPTS: u32 = 3;
 const FIRST_WAIT: std::time::Duration = std::time::Duration::from_secs(1);
-/// How many redirects are followed.
+/// Maximum number of redirects that are followed.
 const REDIRECTS: usize = 3;
 
 const MAX_SIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
@@ -100,11 +103,11 @@ const AGENT: &str = concat!("tributary/", env!("CARGO_PKG_VERSION"));
 pub struct Servers(Vec<Server>);
 
 struct Server {
-    /// Without a `/` at its end.
+    /// URL without a `/` at its end.
     base: String,
     url: Uri,
     connector: Connector,
-    /// TLS for where it redirects to.
+    /// TLS for the targets of redirects.
     elsewhere: Option<(ClientTls, RotatingClient)>,
     network: Arc<dyn Network>,
     headers: HeaderMap,
@@ -112,12 +115,12 @@ struct Server {
     configured: Arc<[(String, u16)]>,
     breaker: Breaker,
     timeout: std::time::Duration,
-    /// The wait after the first attempt; doubled after each.
+    /// Wait after the first attempt; doubled after each further attempt.
     first_wait: std::time::Duration,
     max_bytes: u64,
 }
 
-/// Where hosts are, and connections to them. In tests it is a double.
+/// Resolves names and opens connections. Tests use a double.
 trait Network: Send + Sync {
     fn addresses<'a>(
         &'a self,
@@ -131,7 +134,7 @@ trait Network: Send + Sync {
     ) -> BoxFuture<'a, Result<Stream, ConnectError>>;
 }
 
-/// That of this machine.
+/// The network of this machine.
 struct System;
 
 impl Network for System {
@@ -151,18 +154,18 @@ impl Network for System {
     }
 }
 
-/// Why one attempt came to nothing.
+/// The reason why one attempt failed.
 enum Attempt {
-    /// The next one may work.
+    /// Another attempt may succeed.
     Again(String),
     Final(Failure),
 }
 
 impl Servers {
-    /// The servers of that section; `owner` is whose they are.
+    /// Creates the servers of the configuration section; `owner` is the component that they belong to.
     ///
     /// # Errors
-    /// When a URL or a file of `tls` cannot be used.
+    /// Fails if a URL or a file of `tls` cannot be used.
     pub fn new(config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
         let urls = config.servers.iter().map(|url| parse_url(url));
         let urls = urls.collect::<Result<Vec<_>, _>>()?;
@@ -213,7 +216,7 @@ impl Server {
             let source = RotatingClient::new(tls, PROTOCOLS, owner.clone());
             source.map_err(|error| error.to_string())
         };
-        // Nobody but the configured server is shown our certificate.
+        // Only the configured server may see our client certificate.
         let stripped = ClientTls {
             server_name_override: String::new(),
             cert_file: Default::default(),
@@ -263,7 +266,7 @@ impl Server {
         if let Some(common) = description.unwrap_or_default().common {
             match self.fetch(&common, "debuginfo", tools).await {
                 Ok(common) => found.add(common),
-                // Most names do not need it.
+                // Most names can be resolved without the supplementary file.
                 Err(Failure::NotFound) => {}
                 Err(failure) => return Err(failure),
             }
@@ -271,7 +274,7 @@ impl Server {
         Ok(found)
     }
 
-    /// Fetches a file, with as many attempts as it takes and makes sense.
+    /// Fetches a file, with retries where they may help.
     async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<Found, Failure> {
         let url = format!("{}/buildid/{id}/{kind}", self.base);
         let url: Uri = url.parse().map_err(|error| {
@@ -308,13 +311,13 @@ impl Server {
         Err(Failure::Unreachable(format!("{url}: {last}")))
     }
 
-    /// Asks once, and follows redirects. A host's name is resolved once, and the addresses that were checked are those that are
-    /// connected to: a name may have others the next time.
+    /// Sends one request and follows redirects. A host name is resolved once, and only the checked addresses are
+    /// connected to, because another resolution may return other addresses.
     async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
         let own = self.network.addresses(&self.connector).await;
         let own = own.map_err(|error| Attempt::Again(error.0))?;
-        // Whether somebody on the Internet has said where to go. One who names a private address of its own beside a public one is
-        // outside all the same.
+        // Whether a server on the Internet chose the target. A host with both public and private addresses counts
+        // as a server on the Internet.
         let mut outside = own.iter().any(public);
         let mut url = url.clone();
         for _ in 0..=REDIRECTS {
@@ -352,7 +355,7 @@ impl Server {
         Err(Attempt::Again(reason))
     }
 
-    /// Whether somebody may say that a file is there.
+    /// Whether a redirect to these addresses may be followed.
     fn may_lead(
         &self,
         outside: bool,
@@ -371,7 +374,7 @@ impl Server {
         }
     }
 
-    /// How to connect to where it has redirected to.
+    /// Returns the connector for the target of a redirect.
     fn elsewhere(&self, url: &Uri) -> Result<Connector, String> {
         match (url.scheme_str(), &self.elsewhere) {
             (Some("https"), Some((tls, source))) => {
@@ -384,7 +387,7 @@ impl Server {
         }
     }
 
-    /// Sends a request on a connection of its own: files are large, and seldom asked for.
+    /// Sends a request on a new connection, since files are large and requests rare.
     async fn ask(
         &self,
         url: &Uri,
@@ -425,7 +428,7 @@ impl Server {
             StatusCode::NOT_FOUND | StatusCode::GONE => {
                 return Err(Attempt::Final(Failure::NotFound));
             }
-            // What debuginfod says when a file is larger than what was asked for.
+            // debuginfod's response if a file is larger than the requested maximum.
             StatusCode::NOT_ACCEPTABLE => {
                 let text = format!("more than the {} bytes that are allowed", self.max_bytes);
                 return Err(Attempt::Final(Failure::TooLarge(text)));
@@ -462,7 +465,7 @@ fn connector(
     Connector::new(&host, port, tls)
 }
 
-/// Host and port of a URL.
+/// Returns host and port of a URL.
 fn place(url: &Uri) -> (String, u16) {
     let default = match url.scheme_str() {
         Some("https") => 443,
@@ -472,7 +475,7 @@ fn place(url: &Uri) -> (String, u16) {
     (host, url.port_u16().unwrap_or(default))
 }
 
-/// Whether an address is of this machine, or of its link: nothing else has it.
+/// Whether an address belongs to this machine or is link-local, so that other networks cannot reach it.
 fn nearest(address: &SocketAddr) -> bool {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
@@ -484,8 +487,8 @@ fn public(address: &SocketAddr) -> bool {
     is_public(address.ip())
 }
 
-/// Where a redirect leads: to a whole URL, or to a path on the same server. Other forms, of which there are four more,
-/// nobody sends.
+/// Returns the target of a redirect: an absolute URL, or a path on the same server. No known server sends the four
+/// other forms.
 fn redirected(from: &Uri, headers: &HeaderMap) -> Result<Uri, Attempt> {
     let nowhere = || Attempt::Again(format!("{from} redirects to nowhere"));
     let location = headers.get(LOCATION).ok_or_else(nowhere)?;

@@ -1,4 +1,4 @@
-//! What comes over the network, into a file that stays within its bound.
+//! Downloads into a temporary file of bounded size.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::cache::{Cache, Scratch};
 use crate::failure::Failure;
 use crate::find::blocking;
 
-/// How long nothing may come.
+/// Maximum time without data.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Writes what comes to a file of its own.
+/// Writes a stream to a new temporary file.
 ///
 /// # Errors
-/// `TooLarge` when more than `limit` bytes come, as soon as that is known: a server may have `declared` it. `Unreachable`
-/// when it breaks off or nothing comes for half a minute; `Local` when it cannot be written.
+/// `TooLarge` as soon as the size exceeds `limit`, or at once if the server `declared` a larger size. `Unreachable`
+/// if the stream breaks off or no data comes for half a minute. `Local` if the file cannot be written.
 pub(super) async fn download(
     pieces: impl Stream<Item = Result<Bytes, String>>,
     declared: Option<u64>,

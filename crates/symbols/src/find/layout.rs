@@ -1,4 +1,4 @@
-//! What files are called below a directory or a prefix, by build id.
+//! Names of files below a directory or a prefix, by build id.
 //!
 //! | path | what |
 //! |---|---|
@@ -8,12 +8,12 @@
 
 use crate::build_id::BuildId;
 
-/// The names of the debug information.
+/// Names of the debug information.
 pub(super) fn debug_information(id: &BuildId) -> [String; 3] {
     names(id, ".debug", "debuginfo")
 }
 
-/// The names of the binary.
+/// Names of the binary.
 pub(super) fn binary(id: &BuildId) -> [String; 3] {
     names(id, "", "executable")
 }

@@ -1,5 +1,5 @@
-//! A prefix of an object store, with files by the names that they have in directories: what `symbol_upload`, a debug package or
-//! a debuginfod cache has can be copied there as it is.
+//! A prefix of an object store, with files under the same names as in directories. Files from `symbol_upload`, a
+//! debug package or a debuginfod cache can be copied there unchanged.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,20 @@ mod store;
 #[cfg(feature = "object-store")]
 pub use self::store::Store;
 
-/// A bucket with binaries and debug information by build id.
+/// An object store with binaries and debug information by build id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`. Required.
+    /// URL of the bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or
+    /// `az://account/container/prefix`. Required.
     pub url: String,
-    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names are those
-    /// of the crate object_store. Without credentials here those of the environment (variables, instance metadata) are used.
-    /// Default: none.
+    /// Settings of the store, such as `region`, `endpoint` (of a self-hosted S3 server) or `allow_http`, with the
+    /// names of the crate object_store. Credentials default to those of the environment (variables, instance
+    /// metadata). Default: none.
     pub options: StoreOptions,
-    /// How long one download may take, after which it is tried again; more than 0. Default: 2m.
+    /// Maximum time for one download attempt; more than 0. Default: 2m.
     pub timeout: Duration,
-    /// The most bytes of one file; more than 0. Default: 2GiB.
+    /// Maximum size of one file; more than 0. Default: 2GiB.
     pub max_bytes: ByteSize,
 }
 

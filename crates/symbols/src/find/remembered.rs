@@ -1,4 +1,4 @@
-//! What was found out about files, until they change.
+//! Caches results about files until the files change.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// So many files are remembered; then it begins anew.
+/// Maximum number of cached results; a full cache is cleared.
 const REMEMBERED: usize = 4096;
 
-/// What was found out, by what tells a file from others and from itself after a change.
+/// Results by the fingerprint of a file.
 #[derive(Debug)]
 pub(super) struct Remembered<T>(Mutex<HashMap<u64, T>>);
 
@@ -37,7 +37,7 @@ impl<T: Clone> Remembered<T> {
     }
 }
 
-/// What tells a file from others and from itself after a change: name, size and time. Blocks.
+/// Fingerprint of a file: name, size and time. Blocks.
 pub(super) fn stamp(file: &Path) -> Option<u64> {
     let mut hash = Xxh3::new();
     super::stamp(file, &mut hash)?;

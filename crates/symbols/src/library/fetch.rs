@@ -1,4 +1,4 @@
-//! From a build id to its symbols: sources are asked, what they have is compiled, and kept.
+//! Fetches the symbols of a build id: asks the sources, compiles their files, and stores the result.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::failure::{Failure, Kind};
 use crate::file::SymbolFile;
 use crate::find::{Found, Source, blocking};
 
-/// What came of files.
+/// Result of compiling files.
 pub(super) struct Compiled {
     pub(super) file: SymbolFile,
-    /// Why it is of the binary alone, if there is more.
+    /// Failure of the companion files, if only the binary was compiled.
     left_out: Option<Failure>,
 }
 
 impl Library {
-    /// Fetches and compiles. With an `absence` that still counts, servers are not asked, and files that were of no use
-    /// before are not tried. What has no lines, as what was there before, is only taken if there is nothing better.
+    /// Fetches and compiles. While an `absence` counts, servers are not asked, and files known as useless are not
+    /// tried. A file without lines is stored only if there is no better one.
     pub(super) async fn fetch(
         &self,
         id: &BuildId,
         mut absence: Option<Absence>,
         mut poor: Option<Arc<SymbolFile>>,
     ) -> Result<Arc<SymbolFile>, Absence> {
-        // Another library of this process with the same cache may be at it.
+        // Another library of this process with the same cache may be fetching the build id.
         let flight = single_flight::enter(self.tools.cache.directory(), id).await;
         if flight.has_waited() {
             let (cache, of) = (self.tools.cache.clone(), id.clone());
@@ -116,7 +116,7 @@ impl Library {
         poor.ok_or(absence)
     }
 
-    /// Asks a source. What it has comes with its fingerprint.
+    /// Asks a source. Returns its files with their fingerprint.
     async fn find(
         &self,
         source: &dyn Source,
@@ -134,8 +134,8 @@ impl Library {
         .await
     }
 
-    /// Compiles the files, and keeps what comes of it, unless it `must_have_lines` and has none. A binary whose debug
-    /// file is of no use is compiled without.
+    /// Compiles the files and stores the result, unless the result `must_have_lines` and has none. If the debug
+    /// file is useless, compiles the binary alone.
     pub(super) async fn compile(
         &self,
         id: &BuildId,
@@ -180,7 +180,7 @@ impl Library {
         let (cache, id) = (self.tools.cache.clone(), id.clone());
         let in_use = self.state().in_use();
         let keep = move || {
-            // Downloads are deleted with it.
+            // Dropping `found` deletes downloads.
             drop(found);
             compiled?;
             let compiled = open_verified(output.path());
@@ -190,7 +190,7 @@ impl Library {
                 let other = other.unwrap_or_else(|| "not there".to_owned());
                 return Err(Failure::WrongBuildId(other));
             }
-            // What is open must not look forgotten because nobody has opened it again.
+            // Records the use of open files, so that the cache does not take them for unused.
             for (id, used) in in_use {
                 cache.touch(&id, used);
             }
@@ -205,12 +205,12 @@ impl Library {
         let (file, trimmed) = kept?;
         self.metrics.cache_bytes.set(trimmed.bytes as f64);
         let mut state = self.state();
-        // Their room on the disk is free when nobody has them open.
+        // The disk space of a deleted file is freed when no process has the file open.
         trimmed.deleted.iter().for_each(|id| state.close(id));
         Ok(Compiled { file, left_out })
     }
 
-    /// Why there is nothing, from all that went wrong. It counts for as long as none of that may be over.
+    /// Combines all failures into one. It counts until the first of its causes may have ended.
     async fn give_up(
         &self,
         id: &BuildId,
@@ -227,7 +227,8 @@ impl Library {
         let failure = failure.unwrap_or(&Failure::NotFound);
         let interrupted = failure.kind() == Kind::Interrupted;
         let absence = match &before {
-            // Servers were not asked, so what they said counts as long as it did; of files, only what was tried is new.
+            // Servers were not asked, so their former answer keeps its expiry; of the files, only those tried now
+            // are new.
             Some(before) if !interrupted => Absence {
                 rejected,
                 ..before.clone()
@@ -248,7 +249,7 @@ impl Library {
             Wanted::Any => "There are no symbols",
             Wanted::Better => "There are symbols without lines, and no better ones",
         };
-        // That nobody has it is no news.
+        // A missing build id is expected and logged at debug level only.
         let news = match failure {
             Failure::NotFound => None,
             _ => self.log.admit(),
@@ -264,14 +265,14 @@ impl Library {
                 "{what}"
             ),
         }
-        // Directories are looked into again after a minute all the same: that they had nothing is not worth a note, of
-        // which anybody who makes up build ids could have any number written.
+        // Directories are searched again after a minute anyway, so their failure needs no note. Otherwise a sender
+        // with made-up build ids could cause any number of notes.
         let remote = self.sources.iter().any(|source| source.is_remote());
         let is_worth_a_note =
             remote || absence.kind != Kind::NotFound || !absence.rejected.is_empty();
         if is_worth_a_note && before.as_ref() != Some(&absence) {
             let (cache, id, noted) = (self.tools.cache.clone(), id.clone(), absence.clone());
-            // Without the note it is asked for again after a restart, no more.
+            // Without the note, the build id is only asked for again after a restart.
             let note = move || cache.store_absence(&id, wanted, &noted);
             let _ = tokio::task::spawn_blocking(note).await;
         }

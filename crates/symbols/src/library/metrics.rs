@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics of a library.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
@@ -6,7 +6,7 @@ use crate::failure::Kind;
 use tributary_config::ComponentId;
 
 pub(super) struct Metrics {
-    /// The component, for logs.
+    /// Component id, for logs.
     pub(super) id: String,
     pub(super) hits: Counter,
     pub(super) misses: Counter,
@@ -28,7 +28,7 @@ impl Metrics {
         }
     }
 
-    /// A source was asked.
+    /// Counts a query of a source.
     pub(super) fn found(&self, source: &'static str, outcome: &'static str) {
         counter!(
             "tributary_symbols_fetches",
@@ -39,7 +39,7 @@ impl Metrics {
         .increment(1);
     }
 
-    /// A binary could not be compiled.
+    /// Counts a failed compilation.
     pub(super) fn not_compiled(&self, reason: Kind) {
         counter!(
             "tributary_symbols_worker_failures",

@@ -1,4 +1,4 @@
-//! One at a time: several processors of a process that share a cache do not fetch the same binary twice.
+//! Single flight: several processors with the same cache do not fetch the same binary twice.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use crate::build_id::BuildId;
 
 type Flights = HashMap<(PathBuf, BuildId), Weak<Turn<()>>>;
 
-/// What is being fetched, by the directory of the cache. It is of the process, as the directory is of the machine: the
-/// processors of different pipelines know nothing of each other.
+/// Fetches in progress, by cache directory. Global, because the processors of different pipelines do not know each
+/// other.
 static FLIGHTS: LazyLock<Mutex<Flights>> = LazyLock::new(Mutex::default);
 
-/// Nobody else fetches the same as long as this is there.
+/// Permission to fetch a build id; exclusive until dropped.
 pub(super) struct Flight {
     waited: bool,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Flight {
-    /// Whether somebody else was at it: it may be in the cache now.
+    /// Whether another fetch was in progress; if so, the file may be in the cache now.
     pub(super) fn has_waited(&self) -> bool {
         self.waited
     }
 }
 
-/// Waits until nobody fetches this build id into this directory.
+/// Waits until no other fetch of this build id into this directory is in progress.
 pub(super) async fn enter(directory: &Path, id: &BuildId) -> Flight {
     let turn = {
         let mut flights = FLIGHTS.lock().unwrap_or_else(PoisonError::into_inner);

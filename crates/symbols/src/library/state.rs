@@ -1,4 +1,4 @@
-//! What a library has in memory.
+//! In-memory state of a library.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::build_id::BuildId;
 use crate::failure::Kind;
 use crate::file::SymbolFile;
 
-/// What is known of build ids.
+/// Known build ids: open symbol files and absences.
 pub(super) struct State {
     pub(super) known: HashMap<BuildId, Known>,
-    /// Counts up with every use.
+    /// Logical clock, incremented by every use.
     clock: u64,
     pub(super) open: usize,
-    /// Of what is open, which the cache may have deleted in the meantime.
+    /// Size in bytes of the open files, which the cache may have deleted meanwhile.
     pub(super) open_bytes: u64,
-    /// The most of these.
+    /// Maximum of `open_bytes`.
     max_bytes: u64,
     absent: usize,
     pub(super) waiting: usize,
@@ -32,12 +32,12 @@ pub(super) enum Known {
     Pending(watch::Receiver<()>),
 }
 
-/// Symbols that are open.
+/// An open symbol file.
 pub(super) struct Open {
     file: Arc<SymbolFile>,
     used: u64,
     used_at: SystemTime,
-    /// When a better one is looked for, if there may be one.
+    /// Time of the next search for a better file, if there may be one.
     better: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// The symbols of a build id, if it is time to look for better ones: who gets them does.
+    /// Returns the symbols of a build id if a search for better ones is due; the caller starts the search.
     pub(super) fn poor(&mut self, id: &BuildId, now: Instant) -> Option<Arc<SymbolFile>> {
         let Some(Known::Open(open)) = self.known.get_mut(id) else {
             return None;
@@ -84,7 +84,8 @@ impl State {
         Some(open.file.clone())
     }
 
-    /// Opens symbols in the place of what was known. Better ones are looked for from `better` on, if there may be some.
+    /// Replaces what is known of a build id by open symbols. Better ones are searched for from `better` on, if
+    /// there may be some.
     pub(super) fn open(&mut self, id: BuildId, file: Arc<SymbolFile>, better: Instant) {
         self.close(&id);
         let bytes = file.bytes();
@@ -112,7 +113,7 @@ impl State {
         self.open_bytes += bytes;
     }
 
-    /// Closes the symbols of a build id, if they are open: they are looked for again when they are wanted.
+    /// Closes the symbols of a build id, so that the next lookup searches for them again.
     pub(super) fn close(&mut self, id: &BuildId) {
         if let Some(Known::Open(open)) = self.known.get(id) {
             self.open -= 1;
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// What is open, and when it was used last.
+    /// Returns the open files and the times of their last use.
     pub(super) fn in_use(&self) -> Vec<(BuildId, SystemTime)> {
         let open = self.known.iter().filter_map(|(id, known)| match known {
             Known::Open(open) => Some((id.clone(), open.used_at)),
@@ -132,7 +133,7 @@ impl State {
 
     pub(super) fn absent(&mut self, id: BuildId, kind: Kind, until: Instant) {
         if self.absent >= ABSENT {
-            // Who sends that many made-up ones makes everybody's be looked for again, no more.
+            // A sender with that many made-up build ids only causes the absent ones to be searched for again.
             let present = |known: &Known| !matches!(known, Known::Absent { .. });
             self.known.retain(|_, known| present(known));
             self.absent = 0;

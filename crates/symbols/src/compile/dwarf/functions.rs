@@ -1,4 +1,4 @@
-//! Which function an entry is about: its names, and where it begins.
+//! Resolves the function of an entry: its names and its declaration.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,14 +11,14 @@ use super::lines::Files;
 use super::unit::UnitError;
 use crate::compile::model::{FileId, Function, FunctionId, Model};
 
-/// A unit, and its files.
+/// A unit and its file table.
 pub(super) struct Loaded<'d, 'a> {
     pub(super) unit: Unit<Bytes<'a>>,
     pub(super) files: RefCell<Files>,
     skeleton: Option<Skeleton<'d, 'a>>,
 }
 
-/// The unit whose table of files a split unit uses, and the sections with the strings of that table.
+/// The unit whose file table a split unit uses, and the sections with the strings of the table.
 pub(super) struct Skeleton<'d, 'a> {
     pub(super) loaded: Rc<Loaded<'d, 'a>>,
     pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
@@ -43,30 +43,30 @@ impl<'d, 'a> Loaded<'d, 'a> {
     }
 }
 
-/// The functions of some debug information, by what refers to them.
+/// The functions of one file's debug information, by the reference to them.
 pub(super) struct Functions<'d, 'a> {
     pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
     pub(super) headers: Vec<UnitHeader<Bytes<'a>>>,
-    /// Units that others refer to, by their number; with link-time optimization that can be any.
+    /// Referenced units, by number. With link-time optimization any unit may be referenced.
     loaded: HashMap<usize, Rc<Loaded<'d, 'a>>>,
     known: HashMap<Target, FunctionId>,
     supplementary: Option<Box<Functions<'d, 'a>>>,
 }
 
-/// What a reference refers to.
+/// Target of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Here(DebugInfoOffset),
-    /// In the supplementary file.
+    /// An offset in the supplementary file.
     Supplementary(DebugInfoOffset),
 }
 
-/// So many units are kept for others that refer to them.
+/// Maximum number of referenced units that are kept.
 const KEPT: usize = 1024;
-/// An abstract origin, its specification, and something.
+/// Maximum length of a chain of references: an abstract origin, its specification, and some reserve.
 const LONGEST_CHAIN: usize = 8;
 
-/// What an entry says about its function.
+/// Attributes of an entry about its function.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
     name: Option<Bytes<'a>>,
@@ -79,7 +79,7 @@ impl<'d, 'a> Functions<'d, 'a> {
     pub(super) fn new(dwarf: &'d Dwarf<Bytes<'a>>) -> Self {
         let mut headers = Vec::new();
         let mut units = dwarf.units();
-        // What is behind a damaged header cannot be found.
+        // Units behind a damaged header cannot be located.
         while let Ok(Some(header)) = units.next() {
             headers.push(header);
         }
@@ -93,7 +93,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         }
     }
 
-    /// The unit with this number, for itself: it is not kept.
+    /// Loads the unit with this number without keeping it.
     pub(super) fn load(&self, number: usize) -> Result<Rc<Loaded<'d, 'a>>, UnitError> {
         if let Some(loaded) = self.loaded.get(&number) {
             return Ok(Rc::clone(loaded));
@@ -102,7 +102,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         Ok(Loaded::new(self.dwarf.unit(*header)?, None))
     }
 
-    /// The function that is referred to.
+    /// Returns the function at a reference.
     pub(super) fn get(
         &mut self,
         here: &Rc<Loaded<'d, 'a>>,
@@ -117,7 +117,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         Ok(function)
     }
 
-    /// The function with these names, and what else is said where they refer to.
+    /// Returns the function with these names, completed from the entries that they refer to.
     pub(super) fn resolve(
         &mut self,
         here: &Rc<Loaded<'d, 'a>>,
@@ -152,7 +152,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         Ok(model.function(function))
     }
 
-    /// Reads the entry at a place; what is known already stays.
+    /// Reads the entry at an offset; known values stay.
     fn entry(
         &mut self,
         here: Option<&Rc<Loaded<'d, 'a>>>,
@@ -180,7 +180,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         Ok(target)
     }
 
-    /// The unit that has this place; it is kept for the next time.
+    /// Returns the unit that contains an offset, and keeps it for later references.
     fn unit_of(&mut self, at: DebugInfoOffset) -> Result<Rc<Loaded<'d, 'a>>, UnitError> {
         let behind = self.headers.partition_point(|header| {
             header
@@ -198,7 +198,7 @@ impl<'d, 'a> Functions<'d, 'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Takes what an attribute says, if nothing else has said it before.
+    /// Takes the value of an attribute, unless a value is known already.
     pub(super) fn take(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,
@@ -233,7 +233,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What an attribute refers to.
+/// Returns the target of a reference attribute.
 pub(super) fn reference(
     value: AttributeValue<Bytes<'_>>,
     header: &UnitHeader<Bytes<'_>>,

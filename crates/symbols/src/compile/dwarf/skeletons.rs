@@ -1,4 +1,4 @@
-//! Where the other parts of split units are, as who built the binary says.
+//! Names of the files with the split parts of units, as recorded in the binary.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,26 +7,26 @@ use gimli::{UnitHeader, UnitType};
 use super::{Bytes, Sections};
 use crate::elf::{Elf, ElfError};
 
-/// The `.dwo` file of a unit. Both paths are relative, and lead to nothing above what they are below.
+/// The `.dwo` file of a unit. Both paths are relative and contain no parent components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitUnit {
-    /// The directory in which it was compiled, from the root; may be empty.
+    /// Directory of the compilation, relative to the root; may be empty.
     pub directory: String,
-    /// The path of the file below that.
+    /// Path of the file, relative to the directory.
     pub name: String,
 }
 
-/// The most units that are asked for: who has more can make a package of them.
+/// Maximum number of units that are returned. A build with more units can use a package (`.dwp`).
 const MOST: usize = 1024;
-/// The most bytes of their paths, one and all.
+/// Maximum size of a directory or name, in bytes.
 const LONGEST: usize = 1024;
 const MOST_BYTES: usize = 128 << 10;
 
 impl SplitUnit {
-    /// The file `name` of a unit that was compiled in `directory`; none if no file can be called that.
+    /// Creates the file `name` of a unit compiled in `directory`; `None` if no file can have this name.
     pub(crate) fn new(directory: &str, name: &str) -> Option<Self> {
         let below = parts(Path::new(name), PathBuf::new());
-        // An absolute name stands for itself.
+        // An absolute name ignores the directory.
         let from = match Path::new(name).is_absolute() {
             true => PathBuf::new(),
             false => parts(Path::new(directory), PathBuf::new()),
@@ -42,13 +42,13 @@ impl SplitUnit {
         good.then_some(unit)
     }
 
-    /// How many bytes its paths have.
+    /// Size of both paths in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.directory.len() + self.name.len()
     }
 }
 
-/// `path` below `from`, by the names alone: from the root nothing leads up.
+/// Appends `path` to `from` without file system access. A parent component at the root has no effect.
 fn parts(path: &Path, mut from: PathBuf) -> PathBuf {
     for part in path.components() {
         match part {
@@ -62,12 +62,13 @@ fn parts(path: &Path, mut from: PathBuf) -> PathBuf {
     from
 }
 
-/// The split units of a file, as far as they can be read: at most 1,024, with 128 KiB of paths.
+/// Returns the readable split units of a file: at most 1,024, with 128 KiB of paths.
 ///
 /// # Errors
-/// When the sections are damaged, or larger than may be decompressed.
+/// Fails if the sections are damaged or exceed the limit for decompression.
 pub(crate) fn split_units(elf: &Elf<'_>) -> Result<Vec<SplitUnit>, ElfError> {
-    // Where the addresses of split units are: without it there are none, and nothing is decompressed.
+    // Split units need the addresses in this section. Without it there are no split units, and nothing needs to be
+    // decompressed.
     if !elf.has_section(".debug_addr") {
         return Ok(Vec::new());
     }

@@ -1,4 +1,4 @@
-//! One unit: its functions, what was inlined into them, its lines.
+//! Reads one unit: its functions, inlined calls and lines.
 
 use std::collections::HashMap;
 use std::ops;
@@ -19,12 +19,12 @@ use crate::compile::spans::{Row, Span};
 use crate::compile::symbol_table::holding;
 use crate::file::Source;
 
-/// Why a unit is not read to its end.
+/// The reason why reading a unit stopped.
 #[derive(Debug)]
 pub(super) enum UnitError {
-    /// It is damaged: what was read of it is kept, and the other units are good.
+    /// The unit is damaged; the parts read so far are kept, and other units are still read.
     Damaged,
-    /// Nothing else is read either.
+    /// The whole compilation fails.
     Compile(CompileError),
 }
 
@@ -40,7 +40,7 @@ impl From<CompileError> for UnitError {
     }
 }
 
-/// Where the other parts of split units are.
+/// Files and packages with the split parts of units.
 pub(super) struct Splits<'d, 'a> {
     units: HashMap<u64, (&'d Dwarf<Bytes<'a>>, UnitHeader<Bytes<'a>>)>,
     package: Option<&'d DwarfPackage<Bytes<'a>>>,
@@ -66,9 +66,9 @@ impl<'d, 'a> Splits<'d, 'a> {
     }
 }
 
-/// What is being read.
+/// State while reading units.
 pub(super) struct Reading<'m> {
-    /// Where the binary has code.
+    /// Address ranges of the binary's code.
     code: &'m [ops::Range<u64>],
     model: &'m mut Model,
     read: Read,
@@ -76,13 +76,13 @@ pub(super) struct Reading<'m> {
     rows: Vec<Row>,
 }
 
-/// Something with addresses that is being read.
+/// An open entry with addresses.
 struct Scope {
     depth: isize,
     context: ContextId,
 }
 
-/// What an entry says about addresses.
+/// Address attributes of an entry.
 #[derive(Default)]
 struct Addresses<'a> {
     low: Option<AttributeValue<Bytes<'a>>>,
@@ -159,7 +159,7 @@ impl<'m> Reading<'m> {
         spans.and(lines)
     }
 
-    /// The functions of a unit whose entries are in another file; those of the skeleton if that is not there.
+    /// Reads a unit whose entries are in a split file. If the file is missing, reads the entries of the skeleton.
     fn split<'d, 'a>(
         &mut self,
         functions: &mut Functions<'d, 'a>,
@@ -186,9 +186,9 @@ impl<'m> Reading<'m> {
         };
         let mut unit = dwarf.unit(header)?;
         unit.copy_relocated_attributes(&skeleton.unit);
-        // File numbers refer to the skeleton's table, whose strings are in the skeleton's sections. From DWARF 5 on, GCC writes a
-        // table into the split file, without an attribute that says where: it is the only one. LLVM writes such a table for type
-        // units only.
+        // File numbers refer to the skeleton's table, whose strings are in the skeleton's sections. From DWARF 5
+        // on, GCC writes a single table into the split file, and no attribute points to it. LLVM writes such a
+        // table for type units only.
         if unit.line_program.is_none() && unit.header.version() >= 5 && is_of_gcc(dwarf, &unit)? {
             let (size, directory, name) = (unit.header.address_size(), unit.comp_dir, unit.name);
             let own = dwarf
@@ -205,7 +205,7 @@ impl<'m> Reading<'m> {
         self.entries(&mut functions, &Loaded::new(unit, files))
     }
 
-    /// Reads the functions of a unit, and what was inlined into them, into spans.
+    /// Reads the functions and inlined calls of a unit into spans.
     fn entries<'d, 'a>(
         &mut self,
         functions: &mut Functions<'d, 'a>,
@@ -218,7 +218,8 @@ impl<'m> Reading<'m> {
             let Some(abbreviation) = entries.read_abbreviation()? else {
                 continue;
             };
-            // Every entry ends what is not around it, be it of no other use: two blocks side by side have the same depth.
+            // Every entry closes the entries that do not enclose it, even if the entry itself is not used: sibling
+            // blocks have the same depth.
             while scopes.last().is_some_and(|scope| scope.depth >= depth) {
                 scopes.pop();
             }
@@ -251,7 +252,7 @@ impl<'m> Reading<'m> {
                 }
             }
             if addresses.low.is_none() && addresses.ranges.is_none() {
-                // A declaration, or an abstract function: it has no code, and nothing that was inlined into it has.
+                // A declaration or an abstract function has no code, and neither do calls inlined into it.
                 if !inlined {
                     scopes.push(Scope {
                         depth,
@@ -283,7 +284,7 @@ impl<'m> Reading<'m> {
                 parent,
                 call,
             });
-            // Of several places the first is where it is entered (DWARF 5, 2.17.3).
+            // Of several ranges, the first contains the entry point (DWARF 5, 2.17.3).
             if let Some(entry) = self.spans.get(before).filter(|_| !inlined) {
                 self.model.entry(entry.start, context);
             }
@@ -295,7 +296,7 @@ impl<'m> Reading<'m> {
         Ok(())
     }
 
-    /// Appends the addresses of an entry to the spans.
+    /// Appends the address ranges of an entry to the spans.
     fn addresses<'a>(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,
@@ -334,7 +335,7 @@ impl<'m> Reading<'m> {
     }
 
     fn span(&mut self, start: u64, end: u64, depth: isize) -> Result<(), UnitError> {
-        // A linker that drops a function leaves what was said about it, at address 0 or so.
+        // If a linker drops a function, the function's debug information stays, at an address near 0.
         let Some(code) = holding(self.code, start) else {
             return Ok(());
         };
@@ -352,7 +353,7 @@ impl<'m> Reading<'m> {
         Ok(())
     }
 
-    /// Puts spans and rows of a unit together.
+    /// Combines the spans and rows of a unit into ranges.
     fn emit(&mut self) -> Result<(), CompileError> {
         let ranges = &mut self.read.ranges;
         let before = ranges.len();
@@ -385,7 +386,7 @@ fn is_of_gcc<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>) -> Result<boo
 }
 
 impl<'a> Addresses<'a> {
-    /// Whether the attribute is about addresses.
+    /// Takes the value of an attribute about addresses. Returns false for any other attribute.
     fn take(&mut self, attribute: &Attribute<Bytes<'a>>) -> bool {
         let place = match attribute.name() {
             gimli::DW_AT_low_pc => &mut self.low,

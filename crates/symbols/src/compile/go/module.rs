@@ -1,4 +1,4 @@
-//! Where a Go binary has its tables: `.gopclntab`, and the runtime's record of the module, which points to it.
+//! Finds the tables of a Go binary: `.gopclntab`, and the runtime's module record that points to it.
 
 use object::elf::{R_AARCH64_RELATIVE, R_X86_64_RELATIVE, SHF_EXECINSTR, SHT_RELA};
 use object::read::elf::SectionHeader as _;
@@ -7,25 +7,25 @@ use super::table::{Tables, Version};
 use crate::elf::{ENDIAN, Elf};
 use crate::file::format::u64_at;
 
-/// What the runtime's record of the module says (`moduledata` of `runtime/symtab.go`).
+/// Fields of the runtime's module record (`moduledata` of `runtime/symtab.go`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Module {
-    /// Where code begins.
+    /// Start address of the code.
     pub(super) text: Option<u64>,
-    /// Where function data begins, since Go 1.18.
+    /// Start address of function data, since Go 1.18.
     pub(super) function_data: Option<u64>,
 }
 
-/// `.gopclntab`.
+/// Place of `.gopclntab`.
 pub(super) struct Place<'data> {
     pub(super) address: u64,
-    /// From there on, up to its end if that is known.
+    /// Bytes from the start of the table, up to its end if the end is known.
     pub(super) data: &'data [u8],
-    /// The address behind it, if that is known.
+    /// End address of the table, if known.
     pub(super) end: Option<u64>,
 }
 
-/// Looks for the table: by its name, or by what it begins with where there are no names of sections.
+/// Finds the table by its section name, or by its magic number if there are no section names.
 pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
     let named = [".gopclntab", ".data.rel.ro.gopclntab"];
     let named = named.into_iter().find_map(|name| {
@@ -46,10 +46,10 @@ pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
                 let data = elf.at(segment.address)?;
                 let mut magics = memchr::memmem::find_iter(data, &[0xff, 0xff, 0xff]);
                 magics.find_map(|at| {
-                    // The lowest byte comes first.
+                    // Little-endian: the searched byte is the second one.
                     let at = at.checked_sub(1)?;
                     let table = data.get(at..)?;
-                    // Pages begin with it.
+                    // The linker aligns the table, mostly to a page.
                     let aligned = at % 8 == 0;
                     let data = (aligned && Tables::parse(table).is_some()).then_some(table)?;
                     Some(Place {
@@ -62,7 +62,7 @@ pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
     })
 }
 
-/// The section with the code of Go.
+/// Returns the address of the section with Go code.
 pub(super) fn text_section(elf: &Elf<'_>) -> Option<u64> {
     let section = elf.section(".text")?;
     let code = section.sh_flags(ENDIAN).contains(SHF_EXECINSTR);
@@ -70,13 +70,14 @@ pub(super) fn text_section(elf: &Elf<'_>) -> Option<u64> {
 }
 
 impl Module {
-    /// Looks for the record: it begins with a pointer to the table, which a relocation writes in a position-independent
-    /// binary.
+    /// Finds the module record. The record begins with a pointer to the table; in a position-independent binary a
+    /// relocation writes the pointer.
     ///
-    /// `end` is where the table ends, if that is known.
+    /// `end` is the end of the table, if known.
     pub(super) fn find(elf: &Elf<'_>, table: u64, end: Option<u64>, version: Version) -> Self {
-        // Where text is, and where function data may be. Of the latter the first is that of Go 1.20 to 1.26, the second that of
-        // 1.27, which says types and interface tables otherwise; both have the same version of the table.
+        // Offsets of the code start and of the candidates for function data. The first candidate is that of Go 1.20
+        // to 1.26. The second is that of Go 1.27, which lays out types and interface tables differently, with the
+        // same version of the table.
         let (text, function_data): (u64, &[u64]) = match version {
             Version::Go116 => (176, &[]),
             Version::Go118 => (176, &[304]),
@@ -91,7 +92,7 @@ impl Module {
         let candidates = candidates(elf, table, &by_relocation);
         let field = |address: u64, offset: u64| read(address.checked_add(offset)?);
         let is_module = |address: &u64| {
-            // Behind the pointer to the table are slices; the first is that of the names, which are in the table.
+            // Slices follow the pointer to the table; the first slice, of the names, points into the table.
             let names = field(*address, 8).and_then(|names| names.checked_sub(table));
             let length = field(*address, 16);
             names.is_some_and(|names| names < 1 << 32) && length == field(*address, 24)
@@ -99,7 +100,7 @@ impl Module {
         let Some(address) = candidates.into_iter().find(is_module) else {
             return Module::default();
         };
-        // Since Go 1.26 function data is at the end of the table, and where that ends is the next field.
+        // Since Go 1.26 function data is at the end of the table, and the next field is the end of the table.
         let before_end = end.filter(|_| version >= Version::Go120).and_then(|end| {
             let mut places = (function_data.first().copied()?..LAST_FIELD).step_by(8);
             places.find(|offset| field(address, offset + 8) == Some(end))
@@ -111,8 +112,8 @@ impl Module {
                 !segment.executable && skipped.is_some_and(|skipped| skipped < segment.file_size)
             })
         };
-        // What is before it in memory is before it here, which is the read-only data or the types: sizes and offsets
-        // are not.
+        // Data that precedes function data in memory precedes it in this record too: read-only data or types, but
+        // not sizes and offsets.
         let read_data = |offset: u64| {
             let before = field(address, offset.checked_sub(8)?)?;
             field(address, offset).filter(|place| *place >= before && is_data(place))
@@ -125,12 +126,12 @@ impl Module {
     }
 }
 
-/// No field that is looked for is further behind the beginning of the record.
+/// Maximum offset of a field that is read.
 const LAST_FIELD: u64 = 512;
 
-/// Places with the address of the table.
+/// Returns addresses that hold the address of the table.
 fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64> {
-    /// Where things look like the record and are not it, the first ones are enough.
+    /// Maximum number of candidates. If more places look like the record, the first ones are enough.
     const MOST: usize = 64;
     let by_relocation = relocations.iter().filter(|(_, value)| *value == table);
     let mut found: Vec<_> = by_relocation.map(|(at, _)| *at).take(MOST).collect();
@@ -148,7 +149,7 @@ fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64>
     found
 }
 
-/// Places that are relative to where the binary is loaded, and what is written there, sorted.
+/// Returns relative relocations, sorted: the address to write, and the value.
 fn relocations(elf: &Elf<'_>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for section in elf.sections.iter() {

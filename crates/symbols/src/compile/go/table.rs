@@ -1,8 +1,8 @@
-//! The header of `.gopclntab` and the tables that it says where to find.
+//! Parses the header of `.gopclntab` and locates the tables in it.
 
 use crate::file::format::{u32_at, u64_at};
 
-/// Which layout the table has.
+/// Layout version of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     Go116,
@@ -10,14 +10,14 @@ pub(super) enum Version {
     Go120,
 }
 
-/// The tables. Offsets are checked where they are used.
+/// Tables of `.gopclntab`. Offsets are checked where they are used.
 #[derive(Debug, Clone)]
 pub(super) struct Tables<'a> {
     pub(super) version: Version,
-    /// Bytes of the shortest instruction.
+    /// Size of the shortest instruction in bytes.
     pub(super) quantum: u64,
     functions: u64,
-    /// Where the code is that addresses are relative to; 0 where the runtime gets it from elsewhere, and before Go 1.18.
+    /// Base of function addresses. 0 if the runtime gets the base from elsewhere, and before Go 1.18.
     pub(super) text_start: u64,
     names: &'a [u8],
     units: &'a [u8],
@@ -26,10 +26,10 @@ pub(super) struct Tables<'a> {
     entries: &'a [u8],
 }
 
-/// A function: where it begins, and its entry.
+/// A function: its start and its entry in the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FunctionEntry<'a> {
-    /// From `text_start` on.
+    /// Offset from `text_start`.
     pub(super) start: u64,
     pub(super) end: u64,
     bytes: &'a [u8],
@@ -38,13 +38,13 @@ pub(super) struct FunctionEntry<'a> {
 
 /// `PCDATA_InlTreeIndex` of `internal/abi/symtab.go`.
 const INLINE_INDEX: u32 = 2;
-/// `FUNCDATA_InlTree` of the same.
+/// `FUNCDATA_InlTree` of `internal/abi/symtab.go`.
 const INLINE_TREE: u32 = 3;
 
 impl<'a> Tables<'a> {
-    /// Reads the header: of Go 1.16 or later, 64-bit, little-endian. `None` for everything else.
+    /// Reads the header of Go 1.16 or later, 64-bit, little-endian. `None` for any other header.
     pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
-        // `internal/abi/symtab.go`.
+        // Magic numbers from `internal/abi/symtab.go`.
         let version = match u32_at(data, 0)? {
             0xffff_fffa => Version::Go116,
             0xffff_fff0 => Version::Go118,
@@ -76,13 +76,13 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// How many functions there can be: not more than there are bytes for.
+    /// Number of functions, bounded by the size of the table.
     pub(super) fn count(&self) -> usize {
         let most = self.entries.len() / self.pair();
         usize::try_from(self.functions).map_or(most, |functions| functions.min(most))
     }
 
-    /// Bytes of address and offset of a function.
+    /// Size of an address and offset pair, in bytes.
     fn pair(&self) -> usize {
         match self.version {
             Version::Go116 => 16,
@@ -90,7 +90,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// A function by its number; the address of the one behind the last is where the code ends.
+    /// Returns a function by its number. The number after the last one returns the end of the code.
     pub(super) fn function(&self, number: usize) -> Option<FunctionEntry<'a>> {
         let pair = self.pair();
         let at = number.checked_mul(pair)?;
@@ -115,12 +115,12 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// A name of a function.
+    /// Returns the name at an offset.
     pub(super) fn name(&self, offset: u32) -> Option<&'a [u8]> {
         text(self.names, offset)
     }
 
-    /// The path of a file by its number in a unit.
+    /// Returns the path of a file by its number in a unit.
     pub(super) fn file(&self, unit: u32, number: i32) -> Option<&'a [u8]> {
         let number = usize::try_from(number).ok()?;
         let at = usize::try_from(unit).ok()?.checked_add(number)?;
@@ -130,7 +130,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// A table of values; 0 is no table.
+    /// Returns the value table at an offset; 0 means no table.
     pub(super) fn values(&self, offset: u32) -> &'a [u8] {
         let table = (offset != 0).then(|| self.values.get(offset as usize..));
         table.flatten().unwrap_or_default()
@@ -138,7 +138,7 @@ impl<'a> Tables<'a> {
 }
 
 impl FunctionEntry<'_> {
-    /// A field behind the address, which has eight bytes before Go 1.18 and four since.
+    /// Returns a field after the address, which has eight bytes before Go 1.18 and four bytes since.
     fn field(&self, number: usize) -> Option<u32> {
         let start = match self.version {
             Version::Go116 => 8,
@@ -163,7 +163,7 @@ impl FunctionEntry<'_> {
         self.field(7)
     }
 
-    /// The line of the word `func`; 0 before Go 1.20.
+    /// Line of the keyword `func`; 0 before Go 1.20.
     pub(super) fn start_line(&self) -> u32 {
         match self.version {
             Version::Go120 => self.field(8).unwrap_or_default(),
@@ -171,7 +171,7 @@ impl FunctionEntry<'_> {
         }
     }
 
-    /// The number of the field that has the flags and the number of function data.
+    /// Index of the field with the flags and the number of function data entries.
     fn last_field(&self) -> usize {
         match self.version {
             Version::Go120 => 9,
@@ -183,7 +183,7 @@ impl FunctionEntry<'_> {
         self.field(6)
     }
 
-    /// The values that say what was inlined.
+    /// Returns the offset of the value table with inlining indices.
     pub(super) fn inline_values(&self) -> Option<u32> {
         if self.value_tables()? <= INLINE_INDEX {
             return None;
@@ -191,8 +191,8 @@ impl FunctionEntry<'_> {
         self.field(self.last_field() + 1 + INLINE_INDEX as usize)
     }
 
-    /// Where the tree of what was inlined is: since Go 1.18 from the start of all function data on, before as an address, whose
-    /// place in the table is the second value.
+    /// Returns the place of the inlining tree. Since Go 1.18 the place is an offset into function data. Before Go
+    /// 1.18 it is an address stored as the second value.
     pub(super) fn inline_tree(&self) -> Option<u64> {
         let count = self.field(self.last_field())? >> 24;
         if count <= INLINE_TREE {

@@ -1,15 +1,16 @@
-//! Tables of values by program counter, as Go's linker writes them.
+//! Tables of values by program counter, in the encoding of Go's linker.
 
-/// The values of a table, each with the address behind the last one that has it.
+/// Iterates over the values of a table, each with its end address.
 ///
-/// The table begins with value -1 at the function's start; each step is a difference of values and one of addresses, as varints, the
-/// first one signed. A difference of zero, but for the first step, ends it. (`runtime/symtab.go`, `step`.)
+/// A table starts with value -1 at the start of the function. Each step is a pair of varints: a signed difference
+/// of values and a difference of addresses. A value difference of zero ends the table, except in the first step
+/// (`runtime/symtab.go`, `step`).
 #[derive(Debug, Clone)]
 pub(super) struct Values<'a> {
     rest: &'a [u8],
     value: i32,
     address: u64,
-    /// Bytes of the shortest instruction.
+    /// Size of the shortest instruction in bytes.
     quantum: u64,
     first: bool,
 }
@@ -42,7 +43,7 @@ impl<'a> Values<'a> {
 }
 
 impl Iterator for Values<'_> {
-    /// Address behind, and value.
+    /// End address and value.
     type Item = (u64, i32);
 
     fn next(&mut self) -> Option<(u64, i32)> {
@@ -60,14 +61,14 @@ impl Iterator for Values<'_> {
     }
 }
 
-/// A table that is asked in any order; mostly in ascending order.
+/// A decoded table for lookups in any order, fastest in ascending order.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     steps: Vec<(u64, i32)>,
 }
 
 impl Table {
-    /// Reads a table up to `end`: what is said of addresses behind a function is not about it. Returns how many steps it has.
+    /// Decodes a table up to `end`, the end of the function. Returns the number of steps.
     pub(super) fn read(&mut self, values: Values<'_>, end: u64) -> u64 {
         self.steps.clear();
         for step in values {
@@ -79,13 +80,13 @@ impl Table {
         self.steps.len() as u64
     }
 
-    /// The value at an address; -1 where there is none.
+    /// Returns the value at an address; -1 if there is none.
     pub(super) fn at(&self, address: u64) -> i32 {
         let step = self.steps.partition_point(|(end, _)| *end <= address);
         self.steps.get(step).map_or(-1, |(_, value)| *value)
     }
 
-    /// The first address with a value, in a table that begins at `start`.
+    /// Returns the first address with a value, in a table that begins at `start`.
     pub(super) fn first(&self, value: i32, start: u64) -> Option<u64> {
         let step = self.steps.iter().position(|(_, found)| *found == value)?;
         let before = step
@@ -94,7 +95,7 @@ impl Table {
         Some(before.map_or(start, |(end, _)| *end))
     }
 
-    /// Where values change.
+    /// Addresses at which values change.
     pub(super) fn ends(&self) -> impl Iterator<Item = u64> {
         self.steps.iter().map(|(end, _)| *end)
     }
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_table_is_read_up_to_its_end() {
-        // +11 (to 10) for 4 bytes, -1 (to 9) for 300, the end.
+        // +11 (to 10) for 4 bytes, -1 (to 9) for 300, end.
         let bytes = [22, 4, 1, 0xac, 2, 0, 9, 9];
         let values: Vec<_> = Values::new(&bytes, 100, 1).collect();
         assert_eq!(values, [(104, 10), (404, 9)]);
