@@ -33,7 +33,7 @@ pub(in crate::app::cli) struct Arguments {
     /// File with the bearer token for authentication.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The files are binaries; upload them as executables, separate from their debug information.
+    /// Upload the files as executables; their debug information is uploaded separately.
     #[arg(long)]
     executable: bool,
     /// Time limit for one file, in seconds.

@@ -50,8 +50,8 @@ fn fill_retries(mapping: &mut Mapping) {
     }
 }
 
-/// Fills in the sizers. The default of a queue is requests. The default of a batch is the sizer of
-/// its queue, unless that is requests.
+/// Fills in the sizers. The default of a queue is requests. The default of a batch is bytes if its
+/// queue counts bytes, else items.
 fn fill_sizers(mapping: &mut Mapping) {
     let Some(Value::Mapping(queue)) = mapping.get_mut("sending_queue") else {
         return;
