@@ -101,9 +101,8 @@ impl<E: Encoder> Chunk<E> {
         chunk
     }
 
-    /// Compresses the first page. If the page does not get smaller (random ids, columns with one
-    /// value), the whole chunk stays uncompressed. That saves time when writing and reading, and
-    /// the encoded values can be shared between pages.
+    /// Compresses the first page. If compression saves nothing (random ids, columns with one
+    /// value), the whole chunk stays uncompressed, which saves time when writing and reading.
     fn first_page(
         &mut self,
         page: &[u8],

@@ -160,7 +160,7 @@ impl RowGroup<'_> {
         self.optional(name, encoder, rows)
     }
 
-    /// Writes ids that are rarely searched for, as far as they are trace ids.
+    /// Writes optional ids without a bloom filter, because users do not search for them.
     pub(super) fn plain_ids<const N: usize>(
         &mut self,
         name: &str,

@@ -7,9 +7,9 @@ use parquet::basic::Compression as Codec;
 
 use super::layout::Compression;
 
-/// Highest zstd level without a limit of the window. Higher levels would use 257 MiB at level 22
-/// for 16 MiB of data, so their window is limited to the size of a page, even for large
-/// dictionaries.
+/// Highest zstd level with the default window. Above this level, the window is limited to the size
+/// of a page, however large a dictionary is: at level 22, the tables for 16 MiB of data would take
+/// 257 MiB.
 const SMALL_LEVELS: i32 = 8;
 /// 1 MiB, as a power of two.
 const WINDOW: u32 = 20;

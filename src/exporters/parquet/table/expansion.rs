@@ -19,7 +19,7 @@ pub(super) struct Expansion {
     copied: u64,
 }
 
-/// The rows of a request would have more of what they share than is good for anybody. Nothing was done for it.
+/// The rows of a request would have too much shared data. The request was not processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its rows would have {found} {what} of what they share (resources, scopes, stacks), and {most} are the most for a \
