@@ -1,12 +1,13 @@
-//! What `dedup` costs per item: for what is new, and for what was delivered before.
+//! Cost of `dedup` per item, for new items and for duplicates.
 //!
-//! Items of profiles are samples; their profiles have no ids, so their content is what is hashed. `profiles, by id` are
-//! those that the first collector on the way has given one.
+//! Items of profiles are samples. Profiles without an id are hashed by content; `profiles, by id`
+//! are profiles to which the first collector has assigned an id.
 //!
-//! `cargo bench --bench dedup` prints nanoseconds per item over many requests (best, median and mean; the mean has the
-//! growth of the tables in it) and the memory of what is remembered. In the rows with `full`, an old item is forgotten
-//! for each new one. `cargo bench --bench dedup -- traces 1000` is for a profiler: one signal, so many requests, and no
-//! time taken. `cargo test --benches` runs each step over a few requests.
+//! `cargo bench --bench dedup` prints nanoseconds per item over many requests (best, median and
+//! mean; the mean includes the growth of the tables) and the memory of remembered items. In the
+//! rows with `full`, an old item is forgotten for each new one. `cargo bench --bench dedup --
+//! traces 1000` is for a profiler: one signal, that many requests, no timing. `cargo test
+//! --benches` runs each step over a few requests.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ fn measure(
 struct Template {
     signal: Signal,
     bytes: Vec<u8>,
-    /// Where the numbers of the items are.
+    /// Positions of the items' numbers.
     places: Vec<usize>,
 }
 

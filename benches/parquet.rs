@@ -1,9 +1,9 @@
-//! What the exporter `parquet` costs: processor time per row from the bytes of requests to compressed row groups, and
-//! bytes per row.
+//! Cost of the `parquet` exporter: processor time per row, from encoded requests to compressed row
+//! groups, and bytes per row.
 //!
-//! `cargo bench --bench parquet` prints a line per signal. `cargo bench --bench parquet -- DIRECTORY` also writes the
-//! files there, for `benches/parquet_pyarrow.py`, which compares them with what pyarrow takes to write the same
-//! columns. `cargo test --benches` runs it over a few rows.
+//! `cargo bench --bench parquet` prints a line per signal. `cargo bench --bench parquet --
+//! DIRECTORY` also writes the files there for `benches/parquet_pyarrow.py`, which measures pyarrow
+//! writing the same columns. `cargo test --benches` runs it over a few rows.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -82,7 +82,7 @@ impl Sink for Tables {
     }
 }
 
-/// The file. Nothing waits for anything, so the time that passes is processor time, as far as nobody else runs.
+/// Returns the file. Nothing blocks, so the elapsed time is processor time on an idle machine.
 fn measure(signal: Signal, kind: Kind, requests: &[Vec<u8>]) -> Result<Vec<u8>, Box<dyn Error>> {
     let layout = Arc::new(Layout::new(&Options::default()));
     let mut tables = Tables {

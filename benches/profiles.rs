@@ -1,11 +1,12 @@
-//! What merging profiles costs per sample.
+//! Cost of merging profiles per sample.
 //!
-//! `cargo bench --bench profiles [-- FILE...]` takes files of OTLP profiles (protobuf), or makes profiles of a service
-//! itself. `--write=FILE` writes the sum of the files.
+//! `cargo bench --bench profiles [-- FILE...]` reads files of OTLP profiles (protobuf), or
+//! generates profiles of a service. `--write=FILE` writes the merged profile.
 //!
-//! `--pprof` takes pprof files instead, or makes them, and measures the CPU time of reading and of merging a thousand
-//! of them, decompression included. The same files can then be given to `go tool pprof`; `--write=DIRECTORY` writes
-//! those that are made. `--services=N` makes them of so many services, with functions of their own each.
+//! `--pprof` reads or generates pprof files instead, and measures the CPU time of reading and
+//! merging a thousand of them, decompression included. The same files can be given to `go tool
+//! pprof`; `--write=DIRECTORY` writes the generated files. `--services=N` generates files of N
+//! services, each with functions of its own.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -28,7 +29,7 @@ use tributary_profiles::{Compactor, Dictionary, Merger, check, join, pprof};
 
 type Request = ExportProfilesServiceRequest;
 
-/// How many profiles are merged.
+/// Number of merged profiles.
 const PROFILES: usize = 100;
 
 fn main() {
@@ -139,7 +140,7 @@ fn main() {
     });
 }
 
-/// How many pprof files are merged.
+/// Number of merged pprof files.
 const FILES: usize = 1000;
 
 fn pprof_files(names: &[&String], arguments: &[String]) {

@@ -1,9 +1,10 @@
-//! What the exporter `prometheus` costs: per point that begins a series, per point of a series that is known, per page,
-//! and in memory per series.
+//! Cost of the `prometheus` exporter: per point of a new series, per point of a known series, per
+//! page, and memory per series.
 //!
-//! `cargo bench --bench prometheus` prints a table for counters, one for counters that come as deltas, and one for
-//! histograms of ten buckets; a page is fetched over a connection as Prometheus does. `cargo bench --bench prometheus
-//! -- 1000000` is for as many series. `cargo test --benches` runs each step over a few series.
+//! `cargo bench --bench prometheus` prints tables for counters, for counters sent as deltas, and
+//! for histograms of ten buckets; a page is fetched over a connection as Prometheus does. `cargo
+//! bench --bench prometheus -- 1000000` uses that many series. `cargo test --benches` runs each
+//! step over a few series.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -41,7 +42,7 @@ const ROUNDS: u64 = 10;
 /// Pages of each format.
 const PAGES: usize = 9;
 
-/// What is measured.
+/// Kind of measured metrics.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Counters,

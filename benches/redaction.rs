@@ -1,8 +1,9 @@
-//! What it costs to look for private data in a text.
+//! Cost of searching a text for private data.
 //!
-//! `cargo bench --bench redaction` prints nanoseconds per text (best and median over many runs) and, if valgrind is on the
-//! path, instructions: for texts without and with private data, with all detectors but `high_entropy` together, and for
-//! each detector alone. `cargo test --benches` runs each step once.
+//! `cargo bench --bench redaction` prints nanoseconds per text (best and median over many runs)
+//! and, if valgrind is on the path, instructions: for texts without and with private data, with all
+//! detectors but `high_entropy` together, and for each detector alone. `cargo test --benches` runs
+//! each step once.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use tributary_config::Secret;
 use tributary_redaction::{Detector, DetectorConfig, Hits, Scanner, Settings, SettingsError};
 
-/// What the attributes of spans are like.
+/// Typical attributes of spans.
 const CLEAN: [&str; 24] = [
     "GET",
     "200",
@@ -131,7 +132,7 @@ struct Step {
     run: Box<dyn Fn()>,
 }
 
-/// How often a step goes through its texts.
+/// Number of passes of a step over its texts.
 const ROUNDS: usize = 2_000;
 
 fn main() -> Result<(), SettingsError> {

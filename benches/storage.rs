@@ -1,8 +1,8 @@
-//! What a stored queue costs: appends a second and processor time per append, how fast a start reads what is there, and
-//! how fast it is given out.
+//! Cost of a persistent queue: appends per second, processor time per append, and the speed of
+//! recovery at the start and of reading.
 //!
-//! `cargo bench --bench storage` prints a line for each; `cargo bench --bench storage -- DIRECTORY` works in that
-//! directory, on the disk that is to be measured. `cargo test --benches` runs it over a few records.
+//! `cargo bench --bench storage` prints a line for each; `cargo bench --bench storage -- DIRECTORY`
+//! works in that directory, to measure its disk. `cargo test --benches` runs it over a few records.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
-//! What it costs to compile a binary into a symbol file, to open that, to look addresses up in it, and to name the locations
-//! of a profile.
+//! Cost of compiling a binary into a symbol file, opening the file, looking up addresses, and
+//! symbolizing the locations of a profile.
 //!
-//! `cargo bench --bench symbols -- BINARY [FILE...]` takes any binary and what goes with it; without one, itself. It prints the
-//! best of several runs. `cargo test --benches` runs each step once.
+//! `cargo bench --bench symbols -- BINARY [FILE...]` uses any binary with its companion files, by
+//! default the benchmark itself. Prints the best of several runs. `cargo test --benches` runs each
+//! step once.
 
 use std::collections::HashSet;
 use std::error::Error;

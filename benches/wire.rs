@@ -1,7 +1,8 @@
-//! What each step of the wire path costs per item, next to decoding and encoding with prost.
+//! Cost per item of each step of the wire path, compared to decoding and encoding with prost.
 //!
-//! `cargo bench --bench wire [-- STEP]` prints nanoseconds (best and median of many runs) and, when `valgrind` is on
-//! the path, instructions, which do not depend on how busy the machine is. `cargo test --benches` runs each step once.
+//! `cargo bench --bench wire [-- STEP]` prints nanoseconds (best and median of many runs) and, when
+//! `valgrind` is on the path, instructions, which do not depend on the load of the machine. `cargo
+//! test --benches` runs each step once.
 
 use std::hint::black_box;
 use std::process::Command;

@@ -11,7 +11,8 @@ use tributary::queue::SendError;
 
 use crate::generator::Entropy;
 
-/// Whatever a server answers is read as the definitions say, by a second reading, and never becomes a long text.
+/// Any server response is read as a second implementation of the definitions reads it, and never
+/// becomes a long text.
 pub fn answers(input: &[u8]) {
     let (decisions, body) = input.split_at(input.len().min(8));
     let mut entropy = Entropy(decisions);
@@ -76,7 +77,7 @@ fn partial_success(headers: &HeaderMap, body: &[u8]) {
         _ if body.is_empty() => assert_eq!(read, Default::default()),
         "application/x-protobuf" => assert_eq!(Ok(read), expected),
         "application/json" => {
-            // What it skips may be deeper or worse than a `Value` takes.
+            // The skipped part may be deeper or less valid than a `Value` allows.
             let Ok(json) = serde_json::from_slice::<serde_json::Value>(body) else {
                 return;
             };
@@ -117,7 +118,8 @@ fn percent_decoded(value: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What this program's servers say, its clients understand: whether to try again, when, and why.
+/// Clients of this program understand its servers' refusals: whether and when to retry, and the
+/// reason.
 pub fn refusals(input: &[u8]) {
     let (decisions, text) = input.split_at(input.len().min(10));
     let mut entropy = Entropy(decisions);

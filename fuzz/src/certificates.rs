@@ -11,8 +11,8 @@ use tributary::fuzzing::tls::Clients;
 use tributary_net::tls::certificate;
 use tributary_net::tls::certificate::{LONGEST_TEXT, Name, date, printable};
 
-/// Whatever a certificate says, what is shown of it is printable, short and the same every time; and nobody gets in but
-/// who was given a certificate.
+/// The displayed facts of any certificate are printable, short and stable; only clients with an
+/// issued certificate are admitted.
 pub fn certificate(input: &[u8]) {
     let der = CertificateDer::from(input);
     nobody_else_gets_in(&der);
@@ -29,7 +29,7 @@ pub fn certificate(input: &[u8]) {
     assert!(names.len() <= 256);
     assert!(facts.names_listed().len() <= 9 * (LONGEST_TEXT + 2));
     assert!(!facts.title().is_empty());
-    // Who it is, is one of the things it says.
+    // The identity is one of the facts.
     if let Some(identity) = facts.identity() {
         let said = names.iter().chain(&facts.common_name);
         assert!(said.into_iter().any(|name| name == identity));
@@ -46,7 +46,7 @@ pub fn certificate(input: &[u8]) {
     assert!(exact.len() == names.len() || names.len() == 256);
 }
 
-/// Those who trust `root`, which has signed `client`; made with openssl like any others.
+/// Trust in `root`, which has signed `client`; both certificates were made with openssl.
 static CLIENTS: LazyLock<[Clients; 2]> = LazyLock::new(|| {
     let root = pem("CERTIFICATE", include_bytes!("../seeds/certificate/root"));
     let allowed = ["spiffe://example.org/ns/*/sa/b"];
@@ -98,7 +98,7 @@ pub fn names(input: &[u8]) {
             "{name:?}"
         );
     }
-    // What a name allows, it allows when it is written as a pattern itself.
+    // A name used as a pattern allows the same names.
     if !name.contains('*')
         && let Ok(allowed) = tls::allows(name, &Name::Dns(name.to_owned()))
     {
@@ -167,7 +167,7 @@ fn naive(pattern: &str, is_uri: bool, name: &str) -> Option<bool> {
     }))
 }
 
-/// The part of a URI whose case does not count, in lower case, and the rest.
+/// Splits a URI into its case-insensitive part, in lower case, and the rest.
 fn lower(uri: &str) -> (String, String) {
     let length = match (uri.find("://"), uri.find(':')) {
         (Some(at), _) => {
@@ -180,7 +180,8 @@ fn lower(uri: &str) -> (String, String) {
     (uri[..length].to_ascii_lowercase(), uri[length..].to_owned())
 }
 
-/// What is found in a file of PEM is found again when it is written by itself, and no complaint shows what is in it.
+/// Items found in a PEM file are found again when written separately, and no error shows their
+/// content.
 pub fn material(input: &[u8]) {
     let labels = ["CERTIFICATE", "X509 CRL", "PRIVATE KEY"];
     for (at, (label, found)) in labels.into_iter().zip(tls::material(input)).enumerate() {

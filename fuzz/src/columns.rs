@@ -26,8 +26,8 @@ impl Sink for Tables {
     }
 }
 
-/// Every item of a valid request has its row, in the file of its hour, which the library's reader reads; and every stack that
-/// a sample refers to is there. What is not valid costs nothing but itself.
+/// Every item of a valid request has its row in the file of its hour, as the library's reader reads
+/// it, and every referenced stack is present. An invalid request affects only itself.
 pub fn parquet_table(input: &[u8]) {
     let (signal, valid, mut entropy) = request(input);
     let options = options(&mut entropy);

@@ -17,8 +17,8 @@ pub(crate) const CODECS: [Codec; 6] = [
     Codec::Lz4,
 ];
 
-/// Never more than the limit, never more than the budget, the permit exact to the byte; and what is accepted is what
-/// the codec's own decoder makes of it. What is compressed here is read again.
+/// Decompression never exceeds the limit or the budget, and the permit is exact to the byte.
+/// Accepted output equals that of the codec's own decoder. Data compressed here is read again.
 pub fn decompress(input: &[u8]) {
     let [codec, limit, budget, body @ ..] = input else {
         return;
@@ -39,7 +39,7 @@ pub fn decompress(input: &[u8]) {
     );
 }
 
-/// What somebody held before.
+/// Bytes held before by another owner.
 const HELD: usize = 100;
 
 fn checked(
@@ -63,7 +63,7 @@ fn checked(
     result.ok()
 }
 
-/// What the library's own reader makes of it, if that is not above the limit.
+/// Decompresses with the library's own reader, unless the result exceeds the limit.
 fn reference(codec: Codec, body: &[u8], limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut read = |reader: &mut dyn Read| {

@@ -8,8 +8,8 @@ use crate::sieve::{
 };
 use crate::telemetry::{request, signal_of};
 
-/// The first byte is the signal, the rest a condition. What is wrong with one is told in one line, with a place in it;
-/// one that is accepted never drops what its opposite drops.
+/// The first byte is the signal, the rest a condition. An error is a single line with a position;
+/// an accepted condition never drops an item that its negation drops.
 pub fn conditions(input: &[u8]) {
     let [signal, text @ ..] = input else {
         return;

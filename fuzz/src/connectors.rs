@@ -32,8 +32,8 @@ impl Consumer for Taken {
     }
 }
 
-/// What is counted in a request is a valid request of metrics, whose counts are those of the items; and each combination of
-/// attributes is in one data point only.
+/// Counting a request gives a valid request of metrics with the number of items. Each combination
+/// of attributes has exactly one data point.
 pub fn count(input: &[u8]) {
     let (signal, request, _) = request(input);
     let items = tributary_otlp::count(signal, &request);
@@ -131,8 +131,9 @@ fn sum(resources: &[Vec<Metric>], name: &str) -> i64 {
     values.sum()
 }
 
-/// Whatever profiles say, the functions' own values add up to the total of their resource, the rest included; there are no
-/// more functions than were asked for; and a request that is taken twice counts twice.
+/// For any profiles, the functions' own values and the rest add up to the total of their resource.
+/// There are at most as many functions as requested, and a request that is taken twice counts
+/// twice.
 pub fn profile_metrics(input: &[u8]) {
     let (decisions, material) = input.split_at(input.len().min(2));
     let functions = usize::from(decisions.first().copied().unwrap_or_default() % 4);

@@ -1,4 +1,4 @@
-//! The target for credentials: those in requests, and the lists of those that count.
+//! Fuzz target for credentials in requests and for lists of valid credentials.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -15,8 +15,8 @@ use tributary_config::{Problems, Validate};
 use tributary::extensions::{basicauth, bearertokenauth};
 use tributary::fuzzing;
 
-/// Whoever is let in has credentials that count, by a second reading of the definitions, and nothing that is said about
-/// credentials shows them.
+/// Every admitted client has valid credentials by a second implementation of the definitions, and
+/// no message shows credentials.
 pub fn credentials(input: &[u8]) {
     let mut parts = input.splitn(4, |byte| *byte == 0);
     let mut next = || parts.next().unwrap_or_default();
@@ -78,7 +78,8 @@ fn tokens(scheme: &str, list: &str, headers: &HeaderMap) {
         _ => Err(Refused::Malformed),
     };
     assert_eq!(decision(&extension, headers), expected);
-    // What a client sends, a server accepts; and whoever prints the request does not print it.
+    // The server accepts the headers of the client, and printing the request does not show the
+    // credentials.
     let mut sent = HeaderMap::new();
     extension
         .services
@@ -224,7 +225,7 @@ fn decision(extension: &Extension, headers: &HeaderMap) -> Result<Option<String>
     }
 }
 
-/// What is wrong, warnings aside.
+/// Returns the errors without the warnings.
 fn problems(config: &impl Validate) -> Vec<String> {
     let mut problems = Problems::default();
     config.validate(&mut problems);
@@ -232,7 +233,8 @@ fn problems(config: &impl Validate) -> Vec<String> {
     errors.map(|problem| problem.message.clone()).collect()
 }
 
-/// Whatever is said about a configuration does not have the mark in it, unless something public has.
+/// Checks that no message about a configuration contains the secret marker unless a public part
+/// does.
 fn keeps_secrets<C: ExtensionConfig + Validate + Debug + Serialize>(config: &C, public: &str) {
     let mut problems = Problems::default();
     config.validate(&mut problems);

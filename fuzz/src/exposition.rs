@@ -5,7 +5,8 @@ use tributary::fuzzing::exporters::pages;
 
 use crate::generator::{Entropy, Generator};
 
-/// Whatever metrics come in, the pages are valid in all formats, have no series twice, and have equally many of them.
+/// For any metrics, the pages are valid in all formats, have no duplicate series, and have the same
+/// number of series.
 pub fn prometheus(input: &[u8]) {
     let Some((choices, input)) = input.split_first() else {
         return;

@@ -15,7 +15,7 @@ pub fn frames(input: &[u8]) {
     let mut guard = Frames::default();
     let (mut control, mut rest) = (0, whole.as_slice());
     while !rest.is_empty() {
-        // When the decisions are used up: all that is left.
+        // Without further decisions, take the rest.
         let length = match usize::from(entropy.byte()) {
             0 => rest.len(),
             length => length.min(rest.len()),

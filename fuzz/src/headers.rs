@@ -43,7 +43,7 @@ fn timeouts(value: &HeaderValue) {
         ))
     });
     assert_eq!(read, expected);
-    // What an exporter writes, a receiver reads: never more, and less by a unit at most.
+    // A receiver reads the timeout that an exporter writes: never more, and at most one unit less.
     if let Some(timeout) = read {
         let text = exporters::grpc_timeout(timeout);
         let back = receiver::grpc_timeout(&HeaderValue::try_from(&text).unwrap()).unwrap();

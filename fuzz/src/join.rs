@@ -13,8 +13,8 @@ use crate::generator::Entropy;
 use crate::profiles::{damaged, sums};
 use crate::samples;
 
-/// Two requests, whatever they say: joined, cut and summed up they have as many samples, and the same sums, as before; and
-/// who reads bytes and who decodes them finds the same.
+/// Joining, splitting and summing any two requests preserves the number of samples and the sums,
+/// for encoded and for decoded requests alike.
 pub fn join_profiles(input: &[u8]) {
     let (decisions, material) = input.split_at(input.len().min(16));
     let mut entropy = Entropy(decisions);
@@ -29,7 +29,7 @@ pub fn join_profiles(input: &[u8]) {
                 &mut entropy,
             ),
         })
-        // What comes in was found to be valid.
+        // Only valid requests reach this code.
         .filter(|part| tributary_otlp::validate(Signal::Profiles, part).is_ok())
         .map(Bytes::from)
         .collect();

@@ -1,5 +1,5 @@
-//! What the fuzz targets check: one function per target, and every one asserts a promise rather than the mere absence
-//! of a crash. `fuzz/run 60` runs them all for a minute each.
+//! Fuzz targets: one function per target, each of which asserts a property rather than the mere
+//! absence of a crash. `fuzz/run 60` runs each target for a minute.
 
 #[path = "../../crates/otlp/tests/wire/generator.rs"]
 mod generator;

@@ -12,7 +12,7 @@ use crate::generator::Entropy;
 use crate::profiles::{damaged, sums};
 use crate::samples;
 
-/// What frames are made of; some of it is in the requests, too.
+/// Names of frames; some of them also occur in the requests.
 const FUNCTIONS: [&str; 5] = ["main", "_ZN3runE", "", "alloc", "a.go"];
 const FILES: [&str; 4] = ["a.go", "", "/src/main.c", "main"];
 
@@ -68,7 +68,8 @@ pub fn naming(input: &[u8]) {
         // be referred to: no index may change, so both stay.
         let stays = matches!(rule, Rule::DuplicateEntry | Rule::Orphan);
         let harmful = rule.is_structural() || rule.severity() == Severity::Error;
-        // What samples refer to is not looked at: where that led nowhere, it may lead to what was added.
+        // Indices of samples are not checked: an index beyond the table may point to an added
+        // entry.
         let led_nowhere = broken.counts().contains_key(&Rule::IndexOutOfRange);
         let excused = stays || led_nowhere || broken.counts().contains_key(rule);
         assert!(excused || !harmful, "{rule:?}");
@@ -85,7 +86,7 @@ pub fn naming(input: &[u8]) {
     same(&old, &new, &named);
 }
 
-/// A request whose mappings have a build id, and of whose locations some have lost their lines.
+/// Returns a request whose mappings have a build id and whose locations partly lack lines.
 fn without_lines(
     mut request: ExportProfilesServiceRequest,
     entropy: &mut Entropy<'_>,

@@ -8,8 +8,8 @@ use tributary_profiles::model::ResourceProfiles;
 use tributary_profiles::pprof::{LinkLabels, Options, Reader, write};
 use tributary_profiles::{Dictionary, Profiles};
 
-/// What is read is well-formed as OTLP, and comes back from a file with the same sum for every sample type; the memory
-/// to decompress is given back, whatever happens.
+/// A readable file is well-formed as OTLP and keeps the sum of every sample type when written
+/// again. The memory for decompression is always released.
 pub fn pprof(input: &[u8]) {
     let Some(profiles) = read(input, 1 << 18) else {
         return;

@@ -35,7 +35,7 @@ pub fn debug(input: &[u8]) {
     }
 }
 
-/// How many things there are to print.
+/// Number of items to print.
 #[derive(Default)]
 struct Heads {
     resources: usize,

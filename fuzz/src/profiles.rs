@@ -14,8 +14,8 @@ use tributary_profiles::{Compactor, Merger, Profiles, layout};
 use crate::generator::Entropy;
 use crate::samples;
 
-/// Whatever a request says: what is wrong with it is found; what is taken keeps its meaning when it is compacted, and its
-/// sums when it is merged; and what is written breaks no rule that it did not break before.
+/// For any request, violations are found. An accepted request keeps its meaning when compacted and
+/// its sums when merged, and the output violates no further rule.
 pub fn profiles(input: &[u8]) {
     let (decisions, material) = input.split_at(input.len().min(8));
     let mut entropy = Entropy(decisions);
@@ -32,7 +32,7 @@ pub fn profiles(input: &[u8]) {
         return;
     };
     if old.is_ok() {
-        // What is encoded as 1.10 has it is recognised as such.
+        // Requests encoded in the layout of 1.10 are recognized.
         assert_eq!(layout::recognise(&request.encode_to_vec()), Ok(()));
     }
     let before = check(&request);
@@ -75,7 +75,7 @@ pub fn profiles(input: &[u8]) {
             before.findings()
         );
     }
-    // What of this is kept is not all that was said.
+    // Repaired requests keep only a part of their meaning.
     let mended = [
         Rule::ZeroValue,
         Rule::NullInList,
@@ -141,7 +141,7 @@ fn merged(
     (added.ok().map(|()| read(&merger.finish())), counts)
 }
 
-/// What a sample is about: stack, attributes, link, and which observations it has.
+/// Identity of a sample: stack, attributes, link, and the kinds of its observations.
 type Subject<'r> = (
     Vec<Frame<'r>>,
     Vec<Attribute<'r>>,
@@ -151,10 +151,10 @@ type Subject<'r> = (
 /// The total, and the values with their times.
 type Observations = (i128, Vec<(u64, Option<i64>)>);
 
-/// What a profile says.
+/// Meaning of a profile.
 type Meaning<'r> = (Profile<'r>, BTreeMap<Subject<'r>, Observations>);
 
-/// What profiles say, in an order that does not depend on how they say it.
+/// Returns the meaning of profiles, in an order independent of their encoding.
 fn meaning(request: &ExportProfilesServiceRequest) -> Vec<Meaning<'_>> {
     let mut meaning: Vec<_> = resolve(request).unwrap().into_iter().map(said).collect();
     meaning.sort();
@@ -199,7 +199,7 @@ fn sum(values: &[i64]) -> i128 {
     values.iter().map(|value| i128::from(*value)).sum()
 }
 
-/// What all samples of a kind come to.
+/// Returns the sums of all samples by type.
 pub(crate) fn sums(request: &ExportProfilesServiceRequest) -> BTreeMap<(String, String), i128> {
     let mut sums = BTreeMap::new();
     for profile in resolve(request).unwrap() {
@@ -212,7 +212,7 @@ pub(crate) fn sums(request: &ExportProfilesServiceRequest) -> BTreeMap<(String, 
             };
         }
     }
-    // What comes to nothing may be left out.
+    // Zero sums may be left out.
     sums.retain(|_, sum| *sum != 0);
     sums
 }

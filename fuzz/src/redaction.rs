@@ -1,4 +1,4 @@
-//! Redaction: whatever the text or the request, nothing private is left, and a second time changes nothing.
+//! Redaction: no private data remains in any text or request, and a second pass changes nothing.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ pub fn redact(input: &[u8]) {
     }
 }
 
-/// What is planted, in brackets: found there whatever stands around them.
+/// Planted secrets, in brackets, which are found in any context.
 const PLANTED: [&str; 6] = [
     "canary@example.com",
     "4111 1111 1111 1111",
@@ -30,7 +30,7 @@ const PLANTED: [&str; 6] = [
     "/home/canary",
 ];
 
-/// One scanner per action, and those again with decoding.
+/// One scanner per action, without and with decoding.
 static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
     let actions = [
         DetectorAction::Mask,

@@ -1,4 +1,5 @@
-//! What the targets begin with: a few small inputs each, made by the generators and encoders of this repository.
+//! Seed inputs of the targets: a few small inputs each, made by the generators and encoders of this
+//! repository.
 
 use bytes::Bytes;
 use tributary::pipeline::batch::{Code, Nack};
@@ -17,7 +18,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             let text = json::from_wire(signal_of(signal), request).unwrap();
             [&[signal][..], &text].concat()
         }),
-        // Half of the first 64 bytes are decisions, and the first of those is the signal.
+        // Half of the first 64 bytes are decisions; the first decision selects the signal.
         "count" | "edit" | "filter" | "split" | "transcode" | "view" | "debug"
         | "parquet_table" => each_signal(|signal, request| {
             let mut input = vec![signal; 32];
@@ -105,7 +106,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
                 .concat()
             })
             .to_vec(),
-        // How many functions, and whether the rest is a request or decides about one.
+        // Number of functions, and whether the rest is a request or decisions about one.
         "profile_metrics" => (0..8)
             .map(|how| [&[how, 1][..], &noise(how.into(), 400)].concat())
             .chain(each_signal(|_, request| [&[2, 0], request].concat()))

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tributary::fuzzing::decode_record;
 use tributary::fuzzing::storage::{blocks, position, read};
 
-/// What blocks begin with here.
+/// Marker of blocks in this target.
 const MARKER: &[u8] = b"a marker";
 
 /// Every byte of a segment is in a block or is damaged, once and in order; and what is overwritten costs only the
@@ -22,7 +22,7 @@ pub fn segment(input: &[u8]) {
         return;
     };
     let (with, content) = rest.split_at(1);
-    // A block within a record: only who knows the marker of a log can make one.
+    // A block within a record requires the marker of the log, which is secret.
     if content.windows(MARKER.len()).any(|bytes| bytes == MARKER) {
         return;
     }
@@ -67,7 +67,8 @@ fn covers(bytes: &[u8]) -> Vec<u64> {
     found
 }
 
-/// A record is a batch whose requests are part of it, or it is none; whatever parts it comes in.
+/// A record is either invalid or a batch whose requests are part of the record, for any split into
+/// chunks.
 pub fn stored_record(input: &[u8]) {
     let whole = Bytes::copy_from_slice(input);
     let halves = vec![whole.slice(..input.len() / 2), whole.slice(input.len() / 2..)];

@@ -3,7 +3,7 @@
 use tributary::fuzzing::symbols::{HEADER, VERSION, compile};
 use tributary_symbols::{MappingRange, Names, SymbolFile};
 
-/// Whatever is compiled, compiles to a file that is sound, and whose answers do not depend on the order of questions.
+/// Any input compiles to a valid file, and lookups do not depend on their order.
 pub fn symbols_compile(input: &[u8]) {
     let (first, second) = match input.split_first() {
         // With something that goes with it.

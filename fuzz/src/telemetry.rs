@@ -48,7 +48,8 @@ pub fn split(input: &[u8]) {
     oracle::divided_without_loss(signal, &request, limit, pieces);
 }
 
-/// What the JSON transcoder makes of any text is valid, and goes back to JSON and comes out the same.
+/// Any text that the JSON transcoder accepts gives a valid request, which survives a round trip
+/// through JSON.
 pub fn json(input: &[u8]) {
     let [signal, text @ ..] = input else {
         return;

@@ -1,26 +1,30 @@
-//! What the C library's allocator does with memory that was freed.
+//! Settings of the C library's allocator for freed memory.
 //!
-//! glibc learns from what a program frees: after one buffer of 20 MiB it serves all buffers up to that size from its
-//! heaps, of which every thread may have its own, and keeps twice as much at the end of each. One bomb is enough to
-//! teach it. Measured with a budget of 64 MiB and 64 decompression bombs at once: the process grew to 176 MiB and
-//! stayed there; with fixed thresholds it has 60 to 90 MiB at most and 36 MiB afterwards. What is free in heaps goes back
-//! by [`keep_small`], but for the free end of every heap that is not the first: glibc gives that back only when a thread
-//! frees there. So there are few heaps, see `arenas`. Other allocators were measured too, see ARCHITECTURE.md.
+//! glibc adapts to freed buffers: after one freed buffer of 20 MiB, glibc serves all buffers up to
+//! that size from its heaps and keeps twice as much at the end of each heap. Every thread may have
+//! a heap of its own, so one decompression bomb is enough to inflate the process. Measured with a
+//! budget of 64 MiB and 64 concurrent decompression bombs: the process grew to 176 MiB and stayed
+//! there. With fixed thresholds the process has 60 to 90 MiB at most and 36 MiB afterwards.
+//!
+//! [`keep_small`] returns free memory in heaps to the system. The exception is the free end of all
+//! heaps but the first: glibc trims that only when a thread frees memory there. Few heaps therefore
+//! matter, see `arenas`. ARCHITECTURE.md compares other allocators.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tributary_memory::Budget;
 
-/// Fixes the thresholds and the number of heaps. To be called once, before there are threads.
+/// Fixes the thresholds and the number of heaps. Call this once, before other threads start.
 pub fn return_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     glibc::configure(arenas());
 }
 
-/// How many heaps the threads share: one for every two processors. glibc would make one for each of the first eight
-/// threads per processor, of which each keeps holes and 8 MiB at its end. Two threads do not notice each other there:
-/// most of what is freed and taken again never leaves the thread. None where `MALLOC_ARENA_MAX` says how many.
+/// Returns the number of heaps that threads share: one for every two processors. By default glibc
+/// creates a heap for each of the first eight threads per processor, and each heap keeps holes and
+/// 8 MiB at its end. Sharing costs little, because most freed memory is reused by the same thread.
+/// Returns `None` if `MALLOC_ARENA_MAX` sets the number.
 fn arenas() -> Option<usize> {
     if std::env::var_os("MALLOC_ARENA_MAX").is_some() {
         return None;
@@ -29,10 +33,11 @@ fn arenas() -> Option<usize> {
     Some(processors.get().div_ceil(2))
 }
 
-/// Looks every few seconds whether the process has much more memory than the telemetry it holds, and gives back what is
-/// free. For ever; to be spawned.
+/// Checks every few seconds whether the process has much more memory than the telemetry in the
+/// budget, and returns free memory to the system. Never ends unless the memory cannot be read;
+/// spawn it as a task.
 pub async fn keep_small(budget: Arc<Budget>) {
-    // What the process has besides telemetry: when it began, after the last attempt.
+    // Memory of the process besides telemetry, at the start and after the last attempt.
     let Some(mut lowest) = resident_bytes() else {
         return;
     };
@@ -45,12 +50,13 @@ pub async fn keep_small(budget: Arc<Budget>) {
         if surplus < lowest + WORTH_IT {
             continue;
         }
-        // What did not go is in use, by connections say. They may close: it is tried again, but not soon.
+        // The rest is in use, for example by connections. Connections may close, so try again
+        // later.
         if surplus < last + WORTH_IT && pause > 0 {
             pause -= 1;
             continue;
         }
-        // It may take milliseconds.
+        // Trimming may take milliseconds.
         if tokio::task::spawn_blocking(trim).await.is_err() {
             return;
         }
@@ -68,7 +74,7 @@ fn surplus(budget: &Budget) -> usize {
     resident.saturating_sub(budget.used())
 }
 
-/// The memory of the process in bytes; none where it cannot be read.
+/// Returns the memory of the process in bytes, or `None` if it cannot be read.
 fn resident_bytes() -> Option<usize> {
     // proc_pid_statm(5): sizes in pages, the second is the resident set.
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -81,13 +87,13 @@ fn trim() {
     glibc::trim();
 }
 
-/// How often to look. A look costs some microseconds.
+/// Interval between two checks. A check costs some microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How many looks without an attempt follow one that did not help.
+/// Number of checks to skip after an attempt without success.
 const PAUSE: u32 = 3;
-/// How much more than at the lowest there must be.
+/// Growth above the lowest value that makes an attempt worthwhile, in bytes.
 const WORTH_IT: usize = 8 << 20;
-/// The usual page. Where pages are larger less is given back.
+/// The usual page size. With larger pages, less memory is returned.
 const PAGE: usize = 4 << 10;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -106,8 +112,8 @@ mod glibc {
             (M_ARENA_MAX, arenas),
         ] {
             let Some(value) = value else { continue };
-            // SAFETY: `mallopt` takes two integers by value and locks what it changes. A parameter it does not know is
-            // no error but a result of 0: then the default stays.
+            // SAFETY: `mallopt` takes two integers by value and locks what it changes. For an
+            // unknown parameter, `mallopt` returns 0 and the default stays.
             let _known = unsafe { libc::mallopt(parameter, value) };
         }
     }
@@ -117,10 +123,11 @@ mod glibc {
         let _trimmed = unsafe { libc::malloc_trim(0) };
     }
 
-    /// From this size on, a buffer is a mapping of its own and goes back to the system when it is freed. Above what
-    /// batches of a collector in front usually have (2 MiB; at 1 MiB they cost twice the processor time), as a mapping
-    /// costs a page fault for every 4 KiB.
+    /// Size from which a buffer is a mapping of its own, which is returned to the system as soon as
+    /// it is freed. The threshold is above the usual size of a batch from another collector (2
+    /// MiB), because a mapping costs a page fault for every 4 KiB: with a threshold of 1 MiB such
+    /// batches take twice the processor time.
     const OWN_MAPPING: c_int = 4 << 20;
-    /// What a heap may keep at its end: a few such batches.
+    /// Free memory that a heap may keep at its end: a few batches of the usual size.
     const KEPT_AT_END: c_int = 8 << 20;
 }

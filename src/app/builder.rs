@@ -23,12 +23,13 @@ pub(super) struct Builder<'a> {
     entries: HashMap<&'a PipelineId, Leveled<Arc<dyn Consumer>>>,
     under_way: HashSet<&'a PipelineId>,
     connectors: HashMap<&'a ComponentId, Leveled<Outputs>>,
-    /// What the extensions that are built do for others.
+    /// Services of the extensions that are built.
     extensions: Extensions,
     graph: Graph,
 }
 
-/// Where data enters, and how many holding stages and connectors there are at most from there to an exporter.
+/// An entry for data, and the largest number of buffering stages and connectors from there to an
+/// exporter.
 type Leveled<T> = (T, usize);
 
 impl<'a> Builder<'a> {
@@ -54,13 +55,13 @@ impl<'a> Builder<'a> {
         Ok(self.graph)
     }
 
-    /// The running component of that name, when nothing about it has changed.
+    /// Returns the running component of that name if its configuration has not changed.
     fn unchanged(&self, name: &str, fingerprint: &str) -> Option<&'a Part> {
         let part = self.running?.part(name)?;
         (part.fingerprint == fingerprint).then_some(part)
     }
 
-    /// What a component is given when it is built.
+    /// Returns the context in which a component is built.
     fn context(&self, id: &ComponentId) -> BuildContext {
         BuildContext {
             extensions: self.extensions.clone(),
@@ -69,8 +70,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What tells two configurations of a component apart, those of the extensions that it uses included: it holds on
-    /// to what an extension does for it, so it must change when the extension does. So it must with what it says of itself.
+    /// Returns the fingerprint of a component's configuration, including the fingerprints of the
+    /// extensions that it uses. A component keeps a reference to its extensions' services, so it
+    /// must be rebuilt when an extension changes or when its own reported properties change.
     fn fingerprint<C: ?Sized + Validate>(&self, configured: &Configured<C>) -> String {
         let mut fingerprint = configured.fingerprint.clone();
         if configured.config.uses_resource() {
@@ -87,8 +89,8 @@ impl<'a> Builder<'a> {
         fingerprint
     }
 
-    /// Builds those first that need no other, and leaves all in the order in which they are listed: that is the order
-    /// of their start.
+    /// Builds extensions without dependencies first. Keeps all extensions in the listed order,
+    /// which is the order of their start.
     fn extensions(&mut self) -> Result<(), GraphError> {
         let ids = &self.config.service.extensions;
         let mut listed = Vec::with_capacity(ids.len());
@@ -135,7 +137,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// The entry of a pipeline; builds it, and everything downstream of it, when it is first asked for.
+    /// Returns the entry of a pipeline. Builds the pipeline and everything downstream of it on the
+    /// first call.
     fn pipeline(&mut self, id: &PipelineId) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
         let place = format!("service.pipelines.{id}");
         let Some((id, pipeline)) = self
@@ -179,7 +182,8 @@ impl<'a> Builder<'a> {
         Ok((entry, level))
     }
 
-    /// The processors of a pipeline, last to first: neighbours that edit in passing become one chain.
+    /// Builds the processors of a pipeline, last to first. Neighbouring processors that edit
+    /// without buffering become one chain.
     fn stages(
         &mut self,
         id: &PipelineId,
@@ -224,7 +228,7 @@ impl<'a> Builder<'a> {
         Ok((chain(pure, account, next), level))
     }
 
-    /// What a pipeline of `signal` ends in: an exporter, or a connector.
+    /// Returns the end of a pipeline of `signal`: an exporter or a connector.
     fn terminal(
         &mut self,
         id: &'a ComponentId,
@@ -329,7 +333,8 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// For every signal, all pipelines that begin with the receiver or connector `id`.
+    /// Returns, for every signal, the entries of all pipelines that begin with the receiver or
+    /// connector `id`.
     fn outputs_to_pipelines(&mut self, id: &ComponentId) -> Result<Leveled<Outputs>, GraphError> {
         let mut outputs = Outputs::default();
         let mut level = 0;

@@ -20,56 +20,59 @@ use crate::app::service::Options;
 use crate::telemetry::terminal;
 use tributary_config::Sources;
 
-/// The arguments make no sense: what clap exits with, too.
+/// Exit code for invalid arguments, the same as clap's.
 const BAD_USAGE: u8 = 2;
 
-/// What is left to do once the command line has been read.
+/// The action that remains after the command line is parsed.
 #[derive(Debug)]
 pub enum Invocation {
-    /// Run the service. It loads the configuration: a reload does the same again.
+    /// Run the service. The service loads the configuration itself, at the start and at every
+    /// reload.
     Run(Options),
-    /// Everything is done: 0 for success, 1 for a bad configuration, bad profiles or profiles that
-    /// grew too much or a collector that is not healthy, 2 for bad usage.
+    /// All work is done. The exit code is 0 for success and 2 for invalid arguments. It is 1 for an
+    /// invalid configuration, invalid profiles, profiles that grew too much, or an unhealthy
+    /// collector.
     Done(ExitCode),
 }
 
 /// Receives, processes and exports traces, metrics, logs and profiles.
 ///
-/// Without a sub-command it runs the pipelines of the configuration until it is told to stop:
-/// SIGTERM or SIGINT ends it, SIGHUP reads the configuration again. Without --config it runs the
-/// default configuration, which is built in.
+/// Without a sub-command, runs the pipelines of the configuration until a signal ends the process:
+/// SIGTERM and SIGINT shut down, SIGHUP reloads the configuration. Without --config, runs the
+/// built-in default configuration.
 #[derive(Debug, Parser)]
 #[command(name = "collector", version)]
 struct Arguments {
     #[command(flatten)]
     common: Common,
-    /// Check the configuration and exit, without starting anything.
+    /// Check the configuration and exit without starting anything.
     #[arg(long)]
     validate: bool,
-    /// How many seconds a shutdown may take to deliver what the collector holds. Default: 25.
+    /// Time limit for a shutdown to deliver buffered data, in seconds. Default: 25.
     #[arg(long, value_name = "SECONDS")]
     drain_timeout: Option<u32>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
-/// How many seconds a shutdown may take unless --drain-timeout says otherwise.
+/// Default time limit of a shutdown, in seconds.
 const DRAIN_TIMEOUT: u32 = 25;
 
-/// Where the configuration is. Every sub-command that reads one takes these options behind its name or before it.
+/// Location of the configuration. Every sub-command that reads a configuration accepts these
+/// options before and after its name.
 #[derive(Debug, Clone, Default, Args)]
 struct Locations {
-    /// Where the configuration is: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
-    /// several times; later ones are laid over earlier ones.
+    /// Location of the configuration: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
+    /// several times; later configurations override earlier ones.
     #[arg(long, value_name = "LOCATION")]
     config: Vec<String>,
-    /// One value, laid over all files, as in `service.telemetry.logs.level=debug`. May be given
-    /// several times.
+    /// A single value that overrides all files, such as `service.telemetry.logs.level=debug`. May
+    /// be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
-/// A configuration, and how it is looked at.
+/// Options for loading a configuration.
 #[derive(Debug, Clone, Default, Args)]
 struct Common {
     #[command(flatten)]
@@ -77,14 +80,14 @@ struct Common {
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// Feature gates of the OpenTelemetry Collector, comma-separated; what they switch on is always
-    /// on here.
+    /// Feature gates of the OpenTelemetry Collector, comma-separated. The supported features are
+    /// always on here.
     #[arg(long, value_name = "GATES", allow_hyphen_values = true)]
     feature_gates: Vec<String>,
 }
 
 impl Common {
-    /// The options before a sub-command and those behind it, together.
+    /// Combines the options before a sub-command with the options after it.
     fn and(mut self, behind: Common) -> Common {
         self.locations.config.extend(behind.locations.config);
         self.locations.set.extend(behind.locations.set);
@@ -101,7 +104,7 @@ impl Common {
     }
 }
 
-/// How a result is printed.
+/// Output format of a result.
 #[derive(Debug, Clone, Copy, Default, Args)]
 struct Shape {
     /// Print JSON, for scripts.
@@ -111,35 +114,37 @@ struct Shape {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the configuration; prints every error with its place, and nothing when there is none.
+    /// Check the configuration. Prints every error with its position; prints nothing if there is
+    /// none.
     Validate {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         shape: Shape,
     },
-    /// List the components that are built in.
+    /// List the built-in components.
     Components {
         #[command(flatten)]
         shape: Shape,
     },
-    /// Print the configuration as it is understood: merged, expanded, defaults filled in, secrets
+    /// Print the effective configuration: merged, expanded, with defaults filled in and secrets
     /// masked.
     #[command(visible_alias = "print-initial-config")]
     PrintConfig {
         #[command(flatten)]
         common: Common,
-        /// How to write it.
+        /// Output format.
         #[arg(long, value_enum, default_value_t = Format::Yaml)]
         format: Format,
     },
     /// Print the JSON Schema of a configuration file, for editors.
     Schema,
-    /// Ask a running collector whether it does its job, for images without a shell or curl.
+    /// Check the health of a running collector, for images without a shell or curl.
     ///
-    /// Prints the answer of its health_check extension. Exits with 1 if it is unhealthy, or does not answer.
+    /// Prints the response of the collector's health_check extension. Exits with 1 if the collector
+    /// is unhealthy or does not respond.
     Health {
-        /// Where the extension listens.
+        /// URL of the health_check extension.
         #[arg(default_value = "http://localhost:13133/")]
         url: String,
         #[command(flatten)]
@@ -147,31 +152,32 @@ enum Command {
         #[command(flatten)]
         fetching: fetch::Fetching,
     },
-    /// Work on profiles, from files and URLs.
+    /// Check, convert, merge, show and compare profiles from files and URLs.
     #[command(subcommand)]
     Profiles(Box<profiles::Command>),
-    /// Names for the addresses in binaries: compile them, look them up, see what a binary offers, upload it.
+    /// Symbolize addresses in binaries: compile symbol files, look up addresses, inspect binaries,
+    /// upload symbols.
     #[command(subcommand)]
     Symbols(Box<symbols::Command>),
-    /// Queues on disk, of collectors that do not run: what they hold, and how to get it out.
+    /// Inspect, drain and export persistent queues of collectors that are not running.
     #[command(subcommand)]
     Queue(queue::Command),
-    /// Print a script that completes the arguments in a shell.
+    /// Print a completion script for a shell.
     Completions {
-        /// Which shell.
+        /// Shell to complete for.
         shell: clap_complete::Shell,
     },
 }
 
-/// How a configuration is printed.
+/// Output format of a configuration.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
     Yaml,
     Json,
 }
 
-/// Reads the arguments (the program's name first), does what needs no service, and says what is
-/// left to do.
+/// Parses the arguments (the program's name first), runs the sub-commands that need no service, and
+/// returns the remaining action.
 pub fn parse_and_dispatch<I>(arguments: I) -> Invocation
 where
     I: IntoIterator,
@@ -181,7 +187,8 @@ where
         Ok(arguments) => arguments,
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(BAD_USAGE);
-            // Help and version go to stdout, errors to stderr; where nobody reads, nothing is lost.
+            // Help and version go to stdout, errors to stderr. A closed stream loses nothing of
+            // value.
             let _ = error.print();
             return Invocation::Done(ExitCode::from(code));
         }
@@ -195,7 +202,7 @@ where
     }
 }
 
-/// Why it ends here: what to say on stderr, and the exit code.
+/// An early end: the message for stderr and the exit code.
 struct Failure {
     code: u8,
     text: String,
@@ -277,7 +284,7 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
     deliver(printed.as_bytes(), ExitCode::SUCCESS)
 }
 
-/// Refuses options before a sub-command that does nothing with them: whoever wrote them expects something.
+/// Refuses options before a sub-command that would ignore them, because the user expects an effect.
 fn reject_without_effect(arguments: &Arguments) -> Result<(), Failure> {
     let Some(command) = &arguments.command else {
         return Ok(());
@@ -310,7 +317,7 @@ fn reject_without_effect(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what is worth saying about feature gates.
+/// Prints notes about feature gates.
 fn note_gates(common: &Common) -> Result<(), Failure> {
     for note in gates::check(&common.feature_gates).map_err(Failure::usage)? {
         say(&format!("notice: {note}\n"));
@@ -326,7 +333,7 @@ fn validate(common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is found in a configuration as JSON, and whether it can be used.
+/// Returns the diagnostics of a configuration as JSON, and whether the configuration is usable.
 fn findings(common: &Common) -> Result<(String, bool), Failure> {
     gates::check(&common.feature_gates).map_err(Failure::usage)?;
     let sources = common.sources();
@@ -342,13 +349,12 @@ fn findings(common: &Common) -> Result<(String, bool), Failure> {
     Ok((pretty(&found)?, is_good))
 }
 
-/// Prints to stdout.
 fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(printed).and_then(|()| stdout.flush());
     match written {
         Ok(()) => Ok(Invocation::Done(code)),
-        // `collector schema | head` is no failure.
+        // `collector schema | head` is not a failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Invocation::Done(code)),
         Err(error) => Err(Failure {
             code: 1,
@@ -357,7 +363,7 @@ fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
     }
 }
 
-/// Loads the configuration and says what was found in it.
+/// Loads the configuration and prints its diagnostics.
 fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
     let loaded = crate::app::config::load(sources, strict);
     let text = loaded.report.render_for(terminal::has_colours());
@@ -400,12 +406,12 @@ fn cannot_print(error: &dyn std::error::Error) -> Failure {
     }
 }
 
-/// What comes from anywhere and goes to a terminal.
+/// Replaces control characters in untrusted text for a terminal.
 fn printable(text: &str) -> String {
     text.replace(|char: char| char.is_control() && char != '\t', "\u{fffd}")
 }
 
-/// To stderr. Where nobody reads, nothing is lost.
+/// Writes to stderr. A closed stream loses nothing of value.
 fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,4 +1,5 @@
-//! The dashboards in `examples/grafana` and the rules in `examples/prometheus` ask for metrics that there are.
+//! Checks that the dashboards in `examples/grafana` and the rules in `examples/prometheus` query
+//! only existing metrics.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use crate::telemetry::exposition::Exposition;
 use crate::telemetry::{certificates, help};
 use tributary_memory::Budget;
 
-/// The names of metrics in the queries of a dashboard.
+/// Returns the names of metrics in the queries of a dashboard.
 fn asked_for(dashboard: &str, prefixes: &str) -> BTreeSet<String> {
     let text = example(&format!("grafana/{dashboard}"));
     let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -27,7 +28,7 @@ fn example(path: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The names of metrics in the queries of a dashboard or of rules.
+/// Returns the names of metrics in the queries of a dashboard or of rules.
 fn names_in(document: &serde_json::Value, prefixes: &str) -> BTreeSet<String> {
     let mut queries = Vec::new();
     strings(document, &mut queries);
@@ -45,7 +46,7 @@ fn names_in(document: &serde_json::Value, prefixes: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rules and the alerts.
+/// Returns the recording rules and the alerts.
 fn rules() -> Vec<serde_json::Value> {
     let files = ["prometheus/rules.yaml", "prometheus/alerts.yaml"];
     let groups = files.map(|file| {
@@ -55,7 +56,7 @@ fn rules() -> Vec<serde_json::Value> {
     groups.concat()
 }
 
-/// The strings of queries: `expr` of panels, `definition` of variables.
+/// Collects the strings of queries: `expr` of panels, `definition` of variables.
 fn strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&'v str>) {
     match value {
         serde_json::Value::Object(entries) => {
@@ -73,7 +74,7 @@ fn strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&'v str>) {
     }
 }
 
-/// Notes what is described.
+/// Records the names of described metrics.
 #[derive(Default)]
 struct Described(Arc<Mutex<BTreeSet<String>>>);
 
@@ -109,7 +110,7 @@ impl Recorder for Described {
     }
 }
 
-/// The metrics of the collector itself.
+/// Returns the names of the collector's own metrics.
 fn own_metrics() -> BTreeSet<String> {
     let recorder = Described::default();
     with_local_recorder(&recorder, help::describe);
@@ -161,7 +162,7 @@ fn the_operator_gets_the_same_rules() {
     assert_eq!(rule["spec"]["groups"].as_array().unwrap(), &rules());
 }
 
-/// promtool evaluates the rules on made-up series: `promtool test rules`.
+/// Evaluates the rules on synthetic series with `promtool test rules`.
 #[test]
 fn rules_and_alerts_give_what_their_tests_say() {
     let tests = format!(
@@ -182,9 +183,9 @@ fn rules_and_alerts_give_what_their_tests_say() {
     }
 }
 
-/// The name as the exporter `prometheus` writes it, by the rules of OpenTelemetry's "Prometheus and OpenMetrics
-/// Compatibility": dots become underscores, units become words at the end, and sums get `_total`. A name that has that word
-/// already would lose it there.
+/// Translates a name as the `prometheus` exporter does, by the rules of OpenTelemetry's "Prometheus
+/// and OpenMetrics Compatibility": dots become underscores, units become words at the end, and sums
+/// get `_total`. A name that already contains `total` would lose that word.
 fn translated(name: &str, unit: &str, is_sum: bool) -> String {
     assert!(!name.split('.').any(|word| word == "total"), "{name}");
     let mut name = name.replace('.', "_");
@@ -201,7 +202,7 @@ fn translated(name: &str, unit: &str, is_sum: bool) -> String {
     name
 }
 
-/// The metrics that `profile_metrics` makes.
+/// Returns the names of the metrics that `profile_metrics` produces.
 fn made_of_profiles() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for Metric {
@@ -222,7 +223,7 @@ fn made_of_profiles() -> BTreeSet<String> {
             known.insert(translated(&format!("profile.request.{name}"), unit, false));
         }
     }
-    // The one of them that is no sum is a share.
+    // Of the others, only the metric with unit `1` is no sum but a share.
     let others = OTHERS.iter();
     known.extend(others.map(|(name, unit)| translated(name, unit, *unit != "1")));
     known
@@ -231,7 +232,8 @@ fn made_of_profiles() -> BTreeSet<String> {
 #[test]
 fn the_dashboard_of_profiles_shows_what_the_connector_makes() {
     let known = made_of_profiles();
-    // The other labels are those of attributes: `profile_metric_name`, `profile_frame_symbolized`.
+    // The other names with this prefix are labels made of attributes: `profile_metric_name`,
+    // `profile_frame_symbolized`.
     for name in asked_for("profiles.json", "profile") {
         assert!(known.contains(&name), "there is no metric {name}");
     }

@@ -1,4 +1,5 @@
-//! The graph of a configuration: started downstream first, shut down upstream first, replaced without a gap.
+//! The graph of a configuration: started downstream first, shut down upstream first, replaced
+//! without a gap.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,13 +19,13 @@ use crate::pipeline::{Component, Switch, Undelivered};
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
-/// Why a graph could not be built.
+/// Reason why a graph could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct GraphError {
-    /// The component or pipeline, as a path in the configuration.
+    /// Path of the component or pipeline in the configuration.
     pub place: String,
-    /// What went wrong there.
+    /// Description of the problem.
     pub problem: String,
 }
 
@@ -33,29 +34,31 @@ pub struct GraphError {
 pub struct Graph {
     pub(super) extensions: Vec<Part>,
     pub(super) exporters: Vec<Part>,
-    /// Connectors and stages that hold batches, downstream first.
+    /// Connectors and buffering stages, downstream first.
     pub(super) middle: Vec<Part>,
     pub(super) receivers: Vec<Part>,
-    /// Where receivers pointed that the next graph has taken over.
+    /// Former destinations of receivers that the next graph has taken over.
     replaced: Vec<Arc<Destination>>,
 }
 
-/// A component in its place.
+/// A component and its position in the graph.
 pub(super) struct Part {
-    /// The path in the configuration, as in `exporters.otlp_grpc`.
+    /// Path in the configuration, such as `exporters.otlp_grpc`.
     pub(super) name: String,
-    /// Equal for components that the next configuration leaves as they are; empty for those that are never kept.
+    /// Fingerprint of the configuration. Equal fingerprints mean that a reload keeps the component;
+    /// empty for components that are never kept.
     pub(super) fingerprint: String,
-    /// `None` while the component still belongs to the graph before this one.
+    /// The component; `None` while it still belongs to the previous graph.
     pub(super) component: Option<Box<dyn Component>>,
     pub(super) started: bool,
-    /// How many holding stages and connectors data passes at most from here to an exporter, this one included.
+    /// Largest number of buffering stages and connectors from here to an exporter, including this
+    /// one.
     pub(super) level: usize,
-    /// Where pipelines enter an exporter.
+    /// Entries of pipelines into an exporter.
     pub(super) inputs: Outputs,
-    /// Where a receiver's data goes.
+    /// Switches that direct a receiver's data to its pipelines.
     pub(super) switches: Vec<(Signal, Arc<Switch>)>,
-    /// What an extension does for others, under its id.
+    /// Id and services of an extension.
     pub(super) services: Option<(ComponentId, Services)>,
 }
 
@@ -74,18 +77,20 @@ impl Part {
     }
 }
 
-/// How long requests that a replaced receiver had begun may take, and the last steps of a replaced graph.
+/// Time limit for requests in flight at a replaced receiver and for the last steps of a replaced
+/// graph.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// How often a replaced graph is looked at, whether it still holds something.
+/// Interval between two checks whether a replaced graph is idle.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Graph {
-    /// Builds the graph of a valid configuration. Receivers, exporters and extensions that `running` has with the same
-    /// configuration are not built again; [`adopt`](Self::adopt) takes them over.
+    /// Builds the graph of a valid configuration. Receivers, exporters and extensions with the same
+    /// configuration in `running` are not built again; [`adopt`](Self::adopt) moves them.
     ///
     /// # Errors
-    /// When a component cannot be built. What was built up to then is dropped; `running` is untouched.
+    /// If a component cannot be built. The components built before are dropped; `running` is
+    /// untouched.
     pub fn build(
         config: &Config,
         host: &Host,
@@ -94,21 +99,21 @@ impl Graph {
         Builder::new(config, host, running).build()
     }
 
-    /// What its extensions do for others.
+    /// Returns the services of the extensions.
     pub fn extensions(&self) -> Extensions {
         let parts = self.extensions.iter();
         parts.filter_map(|part| part.services.clone()).collect()
     }
 
-    /// Takes over what [`build`](Self::build) found unchanged in `previous`, and connects its receivers to the new
-    /// pipelines.
+    /// Moves the components that [`build`](Self::build) found unchanged out of `previous`, and
+    /// connects their receivers to the new pipelines.
     pub fn adopt(&mut self, previous: &mut Graph) {
         adopt(&mut self.extensions, &mut previous.extensions);
         adopt(&mut self.exporters, &mut previous.exporters);
         previous.replaced = adopt(&mut self.receivers, &mut previous.receivers);
     }
 
-    /// Starts every component that does not run yet, receivers last.
+    /// Starts every component that is not running yet, receivers last.
     pub fn start(&mut self) {
         let parts = self.extensions.iter_mut().chain(&mut self.exporters);
         for part in parts.chain(&mut self.middle).chain(&mut self.receivers) {
@@ -119,11 +124,13 @@ impl Graph {
         }
     }
 
-    /// Shuts everything down, upstream first. Receivers get at most a third of the time, so that what they let in can
-    /// still be flushed and delivered. Stages that do not lie behind each other stop together, and none gets more than
-    /// its share of the time: one that cannot let go of its data must not cost others theirs.
+    /// Shuts everything down, upstream first. Receivers get at most a third of the time, so that
+    /// data they accepted can still be flushed and delivered. Stages of the same level stop
+    /// together. Each level gets at most its share of the time, so that one stuck stage does not
+    /// cost the other stages their data.
     pub async fn shutdown(mut self, deadline: Instant) -> Undelivered {
-        // What gathers acknowledged or awaited data must not wait for more: the receivers' clients wait for it.
+        // Exporters must stop gathering: clients of the receivers wait for the outcome of their
+        // data.
         self.flush_exporters();
         let mut left = self.shut_down_upstream(deadline).await;
         left += self.shut_down_exporters(deadline).await;
@@ -154,9 +161,10 @@ impl Graph {
         left
     }
 
-    /// Lets go of a graph that another one has replaced. Its receivers finish what they had begun; everything else
-    /// works on until it holds nothing any more, or until `terminate` says by when the process ends. `handing_over` is
-    /// dropped when nothing more can come from it to exporters that it shares with its successor.
+    /// Shuts down a graph that another graph has replaced. Its receivers finish their requests; the
+    /// other components keep working until the graph is idle or until `terminate` gives the
+    /// deadline of the process. `handing_over` is dropped when no more data can reach exporters
+    /// that the graph shares with its successor.
     pub async fn retire<T>(
         mut self,
         terminate: impl Future<Output = Instant>,
@@ -174,7 +182,7 @@ impl Graph {
         let (mut left, deadline) = tokio::select! {
             left = hand_over.as_mut() => (left, None),
             deadline = terminate.as_mut() => {
-                // What is not answered by then, its client still has.
+                // The clients still have the data of requests that are not acknowledged by then.
                 let third = deadline.saturating_duration_since(Instant::now()) / 3;
                 let left = timeout_at(Instant::now() + third, hand_over).await;
                 (left.unwrap_or_default(), Some(deadline))
@@ -206,7 +214,8 @@ impl Graph {
         exporters.for_each(|component| component.flush());
     }
 
-    /// By when to shut down: soon, once nothing is held any more, or when `terminate` says.
+    /// Returns the deadline for a shutdown: soon after the graph is idle, or the deadline that
+    /// `terminate` gives.
     async fn idle_or(&mut self, mut terminate: Pin<&mut impl Future<Output = Instant>>) -> Instant {
         let mut look = interval(LOOK);
         loop {
@@ -220,9 +229,9 @@ impl Graph {
         }
     }
 
-    /// Whether no stage and no exporter holds anything.
+    /// Whether no stage and no exporter buffers any data.
     fn is_idle(&self) -> bool {
-        // Upstream first: what one stage has let go of, a later one has.
+        // Upstream first: data that has left one stage is then found in a later stage.
         let mut parts = self.middle.iter().rev().chain(&self.exporters);
         parts.all(|part| {
             part.component
@@ -241,7 +250,8 @@ impl Graph {
     }
 }
 
-/// Moves the components of parts that were found unchanged; returns where their receivers pointed.
+/// Moves the components that were found unchanged; returns the former destinations of their
+/// receivers.
 fn adopt(new: &mut [Part], old: &mut Vec<Part>) -> Vec<Arc<Destination>> {
     let mut replaced = Vec::new();
     for part in new.iter_mut().filter(|part| part.component.is_none()) {
@@ -253,7 +263,7 @@ fn adopt(new: &mut [Part], old: &mut Vec<Part>) -> Vec<Arc<Destination>> {
             let successor = part.switches.iter().find(|(other, _)| other == signal);
             replaced.extend(successor.map(|(_, successor)| switch.follow(successor)));
         }
-        // The component holds the old switches: they stay, and point elsewhere.
+        // The component holds the old switches. They stay and get a new destination.
         part.switches = previous.switches;
         part.component = previous.component;
         part.started = previous.started;
@@ -265,7 +275,7 @@ async fn stop(part: Part, deadline: Instant) -> Undelivered {
     let Some(component) = part.component else {
         return Undelivered::default();
     };
-    // A component keeps to its deadline by itself; the margin is for one that does not.
+    // A component respects its deadline by itself; the margin is for a component that does not.
     let margin = Duration::from_secs(2);
     match timeout_at(deadline + margin, component.shutdown(deadline)).await {
         Ok(left) => {
@@ -292,7 +302,7 @@ async fn stop_all(parts: impl IntoIterator<Item = Part>, deadline: Instant) -> U
         .sum()
 }
 
-/// Says what flows where, once per start and reload.
+/// Logs the pipelines, once per start and reload.
 pub(crate) fn describe(config: &Config) {
     for (id, pipeline) in &config.service.pipelines {
         let list = |ids: &[ComponentId]| {

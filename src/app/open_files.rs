@@ -1,8 +1,9 @@
-//! How many files and sockets the process may have open.
+//! Limit of open files and sockets of the process.
 
-/// Raises the limit to the highest that an unprivileged process may set, as every Go program does. Shells and service
-/// managers set a low one for old programs, mostly 1024, and every connection is an open file: without this a single
-/// client could take them all. To be called once, before there are threads.
+/// Raises the soft limit of open files to the hard limit, as every Go program does. Shells and
+/// service managers set a low soft limit, usually 1024, for the sake of old programs. Every
+/// connection is an open file, so a single client could exhaust the limit. Call this once, before
+/// other threads start.
 pub fn allow_as_many_as_possible() {
     #[cfg(unix)]
     limit::raise();
@@ -26,8 +27,8 @@ mod limit {
             return;
         }
         limit.rlim_cur = limit.rlim_max;
-        // SAFETY: `limit` is valid for reads, and lives longer than the call. Where this fails (macOS has another
-        // highest value), the limit stays.
+        // SAFETY: `limit` is valid for reads, and lives longer than the call. If the call fails
+        // (macOS has a lower maximum), the limit stays.
         let _raised = unsafe { setrlimit(RLIMIT_NOFILE, &raw const limit) };
     }
 }

@@ -1,4 +1,4 @@
-//! The life of the process: start, reload, drain.
+//! The life cycle of the process: start, reload, shutdown.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -28,29 +28,30 @@ use tributary_config::{Level, Report, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;
 
-/// What the command line says about a run.
+/// Options of a run, from the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the configuration comes from; read again at every reload.
+    /// Locations of the configuration; read again at every reload.
     pub sources: Sources,
     /// Whether warnings about the configuration are errors.
     pub strict: bool,
-    /// How long a shutdown may take until what is left is given up.
+    /// Time limit of a shutdown; data not delivered by then is lost.
     pub drain_timeout: Duration,
 }
 
-/// How often a shutdown says what it still waits for.
+/// Interval between two progress messages of a shutdown.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// How much of the machine's (or cgroup's) memory telemetry may take when no `memory_limiter` says it.
+/// Divisor of the machine's (or cgroup's) memory that gives the default budget for telemetry
+/// without a `memory_limiter`.
 const DEFAULT_BUDGET_SHARE: u64 = 2;
 
-/// Runs until a signal, or a stage that panics, ends the process.
+/// Runs until a signal or the panic of a stage ends the process.
 ///
-/// The exit code is 0 when everything that was acknowledged has been delivered, and 1 when the configuration is bad,
-/// a stage has panicked, or something acknowledged had to be given up.
+/// The exit code is 0 if all acknowledged data has been delivered. It is 1 if the configuration is
+/// invalid, a stage has panicked, or acknowledged data was lost.
 pub async fn run(options: Options) -> ExitCode {
-    // First of all: a signal that comes while the configuration is read ends the process in order.
+    // First of all, so that a signal during the loading of the configuration shuts down in order.
     let signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -86,7 +87,8 @@ pub async fn run(options: Options) -> ExitCode {
     }
 }
 
-/// Nothing that the collector does needs root, and a defect of a process that runs as root is a defect of the machine.
+/// Warns if the process runs as root: the collector does not need root, and a defect would then
+/// endanger the whole machine.
 fn warn_of_root() {
     if rustix::process::geteuid().is_root() {
         warn!(
@@ -96,11 +98,11 @@ fn warn_of_root() {
     }
 }
 
-/// Says what was found in a configuration: to a person as it is, with its carets, and to machines that read JSON line by
-/// line as log lines, because anything else between them breaks what reads them.
+/// Prints the diagnostics of a configuration. Text logs get the report with its source excerpts.
+/// JSON logs get one log line per diagnostic, because parsers read them line by line.
 fn say(report: &Report, logs: Option<&Logs>) {
     if !logs.is_some_and(Logs::is_json) {
-        // Where nobody reads any more, that is no reason to end a process that works.
+        // A closed stderr must not end a process that works.
         let text = report.render_for(terminal::has_colours());
         let _ = std::io::stderr().write_all(text.as_bytes());
         return;
@@ -122,18 +124,19 @@ struct Service {
     exposition: Exposition,
     graph: Graph,
     endpoint: Option<MetricsEndpoint>,
-    /// Graphs of earlier configurations that still have something to deliver.
+    /// Graphs of earlier configurations that still have data to deliver.
     retired: JoinSet<Undelivered>,
-    /// What earlier graphs had to give up.
+    /// Data that earlier graphs could not deliver.
     lost: Undelivered,
-    /// Those of them whose stages may still hand something to exporters that the current graph has taken over.
+    /// Earlier graphs whose stages may still pass data to exporters that the current graph has
+    /// taken over.
     handing_over: TaskTracker,
-    /// Tells them by when the process ends.
+    /// Deadline of the process, sent to earlier graphs.
     terminate: watch::Sender<Option<Instant>>,
     panicked: Arc<Panicked>,
 }
 
-/// Tells of the first panic.
+/// Notification of the first panic.
 #[derive(Default)]
 struct Panicked {
     happened: Notify,
@@ -181,7 +184,7 @@ impl Service {
 
     async fn serve(mut self, mut signals: Signals) -> ExitCode {
         let panicked = self.panicked.clone();
-        // The signal that ends the process; none if a panic does.
+        // The signal that ends the process; none if a panic ends it.
         let signal = loop {
             tokio::select! {
                 _ = signals.hang_up.recv() => self.reload().await,
@@ -219,7 +222,7 @@ impl Service {
         } else {
             info!("Shutdown complete.");
         }
-        // Also when a stage panicked during the shutdown only.
+        // Includes a stage that panicked during the shutdown.
         if health.phase() == Phase::Failed || left.items > 0 {
             ExitCode::FAILURE
         } else {
@@ -227,7 +230,8 @@ impl Service {
         }
     }
 
-    /// Builds the new configuration beside the old one, and swaps them when it stands.
+    /// Builds the new configuration beside the old one, and swaps them when the new graph is
+    /// complete.
     async fn reload(&mut self) {
         info!("Reloading the configuration.");
         let loaded = crate::app::config::load(&self.options.sources, self.options.strict);
@@ -256,7 +260,7 @@ impl Service {
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
         }
-        // What the old receivers let in is answered, and what the old stages hold delivered, while the new ones serve.
+        // The old graph answers and delivers what it accepted while the new graph serves.
         let old = std::mem::replace(&mut self.graph, graph);
         let mut terminate = self.terminate.subscribe();
         let terminate = async move {
@@ -266,8 +270,9 @@ impl Service {
                 .unwrap_or_else(Instant::now)
         };
         let mut retired = Box::pin(old.retire(terminate, self.handing_over.token()));
-        // Its receivers stop to accept at the first poll, and that is now: who was let in by what is said to be replaced
-        // would be let in by an old token or list of names.
+        // The first poll stops the old receivers from accepting. It happens now, because the log
+        // says that they are replaced: no client may be admitted by an old token or list of names
+        // afterwards.
         match futures_util::poll!(&mut retired) {
             Poll::Pending => self.retired.spawn(retired),
             Poll::Ready(left) => self.retired.spawn(async move { left }),
@@ -280,7 +285,7 @@ impl Service {
     async fn shut_down(mut self) -> Undelivered {
         let deadline = Instant::now() + self.options.drain_timeout;
         self.terminate.send_replace(Some(deadline));
-        // The exporters must not close before earlier graphs have handed them what they hold.
+        // The exporters must stay open until earlier graphs have passed on their data.
         self.handing_over.close();
         let _ = timeout(self.options.drain_timeout / 3, self.handing_over.wait()).await;
         let retired = async {
@@ -352,11 +357,11 @@ fn default_budget() -> usize {
     usize::try_from(machine_memory() / DEFAULT_BUDGET_SHARE).unwrap_or(usize::MAX)
 }
 
-/// A panic anywhere ends the process: a pipeline with a dead stage must not look alive. The hook prints as usual; the
-/// service then drains what still works.
+/// Makes a panic in any thread end the process, because a pipeline with a dead stage must not look
+/// alive. The hook prints the panic as usual; the service then drains the stages that still work.
 ///
-/// The hook itself logs nothing: the panic may come out of the logger, and a second one would abort the process with all
-/// that it holds.
+/// The hook does not log: the panic may come from the logger, and a second panic would abort the
+/// process with all buffered data.
 fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
     let panicked = Arc::new(Panicked::default());
     let noted = panicked.clone();
@@ -364,7 +369,7 @@ fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
         if let Some(place) = panic.location() {
-            // The first one is the one to look at.
+            // Only the first panic is the cause.
             let _ = noted.place.set(place.to_string());
         }
         health.set_phase(Phase::Failed);

@@ -1,15 +1,16 @@
-//! `load_balancing`, alias `loadbalancing`: OTLP over gRPC to several members; what has the same key goes to the same
-//! one.
+//! `load_balancing`, alias `loadbalancing`: sends OTLP over gRPC to several members. Items with the
+//! same routing key go to the same member.
 //!
 //! ```text
-//! queue -> balancer: by key (keys, rendezvous) -> members that are in (health) -> otlp_grpc's exporter, one per member
+//! queue -> balancer: by key (keys, rendezvous) -> available members (health) -> otlp_grpc's exporter, one per member
 //!              ^                                        |
-//!              +------- what a member did not take -----+            resolver: who the members are
+//!              +------- pieces that members refused ----+            resolver: the list of members
 //! ```
 //!
-//! Members have no queues: what waits, waits in front, where any member can take it. So a batch is delivered when every
-//! piece of it was accepted by a member, and what one did not accept goes to the next member of its keys. What was
-//! accepted is not sent again when the rest of the batch is (`progress`).
+//! Members have no queues of their own: the backlog waits in front of the balancer, where any
+//! member can take it. A batch is delivered when members have accepted all its pieces. A refused
+//! piece goes to the next member of its keys. Accepted pieces are not sent again when the rest of
+//! the batch is retried (`progress`).
 
 mod balancer;
 mod config;
@@ -76,7 +77,7 @@ impl ExporterConfig for Config {
         if let Some(dns) = &self.resolver.dns
             && otlp.tls.server_name_override.is_empty()
         {
-            // The members' addresses are nobody's names.
+            // Certificates are issued for the host name, not for the members' addresses.
             otlp.tls.server_name_override.clone_from(&dns.hostname);
         }
         let resolver = resolver::Resolver::new(&self.resolver);
@@ -111,7 +112,7 @@ impl ExporterConfig for Config {
     }
 }
 
-/// The life of the exporter: its queues, and the task that finds out who the members are.
+/// The running exporter: its queues, and the task that resolves the members.
 struct LoadBalancing {
     queues: Box<dyn Component>,
     resolving: Resolving,

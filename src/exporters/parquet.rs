@@ -92,7 +92,7 @@ impl ExporterConfig for Config {
         });
         let queue = self.sending_queue.0.clone().map(|queue| queue.0);
         let settings = Settings {
-            // Who waits has the data, and can keep it or refuse it in turn.
+            // A client without a queue in between still has the data and can retry.
             retry: self.retry_on_failure.0.clone().filter(|_| queue.is_some()),
             queue,
             timeout: Duration::ZERO,
@@ -100,7 +100,7 @@ impl ExporterConfig for Config {
         let mut inputs = Outputs::default();
         let mut queues = Vec::with_capacity(signals.len());
         for signal in signals {
-            // One each, so that files of the queue that is full are finished early, and not those of another.
+            // One sender for each signal, so that a full queue finishes only its own files early.
             let sender: Arc<dyn Sender> = Arc::new(Exporter {
                 files: files.clone(),
                 signal: *signal,
@@ -175,7 +175,7 @@ impl Sender for Exporter {
     }
 }
 
-/// The life of the exporter: its queues, and the task that finishes files in time.
+/// The running exporter: its queues, and the task that finishes files in time.
 struct Writer {
     queues: Vec<Box<dyn Component>>,
     files: Arc<Files>,
@@ -203,12 +203,12 @@ impl Component for Writer {
             let ended = join_all(ending.map(|queue| queue.shutdown(deadline))).await;
             let mut undelivered = Undelivered::default();
             ended.into_iter().for_each(|left| undelivered += left);
-            // Without a queue those who wait are elsewhere.
+            // Without a queue, no queue tells the files to end.
             self.files.end();
             self.files.ended(deadline).await;
             if let Some(running) = self.running {
                 running.abort();
-                // It has a share in the directory, which is to be gone.
+                // The task has a reference to the directory, which must be released.
                 let _ = running.await;
             }
             undelivered

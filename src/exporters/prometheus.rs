@@ -1,8 +1,9 @@
-//! `prometheus`: keeps the last value of every series, for Prometheus to scrape.
+//! `prometheus`: keeps the last value of every series for Prometheus to scrape.
 //!
-//! A point is acknowledged when it is in the table, and counts as delivered then: whether anybody scrapes is not known
-//! to who sent it. What cannot be exposed (no room, another type, out of order, invalid) is dropped and counted, and
-//! the rest of its request is taken. `docs/prometheus.md` has the rules.
+//! A point is acknowledged, and counts as delivered, when it is in the table: the sender does not
+//! learn whether it is scraped. A point that cannot be exposed (no room, conflicting type, out of
+//! order, invalid) is dropped and counted; the rest of its request is accepted.
+//! `docs/prometheus.md` has the rules.
 
 mod config;
 mod ends;
@@ -95,7 +96,7 @@ impl ExporterConfig for Config {
     }
 }
 
-/// Where batches enter.
+/// The entry of batches.
 struct Intake {
     table: Arc<Table>,
     metrics: ExporterMetrics,
@@ -130,7 +131,7 @@ impl Consumer for Intake {
     }
 }
 
-/// The life of the exporter: its server, and the task that forgets what is over.
+/// The running exporter: its server, and the task that removes expired series.
 struct Exporter {
     table: Arc<Table>,
     bound: Option<Bound<Scrapes>>,
@@ -144,7 +145,7 @@ impl Component for Exporter {
         tokio::spawn(expire(self.table.clone(), self.stop.clone()));
     }
 
-    /// What the table has was delivered when it came. Scrapes that are under way may end.
+    /// Points in the table were delivered when they arrived. Scrapes in flight may finish.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             self.stop.cancel();
@@ -156,7 +157,7 @@ impl Component for Exporter {
     }
 }
 
-/// Forgets what is over all the time, whether anybody scrapes or not.
+/// Removes expired series periodically, independent of scrapes.
 async fn expire(table: Arc<Table>, stop: CancellationToken) {
     let mut every = interval(table.expiry_interval());
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,7 +166,7 @@ async fn expire(table: Arc<Table>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = every.tick() => {
                 let table = table.clone();
-                // It looks at every series.
+                // Expiry visits every series, so it runs outside of the async threads.
                 let _ = spawn_blocking(move || table.expire()).await;
             }
         }

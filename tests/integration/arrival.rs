@@ -1,4 +1,4 @@
-//! Whatever is sent, in whatever form, arrives as it was.
+//! Telemetry arrives unchanged, in every signal, protocol and encoding.
 
 mod json;
 

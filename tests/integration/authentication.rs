@@ -1,4 +1,5 @@
-//! Nobody who is not known gets in, credentials change without a refused request, and nobody gets to see them.
+//! Unknown clients are refused, credentials change without a refused request, and no output shows
+//! credentials.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ use crate::harness::{
     yaml,
 };
 
-/// What must not show anywhere.
+/// The secret that must not appear in any output.
 const TOKEN: &str = "correct-horse-battery-staple";
 const OTHER: &str = "tired-donkey-empty-nail";
 /// `password`, as bcrypt with a low cost.

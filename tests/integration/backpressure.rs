@@ -1,4 +1,4 @@
-//! When the next hop does not keep up, clients are told to come back; nothing that was acknowledged is lost.
+//! If the next hop is too slow, clients are told to retry; no acknowledged data is lost.
 
 use std::time::Duration;
 

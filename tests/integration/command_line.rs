@@ -260,10 +260,10 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
     }
 }
 
-/// Where the default configuration keeps what it writes.
+/// Directory for the data of the default configuration.
 const STATE: &str = "${env:XDG_STATE_HOME:-${env:HOME:-/var/tmp}/.local/state}";
 
-/// What `print-config` says with these variables only.
+/// Returns the output of `print-config` with only these environment variables.
 fn printed(variables: &[(&str, &str)], arguments: &[&str]) -> Value {
     let mut command = Command::new(BINARY);
     command.env_clear().envs(variables.iter().copied());
@@ -384,7 +384,7 @@ fn printed_configuration_has_values_in_force_and_no_own_defaults() {
     ] {
         assert!(!text.contains(own), "{own}: {text}");
     }
-    // What is printed means the same.
+    // The printed configuration has the same meaning.
     let again = printed(&[], &["--config", &format!("yaml:{text}")]);
     assert_eq!(again, config);
     // An own key is printed once it is not what it would be anyway.
@@ -400,7 +400,7 @@ fn printed_configuration_has_values_in_force_and_no_own_defaults() {
 fn any_port(part: &Value, path: &str, arguments: &mut Vec<String>) {
     for (key, value) in part.as_object().into_iter().flatten() {
         let path = format!("{path}.{key}");
-        // What is scraped is no server of its own.
+        // A scraped target is not a server of the collector.
         if key == "endpoint" && value.is_string() && !path.ends_with(".remote.endpoint") {
             arguments.push(format!("--set={path}=127.0.0.1:0"));
         }

@@ -26,7 +26,7 @@ fn the_configurations_of_all_config_maps_are_good_with_nothing_but_what_the_mani
         let output = tier.run(cluster.secrets.path(), &["--validate", "--strict"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}:\n{said}", tier.name);
-        // Nothing is set that nobody asks for.
+        // The example sets no unused variable.
         for name in tier.variables().keys() {
             let used = tier.yaml.contains(&format!("${{env:{name}}}"));
             assert!(used, "{}: {name} is of no use", tier.name);
@@ -49,7 +49,7 @@ async fn the_collectors_of_all_config_maps_start_and_end() {
             .map(|(key, _)| format!("--set={key}=127.0.0.1:0"));
         let ports: Vec<String> = ports.collect();
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
-        // What it writes is in a volume: the root is read-only.
+        // The collector writes only into volumes, because the root is read-only.
         let mut yaml = tier.yaml.clone();
         for mount in list(&tier.container["volumeMounts"]) {
             if mount["readOnly"] != true {

@@ -1,5 +1,5 @@
-//! HTTP/2 as an attack: whatever one client says, the server answers in the protocol, ends what has to end, stays small
-//! and cheap, and serves everybody else meanwhile.
+//! HTTP/2 attacks: whatever a client sends, the server responds within the protocol, closes abusive
+//! connections, uses little memory and time, and serves other clients.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use crate::harness::http2::{
 };
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
-/// A collector, and somebody who only wants to send telemetry.
+/// A collector and a well-behaved client.
 pub struct Arena {
     pub collector: Collector,
     backend: Backend,
@@ -58,7 +58,7 @@ impl Arena {
         arena
     }
 
-    /// What good clients do, and it works.
+    /// Sends telemetry as well-behaved clients do, and expects success.
     async fn good(&self) {
         for client in [&self.grpc, &self.http] {
             let request = client.request(Signal::Traces, 5);
@@ -92,7 +92,8 @@ impl Arena {
     }
 }
 
-/// What an attack and the good clients beside it may cost the process; without optimization, as tests run.
+/// Memory that an attack and the well-behaved clients may cost the process, in bytes; for an
+/// unoptimized build, as in tests.
 const MOST_MEMORY: u64 = 32 << 20;
 const MOST_PROCESSOR_TIME: Duration = Duration::from_secs(10);
 
@@ -133,7 +134,8 @@ async fn too_much(what: &str, flood: impl Fn(u32) -> Vec<u8>) {
                 .unwrap();
             let said = attacker.flood(10_000, &flood).await;
             let code = attacker.ended().await;
-            // Where the connection was reset while frames were on their way to it, its last words may be lost.
+            // If the connection was reset while frames were in flight, the final GOAWAY may be
+            // lost.
             let told = code.is_none() && said < 10_000 || code == Some(ENHANCE_YOUR_CALM);
             assert!(told, "{what}: {code:?} after {said}");
         };
@@ -450,7 +452,7 @@ async fn violate(arena: &Arena, frames: &[Vec<u8>]) -> Option<u32> {
     arena.beside(attack).await
 }
 
-/// What it is, the frames, and the codes that are right for it.
+/// A name, the frames, and the allowed error codes.
 type Case = (&'static str, Vec<Vec<u8>>, &'static [u32]);
 
 #[tokio::test]

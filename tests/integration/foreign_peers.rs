@@ -1,5 +1,5 @@
-//! Those who did not write this program can talk to it over TLS: openssl, curl, gRPC for Python. Where one of them is
-//! missing, its tests say so and do nothing.
+//! Interoperability over TLS with openssl, curl, and gRPC for Python. If a tool is missing, its
+//! tests report that and pass.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ struct Rack {
     collector: Collector,
 }
 
-/// What the certificate of the sidecar says.
+/// The identity in the certificate of the sidecar.
 const IDENTITY: &str = "spiffe://example.com/sidecar";
 
 impl Rack {
@@ -92,7 +92,7 @@ impl Rack {
 const SPAN: &str = r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "from outside",
     "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174"}]}]}]}"#;
 
-/// The same as HTTP/1.1, for who has no HTTP client.
+/// The same request as HTTP/1.1 bytes, for tools without an HTTP client.
 fn post() -> String {
     format!(
         "POST /v1/traces HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -110,7 +110,7 @@ async fn run(mut command: Command, input: &str) -> Output {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // Who is refused may not read it.
+        // A refused client may not read its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait_with_output().unwrap()
     });

@@ -1,5 +1,5 @@
-//! HTTP/1 as an attack: a clean refusal or an end, nothing that two readers could read differently, and nobody else
-//! disturbed.
+//! HTTP/1 attacks: the server refuses or closes cleanly, no request is ambiguous to two parsers,
+//! and other clients are not disturbed.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -4,10 +4,10 @@ use tokio::time::sleep;
 
 use crate::harness::{Backend, Collector, GLANCE, grpc_to, within, yaml};
 
-/// What a sidecar may have for itself when idle. Without optimizations that is more.
+/// Maximum private memory of an idle sidecar in bytes. Unoptimized builds need more.
 const BOUND: u64 = if cfg!(debug_assertions) { 6 } else { 4 } << 20;
 
-/// What a sidecar may have resident when idle, the pages of its program included.
+/// Maximum resident memory of an idle sidecar in bytes, including the pages of its program.
 const RESIDENT: u64 = 10 << 20;
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The collector needs no rights: it opens the ports it was told to and no others, runs as anybody, and needs its files
-//! at the start only.
+//! The collector needs no privileges: it opens only the configured ports, runs as any user, and
+//! reads its files only at the start.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ fn everything(backend: &Backend) -> String {
     extension.to_owned() + &yaml.replace("service:\n", "service:\n  extensions: [health_check]\n")
 }
 
-/// What it says it listens on.
+/// Returns the addresses that the collector logs as listening.
 fn announced(collector: &Collector) -> BTreeSet<SocketAddr> {
     let lines = collector.lines();
     let starting = lines.iter().filter(|line| {
@@ -145,7 +145,7 @@ async fn it_runs_as_nobody_without_any_capability() {
     if !installed("setpriv") {
         return;
     }
-    // Where this repository is, others may have no access.
+    // The directory of this repository may not be accessible to other users.
     let directory = TempDir::new().unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let binary = directory.path().join("collector");

@@ -1,4 +1,4 @@
-//! What has the same key reaches the same member, and a member that goes takes nothing acknowledged with it.
+//! Items with the same key reach the same member, and no acknowledged data is lost with a member.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn resolved(resolver: &str, more: &str) -> String {
     )
 }
 
-/// A request whose spans are of a trace each, and which is of a service of its own.
+/// Returns a request whose spans each belong to a trace of their own, for a service of its own.
 fn varied(client: &Client, signal: Signal, items: usize, service: usize) -> Telemetry {
     let mut request = client.request(signal, items);
     let resource = Some(Resource {

@@ -1,5 +1,5 @@
-//! Whatever clients send, the collector's memory stays within its budget and a fixed overhead, and other clients are
-//! served.
+//! The collector's memory stays within its budget and a fixed overhead for any input, and other
+//! clients are served.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,11 +27,12 @@ use crate::harness::{
 };
 
 const MIB: usize = 1 << 20;
-/// What the configuration states for `memory_limiter`.
+/// Limit of `memory_limiter` in the configuration, in bytes.
 const BUDGET: usize = 64 * MIB;
-/// What the process has besides: its threads, connections, and what the allocator keeps.
+/// Other memory of the process in bytes: threads, connections, and memory kept by the allocator.
 const OVERHEAD: usize = 24 * MIB;
-/// What every heap of the allocator but the first may keep; there is one for every two processors.
+/// Bytes that every heap of the allocator but the first may keep; there is a heap for every two
+/// processors.
 const KEPT_BY_A_HEAP: usize = 8 * MIB;
 /// Without optimizations attacks are smaller: what a release takes in a second would be a minute.
 const SCALE: usize = if cfg!(debug_assertions) { 1 } else { 8 };
@@ -177,12 +178,12 @@ fn empty_records(bytes: usize) -> Vec<u8> {
     [0x12, 0].repeat(bytes / 2)
 }
 
-/// A log record whose body is a text of one letter.
+/// Returns a log record whose body repeats one letter.
 fn long_text(bytes: usize) -> Vec<u8> {
     field(2, &field(5, &field(1, &vec![b'a'; bytes])))
 }
 
-/// Log records whose bodies are lists in lists, as deep as may be.
+/// Returns log records whose bodies are lists nested to the maximum depth.
 fn deep_records(bytes: usize) -> Vec<u8> {
     let mut value = Vec::new();
     for _ in 0..46 {
@@ -508,7 +509,7 @@ async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served
     let target = Target::start().await;
     assert_eq!(target.under("nothing", async {}).await, 0);
     let idle = target.collector.memory();
-    // What sends little or nothing takes nothing from others.
+    // Idle and slow clients take no capacity from other clients.
     let refused = [
         target
             .under("idle connections", idle_connections(&target, 200))

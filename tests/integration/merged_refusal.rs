@@ -1,4 +1,4 @@
-//! What is wrong with one client's data costs no other client anything, though they travel together.
+//! Invalid data of one client costs no other client anything, even if their requests are merged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,7 +7,8 @@ use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, http_to, yaml,
 };
 
-/// Refuses whatever has an item of the client `bad` in it. Counts the requests that had others' items too.
+/// Refuses every request with an item of the client `bad`. Counts the refused requests that also
+/// had items of other clients.
 fn picky(backend: &Backend) -> Arc<AtomicUsize> {
     let mixed = Arc::new(AtomicUsize::new(0));
     let counter = mixed.clone();

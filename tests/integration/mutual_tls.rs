@@ -1,4 +1,4 @@
-//! Collectors trust each other by certificates, and nobody else.
+//! Collectors trust each other by certificates, and no other peers.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 
 use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
-/// A collector that only talks to those who have a certificate of this authority.
+/// Starts a collector that only accepts clients with a certificate of this authority.
 async fn rack(authority: &Authority, backend: &Backend) -> Collector {
     let tls = format!(
         "endpoint: '127.0.0.1:0', tls: {{{}, client_ca_file: '{}'}}",

@@ -1,4 +1,5 @@
-//! `parquet` without a queue: what is acknowledged is in a finished file, whatever happens to the collector.
+//! `parquet` without a queue: acknowledged data is in a finished file even if the collector
+//! crashes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::harness::parquet::{files, texts};
 use crate::harness::telemetry::ID;
 use crate::harness::{Client, Collector, Oracle, Signal, Telemetry, within, yaml};
 
-/// A request of log records whose bodies are their ids.
+/// Returns a request of log records whose bodies are their ids.
 fn logs(client: &Client, items: usize) -> Telemetry {
     let Telemetry::Logs(mut request) = client.request(Signal::Logs, items) else {
         panic!("not a request of logs");
@@ -43,7 +44,7 @@ fn exporter(directory: &TempDir, more: &str) -> String {
     yaml(&[], &[("parquet", &parquet)])
 }
 
-/// When a collector is killed.
+/// Moment at which a collector is killed.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
     /// After so many requests were acknowledged.
@@ -167,7 +168,7 @@ async fn every_acknowledged_row_is_in_a_finished_file_exactly_once_after_fifty_k
     for id in &acknowledged {
         assert_eq!(found.get(id), Some(&1), "{id} of {}", acknowledged.len());
     }
-    // What was not acknowledged may be there, whole batches of an hour at a time, but never twice.
+    // Data that was not acknowledged may be present, in whole batches of an hour, but never twice.
     for (id, times) in &found {
         assert_eq!(*times, 1, "{id}");
     }

@@ -1,5 +1,5 @@
-//! What the engines that analysts use read in the files of `parquet` is what was sent, and the questions of
-//! docs/parquet.md have the answers that follow from it.
+//! Analytical engines read the sent data from the files of `parquet`, and the queries of
+//! docs/parquet.md return the expected results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -396,7 +396,7 @@ async fn all_engines_find_what_was_sent_and_answer_the_questions() {
     check(&answers[0], &answers[1]);
 }
 
-/// Compares the answers of ClickHouse with those of DuckDB. The two print times and whole doubles differently.
+/// Compares the results of ClickHouse and DuckDB, which print times and whole doubles differently.
 fn agree(answers: &[Vec<Vec<String>>], others: &[serde_json::Value]) {
     assert_eq!(answers.len(), others.len());
     let mut compared = 0;
@@ -441,7 +441,7 @@ fn check(wide: &[Vec<Vec<String>>], stacks: &[Vec<Vec<String>>]) {
         })
         .collect();
     assert_eq!(BTreeSet::from_iter(self_time.clone()), expected);
-    // Those who are equal have no order.
+    // Rows with equal sort keys have no order.
     let [of_stacks] = stacks else {
         panic!("{} questions", stacks.len());
     };

@@ -1,4 +1,4 @@
-//! Damaged pprof files, sent or scraped, get a clear error, and cost nobody else's anything.
+//! Damaged pprof files, pushed or scraped, cause a clear error and do not affect other data.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -113,7 +113,7 @@ async fn damaged_files_that_are_sent_are_refused_with_a_reason_and_their_neighbo
     for (file, number) in damaged().into_iter().zip(1..) {
         let answer = post(file).await;
         match answer.status.as_u16() {
-            // What was damaged does not matter: a name, a value.
+            // The damage does not matter, for example in a name or a value.
             204 => {}
             400 => {
                 refused += 1;

@@ -1,4 +1,4 @@
-//! What comes as pprof files leaves as OTLP profiles, and who sent it is told the truth.
+//! Pushed pprof files leave as OTLP profiles, and the client learns the true outcome.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tributary_profiles::pprof::{LinkLabels, Options, Reader};
 
 use crate::harness::{Answer, Backend, Collector, Refusal, Signal, Telemetry, grpc_to, raw};
 
-/// A collector whose receiver `pprof` has these sections.
+/// Starts a collector whose `pprof` receiver has these sections.
 async fn start(sections: &str, backend: &Backend, exporter: &str) -> Collector {
     let exporter = grpc_to(backend, exporter);
     let yaml = format!(

@@ -1,4 +1,4 @@
-//! What a running service says of itself in pprof's format is what leaves the last tier, to the unit.
+//! Values in pprof profiles of a running service reach the last tier exactly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader};
@@ -71,7 +71,7 @@ impl Drop for Program {
     }
 }
 
-/// Where `go` is, unless there is none: SYMBOLS_GO says it, or else it is on the PATH.
+/// Returns the path of `go`, from SYMBOLS_GO or the PATH; `None` if missing.
 fn go() -> Option<String> {
     let go = std::env::var("SYMBOLS_GO").unwrap_or_else(|_| "go".to_owned());
     let version = Command::new(&go).arg("version").output();
@@ -82,7 +82,7 @@ fn go() -> Option<String> {
     found.then_some(go)
 }
 
-/// What a service has given, by path.
+/// Profiles that a service has served, by path.
 type Given = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
 
 /// Stands in front of a service and keeps all that it gives: so many files of each path, then no more.
@@ -132,7 +132,7 @@ async fn what_a_go_service_gives_leaves_the_zone_to_the_unit() {
     assert!(expected.keys().any(|key| key.contains("route=/cart")));
 }
 
-/// What a program prints. It must succeed.
+/// Returns the output of a command, which must succeed.
 fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -18,7 +18,7 @@ use crate::harness::{Backend, Collector, grpc_at, grpc_to, http_at, pprof, raw, 
 const SERVICES: [&str; 2] = ["shop", "till"];
 const EACH: usize = 3;
 
-/// What services have given.
+/// Profiles that services have served.
 type Given = Arc<Mutex<Vec<Bytes>>>;
 
 /// A service with a recorded file, each time of another second, as often as it may.
@@ -48,7 +48,7 @@ async fn service(given: &Given, may: &Arc<AtomicUsize>) -> Site {
 /// Services, each with its sidecar.
 struct Services {
     given: Given,
-    /// How many files each one may give.
+    /// Number of files that each service may still serve.
     may: Arc<AtomicUsize>,
     _sites: Vec<Site>,
     sidecars: Vec<Collector>,
@@ -98,9 +98,9 @@ struct Way {
     rack: Arc<Mutex<SocketAddr>>,
     /// Answers that were kept.
     kept: watch::Receiver<usize>,
-    /// How many to keep.
+    /// Number of profiles to keep.
     lost: Arc<Mutex<usize>>,
-    /// Whether those who wait for them are hung up on.
+    /// Whether connections of waiting clients are closed.
     closing: watch::Sender<bool>,
 }
 
@@ -163,7 +163,7 @@ impl Way {
         within("answers of the rack", kept).await.unwrap();
     }
 
-    /// Hangs up on all who wait for an answer, and leads to this rack without a loss.
+    /// Closes the connections of all waiting clients, and switches to this rack without loss.
     fn lead_to(&self, rack: SocketAddr) {
         *self.rack.lock().unwrap() = rack;
         self.lose(0);
@@ -171,7 +171,7 @@ impl Way {
     }
 }
 
-/// A rack that drops what comes again and makes summaries. What is summed up is told apart by service only.
+/// Starts a rack that drops duplicates and summarizes by service.
 async fn rack(zone: &Collector, interval: &str) -> Collector {
     let summaries = format!("{{mode: aggregate, interval: {interval}, group_by: [service.name]}}");
     let processors = [("dedup", "{}"), ("compression", &*summaries)];
@@ -234,7 +234,7 @@ async fn answers_that_are_lost_on_the_way_make_no_sample_of_a_summary_count_twic
 async fn what_a_killed_rack_had_gathered_without_an_answer_counts_once() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
-    // Whatever comes after the first profile of a service, it holds until it is killed.
+    // The rack buffers everything after the first profile of a service until it is killed.
     let first = rack(&zone, "1h").await;
     let mut way = Way::to(first.http(), 0).await;
     let services = Services::start(1, way.site.address).await;

@@ -1,4 +1,4 @@
-//! `collector profiles diff`: its exit code says whether something grew, or that nobody can tell.
+//! `collector profiles diff`: the exit code reports growth or a failed comparison.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Collector, GLANCE, raw, within};
 
-/// A collector whose metrics end in the exporter.
+/// Starts a collector whose metrics go to the exporter.
 async fn collector(more: &str) -> Collector {
     let yaml = format!(
         "receivers:

@@ -1,4 +1,5 @@
-//! What is private does not leave: looked for in the bytes that arrive, the log and the metrics.
+//! Private data does not leave the collector: tests search the forwarded bytes, the log and the
+//! metrics.
 
 use crate::harness::{Backend, Collector, Signal, Telemetry, grpc_to, raw, within, yaml};
 
@@ -16,7 +17,7 @@ async fn a_secret_that_an_application_sends_does_not_leave_the_pod() {
         "redaction",
         "{allow_all_keys: true, detectors: [{name: email, action: replace}]}",
     );
-    // Who sends hears when it has been delivered.
+    // The client learns the outcome of the delivery.
     let exporter = grpc_to(&backend, "sending_queue: {enabled: false}");
     let debug = "{verbosity: detailed, sampling_initial: 100}";
     let exporters = [("otlp_grpc", &*exporter), ("debug", debug)];

@@ -1,4 +1,4 @@
-//! What is delivered twice arrives once: with `dedup`, and only what was accepted counts as delivered.
+//! With `dedup`, duplicates arrive once, and only accepted items count as delivered.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_at, grpc_to, yaml,
 };
 
-/// Exporters without a queue: who sends hears what became of it.
+/// Configuration of exporters without a queue: the client learns the outcome.
 const DIRECT: &str = "sending_queue: {enabled: false}";
 const QUEUE: &str = "sending_queue: {queue_size: 100000}";
 const DEDUP: (&str, &str) = ("dedup", "{window: 10m, max_bytes: 1MiB}");
@@ -58,7 +58,7 @@ async fn a_rack_that_is_killed_between_acceptance_and_answer_makes_nothing_arriv
         ("otlp_grpc/other", &*to_other),
     ];
     let rack_yaml = yaml(&[], &exporters);
-    // Bound, never listening: nobody else gets the port while there is no rack.
+    // Bound but not listening: no other process gets the port while there is no rack.
     let place = TcpSocket::new_v4().unwrap();
     place.set_reuseaddr(true).unwrap();
     place.bind("127.0.0.1:0".parse().unwrap()).unwrap();

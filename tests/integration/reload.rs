@@ -86,7 +86,7 @@ async fn a_reload_under_load_refuses_nothing_and_loses_nothing() {
             .wait_for("load", |record| record.accepted.len() > seen + 5)
             .await;
         collector.reload(&marking(&backend, number)).await.unwrap();
-        // What comes after a reload goes the new way.
+        // Requests after a reload go to the new exporter.
         let request = probe.request(Signal::Traces, 1);
         probe.send(&request).await.unwrap();
         oracle.settle(&backend).await;

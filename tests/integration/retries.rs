@@ -1,4 +1,4 @@
-//! Failures that pass cost nothing; those that do not are counted.
+//! Temporary failures lose nothing; permanent failures are counted.
 
 use std::collections::HashSet;
 use std::sync::Arc;

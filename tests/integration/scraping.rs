@@ -114,7 +114,7 @@ fn texts(profiles: &ResourceProfiles) -> BTreeMap<String, String> {
     texts.collect()
 }
 
-/// What has arrived, as the attributes of each profile's resource and scope.
+/// Returns the received attributes of each profile's resource and scope.
 fn arrived(record: &crate::harness::backend::Record) -> Vec<BTreeMap<String, String>> {
     let requests = record.telemetry(Signal::Profiles);
     let all = requests.flat_map(|telemetry| match telemetry {

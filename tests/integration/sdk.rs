@@ -16,7 +16,7 @@ use crate::harness::{Backend, Collector, Telemetry, grpc_at, grpc_to, within, ya
 
 type Attributes = BTreeMap<String, Option<Value>>;
 
-/// What the scripts put on everything.
+/// Attributes that the scripts add to all telemetry.
 fn expected() -> Attributes {
     let text = |text: &str| Value::StringValue(text.to_owned());
     let list = |values: Vec<Value>| {
@@ -95,7 +95,7 @@ impl Chain {
     }
 }
 
-/// What has arrived from one service.
+/// Telemetry received from one service.
 #[derive(Default)]
 struct Found {
     spans: BTreeMap<String, Span>,
@@ -239,7 +239,7 @@ fn check_log(log: &LogRecord) {
     );
 }
 
-/// What an environment variable says, or a word about why the test does nothing.
+/// Returns an environment variable; if it is unset, prints why the test is skipped.
 pub fn told(variable: &str) -> Option<String> {
     let value = std::env::var(variable).ok();
     if value.is_none() {
@@ -248,7 +248,7 @@ pub fn told(variable: &str) -> Option<String> {
     value
 }
 
-/// Where a script of tests/sdk is.
+/// Returns the path of a script in tests/sdk.
 pub fn script(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/sdk")

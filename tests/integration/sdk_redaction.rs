@@ -1,4 +1,4 @@
-//! What a real SDK says in confidence does not leave the pod: see tests/sdk/README.md.
+//! Secrets sent by a real SDK do not leave the pod: see tests/sdk/README.md.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::harness::{Backend, Collector, Signal, grpc_at, within, yaml};
 use crate::sdk::{script, told};
 
-/// What `confide.py` says; in two parts, so that nobody takes this file for one that leaks them.
+/// Secrets that `confide.py` sends, in two parts, so that scanners do not report this file.
 const SECRETS: [&str; 6] = [
     concat!("jane.roe", "@example.com"),
     concat!("4111 1111 ", "1111 1111"),
@@ -58,7 +58,7 @@ impl Tap {
         let _ = tokio::join!(back, there);
     }
 
-    /// How many of the secrets went through.
+    /// Number of secrets that went through.
     fn secrets(&self) -> usize {
         let bytes = self.0.lock().unwrap();
         let has = |secret: &&&str| {

@@ -9,7 +9,7 @@ use crate::harness::{Answer, Backend, Client, Collector, Oracle, Refusal, Refuse
 const DELAY: Option<Duration> = Some(Duration::from_secs(2));
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 
-/// What a client is told over gRPC and over HTTP: code and status, and the time to come back.
+/// Response to a client over gRPC and over HTTP: code, status, and retry delay.
 struct Told {
     code: Code,
     status: u16,
@@ -82,7 +82,7 @@ impl Matrix {
         }
     }
 
-    /// What was refused was counted so, and what comes after it arrives.
+    /// Refused items are counted as refused, and later items arrive.
     async fn finish(self) {
         self.backend.always(Answer::Accept);
         self.grpc
@@ -138,7 +138,7 @@ async fn every_grpc_status_of_the_next_hop_reaches_the_client_over_either_protoc
     matrix
         .check(refusal(exhausted, DELAY), told(exhausted, 429, DELAY))
         .await;
-    // Never retryable, whatever RetryInfo says.
+    // Permanent errors, regardless of RetryInfo.
     for (code, status) in [
         (Code::Unknown, 500),
         (Code::InvalidArgument, 400),
@@ -169,7 +169,7 @@ async fn every_http_status_of_the_next_hop_reaches_the_client_over_either_protoc
         retry_after,
         message: "because of the backend",
     };
-    // Without Retry-After 429 is retried all the same, in whatever time suits the client.
+    // Without Retry-After, 429 is retried too, after a delay that the client chooses.
     matrix
         .check(
             refusal(429, None),

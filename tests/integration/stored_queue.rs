@@ -1,4 +1,5 @@
-//! A queue on disk: what is acknowledged arrives, whatever happens to the process, the next hop and the disk.
+//! Persistent queue: acknowledged data arrives despite failures of the process, the next hop and
+//! the disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -164,7 +165,7 @@ service:
 "
     );
     let oracle = kill_often(&config, &backend).await;
-    // What was under way to windows of an hour is handed on at once when the collector ends.
+    // Data in windows of an hour is forwarded at once when the collector shuts down.
     let long = config.replace("300ms", "1h");
     let collector = Collector::start(&long).await;
     let client = Client::grpc("last", collector.grpc(), &oracle).await;

@@ -33,7 +33,8 @@ pub(crate) struct Program {
     pub(crate) build_id: String,
 }
 
-/// The address of the function whose linker's name is so, in the file's own numbers, which are what profilers send.
+/// Returns the address of the function whose linkage name matches, as an address in the file, which
+/// profilers send.
 pub(crate) fn address(file: &Path, is_it: impl Fn(&str) -> bool) -> u64 {
     let symbols = Command::new("nm").arg(file).output().unwrap();
     let symbols = String::from_utf8(symbols.stdout).unwrap();
@@ -82,13 +83,13 @@ impl Program {
         address(&self.file, |name| name == function)
     }
 
-    /// Where the file belongs in the layout of distributions.
+    /// Returns the file's path in the layout of distributions.
     pub(crate) fn place_in(&self, root: &Path) -> PathBuf {
         in_layout(root, &self.build_id)
     }
 }
 
-/// Where the debug file of a build id is.
+/// Returns the path of the debug file of a build id.
 pub(crate) fn in_layout(root: &Path, build_id: &str) -> PathBuf {
     let (first, rest) = build_id.split_at(2);
     root.join(".build-id")

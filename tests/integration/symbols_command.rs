@@ -13,14 +13,14 @@ fn symbols(arguments: &[&OsStr]) -> Output {
     command.arg("symbols").args(arguments).output().unwrap()
 }
 
-/// What it prints if it works.
+/// Returns the output of a successful command.
 fn printed(arguments: &[&OsStr]) -> String {
     let output = symbols(arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What it complains of.
+/// Returns the error message of a failed command.
 fn complaint(arguments: &[&OsStr]) -> String {
     let output = symbols(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");

@@ -24,9 +24,9 @@ struct Tiers {
     certificates: Certificates,
     backend: Backend,
     zone: Collector,
-    /// Where the zone keeps everything.
+    /// Directory of the zone's output files.
     files: TempDir,
-    /// What waits, of each tier.
+    /// Directory of the queues of each tier.
     queues: TempDir,
     rack: Option<Collector>,
     sidecar: Collector,
@@ -120,7 +120,7 @@ impl Tiers {
     }
 }
 
-/// What a tier writes, and nobody else does.
+/// Returns the files that only this tier writes.
 fn own(queues: &TempDir, tier: &str) -> Vec<String> {
     let directory = queues.path().join(tier);
     vec![format!(
@@ -188,7 +188,7 @@ fn values(attributes: &[KeyValue], key: &str) -> Vec<String> {
     found.filter_map(value).collect()
 }
 
-/// The same request from somebody who claims to be somebody else.
+/// Returns the same request with a forged sender.
 fn forged(mut telemetry: Telemetry) -> Telemetry {
     macro_rules! forge {
         ($entries:expr) => {

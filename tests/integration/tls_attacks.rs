@@ -1,5 +1,5 @@
-//! TLS as an attack, and attacks within TLS: whatever one client does before, in and after its handshake, it is ended,
-//! costs little, and those with a certificate get in and are served meanwhile.
+//! Attacks on TLS and within TLS: a misbehaving client is disconnected before, during or after its
+//! handshake, costs little, and does not disturb clients with a certificate.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -24,7 +24,8 @@ use crate::harness::{
     Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, raw, within, yaml,
 };
 
-/// A collector that wants certificates, one that has one and sends to it, and somebody who sends to that.
+/// A collector that requires client certificates, a collector that sends to it with a certificate,
+/// and a client of the latter.
 struct Fort {
     authority: Authority,
     backend: Backend,
@@ -96,7 +97,7 @@ impl Fort {
         within("a handshake", connecting).await.unwrap()
     }
 
-    /// What a client says first.
+    /// Returns the ClientHello of a client.
     fn hello(&self) -> Vec<u8> {
         let name = "127.0.0.1".try_into().unwrap();
         let mut client = ClientConnection::new(self.tls(), name).unwrap();
@@ -105,7 +106,8 @@ impl Fort {
         hello
     }
 
-    /// What those with a certificate do, on a connection that is there and on a new one, and it works.
+    /// Sends as clients with a certificate do, on an existing and on a new connection, and expects
+    /// success.
     async fn good(&self) {
         let request = self.client.request(Signal::Traces, 5);
         self.client.send(&request).await.unwrap();
@@ -128,7 +130,7 @@ impl Fort {
         }
     }
 
-    /// How often clients went over a limit.
+    /// Returns how often clients exceeded a limit.
     async fn limited(&self, limit: &str) -> f64 {
         let metrics = self.rack.metrics().await;
         metrics.sum("tributary_server_limited", &[("limit", limit)])
@@ -144,7 +146,8 @@ impl Fort {
     }
 }
 
-/// What an attack and the good clients beside it may cost the process; without optimization, as tests run.
+/// Memory that an attack and the well-behaved clients may cost the process, in bytes; for an
+/// unoptimized build, as in tests.
 const MOST_MEMORY: u64 = 48 << 20;
 const MOST_PROCESSOR_TIME: Duration = Duration::from_secs(15);
 
@@ -155,7 +158,7 @@ async fn stranger(address: SocketAddr) -> TcpStream {
     socket.connect(address).await.unwrap()
 }
 
-/// What comes until the server ends the connection.
+/// Reads until the server closes the connection.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
     // A reset is an end, too.
@@ -184,7 +187,7 @@ async fn too_much(fort: &Fort, what: &str, flood: impl Fn(u32) -> Vec<u8>) {
         let mut attacker = Attacker::on(fort.inside().await).greeted().await;
         let said = attacker.flood(10_000, flood).await;
         let code = attacker.ended().await;
-        // Where the connection was reset while frames were on their way to it, its last words may be lost.
+        // If the connection was reset while frames were in flight, the final GOAWAY may be lost.
         let told = code.is_none() && said < 10_000 || code == Some(ENHANCE_YOUR_CALM);
         assert!(told, "{what}: {code:?} after {said}");
     };

@@ -11,7 +11,7 @@ use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc
 
 /// A sidecar that sends to a rack over mutual TLS, and the files of both.
 struct Chain {
-    /// Where the files are; every collector has its own.
+    /// Certificate files; every collector has its own.
     files: Authority,
     backend: Backend,
     rack: Collector,
@@ -20,7 +20,7 @@ struct Chain {
     sidecar: Collector,
 }
 
-/// How often files are looked at in these tests.
+/// Interval for checking the files in these tests.
 const OFTEN: &str = "reload_interval: 200ms";
 
 impl Chain {

@@ -1,4 +1,4 @@
-//! What arrived at one place, how often, when and by which connection.
+//! Items that arrived at one place: how often, when, and by which connection.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::load::Made;
 use super::locked;
 
-/// The books of one place where items arrive.
+/// The record of one place where items arrive.
 pub struct Arrivals {
     began: Instant,
     books: Mutex<Books>,
@@ -15,15 +15,15 @@ pub struct Arrivals {
 
 #[derive(Default)]
 struct Books {
-    /// By the number of the item: its last arrival.
+    /// Last arrival of each item, by number.
     last: Vec<Option<Arrival>>,
     items: usize,
     duplicates: Vec<Duplicate>,
     refused: HashSet<u64>,
-    /// By the number of the connection: when it ended.
+    /// End of each connection, by number.
     connections: Vec<Option<Duration>>,
     defects: Vec<String>,
-    /// When something new came, most recently.
+    /// Time of the last new item.
     news: Duration,
 }
 
@@ -33,7 +33,7 @@ struct Arrival {
     at: Duration,
 }
 
-/// An item that came once more.
+/// A duplicate item.
 #[derive(Debug, Clone, Copy)]
 struct Duplicate {
     number: u64,
@@ -41,23 +41,25 @@ struct Duplicate {
     again: Duration,
 }
 
-/// Why items came more than once.
+/// Number of duplicates by cause.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Excuses {
-    /// The zone ended after they were made: it forgot what it had seen, and sends again what it had not noted.
+    /// The zone ended after the items were made: it lost its record of seen items, and resends
+    /// items whose delivery was not recorded.
     pub zone_ended: usize,
-    /// The zone was interrupted after they were made: it took them in part, or its answer was lost.
+    /// The zone was interrupted after the items were made: it accepted them partly, or its response
+    /// was lost.
     pub zone_interrupted: usize,
-    /// The first time its connection broke, so the answer may be lost.
+    /// The connection of the first delivery broke, so the response may be lost.
     pub answer_lost: usize,
-    /// Neither: a defect. The first few of them, with when they came.
+    /// No cause: a defect. The first few of these items, with their arrival times.
     pub none: usize,
-    /// By signal, whatever the reason.
+    /// Duplicates by signal, for any cause.
     pub signals: BTreeMap<&'static str, usize>,
     pub examples: Vec<String>,
 }
 
-/// A connection that breaks tells both ends at about the same time, on a busy machine, too.
+/// Maximum delay between the two ends' notice of a broken connection, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
 impl Arrivals {
@@ -68,7 +70,7 @@ impl Arrivals {
         }
     }
 
-    /// A new connection; its number.
+    /// Registers a new connection; returns its number.
     pub fn connected(&self) -> u32 {
         let mut books = locked(&self.books);
         books.connections.push(None);
@@ -82,17 +84,17 @@ impl Arrivals {
         }
     }
 
-    /// These items are here, now.
+    /// Records items that arrive now.
     pub fn arrived(&self, numbers: &[u64], connection: u32) {
         self.arrived_at(numbers, connection, self.began.elapsed());
     }
 
-    /// These items are here, since then.
+    /// Records items that arrived at this time.
     pub fn arrived_at(&self, numbers: &[u64], connection: u32, at: Duration) {
         let mut books = locked(&self.books);
         for number in numbers {
             let place = usize::try_from(*number).unwrap_or(usize::MAX);
-            // No run has as many; a number that was made up must not take all memory.
+            // No run has as many items; an invented number must not exhaust the memory.
             if place > 1 << 28 {
                 books.defects.push(format!("nobody made item {number}"));
                 continue;
@@ -115,23 +117,23 @@ impl Arrivals {
         }
     }
 
-    /// The sender was told never to send these again.
+    /// Records items that were permanently refused.
     pub fn refused_for_good(&self, numbers: &[u64]) {
         locked(&self.books).refused.extend(numbers);
     }
 
-    /// Something came that nobody sent like this.
+    /// Records an item that no client sent in this form.
     pub fn defect(&self, text: String) {
         locked(&self.books).defects.push(text);
     }
 
-    /// Different items, and how many times one came that was here already.
+    /// Returns the number of distinct items and of duplicates.
     pub fn counts(&self) -> (usize, usize) {
         let books = locked(&self.books);
         (books.items, books.duplicates.len())
     }
 
-    /// When something new came, most recently, since the beginning of the run.
+    /// Returns the time of the last new item, since the beginning of the run.
     pub fn news(&self) -> Duration {
         locked(&self.books).news
     }
@@ -140,7 +142,7 @@ impl Arrivals {
         locked(&self.books).defects.clone()
     }
 
-    /// Those of these items that are not here and were not refused for good.
+    /// Returns the acknowledged items that have not arrived and were not permanently refused.
     pub fn missing(&self, acknowledged: &[u64]) -> Vec<u64> {
         let books = locked(&self.books);
         let is_here = |number: u64| {
@@ -151,7 +153,7 @@ impl Arrivals {
         acknowledged.iter().copied().filter(is_missing).collect()
     }
 
-    /// How many items were refused for good and never came.
+    /// Returns the number of items that were permanently refused and never arrived.
     pub fn refused(&self) -> usize {
         let books = locked(&self.books);
         let is_here = |number: &&u64| {
@@ -161,7 +163,7 @@ impl Arrivals {
         books.refused.len() - books.refused.iter().filter(is_here).count()
     }
 
-    /// Those that came and were never made: numbers above the last one.
+    /// Returns the number of arrived items that were never made: numbers above the last one.
     pub fn made_up(&self, last: u64) -> usize {
         let books = locked(&self.books);
         let last = usize::try_from(last).unwrap_or(usize::MAX);
@@ -173,8 +175,8 @@ impl Arrivals {
             .count()
     }
 
-    /// Why items came more than once, given when lives of the zone ended, when it was interrupted, and when items were
-    /// made.
+    /// Classifies duplicates, given the ends of the zone's lives, its interruptions, and the times
+    /// at which items were made.
     pub fn excuses(
         &self,
         zone_ends: &[Duration],

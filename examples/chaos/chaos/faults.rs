@@ -1,4 +1,4 @@
-//! Does what the plan says, and undoes it.
+//! Executes the plan of faults, and undoes each fault.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::plan::{Fault, What};
 use super::site::{FLUSH, OTHER_FLUSH, Site, make_certificates};
 use super::tier::Tier;
 
-/// What faults came to, beside what the tiers say themselves.
+/// Results of the faults, in addition to the results of the tiers.
 #[derive(Default)]
 pub struct Outcome {
-    /// What must not happen.
+    /// Violations.
     pub failures: Vec<String>,
-    /// Whether bits were turned over in a queue.
+    /// Whether bits were flipped in a queue.
     pub damaged: usize,
 }
 
-/// Does all of it, each fault at its time, and returns when all are undone.
+/// Executes all faults at their times, and returns when all are undone.
 pub async fn play(site: &Arc<Site>, plan: Vec<Fault>) -> Outcome {
     let began = tokio::time::Instant::now();
     let mut under_way = JoinSet::new();
@@ -42,7 +42,7 @@ pub async fn play(site: &Arc<Site>, plan: Vec<Fault>) -> Outcome {
                 .map(|()| damages)
                 .map_err(failed)
         });
-        // What went wrong is told at once.
+        // Failures are reported at once.
         while let Some(Ok(done)) = under_way.try_join_next() {
             outcome.note(done);
         }
@@ -66,7 +66,7 @@ impl Outcome {
 }
 
 impl Site {
-    /// The same with names.
+    /// Describes a fault with the names of its targets.
     fn describe(&self, what: &What) -> String {
         let tier = |number: usize| &self.tiers[number].name;
         match what {
@@ -136,7 +136,8 @@ impl Site {
                 let certificates = self.certificates.lock().await;
                 let directory = certificates.clone();
                 let renewal = move || make_certificates(&directory, true);
-                // Keys and certificates are replaced one after the other: who starts in between finds no pair.
+                // Keys and certificates are replaced one after the other: a process that starts in
+                // between finds no matching pair.
                 self.tiers.iter().for_each(|tier| trouble_starts(tier));
                 let renewed = tokio::task::spawn_blocking(renewal).await;
                 self.tiers.iter().for_each(trouble_ends_soon);
@@ -174,7 +175,7 @@ impl Site {
         if !good {
             std::fs::write(own, before).map_err(io)?;
         }
-        // What could not start may be rejected, too.
+        // If the process may fail to start, the reload may be rejected, too.
         match (taken?, good) {
             (true, false) => Err("a configuration that cannot be run was taken".to_owned()),
             (false, true) if tier.start_troubles.load(Relaxed) == 0 => {
@@ -205,7 +206,7 @@ impl Site {
     async fn damage(&self, number: usize, lasts: Duration) -> Result<(), String> {
         let tier = &self.tiers[number];
         let mut life = tier.life.lock().await;
-        // So that something waits in its queue: nobody takes anything from it.
+        // Blocks the next hop, so that data stays in the queue.
         let next = match number + 1 {
             next if next < self.tiers.len() => vec![&self.tiers[next].grpc],
             _ => self.links.iter().rev().take(2).collect(),
@@ -238,7 +239,7 @@ fn trouble_starts(tier: &Tier) {
     tier.start_troubles.fetch_add(1, Relaxed);
 }
 
-/// Not at once: a start that is under way may have seen the trouble.
+/// Ends the trouble after a delay, because a start in progress may have seen it.
 fn trouble_ends_soon(tier: &Arc<Tier>) {
     let tier = tier.clone();
     tokio::spawn(async move {
@@ -247,12 +248,12 @@ fn trouble_ends_soon(tier: &Arc<Tier>) {
     });
 }
 
-/// How many items the collector finds in the queues of a process that has ended.
+/// Returns the number of items that the collector finds in the queues of a stopped process.
 async fn waiting(binary: &Path, queues: &Path) -> Result<u64, String> {
     let mut inspect = tokio::process::Command::new(binary);
     inspect.args(["queue", "inspect"]);
     for entry in std::fs::read_dir(queues).map_err(|error| error.to_string())? {
-        // Of a tier: `rack`, say.
+        // The directory of a tier, such as `rack`.
         inspect.arg(entry.map_err(|error| error.to_string())?.path());
     }
     let output = inspect.output().await.map_err(|error| error.to_string())?;

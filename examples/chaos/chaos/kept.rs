@@ -1,4 +1,5 @@
-//! What is in the zone's Parquet files. Finished ones are read and removed: a long run must not fill the disk.
+//! Items in the zone's Parquet files. Finished files are read and removed, so that a long run does
+//! not fill the disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,17 +10,17 @@ use parquet::record::{Field, Row};
 
 use super::arrivals::Arrivals;
 
-/// No connection brought it.
+/// Stands for items that no connection delivered.
 const NO_CONNECTION: u32 = u32::MAX;
 
-/// Notes what is in finished files, and removes them.
+/// Records the items in finished files, and removes the files.
 pub fn collect(directory: &Path, arrivals: &Arrivals, began: SystemTime) {
     for path in finished(directory) {
         match read(&path, began) {
             Ok((numbers, at)) => arrivals.arrived_at(&numbers, NO_CONNECTION, at),
             Err(error) => {
                 arrivals.defect(format!("{}: {error}", path.display()));
-                // So that it can be looked at, and is not read again.
+                // Kept for inspection under a name that is not read again.
                 let _ = fs::rename(&path, path.with_extension("unreadable"));
                 continue;
             }
@@ -41,14 +42,15 @@ fn finished(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The numbers in a file, and when it was finished, since the beginning of the run.
+/// Returns the numbers in a file, and the time at which it was finished, since the beginning of the
+/// run.
 fn read(path: &Path, began: SystemTime) -> Result<(Vec<u64>, Duration), String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let modified = file.metadata().and_then(|metadata| metadata.modified());
     let at = modified.map(|at| at.duration_since(began).unwrap_or_default());
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let mut numbers = Vec::new();
-    // Stacks are referred to by rows; they are no items.
+    // Stacks are referenced by rows and are not items.
     let is_stacks = path
         .components()
         .any(|part| part.as_os_str().to_string_lossy().contains("stacks"));

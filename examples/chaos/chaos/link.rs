@@ -1,4 +1,4 @@
-//! A link between two processes: a proxy for TCP that cuts, delays, throttles and swallows.
+//! A link between two processes: a TCP proxy that cuts, delays, throttles and drops traffic.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,29 +11,29 @@ use tokio::sync::watch;
 
 use super::locked;
 
-/// What is wrong with a link.
+/// Faults of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Trouble {
-    /// Connections are reset, and new ones too.
+    /// Connections are reset, including new ones.
     Cut,
-    /// Nothing moves in either direction, and nobody is told. Afterwards everything goes on where it was.
+    /// No data moves in either direction, without an error. Afterwards the transfer continues.
     Stall,
-    /// What is connected now is never heard of again, not even afterwards. New connections are fine.
+    /// Current connections stay silent forever. New connections work.
     BlackHole,
-    /// Requests get through, answers do not. Afterwards those connections are reset.
+    /// Requests pass, responses do not. Afterwards the affected connections are reset.
     Deaf,
-    /// Every piece of at most [`PIECE`] bytes takes that long.
+    /// Each chunk of at most [`PIECE`] bytes is delayed by this time.
     Delay(Duration),
-    /// At most so many bytes a second in each direction of each connection.
+    /// Each direction of each connection is limited to this many bytes a second.
     Throttle(u64),
-    /// All connections are reset, over and over, this long apart.
+    /// All connections are reset repeatedly, at this interval.
     Flap(Duration),
 }
 
-/// How much is moved at a time.
+/// Maximum bytes moved at a time.
 const PIECE: usize = 16 << 10;
 
-/// A fixed address from which connections are led to wherever the next process listens now.
+/// A fixed address that forwards connections to the current address of the next process.
 pub struct Link {
     pub name: String,
     pub address: SocketAddr,
@@ -44,7 +44,7 @@ struct Shared {
     target: Mutex<Option<SocketAddr>>,
     state: watch::Sender<State>,
     connections: AtomicU64,
-    /// When connections ended, since the beginning of the run.
+    /// Ends of connections, since the beginning of the run.
     ends: Mutex<Vec<Duration>>,
     began: Instant,
 }
@@ -52,14 +52,14 @@ struct Shared {
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     trouble: Option<Trouble>,
-    /// Connections that were accepted before this generation began are to be reset.
+    /// Connections accepted before this generation are to be reset.
     reset_before: u64,
-    /// Connections up to this number are never heard of again.
+    /// Connections up to this number stay silent forever.
     swallowed: u64,
 }
 
 impl Link {
-    /// A link that leads nowhere yet, at a free port of 127.0.0.1.
+    /// Opens a link without a target, at a free port of 127.0.0.1.
     pub async fn open(name: &str, began: Instant) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -78,12 +78,12 @@ impl Link {
         })
     }
 
-    /// Where new connections lead; without a target they are reset.
+    /// Sets the target of new connections; without a target they are reset.
     pub fn lead_to(&self, target: Option<SocketAddr>) {
         *locked(&self.shared.target) = target;
     }
 
-    /// Begins.
+    /// Begins a fault.
     pub fn begin(&self, trouble: Trouble) {
         let number = self.shared.connections.load(Relaxed);
         self.shared.state.send_modify(|state| {
@@ -106,17 +106,17 @@ impl Link {
         }
     }
 
-    /// Ends what has begun.
+    /// Ends the fault.
     pub fn end(&self) {
         let was = self.shared.state.borrow().trouble;
         self.shared.state.send_modify(|state| state.trouble = None);
         if was == Some(Trouble::Deaf) {
-            // Bytes are missing in the middle of them.
+            // Bytes are missing in the middle of the connections.
             self.reset();
         }
     }
 
-    /// When connections ended, since the beginning of the run.
+    /// Returns the ends of connections, since the beginning of the run.
     pub fn ends(&self) -> Vec<Duration> {
         locked(&self.shared.ends).clone()
     }
@@ -136,7 +136,7 @@ impl Shared {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
-            // Out of descriptors, perhaps for a moment.
+            // Out of file descriptors, perhaps briefly.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -146,7 +146,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(client: TcpStream, shared: Arc<Shared>) {
     let _ = client.set_nodelay(true);
-    // What is left unsaid is not said: the other side gets a reset.
+    // The close drops pending data: the other side gets a reset.
     let _ = client.set_zero_linger();
     let target = *locked(&shared.target);
     let (Some(target), false) = (target, is_cut(&shared)) else {
@@ -163,7 +163,8 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
     let resets = async {
         let _ = state.wait_for(|state| number <= state.reset_before).await;
     };
-    // A half that has ended ends the other one: neither HTTP/2 nor HTTP/1.1 needs half a connection.
+    // The end of one direction ends the other: neither HTTP/2 nor HTTP/1.1 needs half-open
+    // connections.
     tokio::select! {
         () = pump(from_client, to_server, &shared, number, true) => {}
         () = pump(from_server, to_client, &shared, number, false) => {}
@@ -190,7 +191,7 @@ async fn pump(
             Ok(0) | Err(_) => break,
             Ok(read) => read,
         };
-        // While nothing moves, pieces wait here.
+        // While the link stalls, chunks wait here.
         if state
             .wait_for(|state| state.trouble != Some(Trouble::Stall))
             .await
@@ -214,7 +215,7 @@ async fn pump(
             return;
         }
     }
-    // A peer behind a black hole hears of nothing, not even of the end. Whoever gave up is told nothing either.
+    // A peer behind a black hole receives nothing, not even the end of the connection.
     if number <= state.borrow().swallowed && !is_request {
         std::future::pending::<()>().await;
     }

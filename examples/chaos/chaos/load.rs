@@ -1,4 +1,4 @@
-//! Load: clients that send as SDKs do, and remember exactly what was acknowledged.
+//! Load: clients that send as SDKs do, and record exactly which items were acknowledged.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -24,16 +24,16 @@ use super::locked;
 use super::status::Status;
 use super::telemetry::Telemetry;
 
-/// What was sent, and what of it was acknowledged.
+/// Sent and acknowledged items.
 pub struct Ledger {
     pub began: std::time::Instant,
-    /// Of each request.
+    /// All requests that were made.
     made: Mutex<Vec<Made>>,
     last: AtomicU64,
     acknowledged: Mutex<Vec<u64>>,
     pub requests: AtomicUsize,
     pub refusals: AtomicUsize,
-    /// Refusals after which a client by the specification does not send again. There is no reason for any.
+    /// Permanent refusals. There is no reason for any.
     pub permanent: Mutex<Vec<String>>,
 }
 
@@ -41,7 +41,7 @@ pub struct Ledger {
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
     first: u64,
-    /// When its numbers were given out, since the beginning of the run.
+    /// Time at which its numbers were assigned, since the beginning of the run.
     pub at: Duration,
     pub signal: Signal,
 }
@@ -59,7 +59,7 @@ impl Ledger {
         }
     }
 
-    /// So many numbers that no item has. They begin with 1.
+    /// Returns unused item numbers. The first number is 1.
     pub fn numbers(&self, items: u64, signal: Signal) -> Vec<u64> {
         let mut made = locked(&self.made);
         let first = self.last.fetch_add(items, Relaxed) + 1;
@@ -68,12 +68,12 @@ impl Ledger {
         (first..first + items).collect()
     }
 
-    /// These have to arrive.
+    /// Records acknowledged items, which must arrive.
     pub fn owe(&self, numbers: Vec<u64>) {
         locked(&self.acknowledged).extend(numbers);
     }
 
-    /// The request in which a number was.
+    /// Returns the request that contains a number.
     pub fn made(&self, number: u64) -> Made {
         let made = locked(&self.made);
         let behind = made.partition_point(|made| made.first <= number);
@@ -85,12 +85,12 @@ impl Ledger {
         })
     }
 
-    /// The last number that was given out.
+    /// Returns the last assigned number.
     pub fn last(&self) -> u64 {
         self.last.load(Relaxed)
     }
 
-    /// The numbers of all items that were acknowledged.
+    /// Returns the numbers of all acknowledged items.
     pub fn acknowledged(&self) -> Vec<u64> {
         locked(&self.acknowledged).clone()
     }
@@ -100,21 +100,22 @@ impl Ledger {
     }
 }
 
-/// How long a client waits for an answer, as SDKs do.
+/// Time limit of a response, as in SDKs.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client keeps a request that is refused, then it gives up. Nobody owes it anything.
+/// Time for which a client retries a refused request before it gives up. The items are then not
+/// expected to arrive.
 const GIVES_UP: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_millis(200);
-/// Bytes that a request has at most, about: far below what receivers take.
+/// Approximate maximum bytes per item, far below the limits of receivers.
 const BALLAST: usize = 400;
 
-/// One client: a signal over a protocol.
+/// A client of one signal and protocol.
 pub struct Client {
     pub signal: Signal,
     pub service: String,
     pub transport: Transport,
     pub ledger: Arc<Ledger>,
-    /// Items a second.
+    /// Items per second.
     pub rate: f64,
 }
 
@@ -132,7 +133,7 @@ impl Transport {
     pub fn grpc(link: &Link) -> Result<Self, String> {
         let endpoint = Endpoint::from_shared(format!("http://{}", link.address));
         let endpoint = endpoint.map_err(|error| error.to_string())?;
-        // A connection that is dead and says nothing is given up.
+        // A dead connection without an error is given up.
         let endpoint = endpoint
             .timeout(TIMEOUT)
             .connect_timeout(TIMEOUT)
@@ -148,13 +149,13 @@ impl Transport {
 }
 
 impl Client {
-    /// Sends at its rate until it is told to stop.
+    /// Sends at its rate until it is stopped.
     pub async fn run(self, stop: CancellationToken) {
         let mut next = Instant::now();
         while !stop.is_cancelled() {
             let items = fastrand::u64(1..=40);
             next += Duration::from_secs_f64(items as f64 / self.rate);
-            // Who was held up for long does not make up for all of it.
+            // A client that was delayed for long does not catch up completely.
             next = next.max(Instant::now() - Duration::from_secs(1));
             let pause = tokio::time::sleep_until(next);
             if stop.run_until_cancelled(pause).await.is_none() {
@@ -224,7 +225,7 @@ async fn export(channel: Channel, request: Telemetry) -> Result<(), Refused> {
             | Code::DataLoss => true,
             Code::ResourceExhausted => Status::decode(status.details())
                 .is_ok_and(|details| details.retry_after().is_some()),
-            // tonic's own: the connection broke.
+            // Status codes of tonic itself: the connection broke.
             Code::Unknown | Code::Internal => std::error::Error::source(&status).is_some(),
             _ => false,
         };
@@ -245,7 +246,7 @@ async fn post(
         .header("content-type", "application/x-protobuf")
         .body(Full::from(request.encode()));
     let post = post.map_err(|error| Refused::Permanent(error.to_string()))?;
-    // Without an answer it is not known what became of it.
+    // Without a response, the outcome is unknown.
     let answer = client.request(post).await.map_err(|_| Refused::Retryable)?;
     match answer.status().as_u16() {
         200 => Ok(()),

@@ -1,4 +1,4 @@
-//! What goes wrong when: drawn from a seed, before anything starts.
+//! The plan of faults, drawn from a seed before anything starts.
 
 use std::time::Duration;
 
@@ -12,42 +12,43 @@ use super::link::Trouble;
 /// A fault.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// When, since the load began.
+    /// Start of the fault, since the load began.
     pub at: Duration,
-    /// How long, until it is undone.
+    /// Duration until the fault is undone.
     pub lasts: Duration,
     pub what: What,
 }
 
-/// What goes wrong. Numbers are places in the site's lists.
+/// Kinds of faults. Numbers are indices into the site's lists.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
-    /// SIGKILL; after a while it is started again.
+    /// SIGKILL, and a restart after a while.
     Kill(usize),
-    /// The same, and once more as soon as it is ready.
+    /// SIGKILL and a restart, and both again as soon as the process is ready.
     KillTwice(usize),
-    /// SIGKILL, a start that is killed that soon, and another one.
+    /// SIGKILL, a start that is killed after this time, and another start.
     KillAtStart(usize, Duration),
-    /// SIGTERM; after a while it is started again.
+    /// SIGTERM, and a restart after a while.
     Stop(usize),
     /// SIGSTOP, then SIGCONT.
     Freeze(usize),
-    /// Another configuration, and SIGHUP.
+    /// A changed configuration, and SIGHUP.
     Reload(usize),
-    /// A configuration that nobody can run, and SIGHUP.
+    /// An invalid configuration, and SIGHUP.
     BadReload(usize),
     Link(usize, Trouble),
-    /// The disk of a tier is full.
+    /// A full disk of a tier.
     FullDisk(usize),
     Sink(usize, Mood),
     /// New keys and certificates for all tiers.
     Certificates,
-    /// A tier is stopped with data in its queue, a bit of that is turned over, and it is started again.
+    /// A tier is stopped with data in its queue, a bit of the data is flipped, and the tier is
+    /// restarted.
     Damage(usize),
 }
 
 impl What {
-    /// Two faults of one place do not overlap.
+    /// Returns the location of the fault; faults at one location do not overlap.
     fn place(&self) -> (u8, usize) {
         match self {
             What::Kill(tier)
@@ -66,7 +67,7 @@ impl What {
     }
 }
 
-/// What there is to break.
+/// Numbers of components that can fail.
 #[derive(Debug, Clone, Copy)]
 pub struct Targets {
     pub tiers: usize,
@@ -75,10 +76,10 @@ pub struct Targets {
     pub disks: bool,
 }
 
-/// Processes have this long to be seen at work after a fault.
+/// Minimum time between two faults of a process.
 const BREATH: Duration = Duration::from_millis(500);
 
-/// The faults of a run, in order. The same seed and options make the same plan.
+/// Draws the faults of a run in order. The same seed and options give the same plan.
 pub fn draw(options: &Options, targets: Targets) -> Vec<Fault> {
     let mut random = Rng::with_seed(options.seed);
     let mut plan: Vec<Fault> = Vec::new();
@@ -98,7 +99,7 @@ pub fn draw(options: &Options, targets: Targets) -> Vec<Fault> {
             What::Kill(_) | What::KillTwice(_) | What::KillAtStart(..) | What::Stop(_) => {
                 millis(&mut random, 0..2500)
             }
-            // Beyond the timeout of exporters, at times.
+            // Sometimes longer than the timeout of exporters.
             _ => millis(&mut random, 200..8000),
         };
         let clashes = |other: &Fault| {
@@ -137,8 +138,9 @@ fn what(random: &mut Rng, options: &Options, targets: Targets) -> What {
     }
 }
 
-/// Whether nothing comes twice for it: the zone goes on, and has an answer for all that it took and sent. The rack, the
-/// zone, and the ways between them and to the backend are last in the lists.
+/// Whether the fault causes no duplicates: the zone keeps running, and gets an answer for all that
+/// it accepted and sent. The rack, the zone, and the links between them and to the backend are last
+/// in the lists.
 fn comes_once(what: &What, targets: Targets) -> bool {
     let (rack, zone) = (targets.tiers - 2, targets.tiers - 1);
     match what {
@@ -178,7 +180,7 @@ fn mood(random: &mut Rng, options: &Options) -> Mood {
     }
 }
 
-/// By OTLP's specification, for gRPC and for HTTP: after these a client sends again ...
+/// Status codes after which a client retries, by OTLP's specification.
 const PASSING: [Code; 7] = [
     Code::Cancelled,
     Code::DeadlineExceeded,
@@ -186,11 +188,11 @@ const PASSING: [Code; 7] = [
     Code::OutOfRange,
     Code::Unavailable,
     Code::DataLoss,
-    // With RetryInfo only.
+    // Only with RetryInfo.
     Code::ResourceExhausted,
 ];
 const PASSING_HTTP: [u16; 4] = [429, 502, 503, 504];
-/// ... and after all others it does not.
+/// Status codes after which a client gives up, by OTLP's specification.
 const FINAL: [Code; 9] = [
     Code::Unknown,
     Code::InvalidArgument,
@@ -212,7 +214,7 @@ fn refusal(random: &mut Rng, options: &Options) -> Refusal {
     };
     let code = codes[random.usize(0..codes.len())];
     let retry_after = match random.bool() || code == Code::ResourceExhausted {
-        // In full seconds, for that is what HTTP has.
+        // Full seconds, the resolution of HTTP.
         true => Some(Duration::from_secs(random.u64(0..3))),
         false => None,
     };

@@ -18,29 +18,30 @@ use super::locked;
 use super::scraped::Service;
 use super::tier::Tier;
 
-/// Everything that faults are drawn for.
+/// All components that faults can affect.
 pub struct Site {
     pub began: Instant,
-    /// Sidecars, then the rack, then the zone: the way of the data.
+    /// Sidecars, then the rack, then the zone, in the direction of the data.
     pub tiers: Vec<Arc<Tier>>,
-    /// Those of the clients, two for each sidecar; sidecars to rack, one each; rack to zone; zone to each sink.
+    /// Links: two for each sidecar's clients; one from each sidecar to the rack; rack to zone; zone
+    /// to each sink.
     pub links: Vec<Arc<Link>>,
     pub sinks: [Arc<Sink>; 2],
-    /// What sidecars scrape.
+    /// The service that sidecars scrape.
     pub scraped: Arc<Service>,
     pub disks: Vec<Disk>,
-    /// Where the zone's Parquet files are.
+    /// Directory of the zone's Parquet files.
     pub files: PathBuf,
-    /// Whoever renews them holds this.
+    /// Directory of the certificates; the lock is held while they are renewed.
     pub certificates: tokio::sync::Mutex<PathBuf>,
     pub scratch: Scratch,
-    /// Items that this program has taken from queues, by damage.
+    /// Number of items that this program damaged in queues.
     pub damaged_items: AtomicU64,
-    /// When the zone's disk was full: again and again while it was.
+    /// Times at which the zone's disk was full, recorded repeatedly while it was.
     pub zone_disk_full: Mutex<Vec<Duration>>,
 }
 
-/// Where everything is.
+/// Directory of all files.
 pub enum Scratch {
     Temporary(TempDir),
     Kept(PathBuf),
@@ -55,11 +56,12 @@ impl Scratch {
     }
 }
 
-/// docs/deployment.md: what a process needs beside `memory_limiter`'s limit.
+/// Memory that a process needs besides the limit of `memory_limiter`, from docs/deployment.md.
 const BESIDE_TELEMETRY: u64 = 48 << 20;
 const MIB: u64 = 1 << 20;
 
-/// What a tier is: the name of its example, its limit in MiB, and the MiB of its disk.
+/// Properties of a tier: the name of its example, its memory limit in MiB, and the size of its disk
+/// in MiB.
 struct Kind {
     example: &'static str,
     limit: u64,
@@ -83,7 +85,7 @@ const ZONE: Kind = Kind {
 };
 
 impl Site {
-    /// Lays everything out. Nothing runs yet but links and the backend.
+    /// Creates all files, links and the backend. No tier runs yet.
     pub async fn lay_out(
         options: &Options,
         binary: &Path,
@@ -190,13 +192,13 @@ impl Site {
         &self.tiers[self.tiers.len() - 1]
     }
 
-    /// When lives of the zone ended.
+    /// Returns the ends of the zone's lives.
     pub fn zone_ends(&self) -> Vec<Duration> {
         locked(&self.zone().history).ends.clone()
     }
 
-    /// When the zone took something in part, or could not say that it had taken it: connections from the rack ended,
-    /// or its disk was full.
+    /// Returns the times at which the zone may have accepted a request partly, or without an
+    /// answer: ends of connections from the rack, and times with a full disk.
     pub fn zone_interruptions(&self) -> Vec<Duration> {
         let mut interruptions = self.zone().grpc.ends();
         interruptions.extend(locked(&self.zone_disk_full).iter());
@@ -216,7 +218,7 @@ fn example(name: &str) -> PathBuf {
     manifest_directory().join(format!("examples/configs/{name}.yaml"))
 }
 
-/// New keys and certificates for all tiers; the authority stays.
+/// Creates keys and certificates for all tiers; the authority stays.
 pub fn make_certificates(directory: &Path, renew: bool) -> Result<(), String> {
     let mut script = Command::new("sh");
     script.arg(manifest_directory().join("examples/tls/make-certificates.sh"));
@@ -236,7 +238,7 @@ pub fn make_certificates(directory: &Path, renew: bool) -> Result<(), String> {
     }
 }
 
-/// What differs from the example: addresses, limits, and times that do not make anybody wait.
+/// Returns the differences from the example: addresses, limits, and shorter intervals.
 fn overlay(
     example: &str,
     limit: u64,
@@ -247,12 +249,12 @@ fn overlay(
     let any = "'127.0.0.1:0'";
     let retries =
         "retry_on_failure: {initial_interval: 100ms, max_interval: 1s, max_elapsed_time: 0s}";
-    // Whoever gives up waiting sends again, and on a busy machine that is no fault that was drawn.
+    // A timeout causes a retry; on a busy machine that is no planned fault.
     let hop = match options.once {
         true => format!("timeout: 60s\n    {retries}"),
         false => retries.to_owned(),
     };
-    // Small, so that a soak reaches its bounds soon.
+    // Small, so that a soak soon reaches its limits.
     let (bound, http_bound) = match options.soak {
         true => (", queue_size: 2097152", 2 << 20),
         false => ("", 256 << 20),
@@ -334,6 +336,6 @@ exporters:
     )
 }
 
-/// What reloads change, back and forth.
+/// Value that reloads switch on and off.
 pub const FLUSH: &str = "100ms";
 pub const OTHER_FLUSH: &str = "150ms";

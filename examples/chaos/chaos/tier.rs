@@ -1,4 +1,4 @@
-//! A tier: the real binary with the real configuration, through as many lives as it takes.
+//! A tier: the real binary with the real configuration, over several process lives.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,65 +20,68 @@ use super::link::Link;
 use super::locked;
 use super::metrics::Metrics;
 
-/// How long anything of a process may take on a busy machine. It only matters when something is broken.
+/// Time limit of any step of a process on a busy machine. It only matters if something is broken.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// How soon a start that failed is tried again, as an orchestrator would.
+/// Delay before a failed start is repeated, as an orchestrator would do.
 const RESTART: Duration = Duration::from_secs(1);
 const READY: &str = "Everything is ready. Begin running and processing data.";
 
-/// How to start a tier, and what became of it so far.
+/// A tier: its command line and its history.
 pub struct Tier {
     pub name: String,
-    /// The most memory that it may take, in bytes: `memory_limiter`'s limit and what docs/deployment.md adds.
+    /// Memory limit in bytes: the limit of `memory_limiter` plus the overhead in
+    /// docs/deployment.md.
     pub memory_bound: u64,
-    /// Data is taken from it, or refused for good behind it: it has to say so when it ends.
+    /// Whether data was removed from the tier's queue, or permanently refused behind it; the tier
+    /// must then report a loss when it ends.
     pub may_lose: bool,
     pub binary: PathBuf,
-    /// Read in this order. The last one is the program's own, and changes with reloads.
+    /// Configuration files in order. The last one is this program's own and changes with reloads.
     pub configurations: Vec<PathBuf>,
     pub variables: BTreeMap<&'static str, String>,
-    /// Everything it says.
+    /// File with all log output.
     pub log_file: PathBuf,
-    /// What leads to its receiver: over gRPC, and over HTTP where somebody uses that.
+    /// Links to the receiver: over gRPC, and over HTTP if used.
     pub grpc: Arc<Link>,
     pub http: Option<Arc<Link>>,
-    /// One fault at a time has its hands on the process.
+    /// Lock of the process: only one fault at a time acts on it.
     pub life: tokio::sync::Mutex<Option<Life>>,
     pub history: Mutex<History>,
-    /// How many faults there are now for which a start may fail: a full disk, or certificates that are half renewed.
+    /// Number of current faults that may make a start fail: a full disk, or partly renewed
+    /// certificates.
     pub start_troubles: AtomicUsize,
     pub began: Instant,
 }
 
-/// What is known of past lives and of this one.
+/// Results of past lives and the current one.
 #[derive(Debug, Default)]
 pub struct History {
     pub starts: usize,
     pub failed_starts: usize,
-    /// When lives ended, since the beginning of the run.
+    /// Ends of lives, since the beginning of the run.
     pub ends: Vec<Duration>,
-    /// The most memory that any life had, in bytes.
+    /// Peak memory of all lives, in bytes.
     pub peak: u64,
-    /// Warnings and errors, by their text.
+    /// Warnings and errors, by text.
     pub complaints: BTreeMap<String, usize>,
-    /// Records that were reported as lost.
+    /// Number of records reported as lost.
     pub lost_records: u64,
-    /// What must not be in any log.
+    /// Log lines that must not occur.
     pub defects: Vec<String>,
 }
 
-/// A process.
+/// A running process.
 pub struct Life {
     child: Child,
     pid: Pid,
     log: watch::Receiver<Log>,
 }
 
-/// What a life has said, as far as anybody waits for it.
+/// Log events of a life for waiting tasks.
 #[derive(Debug, Default)]
 struct Log {
     ready: bool,
-    /// Reloads that ended, well and not.
+    /// Number of finished reloads, successful and failed.
     reloaded: usize,
     rejected: usize,
     grpc: Option<SocketAddr>,
@@ -89,7 +92,8 @@ struct Log {
 }
 
 impl Tier {
-    /// Starts it and waits until it is ready. Starts that fail are repeated while they may fail.
+    /// Starts the process and waits until it is ready. Repeats a failed start while starts may
+    /// fail.
     pub async fn start(self: &Arc<Self>, life: &mut Option<Life>) -> Result<(), String> {
         let began = Instant::now();
         loop {
@@ -114,7 +118,7 @@ impl Tier {
         }
     }
 
-    /// Starts it, and does not wait.
+    /// Starts the process without waiting.
     pub fn spawn(self: &Arc<Self>) -> Result<Life, String> {
         let mut command = Command::new(&self.binary);
         for path in &self.configurations {
@@ -141,7 +145,7 @@ impl Tier {
         Ok(Life { child, pid, log })
     }
 
-    /// Ends a life with this signal, and waits for its end. What was connected to it is told nothing.
+    /// Ends a life with this signal, and waits for the end. Connected peers are not informed.
     pub async fn end(&self, life: &mut Option<Life>, signal: Signal) -> Result<ExitStatus, String> {
         let Some(ending) = life.as_mut() else {
             return Err(format!("{} does not run", self.name));
@@ -152,13 +156,13 @@ impl Tier {
         }
         let status = ending.end(signal).await;
         self.lead_to(None);
-        // Until here something of it may have been under way.
+        // Requests may have been in flight until here.
         locked(&self.history).ends.push(self.began.elapsed());
         *life = None;
         status.map_err(|error| format!("{}: {error}", self.name))
     }
 
-    /// Has the configuration read again; whether it was taken.
+    /// Reloads the configuration; returns whether it was accepted.
     pub async fn reload(&self, life: &mut Life) -> Result<bool, String> {
         let before = {
             let log = life.log.borrow();
@@ -172,7 +176,7 @@ impl Tier {
         Ok(life.log.borrow().reloaded > before.0)
     }
 
-    /// That an orderly end had nothing to report.
+    /// Checks that an orderly shutdown reported no loss.
     pub fn expect_success(&self, status: ExitStatus) -> Result<(), String> {
         match status.code() {
             Some(0) => Ok(()),
@@ -181,7 +185,7 @@ impl Tier {
         }
     }
 
-    /// Its own metrics, now.
+    /// Returns the process's current metrics.
     pub async fn metrics(&self) -> Result<Metrics, String> {
         let life = self.life.lock().await;
         let address = life.as_ref().and_then(|life| life.log.borrow().metrics);
@@ -191,7 +195,7 @@ impl Tier {
         Ok(Metrics::parse(&page))
     }
 
-    /// The memory of this life now, in bytes; none between lives.
+    /// Returns the current memory in bytes; `None` between lives.
     pub async fn memory(&self) -> Option<u64> {
         let life = self.life.lock().await;
         status(life.as_ref()?.pid, "VmRSS:")
@@ -211,7 +215,7 @@ impl Tier {
         }
     }
 
-    /// Reads what a life says, to its end.
+    /// Reads the log of a life until its end.
     async fn follow(
         self: Arc<Self>,
         stderr: tokio::process::ChildStderr,
@@ -245,7 +249,7 @@ impl Tier {
         }
     }
 
-    /// Notes the most memory that this life has, until its end.
+    /// Records the peak memory of a life until its end.
     async fn watch_memory(self: Arc<Self>, pid: Pid, log: watch::Receiver<Log>) {
         while !log.borrow().ended {
             if let Some(peak) = status(pid, "VmHWM:") {
@@ -265,7 +269,7 @@ impl Life {
 
     /// Sends a signal and waits for the end.
     pub async fn end(&mut self, signal: Signal) -> Result<ExitStatus, String> {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.signal(signal);
         let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let status = status.map_err(|_| format!("did not end within {PATIENCE:?}"))?;
@@ -283,7 +287,7 @@ impl Life {
 }
 
 impl Log {
-    /// Whether anybody may wait for this line.
+    /// Whether the line is relevant for waiting tasks.
     fn take(&mut self, text: String, line: &Value) -> bool {
         let message = line["msg"].as_str().unwrap_or_default();
         let endpoint = line["endpoint"]
@@ -306,7 +310,7 @@ impl Log {
     }
 }
 
-/// A line of /proc/PID/status, in bytes.
+/// Returns a value of /proc/PID/status in bytes.
 fn status(pid: Pid, name: &str) -> Option<u64> {
     let path = format!("/proc/{}/status", pid.as_raw_nonzero());
     let status = std::fs::read_to_string(Path::new(&path)).ok()?;

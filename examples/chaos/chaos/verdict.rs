@@ -1,4 +1,4 @@
-//! What the run has shown.
+//! The result of the run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,18 +11,18 @@ use super::site::Site;
 use super::tier::Tier;
 use super::{Memory, Options};
 
-/// What did not hold; nothing if all is well.
+/// Failed checks; empty if all checks passed.
 #[derive(Debug, Default)]
 pub struct Report {
     pub failures: Vec<String>,
 }
 
-/// In a soak, memory may grow by a tenth or by this from the second third to the last.
+/// Memory growth allowed in a soak from the second third to the last: this many bytes or a tenth.
 const FLAT: u64 = 8 << 20;
 const MIB: f64 = (1 << 20) as f64;
 
 impl Report {
-    /// Checks the accounts of a tier's last life, and prints them.
+    /// Checks the item counts of a tier's last life, and prints them.
     pub async fn accounts(&mut self, tier: &Tier, options: &Options) {
         let metrics = match tier.metrics().await {
             Ok(metrics) => metrics,
@@ -47,7 +47,8 @@ impl Report {
             println!("    dropped by {what}: {items} ({reason})");
             let expected = match reason.as_str() {
                 "duplicate" => true,
-                // It shows the last value of a series: a point that comes behind a later one is not shown.
+                // The exporter shows the last value of a series: a point older than the last one is
+                // not shown.
                 "partial_success" => what == "prometheus",
                 "permanent" => options.permanent && tier.name == "zone",
                 "damaged" => options.damage,
@@ -62,7 +63,7 @@ impl Report {
         }
     }
 
-    /// Checks everything else, and prints it.
+    /// Runs all other checks, and prints the results.
     pub fn judge(
         &mut self,
         options: &Options,
@@ -227,7 +228,7 @@ impl Report {
     }
 }
 
-/// What pipelines and exporters dropped: who, the reason, and how many items.
+/// Returns the items dropped by pipelines and exporters, by component and reason.
 fn dropped(metrics: &Metrics) -> BTreeMap<(String, String), f64> {
     let mut dropped = BTreeMap::new();
     for name in [

@@ -1,4 +1,4 @@
-//! `collector components`: what is built in.
+//! `collector components`: lists the built-in components.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,13 @@ struct Component {
     summary: &'static str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     signals: BTreeMap<&'static str, &'static str>,
-    /// What a connector makes of all of them; without it, what it takes is what it hands on.
+    /// Signals that a connector emits, for every signal that it accepts; absent if it emits the
+    /// signal that it accepts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     emits: Vec<&'static str>,
 }
 
-/// As YAML, or as JSON.
+/// Lists the components as YAML or JSON.
 pub(super) fn list(shape: Shape) -> Result<String, Failure> {
     let listing = Listing {
         version: env!("CARGO_PKG_VERSION"),

@@ -1,4 +1,4 @@
-//! What is at a URL: a profile that a service serves under `/debug/pprof`, a file on a web server, a probe's answer.
+//! Fetches URLs: a profile under `/debug/pprof`, a file on a web server, or a health response.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,27 +19,29 @@ use tributary_net::client::{Connector, full_error};
 use tributary_net::tls::rotation::RotatingClient;
 use tributary_net::tls::{ClientTls, TlsVersion};
 
-/// How long an answer may take by default, besides the time that a profile is asked to cover.
+/// Default time limit of a response in seconds, in addition to the duration of the requested
+/// profile.
 const TIMEOUT: u64 = 60;
-/// How much of an answer that is an error is read, in bytes.
+/// Maximum length of an error response that is read, in bytes.
 const REASON: u64 = 4 << 10;
 
-/// How URLs are read.
+/// Options for fetching URLs.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Reading URLs")]
 pub(super) struct Fetching {
-    /// How long a URL may take. Without it: 60 seconds, and those that a `seconds=` of the URL asks for.
+    /// Time limit for a URL, in seconds. Default: 60 seconds plus the value of `seconds=` in the
+    /// URL.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
-    /// The certificate authorities to trust, instead of the system's (PEM).
+    /// Certificate authorities to trust instead of the system's (PEM).
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Accept any certificate: anybody on the way can read and change what comes.
+    /// Accept any certificate. The connection can then be read and changed by an attacker.
     #[arg(long)]
     insecure_skip_verify: bool,
 }
 
-/// The URL that a file's name is, if it is one.
+/// Returns the file's name as a URL if it is one.
 pub(super) fn url(file: &Path) -> Option<&str> {
     let text = file.to_str()?;
     let is_url = text.starts_with("http://") || text.starts_with("https://");
@@ -47,7 +49,7 @@ pub(super) fn url(file: &Path) -> Option<&str> {
 }
 
 impl Fetching {
-    /// What is at a URL, as it comes, up to so many bytes.
+    /// Fetches the body of a URL without decoding it, up to `most` bytes.
     pub(super) fn fetch(&self, url: &str, most: u64) -> Result<Vec<u8>, String> {
         let uri: Uri = url
             .parse()
@@ -136,7 +138,7 @@ impl Fetching {
         let tls = ClientTls {
             insecure_skip_verify: self.insecure_skip_verify,
             ca_file: self.ca_file.clone().unwrap_or_default(),
-            // A service that is looked at may be older than those that data is sent to.
+            // A profiled service may be older than the services that receive telemetry.
             min_version: Some(TlsVersion::V1_2),
             ..ClientTls::default()
         };
@@ -149,7 +151,7 @@ impl Fetching {
     }
 }
 
-/// How long a URL asks a service to measure.
+/// Returns the duration that a URL asks a service to measure.
 fn seconds(uri: &Uri) -> u64 {
     let parameters = uri.query().unwrap_or_default().split('&');
     let mut seconds = parameters.filter_map(|parameter| parameter.strip_prefix("seconds="));
@@ -157,7 +159,7 @@ fn seconds(uri: &Uri) -> u64 {
     seconds.map_or(0, |seconds| seconds.ceil() as u64)
 }
 
-/// Why nothing comes.
+/// Returns the reason in an error response.
 async fn refusal(response: Response<Incoming>, path: &str) -> String {
     let status = response.status();
     let answered = format!("the server answered {status}");
@@ -186,7 +188,7 @@ async fn refusal(response: Response<Incoming>, path: &str) -> String {
     format!("{answered}{reason}{advice}")
 }
 
-/// A body up to a limit, and whether that is all of it.
+/// Reads a body up to a limit; returns whether the body is complete.
 async fn read(mut body: Incoming, limit: u64) -> Result<(Vec<u8>, bool), hyper::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -201,7 +203,7 @@ async fn read(mut body: Incoming, limit: u64) -> Result<(Vec<u8>, bool), hyper::
     Ok((bytes, true))
 }
 
-/// The errors of connections name keys of the configuration; here they are arguments.
+/// Replaces the configuration keys in connection errors by the names of arguments.
 fn in_arguments(error: &str) -> String {
     let words = [
         (

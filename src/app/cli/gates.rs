@@ -1,12 +1,12 @@
-//! `--feature-gates`, which command lines written for the OpenTelemetry Collector carry.
+//! `--feature-gates`, an option of command lines written for the OpenTelemetry Collector.
 
 /// Gates whose feature is always on here.
 const ALWAYS_ON: [&str; 1] = ["service.profilesSupport"];
 
-/// What is worth saying about the gates.
+/// Returns notes about the gates for the user.
 ///
 /// # Errors
-/// A gate that is not known: what it should change will not change.
+/// An unknown gate, because its feature would not change.
 pub(super) fn check(arguments: &[String]) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
     let gates = arguments.iter().flat_map(|argument| argument.split(','));

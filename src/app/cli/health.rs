@@ -1,14 +1,14 @@
-//! `collector health`: whether a running collector does its job.
+//! `collector health`: checks the health of a running collector.
 
 use serde_json::{Value, json};
 
 use super::fetch::Fetching;
 use super::{Failure, Shape, pretty, printable};
 
-/// How long an answer may be, in bytes: it has a line for every exporter that is in trouble.
+/// Maximum length of a response, in bytes. The response has a line for every failing exporter.
 const LONGEST: u64 = 1 << 20;
 
-/// Returns what the collector's `health_check` answers, and the exit code.
+/// Returns the response of the collector's `health_check` extension, and the exit code.
 pub(super) fn ask(url: &str, shape: Shape, fetching: &Fetching) -> Result<(String, u8), Failure> {
     let answer = fetching.fetch(url, LONGEST);
     if shape.json {
@@ -26,7 +26,7 @@ pub(super) fn ask(url: &str, shape: Shape, fetching: &Fetching) -> Result<(Strin
     }
 }
 
-/// The answer is JSON itself unless `response_body` says otherwise.
+/// Formats the response as JSON. The response is JSON already unless `response_body` is configured.
 fn as_json(url: &str, answer: Result<Vec<u8>, String>) -> Result<(String, u8), Failure> {
     let (healthy, key, value) = match answer {
         Ok(answer) => {

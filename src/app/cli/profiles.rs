@@ -1,4 +1,4 @@
-//! `collector profiles`: work on profiles, from files and URLs.
+//! `collector profiles`: checks, converts, merges, shows and compares profiles from files and URLs.
 
 mod check;
 mod convert;
@@ -20,13 +20,15 @@ use super::{Shape, fetch};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Check profiles against the rules of OTLP: prints every rule that is broken, with its place.
+    /// Check profiles against the rules of OTLP. Prints every violated rule with its position.
     ///
-    /// Exits with 1 if a file breaks a rule that is a must or cannot be read; with --strict warnings count, too.
+    /// Exits with 1 if a file violates a mandatory rule or cannot be read; with --strict also on
+    /// warnings.
     Check {
-        /// OTLP profiles (`ProfilesData` or an export request) as protobuf or JSON, also with gzip: files, or URLs (http,
-        /// https); `-` is stdin. A file of the Collector's file exporter, with the length before each message, is read
-        /// message by message.
+        /// OTLP profiles (`ProfilesData` or an export request) as protobuf or JSON, optionally
+        /// compressed with gzip. Files or URLs (http, https); `-` is stdin. Files of the
+        /// Collector's file exporter, with the length before each message, are read message by
+        /// message.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Treat warnings as errors.
@@ -37,12 +39,12 @@ pub(super) enum Command {
         #[command(flatten)]
         fetching: fetch::Fetching,
     },
-    /// Convert profiles: pprof, OTLP and folded stacks, each to each.
+    /// Convert profiles between pprof, OTLP and folded stacks, in any direction.
     ///
-    /// What the file is, is found out. What pprof has no place for is left out there: resources, the names of scopes,
-    /// the times of single samples.
+    /// The input format is detected. Data without a counterpart in pprof is left out: resources,
+    /// names of scopes, timestamps of samples.
     Convert {
-        /// The file, also with gzip, or a URL; `-` is stdin.
+        /// Input: a file, optionally compressed with gzip, or a URL; `-` is stdin.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
@@ -50,12 +52,13 @@ pub(super) enum Command {
         #[command(flatten)]
         reading: load::Reading,
     },
-    /// Merge profiles: the values of equal samples are added up, as `go tool pprof -proto` does it.
+    /// Merge profiles: add up the values of equal samples, as `go tool pprof -proto` does.
     ///
-    /// Binaries may be at different addresses in each process. Profiles of different resources or sample types stay
-    /// apart.
+    /// Binaries may be mapped at different addresses in each process. Profiles of different
+    /// resources or sample types stay separate.
     Merge {
-        /// The files, also with gzip, or URLs, and not all of one kind if need be; `-` is stdin.
+        /// Inputs: files, optionally compressed with gzip, or URLs, in any mix of formats; `-` is
+        /// stdin.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         #[command(flatten)]
@@ -63,12 +66,13 @@ pub(super) enum Command {
         #[command(flatten)]
         reading: load::Reading,
     },
-    /// Show which functions count most, as `go tool pprof -top` does.
+    /// Show the functions with the highest values, as `go tool pprof -top` does.
     ///
-    /// `flat` is what was counted in a function itself, `cum` includes what it calls. Frames that a profile asks to
-    /// drop are left out; names are shown as they are in the file.
+    /// `flat` is the value of the function itself; `cum` includes the functions that it calls.
+    /// Frames that the profile asks to drop are left out. Names are shown as they are in the file.
     Top {
-        /// The file, also with gzip, or a URL, such as http://localhost:6060/debug/pprof/heap; `-` is stdin.
+        /// Input: a file, optionally compressed with gzip, or a URL, such as
+        /// http://localhost:6060/debug/pprof/heap; `-` is stdin.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
@@ -78,42 +82,43 @@ pub(super) enum Command {
         #[command(flatten)]
         reading: load::Reading,
     },
-    /// Show what grew and what shrank between two measurements; fail if it grew too much.
+    /// Show growth and shrinkage between two measurements; fail if the growth is too large.
     ///
-    /// A change is against what was before. Where a side is a directory, its files are runs of one measurement: they are
-    /// merged, and their mean counts.
+    /// Changes are relative to the first measurement. The files of a directory are runs of one
+    /// measurement: the runs are merged and their mean is compared.
     ///
-    /// Exits with 1 if something grew by more than --fail-above, with 2 if the two could not be compared.
+    /// Exits with 1 if a value grew by more than --fail-above, with 2 if the comparison failed.
     Diff(Box<diff::Comparison>),
 }
 
-/// There is nothing to complain of.
+/// Exit code for success without findings.
 const GOOD: u8 = 0;
-/// It could not be done, or there is something to complain of.
+/// Exit code for an error or for findings.
 const BAD: u8 = 1;
-/// The exit code of `diff` when something grew by more than it may.
+/// Exit code of `diff` for growth above the limit.
 const GREW: u8 = 1;
-/// The exit code of `diff` when the two could not be compared: who only asks for growth must not take that for it.
+/// Exit code of `diff` if the comparison failed. It differs from [`GREW`], so that scripts do not
+/// take a failure for growth.
 const FAILED: u8 = 2;
 
-/// What to print, and the exit code.
+/// Output of a command, and its exit code.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// For stdout.
+    /// Text for stdout.
     pub(super) output: Vec<u8>,
-    /// For stderr.
+    /// Text for stderr.
     pub(super) notes: String,
     pub(super) code: u8,
 }
 
 impl Command {
-    /// Whether it is the one that --strict concerns.
+    /// Whether the command is `check`, to which --strict applies.
     pub(super) fn is_check(&self) -> bool {
         matches!(self, Command::Check { .. })
     }
 }
 
-/// `is_strict` is what the command line says before the sub-command.
+/// Runs the command. `is_strict` is the `--strict` before the sub-command.
 pub(super) fn run(command: &Command, is_strict: bool) -> Outcome {
     let done = match command {
         Command::Check {
@@ -154,7 +159,7 @@ pub(super) fn run(command: &Command, is_strict: bool) -> Outcome {
     }
 }
 
-/// What goes to stdout and to stderr, or why nothing does.
+/// Output for stdout and stderr, or the error.
 type Done = Result<(Vec<u8>, String), String>;
 
 #[cfg(test)]
@@ -267,7 +272,7 @@ mod tests {
     const BEFORE: &str = "main;idle 50\nmain;run;work 40\nmain;old 10\n";
     const AFTER: &str = "main;idle 50\nmain;run;work 60\nmain;new 5\n";
 
-    /// Folded stacks in files of these names.
+    /// Writes folded stacks to files of these names.
     fn folded_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<String>) {
         let directory = tempfile::tempdir().unwrap();
         let mut names = Vec::new();
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(good(&["diff", before, after]), expected.join("\n"));
         let same = good(&["diff", before, before, "--fail-above", "0%"]);
         assert!(same.contains("Grew: none\nShrank: none\npassed"), "{same}");
-        // With what they call, and only what is large.
+        // Cumulative values, and only large ones.
         let by = good(&["diff", before, after, "--by", "cum", "--min-share", "20%"]);
         let rows = by.lines().filter_map(|line| line.rsplit_once("  "));
         let names: Vec<&str> = rows.map(|(_, name)| name).collect();
@@ -465,7 +470,7 @@ mod tests {
             sample: vec![
                 sample(&[4, 3, 2, 1], 7),
                 sample(&[2, 1], 1),
-                // Nothing but what is dropped: it stays.
+                // All frames are dropped: the sample stays.
                 sample(&[4, 3], 2),
             ],
             string_table: names.map(|name| name.as_bytes().to_vec()).to_vec(),
@@ -506,14 +511,14 @@ mod tests {
         assert_eq!(rows(&file, &[]), all);
         let some = ["--focus", "^main$", "--ignore", "^brk"];
         assert_eq!(rows(&file, &some), ["1 1 run", "0 1 main"]);
-        // What is no regular expression drops nothing, and that is said.
+        // An invalid regular expression drops nothing, and is reported.
         file.string_table[6] = b"(".to_vec();
         file.drop_frames = 6;
         assert_eq!(rows(&file, &[]), all);
         let notes = outcome(&["top", name]).notes;
         let note = "note: drop_frames of a profile has no effect: it is not a regular expression";
         assert!(notes.contains(note), "{notes}");
-        // Nor does one that would take hundreds of megabytes.
+        // The same holds for a regular expression that would take hundreds of megabytes.
         file.string_table[6] = br"((\w{90}){90}){90}".to_vec();
         assert_eq!(rows(&file, &[]), all);
         let notes = outcome(&["top", name]).notes;

@@ -1,4 +1,4 @@
-//! `collector queue`: stored queues, looked into and emptied while no collector uses them.
+//! `collector queue`: inspects and empties persistent queues that no collector uses.
 
 mod drain;
 
@@ -19,45 +19,46 @@ use tributary_storage::{Contents, QueueName};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show what stored queues hold: records, items, age, files, damage. Changes nothing. Exits with 1 if something is
-    /// damaged.
+    /// Show the contents of persistent queues: records, items, age, files, damage. Changes nothing.
+    /// Exits with 1 if a record or file is damaged.
     Inspect {
-        /// A queue's directory, or that of a `file_storage` extension.
+        /// Directory of a queue or of a `file_storage` extension.
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
         #[command(flatten)]
         shape: Shape,
     },
-    /// Send what a stored queue holds, and remove it there as it is delivered. No collector may use the queue
-    /// meanwhile.
+    /// Send the records of a persistent queue and remove each record after delivery. No collector
+    /// may use the queue at the same time.
     Drain(drain::Arguments),
-    /// Write what a stored queue holds to a file, in its order, as the `file` exporter does; the queue keeps it.
+    /// Write the records of a persistent queue to a file in order, as the `file` exporter does. The
+    /// queue keeps the records.
     Export {
-        /// A queue's directory.
+        /// Directory of the queue.
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
-        /// The file.
+        /// Output file.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// JSON lines, or protobuf behind lengths.
+        /// Output format: JSON lines, or protobuf messages with length prefixes.
         #[arg(long, value_enum, default_value_t = Format::Json)]
         format: Format,
     },
 }
 
-/// How requests are written.
+/// Format of the written requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     Json,
     Proto,
 }
 
-/// What to print, and the exit code.
+/// Output of a command, and its exit code.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// For stdout.
+    /// Text for stdout.
     pub(super) output: String,
-    /// For stderr.
+    /// Text for stderr.
     pub(super) notes: String,
     pub(super) code: u8,
 }
@@ -73,13 +74,13 @@ impl Outcome {
 }
 
 impl Command {
-    /// Whether it takes a configuration.
+    /// Whether the command accepts a configuration.
     pub(super) fn reads_configuration(&self) -> bool {
         matches!(self, Command::Drain(_))
     }
 }
 
-/// `before` is what the command line says before the sub-command.
+/// Runs the command. `before` holds the options before the sub-command.
 pub(super) fn run(command: &Command, before: &Locations) -> Outcome {
     let done = match command {
         Command::Inspect { directory, shape } => inspect(directory, *shape),
@@ -93,7 +94,7 @@ pub(super) fn run(command: &Command, before: &Locations) -> Outcome {
     done.unwrap_or_else(|error| Outcome::failed(&error))
 }
 
-/// Whose queue that is, by the name of its directory.
+/// Returns the queue's name, from the name of its directory.
 fn name_of(directory: &Path) -> Result<QueueName, String> {
     let whole = directory
         .canonicalize()
@@ -146,13 +147,13 @@ fn inspect(directory: &Path, shape: Shape) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// When the oldest record was written.
+/// Returns the time at which the oldest record was written.
 fn oldest(contents: &Contents) -> Option<Timestamp> {
     let oldest = contents.found.oldest?;
     Timestamp::from_millisecond(oldest.try_into().ok()?).ok()
 }
 
-/// How long ago that was.
+/// Returns the time since the oldest record was written.
 fn age(oldest: Timestamp) -> Duration {
     let seconds = Timestamp::now().duration_since(oldest).as_secs();
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! `collector symbols`: names for the addresses in binaries.
+//! `collector symbols`: compiles, looks up, inspects and uploads symbols of binaries.
 
 mod json;
 mod upload;
@@ -20,22 +20,25 @@ use tributary_symbols::{BuildId, Inputs, Limits, OpenError, Source, Summary, Sym
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Compile what a binary offers (debug information, Go's tables, symbols) into a symbol file.
+    /// Compile the symbols of a binary (debug information, Go's tables, symbol tables) into a
+    /// symbol file.
     Compile {
-        /// An ELF file for x86-64 or arm64: the binary, or its separate debug file.
+        /// ELF file for x86-64 or arm64: the binary or its separate debug file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
         companions: Companions,
-        /// Where to write it; without it, next to FILE, with `.symbols` behind the name.
+        /// Output file. Default: FILE with `.symbols` appended to its name.
         #[arg(short, long, value_name = "PATH")]
         output: Option<PathBuf>,
     },
-    /// Show functions, files and lines of addresses, innermost first.
+    /// Show functions, files and lines of addresses, innermost frame first.
     ///
-    /// Addresses are those of the binary, as `nm` and `objdump` show them. Exits with 1 if nothing is known of any.
+    /// Addresses are those of the binary, as `nm` and `objdump` show them. Exits with 1 if no
+    /// address is known.
     Lookup {
-        /// A symbol file, or a binary, which is compiled for this; or a build id, which is searched in directories.
+        /// A symbol file; a binary, which is compiled on the fly; or a build id, which is searched
+        /// for in the directories.
         #[arg(value_name = "FILE|BUILD_ID")]
         file: PathBuf,
         /// Hexadecimal addresses, with or without `0x`.
@@ -43,8 +46,8 @@ pub(super) enum Command {
         addresses: Vec<u64>,
         #[command(flatten)]
         companions: Companions,
-        /// Where a build id is searched, as the key `directories` of the symbolication processor has it. May be given
-        /// several times.
+        /// Directory to search for a build id, as in the key `directories` of the symbolication
+        /// processor. May be given several times.
         #[arg(
             long = "directory",
             value_name = "DIRECTORY",
@@ -54,7 +57,7 @@ pub(super) enum Command {
         #[command(flatten)]
         shape: Shape,
     },
-    /// Show what a binary offers, how much of its code gets names from it, and what is missing.
+    /// Show the symbols of a binary, the share of code that they cover, and missing sources.
     Inspect {
         /// A binary or a symbol file.
         #[arg(value_name = "FILE")]
@@ -64,31 +67,31 @@ pub(super) enum Command {
         #[command(flatten)]
         shape: Shape,
     },
-    /// Upload binaries or debug information to a collector, whose `symbol_upload` extension takes them.
+    /// Upload binaries or debug information to the `symbol_upload` extension of a collector.
     Upload(upload::Arguments),
-    /// Read strangers' files within limits: what a collector starts for each of them.
+    /// Read untrusted files within limits; a collector starts this process for each of them.
     #[command(hide = true)]
     Worker(worker::Arguments),
 }
 
-/// What goes with a binary.
+/// Companion files of a binary.
 #[derive(Debug, Args)]
 pub(super) struct Companions {
-    /// What goes with the binary: its separate debug file, `.dwo` files, a `.dwp` package, the supplementary file of dwz. May
-    /// be given several times.
+    /// Companion file of the binary: its separate debug file, `.dwo` files, a `.dwp` package, or
+    /// the supplementary file of dwz. May be given several times.
     #[arg(long = "with", value_name = "FILE")]
     with: Vec<PathBuf>,
 }
 
-/// What to print, or why it could not be done.
+/// Output of a command, or the error.
 type Done = Result<String, String>;
 
-/// What to print, and the exit code.
+/// Output of a command, and its exit code.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// For stdout.
+    /// Text for stdout.
     pub(super) output: String,
-    /// For stderr.
+    /// Text for stderr.
     pub(super) notes: String,
     pub(super) code: u8,
 }
@@ -140,7 +143,7 @@ fn compile(file: &Path, companions: &Companions, output: Option<&Path>) -> Done 
     let mut beside = file.as_os_str().to_owned();
     beside.push(".symbols");
     let path = output.unwrap_or(Path::new(&beside));
-    // Beside it and renamed, so that nobody opens half a file.
+    // Written beside the final name and renamed, so that no reader opens a partial file.
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
@@ -230,7 +233,7 @@ fn lookup(
     }
 }
 
-/// A symbol file, or one that is made of a binary for this.
+/// Opens a symbol file, or compiles one from a binary.
 fn open(path: &Path, companions: &Companions) -> Result<SymbolFile, String> {
     match SymbolFile::open(path) {
         Err(OpenError::NotSymbolFile) => compiled(path, companions).map(|(file, _)| file),
@@ -251,7 +254,7 @@ fn compiled(path: &Path, companions: &Companions) -> Result<(SymbolFile, Summary
     Ok((file, summary))
 }
 
-/// The files of a build id, found as the processor finds them.
+/// Searches for the files of a build id in the same way as the processor.
 fn search(id: &BuildId, directories: &[PathBuf]) -> Result<Found, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -342,7 +345,7 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
     Ok(text)
 }
 
-/// How much code has names, and why not more.
+/// Reports the share of code with symbols, and the reasons for gaps.
 fn coverage(summary: &Summary, text: &mut String) {
     let percent = |bytes: u64| bytes as f64 * 100.0 / summary.code.max(1) as f64;
     let _ = writeln!(text, "Code with names, of {} bytes:", summary.code);

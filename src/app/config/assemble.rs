@@ -1,4 +1,4 @@
-//! From the tree to the typed configuration, and the facts the semantic checks work on.
+//! Converts the tree to the typed configuration, and collects the facts for the semantic checks.
 
 mod components;
 mod service;
@@ -15,7 +15,7 @@ use tributary_config::suggest;
 use tributary_config::{Capability, ComponentId, Endpoint, ExtensionUse};
 use tributary_otlp::Signal;
 
-/// The keys of a configuration file; there are no others.
+/// All top-level keys of a configuration file.
 pub(super) const SECTIONS: [&str; 6] = [
     "receivers",
     "processors",
@@ -25,7 +25,7 @@ pub(super) const SECTIONS: [&str; 6] = [
     "service",
 ];
 
-/// What a component is.
+/// Kind of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     Receiver,
@@ -35,15 +35,15 @@ pub(super) enum Kind {
     Extension,
 }
 
-/// A component that is written down, whether or not its configuration can be used.
+/// A component in the configuration, even if its settings are invalid.
 pub(super) struct Declared {
     pub(super) id: ComponentId,
     pub(super) kind: Kind,
-    /// Where its id stands.
+    /// Position of its id.
     pub(super) span: Span,
-    /// What it takes; `None` for an unknown type, which has been reported.
+    /// Signals that the component accepts; `None` for an unknown type, which is already reported.
     pub(super) signals: Option<&'static [(Signal, Stability)]>,
-    /// For a connector: what it hands on, where that is not what it takes.
+    /// Signals that a connector emits, if they differ from the accepted signals.
     pub(super) emits: Option<&'static [Signal]>,
 }
 
@@ -54,18 +54,20 @@ pub(super) struct Reference {
     pub(super) path: Vec<String>,
 }
 
-/// An extension that somebody cannot work without.
+/// A dependency on an extension.
 pub(super) struct Need {
-    /// Whose need it is, as in an error message.
+    /// Owner of the dependency, as in an error message.
     pub(super) owner: String,
-    /// Only what runs needs anything; `None` is what always runs.
+    /// The component with the dependency; a component that does not run needs nothing. `None` if
+    /// the owner always runs.
     pub(super) component: Option<(Kind, ComponentId)>,
     pub(super) reference: Reference,
     pub(super) capability: Capability,
 }
 
 impl Need {
-    /// `path` is where the owner's configuration stands, `span` where the extension is named.
+    /// `path` is the path of the owner's configuration, `span` the position of the extension's
+    /// name.
     pub(super) fn new(
         owner: String,
         component: Option<(Kind, ComponentId)>,
@@ -87,30 +89,30 @@ impl Need {
     }
 }
 
-/// A pipeline as it is written.
+/// A pipeline as configured, before the checks.
 pub(super) struct Draft {
     pub(super) id: crate::pipeline::id::PipelineId,
     pub(super) span: Span,
     pub(super) receivers: Vec<Reference>,
     pub(super) processors: Vec<Reference>,
     pub(super) exporters: Vec<Reference>,
-    /// Could not be read in full: what it lacks is no finding.
+    /// Whether parts of the pipeline are unreadable; missing parts are then not reported.
     pub(super) broken: bool,
 }
 
-/// An address somebody listens on.
+/// An address that a component listens on.
 pub(super) struct Listening {
     pub(super) owner: String,
     pub(super) endpoint: Endpoint,
     pub(super) span: Span,
     pub(super) path: Vec<String>,
-    /// Stands in a file; otherwise it is a default.
+    /// Whether the address is configured explicitly rather than by default.
     pub(super) written: bool,
-    /// Only what runs can clash; an extension or receiver nobody uses does not.
+    /// The component that listens; only running components can conflict.
     pub(super) component: Option<(Kind, ComponentId)>,
 }
 
-/// A file somebody writes to.
+/// A file that a component writes to.
 pub(super) struct Writing {
     pub(super) kind: Kind,
     pub(super) id: ComponentId,
@@ -119,7 +121,7 @@ pub(super) struct Writing {
     pub(super) path: Vec<String>,
 }
 
-/// What the checks need to know, with positions.
+/// Facts for the checks, with positions.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) declared: Vec<Declared>,
@@ -128,20 +130,20 @@ pub(super) struct Facts {
     pub(super) pipelines: Vec<Draft>,
     pub(super) extensions: Vec<Reference>,
     pub(super) needs: Vec<Need>,
-    /// What the extensions do for others; those that could not be read are missing.
+    /// Capabilities of the extensions; unreadable extensions are missing.
     pub(super) provided: Vec<(ComponentId, Vec<Capability>)>,
-    /// Where `service.pipelines` stands, or the nearest thing to it.
+    /// Position of `service.pipelines`, or of the nearest parent.
     pub(super) pipelines_span: Span,
-    /// Sections that could not be read, so that nothing can be said about what they lack.
+    /// Unreadable sections; missing components of these sections are not reported.
     pub(super) unreadable: Vec<Kind>,
-    /// Defaults and alternatives in `${...}` that the environment did not choose.
+    /// Values in `${...}` that the environment did not select, such as defaults.
     pub(super) not_taken: Vec<String>,
-    /// `service` could not be read, so nothing can be said about what is used.
+    /// Whether `service` is unreadable; unused components are then not reported.
     pub(super) service_broken: bool,
 }
 
 impl Kind {
-    /// As in an error message.
+    /// Returns the name for error messages.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Kind::Receiver => "receiver",
@@ -152,7 +154,7 @@ impl Kind {
         }
     }
 
-    /// What goes in front of its name.
+    /// Returns the indefinite article of the name.
     pub(super) const fn article(self) -> &'static str {
         match self {
             Kind::Exporter | Kind::Extension => "an",
@@ -160,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// Its section of the file.
+    /// Returns the section of the configuration file.
     pub(super) const fn section(self) -> &'static str {
         match self {
             Kind::Receiver => "receivers",
@@ -172,7 +174,7 @@ impl Kind {
     }
 }
 
-/// Reads everything and checks it. `None` when there is nothing that could be read.
+/// Reads and checks the whole configuration. Returns `None` if nothing is readable.
 pub(super) fn assemble(
     registries: &Registries,
     tree: &Node,
@@ -269,7 +271,7 @@ pub(super) fn assemble(
     })
 }
 
-/// A name nobody knows, with the one that was probably meant.
+/// Reports an unknown name, with the most similar known name.
 pub(super) fn unknown<S: AsRef<str>>(
     what: &str,
     name: &str,
@@ -284,7 +286,7 @@ pub(super) fn unknown<S: AsRef<str>>(
     .help(suggest::list(known))
 }
 
-/// A notice about something that works but is not how it is written now.
+/// Reports a notice about a deprecated spelling that still works.
 fn notice(message: String, span: Span) -> Diagnostic {
     Diagnostic::new(Level::Notice, message, Some(span))
 }

@@ -1,4 +1,4 @@
-//! What must hold between the parts of a configuration.
+//! Checks of the relations between parts of a configuration.
 
 mod connectors;
 mod files;
@@ -13,7 +13,7 @@ use tributary_config::ComponentId;
 use tributary_config::report::{Diagnostic, Report};
 use tributary_config::source::Span;
 
-/// Runs every check; each reports all it finds.
+/// Runs every check; each check reports all its findings.
 pub(super) fn check(facts: &Facts, report: &mut Report) {
     ambiguous_ids(facts, report);
     pipelines(facts, report);
@@ -25,15 +25,14 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
 }
 
 impl Facts {
-    /// The component of that kind and id, when it is written down.
+    /// Returns the declared component of that kind and id.
     fn find(&self, kind: Kind, id: &ComponentId) -> Option<&Declared> {
         self.declared
             .iter()
             .find(|declared| declared.kind == kind && declared.id == *id)
     }
 
-    /// Whether everything that names components could be read. If not, nothing is known to be
-    /// unused.
+    /// Whether all lists of components are readable. If not, unused components are not reported.
     fn complete(&self) -> bool {
         !self.service_broken && !self.pipelines.iter().any(|draft| draft.broken)
     }
@@ -54,7 +53,8 @@ impl Facts {
     }
 }
 
-/// In a pipeline's lists a connector stands among receivers and exporters.
+/// Reports ids shared by a connector and a receiver or exporter, because pipelines list them
+/// together.
 fn ambiguous_ids(facts: &Facts, report: &mut Report) {
     for connector in &facts.declared {
         if connector.kind != Kind::Connector {
@@ -103,7 +103,8 @@ fn pipelines(facts: &Facts, report: &mut Report) {
     }
 }
 
-/// The Collector refuses a processor that is listed twice, and takes the others once.
+/// Reports an id that is listed twice. The Collector refuses a duplicate processor, and uses any
+/// other duplicate once.
 fn twice(pipeline: &str, what: &str, error: bool, list: &[Reference], report: &mut Report) {
     let mut seen: Vec<(&ComponentId, Span)> = Vec::new();
     for reference in list {

@@ -1,4 +1,4 @@
-//! From sources to a checked configuration.
+//! Loads and checks a configuration from its sources.
 
 use crate::component::{
     ConnectorConfig, Entry, ExporterConfig, ExtensionConfig, ProcessorConfig, ReceiverConfig,
@@ -10,19 +10,19 @@ use crate::app::config::Config;
 use tributary_config::report::Report;
 use tributary_config::{Sources, expand, read, reveal_no_value_of};
 
-/// The configuration that runs without `--config`.
+/// The default configuration, used without `--config`.
 const DEFAULT: &str = include_str!("../../../config/otel-collector-config.yaml");
 
-/// The outcome of [`load`].
+/// Result of [`load`].
 #[derive(Debug)]
 pub struct Loaded {
-    /// The configuration; `None` when there are errors.
+    /// The configuration; `None` if there are errors.
     pub config: Option<Config>,
-    /// What was found, in both cases.
+    /// Diagnostics, with or without errors.
     pub report: Report,
 }
 
-/// The components a configuration can name.
+/// The component types that a configuration can use.
 #[derive(Clone, Copy)]
 pub(crate) struct Registries {
     pub(crate) receivers: &'static [Entry<dyn ReceiverConfig>],
@@ -33,7 +33,7 @@ pub(crate) struct Registries {
 }
 
 impl Registries {
-    /// What is built in.
+    /// Returns the built-in component types.
     pub(crate) fn built_in() -> Self {
         Registries {
             receivers: receivers::REGISTRY,
@@ -45,8 +45,8 @@ impl Registries {
     }
 }
 
-/// Reads, merges, expands and checks a configuration. Files and environment variables are read anew
-/// on every call.
+/// Reads, merges, expands and checks a configuration. Files and environment variables are read
+/// again on every call.
 ///
 /// `strict` turns warnings into errors.
 pub fn load(sources: &Sources, strict: bool) -> Loaded {

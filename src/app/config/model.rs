@@ -1,4 +1,4 @@
-//! What a configuration says, typed: what the service is built from.
+//! The typed configuration from which the service is built.
 
 use std::fmt;
 
@@ -10,42 +10,43 @@ use crate::pipeline::id::{PipelineConfig, PipelineId};
 use crate::telemetry::config::TelemetryConfig;
 use tributary_config::ComponentId;
 
-/// A whole configuration, checked. Components are in the order in which they are written.
+/// A whole configuration, checked. Components are in the order of the configuration file.
 #[derive(Debug)]
 pub struct Config {
-    /// Where telemetry comes in.
+    /// Sources of telemetry.
     pub receivers: Vec<(ComponentId, Configured<dyn ReceiverConfig>)>,
-    /// What is done to it.
+    /// Processing steps of pipelines.
     pub processors: Vec<(ComponentId, Configured<dyn ProcessorConfig>)>,
-    /// Where it goes out.
+    /// Destinations of telemetry.
     pub exporters: Vec<(ComponentId, Configured<dyn ExporterConfig>)>,
-    /// What joins pipelines.
+    /// Connections between pipelines.
     pub connectors: Vec<(ComponentId, Configured<dyn ConnectorConfig>)>,
-    /// What is beside the pipelines.
+    /// Components outside the pipelines.
     pub extensions: Vec<(ComponentId, Configured<dyn ExtensionConfig>)>,
-    /// Which of them run, and how.
+    /// The running components and pipelines.
     pub service: ServiceConfig,
 }
 
-/// A component as it is configured.
+/// A component with its configuration.
 pub struct Configured<C: ?Sized + 'static> {
-    /// What it is.
+    /// Registry entry of the component's type.
     pub entry: &'static Entry<C>,
-    /// How it is configured.
+    /// Settings of the component.
     pub config: Box<C>,
-    /// The resolved body as text, with sorted keys: two are equal exactly when the configurations
-    /// are, so a reload leaves the component alone. It holds secrets and is never printed.
+    /// The resolved settings as text with sorted keys. Two fingerprints are equal exactly when the
+    /// settings are, so that a reload keeps unchanged components. The fingerprint contains secrets
+    /// and is never printed.
     pub fingerprint: String,
 }
 
 /// The `service` section.
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
-    /// The extensions that run, in the order of their start.
+    /// The running extensions, in the order of their start.
     pub extensions: Vec<ComponentId>,
-    /// The pipelines, in the order in which they are written.
+    /// The pipelines, in the order of the configuration file.
     pub pipelines: Vec<(PipelineId, PipelineConfig)>,
-    /// The collector's own logs and metrics.
+    /// Settings of the collector's own logs and metrics.
     pub telemetry: TelemetryConfig,
 }
 

@@ -1,4 +1,4 @@
-//! A configuration as it was understood: resolved, with its defaults, secrets masked.
+//! Prints the effective configuration: resolved, with defaults, secrets masked.
 
 mod effective;
 mod own;
@@ -14,9 +14,9 @@ use own::Pruner;
 use tributary_config::{ComponentId, without_url_secrets};
 
 impl Config {
-    /// The whole configuration with everything filled in, to be printed. Loading it again gives the
-    /// same configuration, but for the secrets, which are masked. Of the keys that the Collector does not have,
-    /// those that have their defaults are left out in components that it has.
+    /// Returns the whole configuration with defaults filled in, for printing. Loading the output
+    /// gives the same configuration except for the masked secrets. In components that the Collector
+    /// also has, keys unknown to the Collector are left out if they have their default values.
     pub fn print(&self) -> Value {
         let schema = super::schema();
         let pruner = Pruner::new(&schema);
@@ -43,7 +43,7 @@ impl Config {
     }
 }
 
-/// Masks the secrets that URLs carry, wherever one stands.
+/// Masks secrets in all URLs.
 fn mask_urls(value: &mut Value) {
     match value {
         Value::String(text) => {

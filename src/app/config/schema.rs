@@ -1,7 +1,7 @@
-//! The JSON Schema of a configuration file, made from the types that read it.
+//! The JSON Schema of a configuration file, generated from the types that deserialize it.
 //!
-//! The types say which keys there are and of which kinds. How the deserializer of configurations reads these kinds is
-//! added here, for all of them alike, so that an editor and `--validate` agree ([`as_read`]).
+//! The types define the keys and their kinds. [`as_read`] adds the deserializer's rules for these
+//! kinds, so that an editor and `--validate` agree.
 
 #[cfg(test)]
 mod agreement;
@@ -18,7 +18,7 @@ use crate::component::Entry;
 use crate::telemetry::config::TelemetryConfig;
 use tributary_otlp::Signal;
 
-/// In the order of the file.
+/// Component kinds in the order of the file.
 const KINDS: [Kind; 5] = [
     Kind::Receiver,
     Kind::Processor,
@@ -27,7 +27,7 @@ const KINDS: [Kind; 5] = [
     Kind::Extension,
 ];
 
-/// The JSON Schema (draft 2020-12) of a whole configuration file, for editors.
+/// Returns the JSON Schema (draft 2020-12) of a whole configuration file, for editors.
 pub fn schema() -> Value {
     schema_with(&Registries::built_in())
 }
@@ -81,8 +81,8 @@ pub(super) fn schema_with(registries: &Registries) -> Value {
     schema
 }
 
-/// Gives the configurations of components names that say whose they are: most of the types are
-/// called `Config`.
+/// Renames the definitions of component configurations after their components: most of the types
+/// are called `Config`.
 fn name_definitions(schema: &mut Value) {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for kind in KINDS {
@@ -157,13 +157,13 @@ fn components<C: ?Sized>(
     patterns
 }
 
-/// What ids begin with before their kind: blanks around the parts of an id do not count.
+/// Beginning of an id's pattern: blanks around the parts of an id are ignored.
 const BEFORE_KIND: &str = "^\\s*";
 
-/// What follows the kind: a name without blanks and symbols.
+/// Rest of an id's pattern: an optional name without blanks and symbols.
 const AFTER_KIND: &str = "\\s*(/\\s*[^\\s$+<=>^`|~]+\\s*)?$";
 
-/// The pattern of the ids of components of a kind, or of pipelines of a signal.
+/// Returns the pattern of the ids of components of a kind, or of pipelines of a signal.
 pub(super) fn ids_of(kind: &str) -> String {
     format!("{BEFORE_KIND}{kind}{AFTER_KIND}")
 }
@@ -207,10 +207,10 @@ fn service(generator: &mut SchemaGenerator) -> Value {
     })
 }
 
-/// Adds how values are read: what `${env:NAME}` may stand for, plain numbers as texts, `a,b` as a list, and a key without a
-/// value as its default.
+/// Adds the deserializer's rules: values that `${env:NAME}` may stand for, plain numbers as
+/// strings, `a,b` as a list, and a key without a value as its default.
 struct AsRead {
-    /// The definitions that references lead to.
+    /// Definitions that references point to.
     named: Value,
 }
 
@@ -232,7 +232,7 @@ fn as_read(object: &mut Map<String, Value>, named: &Value) {
         .any(|key| object.contains_key(*key));
     let mut more: Vec<&str> = Vec::new();
     if has("string") && is_free {
-        // A text takes whatever is written, `4317` and `true` too.
+        // A string accepts any scalar, including `4317` and `true`.
         more.extend(["number", "boolean"]);
     }
     if has("array") && !has("string") {
@@ -255,7 +255,7 @@ fn as_read(object: &mut Map<String, Value>, named: &Value) {
         .any(|name| has(name));
     if is_scalar && !has("string") {
         more.push("string");
-        // `1_000` is a number in the Collector's YAML, and a text for an editor.
+        // `1_000` is a number in the Collector's YAML, but a string for an editor.
         object.insert("pattern".to_owned(), json!(r"\$\{|^[-+]?[0-9][0-9_.]*$"));
     }
     if more.is_empty() {
@@ -270,7 +270,7 @@ fn as_read(object: &mut Map<String, Value>, named: &Value) {
     object.insert("type".to_owned(), json!(all));
 }
 
-/// The types that a schema names.
+/// Returns the types that a schema names.
 fn types(object: &Map<String, Value>) -> Vec<String> {
     match object.get("type") {
         Some(Value::String(one)) => vec![one.clone()],
@@ -282,16 +282,17 @@ fn types(object: &Map<String, Value>) -> Vec<String> {
     }
 }
 
-/// The texts that a schema allows.
+/// The strings that a schema allows.
 enum Texts {
     None,
     Any,
-    /// Those that match a pattern as a whole.
+    /// Strings that match a pattern as a whole.
     Like(String),
     Of(Vec<String>),
 }
 
-/// Which texts a value may be: a list of texts may be written with commas between them.
+/// Returns the strings that a value may be. A list of strings may be written with commas between
+/// them.
 fn texts(schema: &Value, named: &Value) -> Texts {
     let Some(object) = schema.as_object() else {
         return Texts::None;
@@ -334,7 +335,7 @@ fn texts(schema: &Value, named: &Value) -> Texts {
     }
 }
 
-/// The largest numbers that fit: a schema's `format` is a comment for most editors.
+/// Adds the numeric bounds of a schema's `format`, which most editors ignore.
 fn widest(object: &mut Map<String, Value>) {
     let format = object.get("format").and_then(Value::as_str);
     let (least, most) = match format {
@@ -350,7 +351,7 @@ fn widest(object: &mut Map<String, Value>) {
     object.entry("maximum").or_insert(json!(most));
 }
 
-/// A key without a value has its default, unless it must be given.
+/// Allows a key without a value as its default, unless the key is required.
 fn defaults_for_nothing(object: &mut Map<String, Value>) {
     let required: Vec<String> = object
         .get("required")
@@ -373,10 +374,10 @@ fn defaults_for_nothing(object: &mut Map<String, Value>) {
     }
 }
 
-/// Lets a schema take null, too.
+/// Allows null in a schema.
 fn allow_nothing(schema: &mut Value) {
     let nothing = json!({"type": "null"});
-    // What is refused whatever it is.
+    // Schemas that refuse every value stay unchanged.
     if *schema == Value::Bool(false) || schema.get("not").is_some() {
         *schema = nothing;
         return;

@@ -1,4 +1,4 @@
-//! The graph, with components that a test can look into.
+//! Tests of the graph, with components that record their calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use tributary_config::{ComponentId, Validate};
 use crate::app::config::{Config, Configured, ServiceConfig};
 use crate::pipeline::id::{PipelineConfig, PipelineId};
 
-/// What the components of a test share: who was built, and what the receivers were connected to.
+/// Shared state of a test's components: the built components and the outputs of the receivers.
 #[derive(Debug, Clone, Default)]
 struct Stage(Arc<Mutex<Seen>>);
 
@@ -128,7 +128,7 @@ fn id(text: &str) -> ComponentId {
 /// The receivers and the exporters of a pipeline.
 type Ends<'a> = (&'a [&'a str], &'a [&'a str]);
 
-/// Pipelines of traces; `version` is the exporters' configuration.
+/// Returns a configuration with pipelines of traces; `version` is the exporters' configuration.
 fn config(stage: &Stage, pipelines: &[Ends<'_>], version: &str) -> Config {
     let names = |pick: fn(&Ends<'_>) -> Vec<String>| {
         let mut names: Vec<String> = pipelines.iter().flat_map(pick).collect();
@@ -317,7 +317,7 @@ async fn the_end_of_the_process_ends_the_wait_for_a_replaced_exporter() {
     assert_eq!(stage.stopped(), ["a", "x"]);
 }
 
-/// Needs some time to let go of its one item.
+/// A stage that needs some time to flush its one item.
 struct Slow(Duration);
 
 impl Component for Slow {

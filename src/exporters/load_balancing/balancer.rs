@@ -1,4 +1,5 @@
-//! A batch on its way: taken apart by key, each piece to the member of its keys, and to the next one when that fails.
+//! Splits a batch by key, sends each piece to the member of its keys, and to the next member after
+//! a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +21,21 @@ use tributary_otlp::{Requests, Signal};
 use tributary_otlp::{count, partition};
 use tributary_profiles::decoded_bytes;
 
-/// When to come back while there is no room to decode profiles.
+/// Retry delay while there is no memory to decode profiles.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Sends to members.
+/// Sends batches to members.
 pub(super) struct Balancer {
     members: Arc<Members>,
     keys: Arc<Keys>,
-    /// Percent of the average load; 0 is no bound.
+    /// Limit of a member's load in percent of the average; 0 means no limit.
     factor: u32,
-    /// What profiles are decoded in, to be taken apart.
+    /// Memory budget for decoding profiles before the split.
     budget: Arc<Budget>,
     partly: Partly<Progress>,
 }
 
-/// Some of a batch, for the member at a position.
+/// A part of a batch for the member at a position.
 struct Piece {
     to: usize,
     work: Work,
@@ -56,9 +57,9 @@ impl Balancer {
         let mut attempt = Attempt::new(batch, &self.partly);
         let mut tried: Vec<Arc<Member>> = Vec::new();
         let mut reasons = Vec::new();
-        // The first refusal, as long as all are for good.
+        // The first permanent refusal, unless a refusal may be retried.
         let mut for_good: Option<SendError> = None;
-        // Every round ends with a member that is not tried again, or with smaller pieces.
+        // Every round excludes a member or makes smaller pieces, so the loop ends.
         loop {
             let left = attempt.left();
             if left.is_empty() {
@@ -104,7 +105,7 @@ impl Balancer {
         }
     }
 
-    /// Takes apart what is left, for the members that something may go to.
+    /// Splits the remaining work among the members that accept requests now.
     async fn route(
         &self,
         signal: Signal,
@@ -129,7 +130,7 @@ impl Balancer {
 }
 
 impl Balancer {
-    /// Room for profiles to be decoded in.
+    /// Reserves memory for decoding profiles.
     fn room(&self, signal: Signal, left: &[Work]) -> Result<Option<Permit>, SendError> {
         if signal != Signal::Profiles {
             return Ok(None);
@@ -156,7 +157,7 @@ impl Balancer {
 }
 
 impl Sender for Balancer {
-    /// What is sent is known when it is known who is there.
+    /// The number of bytes sent depends on the members, so it is not known in advance.
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(self.deliver(batch))
     }
@@ -165,13 +166,13 @@ impl Sender for Balancer {
 fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for work in left {
-        // Requests that came together go on together, as far as they have one member.
+        // Requests of one batch stay together if they go to the same member.
         let first = pieces.len();
         for request in work.requests.parts() {
             for (to, items, requests) in shares(keys, signal, request, candidates) {
                 let mut known = pieces.iter_mut().skip(first);
                 let known = match signal {
-                    // Two of these are not one when they are put together.
+                    // Two profile requests cannot be concatenated into one.
                     Signal::Profiles => None,
                     _ => known.find(|piece: &&mut Piece| piece.to == to),
                 };
@@ -191,7 +192,7 @@ fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates
     pieces
 }
 
-/// What of a request goes to which member.
+/// Splits a request among the members.
 fn shares(
     keys: &Keys,
     signal: Signal,
@@ -224,7 +225,7 @@ fn shares(
             .into_iter()
             .map(|(to, items, request)| (to, items, request.into()))
             .collect(),
-        // Of a version of the protocol that is not known, or against its rules: all such have one key.
+        // Requests of an unknown protocol version and invalid requests all have the same key.
         None => {
             let to = candidates.choose(0, request.len()).unwrap_or_default();
             vec![(to, count(signal, request), request.clone().into())]
@@ -232,8 +233,8 @@ fn shares(
     }
 }
 
-/// Each piece with its member and the right to send there. Several pieces may be for one member; it is probed by one
-/// of them.
+/// Pairs each piece with its member and the permission to send. If several pieces are for one
+/// member, only one of them is a probe.
 fn with_members(
     pieces: Vec<Piece>,
     admitted: Vec<Admission>,
@@ -251,6 +252,7 @@ fn with_members(
         };
         Some((piece.work, member.clone(), admission))
     });
-    // Before anything is sent, so that those that nothing goes to are let go of.
+    // Collected before anything is sent, so that the permissions of members without a piece are
+    // released.
     sent.collect::<Vec<_>>().into_iter()
 }

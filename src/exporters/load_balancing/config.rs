@@ -1,4 +1,4 @@
-//! The configuration of `load_balancing`.
+//! Configuration of the `load_balancing` exporter.
 
 use std::path::PathBuf;
 
@@ -13,44 +13,48 @@ use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::discovery::is_targets_file;
 use tributary_otlp::Signal;
 
-/// Sends OTLP over gRPC to several members; what has the same key goes to the same member.
+/// Sends OTLP over gRPC to several members. Items with the same routing key go to the same member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What decides about the member. Default: `traceID` for traces, `service` for all others.
+    /// Source of the routing key. Default: `traceID` for traces, `service` for the other signals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing_key: Option<RoutingKey>,
-    /// With `routing_key: attributes`, the attributes that make up the key. Each is looked for in the resource, then
-    /// in the scope, then in the span, log record, data point or profile. Of spans `span.kind` and `span.name` are
-    /// attributes too, of log records `log.severity` and `log.body`.
+    /// Attributes that form the key with `routing_key: attributes`. Each attribute is looked up in
+    /// the resource, then in the scope, then in the span, log record, data point or profile. For
+    /// spans, `span.kind` and `span.name` count as attributes; for log records, `log.severity` and
+    /// `log.body` do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routing_attributes: Vec<String>,
-    /// How members are spoken to.
+    /// Protocol settings of the connections to the members.
     pub protocol: Protocol,
-    /// Who the members are. Required, exactly one of `static`, `dns` and `file`.
+    /// Source of the member list. Required: exactly one of `static`, `dns` and `file`.
     pub resolver: Resolver,
-    /// How much of what is on its way one member may have, in percent of the average over all members, from 101; what
-    /// is beyond goes to the next member of its key. 0 is no bound, and then a key has one member for as long as the
-    /// members stay the same. Default: 0. (Envoy's key; the Collector has none.)
+    /// Limit of the data in flight to one member, in percent of the average over all members; at
+    /// least 101. Data above the limit goes to the next member of its key. 0 means no limit: a key
+    /// then keeps its member until the list of members changes. Default: 0. (Envoy's key; the
+    /// Collector has none.)
     pub hash_balance_factor: u32,
-    /// How long a member is left alone after it failed. (The Collector has no such key.)
+    /// Pause before a failed member is tried again. (The Collector has no such key.)
     pub member_backoff: MemberBackoff,
-    /// How long one attempt may take over all members that are tried; 0 is no limit, each member has the `timeout` of
-    /// `protocol.otlp`. Default: 0.
+    /// Time limit of one attempt over all members that are tried. 0 means no limit; the `timeout`
+    /// of `protocol.otlp` still applies to each member. Default: 0.
     pub timeout: Duration,
-    /// The queue in front. Default: on; `enabled: false` makes senders wait while their data is sent.
+    /// Queue in front of the exporter. Default: on. With `enabled: false`, senders wait while their
+    /// data is sent.
     pub sending_queue: Section<QueueConfig>,
-    /// Retries of what no member takes. Default: on.
+    /// Retries of data that no member accepts. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
 }
 
-/// What decides about the member.
+/// Source of the routing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RoutingKey {
-    /// The attribute `service.name` of the resource.
+    /// The resource attribute `service.name`.
     #[serde(rename = "service")]
     Service,
-    /// The trace of a span or log record; a log record without one goes by its service.
+    /// The trace id of a span or log record. A log record without a trace id is routed by its
+    /// service.
     #[serde(rename = "traceID")]
     TraceId,
     /// All attributes of the resource.
@@ -59,28 +63,29 @@ pub enum RoutingKey {
     /// The name of the metric.
     #[serde(rename = "metric")]
     Metric,
-    /// The series of a data point: resource, scope, metric, and attributes of the point.
+    /// The series of a data point: the resource, the scope, the metric and the attributes of the
+    /// point.
     #[serde(rename = "streamID")]
     StreamId,
-    /// `routing_attributes`.
+    /// The attributes listed in `routing_attributes`.
     #[serde(rename = "attributes")]
     Attributes,
-    /// The series of a profile: all attributes of the resource, and the sample type.
+    /// The series of a profile: all attributes of the resource and the sample type.
     #[serde(rename = "profile_series")]
     ProfileSeries,
 }
 
-/// Who the members are.
+/// Source of the member list.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Resolver {
-    /// Members that stay the same.
+    /// A fixed list of members.
     #[serde(rename = "static", skip_serializing_if = "Option::is_none")]
     pub fixed: Option<Static>,
-    /// The addresses of a host name.
+    /// Members from the addresses of a host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns: Option<Dns>,
-    /// A file that others write. (The Collector has no such resolver.)
+    /// Members from a file that another program writes. (The Collector has no such resolver.)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<File>,
     /// Not supported: use `dns` with the name of a headless service.
@@ -91,54 +96,55 @@ pub struct Resolver {
     pub aws_cloud_map: Option<Unread>,
 }
 
-/// Members that stay the same.
+/// A fixed list of members.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Static {
-    /// Their addresses, `host:port`; without a port it is 4317. All senders must write a member in the same way: it
-    /// is its address that decides about its keys.
+    /// Addresses of the members, as `host:port`. The default port is 4317. All senders must spell a
+    /// member's address in the same way, because the keys of a member depend on the address.
     pub hostnames: Vec<String>,
 }
 
-/// A host name whose addresses are the members, as that of a headless service of Kubernetes. The system resolves it.
+/// A host name whose addresses are the members, such as the name of a headless service of
+/// Kubernetes. The system's resolver looks up the name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dns {
-    /// The name. With TLS it is also the one that the members' certificates must have, unless `server_name_override`
-    /// says otherwise. Required.
+    /// Host name to resolve. With TLS, the certificates of the members must be valid for this name
+    /// unless `server_name_override` is set. Required.
     pub hostname: String,
-    /// The port of all members. Default: 4317.
+    /// Port of all members. Default: 4317.
     pub port: String,
-    /// How often the name is resolved. Default: 5s.
+    /// Interval between two lookups of the name. Default: 5s.
     pub interval: Duration,
-    /// How long that may take. Default: 1s.
+    /// Time limit of one lookup. Default: 1s.
     pub timeout: Duration,
 }
 
-/// A file that names the members, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
-/// `{targets: ["host:port"]}`. Labels are left out. Changes are seen within seconds; while the file cannot be read,
-/// or has no targets, members stay.
+/// A file that lists the members in the format of Prometheus' `file_sd_configs`: a list, as JSON or
+/// YAML, of `{targets: ["host:port"]}`. Labels are ignored. Changes take effect within seconds. If
+/// the file cannot be read or has no targets, the members stay the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct File {
-    /// The file. It ends with `.json`, `.yml` or `.yaml`. Required.
+    /// Path of the file; must end with `.json`, `.yml` or `.yaml`. Required.
     pub path: PathBuf,
-    /// How often it is read even if no change was seen. Default: 5m.
+    /// Interval between two reads of the file if no change is noticed. Default: 5m.
     pub refresh_interval: Duration,
 }
 
-/// How long a member is left alone after it failed: the pause doubles with every failure in a row. While there is
-/// nobody else it stays the first one.
+/// Pause before a failed member is tried again. The pause doubles with every consecutive failure.
+/// If all other members have failed too, the member is tried despite the pause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemberBackoff {
-    /// The first pause. Default: 1s.
+    /// Pause after the first failure. Default: 1s.
     pub initial_interval: Duration,
-    /// The longest pause. Default: 30s.
+    /// Longest pause. Default: 30s.
     pub max_interval: Duration,
 }
 
-/// The port of members without one, OTLP's.
+/// Default port of OTLP over gRPC.
 pub(super) const DEFAULT_PORT: u16 = 4317;
 
 impl Default for Config {
@@ -187,7 +193,7 @@ impl Default for MemberBackoff {
 }
 
 impl RoutingKey {
-    /// The name in a configuration.
+    /// Returns the name used in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             RoutingKey::Service => "service",
@@ -200,7 +206,7 @@ impl RoutingKey {
         }
     }
 
-    /// The signals that have such a key.
+    /// Returns the signals that support this key.
     pub fn signals(self) -> &'static [Signal] {
         match self {
             RoutingKey::Service | RoutingKey::Resource | RoutingKey::Attributes => &Signal::ALL,
@@ -210,7 +216,7 @@ impl RoutingKey {
         }
     }
 
-    /// The key of a signal where none is configured: the Collector's.
+    /// Returns the Collector's default key of a signal.
     pub fn default_of(signal: Signal) -> Self {
         match signal {
             Signal::Traces => RoutingKey::TraceId,
@@ -220,23 +226,23 @@ impl RoutingKey {
 }
 
 impl Dns {
-    /// The port, unless it is none.
+    /// Returns the port, or `None` if the port is invalid.
     pub(super) fn port(&self) -> Option<u16> {
         self.port.parse().ok().filter(|port| *port != 0)
     }
 }
 
-/// A member's address, with a port.
+/// Adds the default port to a member's address if the address has no port.
 pub(super) fn with_port(hostname: &str) -> String {
     let given = Endpoint(hostname.to_owned());
-    // What is neither is left as it is, for `check_address` to say so.
+    // An invalid address stays unchanged, so that `check_address` reports it.
     match given.check().is_ok() || hostname.contains("://") {
         true => given.0,
         false => Endpoint::new(hostname, DEFAULT_PORT).0,
     }
 }
 
-/// What is wrong with a member's address, in a sentence.
+/// Checks a member's address; the error is a sentence for the user.
 pub(super) fn check_address(address: &str) -> Result<(), String> {
     let endpoint = Endpoint(address.to_owned());
     endpoint.check()?;

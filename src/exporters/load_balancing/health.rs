@@ -1,4 +1,5 @@
-//! Whether a member gets anything: it is left alone for a while when it fails, and one request asks it again.
+//! Health of a member: a failed member gets no requests for a while, then a single request probes
+//! it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,10 +8,10 @@ use tokio::time::Instant;
 
 use super::config::MemberBackoff;
 
-/// What a member may ask for: so long it is left alone at most, unless `max_interval` is longer.
+/// Longest pause that a member's retry delay can cause, unless `max_interval` is longer.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
-/// How a member fares.
+/// Health of a member.
 #[derive(Debug)]
 pub(super) struct Health {
     state: Mutex<State>,
@@ -21,27 +22,27 @@ pub(super) struct Health {
 enum State {
     In,
     Out {
-        /// In a row.
+        /// Consecutive failures.
         failures: u32,
         until: Instant,
-        /// The end of the pause that the first failure in a row would have meant.
+        /// End of the pause after a first failure.
         early: Instant,
-        /// Whether a request is asking it again.
+        /// Whether a probe is in flight.
         probed: bool,
     },
 }
 
-/// How a request gets to a member.
+/// Kind of access to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// As all others.
+    /// An ordinary request.
     Open,
-    /// As the only one, to find out whether the member is back.
+    /// The only request, a probe whether the member is back.
     Probe,
 }
 
 impl Health {
-    /// Of a member that nothing is known of.
+    /// The state of a new member.
     pub(super) fn new(backoff: MemberBackoff) -> Self {
         Health {
             state: Mutex::new(State::In),
@@ -49,8 +50,8 @@ impl Health {
         }
     }
 
-    /// Whether a request may go there now; `alone` when there is nobody else, which is no time for long pauses. A
-    /// [`Way::Probe`] must end in one of the calls below.
+    /// Returns the kind of access for a request now. `alone` means that all other members failed,
+    /// which shortens the pause. A [`Way::Probe`] must end in one of the calls below.
     pub(super) fn enter(&self, alone: bool) -> Option<Way> {
         match &mut *self.lock() {
             State::In => Some(Way::Open),
@@ -68,26 +69,27 @@ impl Health {
         }
     }
 
-    /// The probe was not made after all, or nobody knows what became of it.
+    /// Ends a probe without a known outcome.
     pub(super) fn unknown(&self) {
         if let State::Out { probed, .. } = &mut *self.lock() {
             *probed = false;
         }
     }
 
-    /// It answered. Returns whether it was out.
+    /// Records an answer. Returns whether the member was out.
     pub(super) fn answered(&self) -> bool {
         let before = std::mem::replace(&mut *self.lock(), State::In);
         matches!(before, State::Out { .. })
     }
 
-    /// It failed, and may have said when to come back. Returns for how long it is out, if it was in.
+    /// Records a failure, with the retry delay that the member asked for. Returns the length of the
+    /// pause if the member was in.
     pub(super) fn failed(&self, way: Way, throttle: Option<Duration>) -> Option<Duration> {
         let mut state = self.lock();
         let failures = match *state {
             State::In => 1,
             State::Out { failures, .. } if way == Way::Probe => failures.saturating_add(1),
-            // It was under way when another one failed.
+            // The request was in flight when another one failed.
             State::Out { .. } => return None,
         };
         let doubled = 2_u32.saturating_pow(failures - 1);
@@ -95,9 +97,9 @@ impl Health {
             initial_interval,
             max_interval,
         } = &self.backoff;
-        // So that senders that lost it together do not come back together.
+        // Jitter keeps senders that failed at the same time from returning at the same time.
         let jitter = 0.75 + fastrand::f64() / 2.0;
-        // A day, or what no clock can hold, is a peer's mistake.
+        // A delay of a day, or one that overflows the clock, is a peer's mistake.
         let asked = throttle
             .unwrap_or_default()
             .min(LONGEST_ASKED.max(**max_interval));
@@ -114,7 +116,7 @@ impl Health {
         (failures == 1).then_some(pause)
     }
 
-    /// How long it is still left alone when there is nobody else.
+    /// Returns the rest of the pause if all other members have failed.
     pub(super) fn pause(&self) -> Duration {
         match *self.lock() {
             State::In => Duration::ZERO,
@@ -133,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Until it may be asked again, found out by waiting.
+    /// Waits until the member may be probed, and returns the time waited.
     async fn left_alone(health: &Health, alone: bool) -> Duration {
         let began = Instant::now();
         while health.enter(alone).is_none() {
@@ -176,7 +178,7 @@ mod tests {
         left_alone(&health, true).await;
         health.failed(Way::Probe, Some(Duration::from_secs(60)));
         assert!(left_alone(&health, true).await >= Duration::from_secs(60));
-        // What no clock can hold, or would strand it, is cut.
+        // Delays that overflow the clock or would strand the member are capped.
         health.failed(Way::Probe, Some(Duration::MAX));
         assert!(left_alone(&health, true).await <= LONGEST_ASKED);
     }

@@ -1,4 +1,4 @@
-//! What makes up the key of something, as a hash that every sender computes alike.
+//! Computes routing keys as hashes; every sender computes the same hash.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use xxhash_rust::xxh3::xxh3_64;
@@ -13,20 +13,21 @@ use tributary_otlp::view::{
 };
 use tributary_profiles::partition as profiles;
 
-/// The key of the configuration.
+/// The configured routing key.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     routing_key: Option<RoutingKey>,
     attributes: Vec<String>,
 }
 
-/// Computes keys of one signal.
+/// Computes the keys of one signal.
 pub(super) struct Hasher<'k> {
     signal: Signal,
     routing_key: RoutingKey,
     attributes: &'k [String],
     text: Vec<u8>,
-    /// The hash of all attributes of the resource at this address; many points follow each other in one resource.
+    /// Hash of all attributes of the resource at this address. Consecutive points often share a
+    /// resource.
     resource: Option<(*const u8, u64)>,
 }
 
@@ -45,7 +46,7 @@ impl Keys {
         self.routing_key.unwrap_or(default)
     }
 
-    /// What of a request of traces, metrics or logs has a key of its own.
+    /// Returns the parts of a request of traces, metrics or logs that have keys of their own.
     pub(super) fn grain(&self, signal: Signal) -> Grain {
         match self.of(signal) {
             RoutingKey::Service | RoutingKey::Resource | RoutingKey::ProfileSeries => {
@@ -68,7 +69,7 @@ impl Keys {
 }
 
 impl Hasher<'_> {
-    /// The key of something in its place.
+    /// Returns the key of an item, given its resource, scope and parents.
     pub(super) fn key(&mut self, place: &Place<'_>) -> u64 {
         self.text.clear();
         match self.routing_key {
@@ -86,7 +87,7 @@ impl Hasher<'_> {
         xxh3_64(&self.text)
     }
 
-    /// The key of a profile.
+    /// Returns the key of a profile.
     pub(super) fn profile_key(&mut self, place: &profiles::Place<'_>) -> u64 {
         self.text.clear();
         let attributes = of_profiles(place);
@@ -129,7 +130,7 @@ impl Hasher<'_> {
         }
     }
 
-    /// All attributes of the resource, in any order.
+    /// Hashes all attributes of the resource, independent of their order.
     fn resource(&mut self, place: &Place<'_>) -> u64 {
         let address = place.resource.message().encoded().as_ptr();
         if let Some((known, hash)) = self.resource
@@ -146,7 +147,7 @@ impl Hasher<'_> {
         hash
     }
 
-    /// The trace; without one the service, so that what has none is spread too.
+    /// Hashes the trace id. Items without a trace id use the service, which spreads them, too.
     fn trace(&mut self, place: &Place<'_>) {
         let trace = place.entry.map_or(&[][..], |entry| match self.signal {
             Signal::Traces => Span::view(entry).trace_id(),
@@ -177,7 +178,7 @@ impl Hasher<'_> {
         }
     }
 
-    /// As the Collector writes it: `name=value|`.
+    /// Hashes the attributes in the Collector's format: `name=value|`.
     fn composite(&mut self, place: &Place<'_>) {
         for name in self.attributes {
             let value = self.attribute(place, name);
@@ -225,7 +226,7 @@ fn of_resource<'a>(place: &Place<'a>) -> Option<Attributes<'a>> {
     resource.map(|resource| resource.attributes())
 }
 
-/// The attributes of a data point in that field of its metric.
+/// Returns the attributes of a data point in that field of its metric.
 fn of_point(form: u32, point: Message<'_>) -> Attributes<'_> {
     match form {
         9 => HistogramPoint::view(point).attributes(),

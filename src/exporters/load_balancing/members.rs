@@ -1,4 +1,4 @@
-//! The members there are, and what is known of each.
+//! The current members and their state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use tributary_net::auth::ClientAuthenticator;
 use tributary_net::tls::rotation::RotatingClient;
 use tributary_otlp::{Requests, Signal};
 
-/// How long the first batch waits for the members to be known.
+/// Longest wait of the first batch for the first resolution.
 const FIRST_RESOLUTION: Duration = Duration::from_secs(5);
 
-/// The members there are now.
+/// The current members.
 pub(super) struct Members {
     current: ArcSwap<Vec<Arc<Member>>>,
     resolved: watch::Sender<bool>,
@@ -36,7 +36,7 @@ pub(super) struct Members {
     metrics: ResolverMetrics,
 }
 
-/// What all members have in common.
+/// Settings that all members share.
 pub(super) struct Maker {
     pub(super) id: ComponentId,
     pub(super) otlp: Otlp,
@@ -52,14 +52,14 @@ pub(super) struct Member {
     pub(super) seed: u64,
     sender: Arc<Exporter>,
     timeout: Option<Duration>,
-    /// By signal: what is behind a member may take one and not another.
+    /// Health by signal: the backend behind a member may accept one signal and refuse another.
     health: [Health; 4],
-    /// Bytes on their way to it.
+    /// Bytes in flight to the member.
     load: AtomicU64,
     metrics: MemberMetrics,
 }
 
-/// The right to send to a member.
+/// Permission to send to a member.
 pub(super) struct Admission {
     pub(super) member: Arc<Member>,
     signal: Signal,
@@ -76,7 +76,7 @@ impl Members {
         }
     }
 
-    /// The resolver has failed: the members stay.
+    /// Records a failed resolution. The members stay.
     pub(super) fn unresolved(&self, reason: &str) {
         self.metrics.resolved(false);
         warn!(
@@ -87,7 +87,7 @@ impl Members {
         );
     }
 
-    /// These are the members from now on. One that stays keeps its connections.
+    /// Replaces the members. A member that stays keeps its connections.
     pub(super) fn resolved(&self, addresses: &BTreeSet<String>) {
         self.metrics.resolved(true);
         let before = self.current.load_full();
@@ -125,17 +125,17 @@ impl Members {
         self.resolved.send_replace(true);
     }
 
-    /// Waits, the first time and not for long, until it is known who the members are.
+    /// Waits for the first resolution of the members, up to [`FIRST_RESOLUTION`].
     pub(super) async fn known(&self) {
         if *self.resolved.borrow() {
             return;
         }
         let mut resolved = self.resolved.subscribe();
-        // Who is not known by then is missing, and that is said when something is sent.
+        // After a timeout, sending reports the missing members.
         let _ = timeout(FIRST_RESOLUTION, resolved.wait_for(|resolved| *resolved)).await;
     }
 
-    /// Those that something of the signal may go to now, but for those that were tried.
+    /// Returns the members that accept requests of the signal now, except the members in `tried`.
     pub(super) fn admit(&self, signal: Signal, tried: &[Arc<Member>]) -> Vec<Admission> {
         let current = self.current.load();
         let admit = |alone: bool| -> Vec<Admission> {
@@ -158,7 +158,7 @@ impl Members {
         }
     }
 
-    /// Whether all members are among these.
+    /// Whether `these` contains all members.
     pub(super) fn are(&self, these: &[Arc<Member>]) -> bool {
         let current = self.current.load();
         current
@@ -166,7 +166,8 @@ impl Members {
             .all(|member| these.iter().any(|one| Arc::ptr_eq(one, member)))
     }
 
-    /// Why nothing of the signal can be sent, given what members said, and when one may be asked again.
+    /// Returns the error for a signal that no member accepts, with the members' reasons and the
+    /// delay until a member may be probed.
     pub(super) fn nobody(&self, signal: Signal, reasons: &[String]) -> SendError {
         let current = self.current.load();
         let said = match (reasons, current.is_empty()) {
@@ -207,7 +208,7 @@ impl Member {
         &self.health[signal.index()]
     }
 
-    /// Bytes on their way to it.
+    /// Returns the bytes in flight to the member.
     pub(super) fn load(&self) -> u64 {
         self.load.load(Relaxed)
     }
@@ -250,7 +251,7 @@ impl Member {
 }
 
 impl Admission {
-    /// One more request to a member that another one was admitted to.
+    /// Returns a permission for one more request to a member with a permission.
     pub(super) fn beside(member: &Arc<Member>, signal: Signal) -> Self {
         Admission {
             member: member.clone(),
@@ -259,7 +260,7 @@ impl Admission {
         }
     }
 
-    /// Sends, and notes how the member fares.
+    /// Sends, and records the member's health.
     pub(super) async fn send(
         self,
         items: usize,
@@ -285,7 +286,7 @@ impl Admission {
                     );
                 }
             }
-            // Whatever it says about the data, it is there.
+            // Any answer shows that the member is available.
             _ => {
                 if health.answered() {
                     info!(
@@ -306,7 +307,7 @@ impl Admission {
 }
 
 impl Drop for Admission {
-    /// After an outcome this changes nothing.
+    /// Has no effect after an outcome.
     fn drop(&mut self) {
         if self.way == Way::Probe {
             self.member.health(self.signal).unknown();
@@ -314,13 +315,13 @@ impl Drop for Admission {
     }
 }
 
-/// Whether another member may well take what this one did not: it cannot now, or it cannot at all, for reasons that are not
-/// in the data (credentials, a signal that it has no pipeline for).
+/// Whether another member may accept data that this member refused: the failure is temporary, or
+/// its cause is not in the data (credentials, a signal without a pipeline).
 pub(super) fn is_members_trouble(error: &SendError) -> bool {
     error.retryable || error.fault == Fault::Elsewhere
 }
 
-/// Bytes that are on their way for as long as this lives.
+/// Bytes in flight, until dropped.
 struct Load<'a>(&'a AtomicU64, u64);
 
 impl<'a> Load<'a> {

@@ -1,4 +1,4 @@
-//! What the exporter counts beside what all exporters do, under the Collector's names.
+//! Metrics in addition to those of all exporters, under the Collector's names.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use tributary_config::ComponentId;
 
-/// What is counted for a resolver.
+/// Metrics of a resolver.
 pub(super) struct ResolverMetrics {
     resolutions: [Counter; 2],
     updates: Counter,
@@ -31,19 +31,19 @@ impl ResolverMetrics {
         }
     }
 
-    /// The resolver was asked.
+    /// Records a resolution.
     pub(super) fn resolved(&self, success: bool) {
         self.resolutions[usize::from(success)].increment(1);
     }
 
-    /// There are other members than before.
+    /// Records a change of the members.
     pub(super) fn updated(&self, members: usize) {
         self.updates.increment(1);
         self.backends.set(members as f64);
     }
 }
 
-/// What is counted for a member.
+/// Metrics of a member.
 pub(super) struct MemberMetrics {
     outcomes: [Counter; 2],
     latency: Histogram,
@@ -66,7 +66,7 @@ impl MemberMetrics {
         }
     }
 
-    /// A request ended.
+    /// Records the end of a request.
     pub(super) fn ended(&self, success: bool, after: Duration) {
         self.outcomes[usize::from(success)].increment(1);
         self.latency.record(after.as_secs_f64() * 1000.0);

@@ -1,4 +1,4 @@
-//! What of a batch is done, over all attempts with it.
+//! Progress of a batch over all attempts to send it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,38 +10,38 @@ use crate::queue::{Encoded, Fault, Identity, Outcome, Partly, SendError, most_ex
 use tributary_otlp::{Limit, count, split};
 use tributary_otlp::{Requests, Signal};
 
-/// Some of a batch.
+/// A part of a batch.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
-    /// Spans, data points, log records, samples.
+    /// Number of spans, data points, log records or samples.
     pub(super) items: usize,
     pub(super) requests: Requests,
 }
 
-/// What is done of a batch, and what is left.
+/// The delivered and the remaining parts of a batch.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Not taken by anybody yet; `None` once it is settled.
+    /// Parts that no member has accepted yet; `None` once the outcome is known.
     left: Vec<Option<Work>>,
     accepted: bool,
     rejected_items: usize,
     message: String,
-    /// The first refusal for good.
+    /// The first permanent refusal.
     refusal: Option<SendError>,
-    /// By a member's seed.
+    /// Results by a member's seed.
     members: HashMap<u64, Sent>,
 }
 
-/// What became of the pieces that one member was sent.
+/// Results of the pieces that one member was sent.
 #[derive(Debug, Default)]
 struct Sent {
     any_accepted: bool,
-    /// How many more there were because it refused larger ones for good.
+    /// Additional requests because the member permanently refused larger ones.
     extra_sends: usize,
 }
 
-/// An attempt with a batch. When it ends before all is settled, however that comes, what is settled is remembered for
-/// the next one.
+/// An attempt to send a batch. If the attempt ends early, for any reason, the next attempt
+/// continues with the remaining parts.
 pub(super) struct Attempt<'a> {
     signal: Signal,
     identity: &'a Arc<Identity>,
@@ -66,17 +66,17 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What is left.
+    /// Returns the remaining parts.
     pub(super) fn left(&self) -> Vec<Work> {
         self.progress.left.iter().flatten().cloned().collect()
     }
 
-    /// The same, in other pieces: those that are sent.
+    /// Replaces the remaining parts by the pieces that are sent.
     pub(super) fn replace(&mut self, pieces: impl Iterator<Item = Work>) {
         self.progress.left = pieces.map(Some).collect();
     }
 
-    /// A member took a piece, maybe but for some items.
+    /// Records that a member accepted a piece, except for rejected items in the outcome.
     pub(super) fn taken(&mut self, at: usize, member: u64, outcome: Outcome) {
         let progress = &mut self.progress;
         progress.members.entry(member).or_default().any_accepted = true;
@@ -90,9 +90,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A member refused a piece for good. It is sent again in smaller pieces where that may help, so that one request's
-    /// trouble does not take another's data with it: as often as an exporter to this member alone would, for each has
-    /// its share of what is bad.
+    /// Records a permanent refusal of a piece. The piece is split if that may help, so that an
+    /// invalid request does not take other data with it. Each member has the same number of splits
+    /// as an exporter with a single destination.
     pub(super) fn refused(&mut self, at: usize, member: u64, error: SendError) {
         let progress = &mut self.progress;
         let Some(work) = progress.left.get_mut(at).and_then(Option::take) else {
@@ -109,7 +109,7 @@ impl<'a> Attempt<'a> {
         progress.give_up(&work, error);
     }
 
-    /// Nobody takes what is left, and nobody will.
+    /// Records that no member will ever accept the remaining parts.
     pub(super) fn refused_all(&mut self, error: &SendError) {
         for work in std::mem::take(&mut self.progress.left)
             .into_iter()
@@ -119,12 +119,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The outcome, once nothing is left.
+    /// Returns the outcome once no parts remain.
     pub(super) fn outcome(mut self) -> Result<Outcome, SendError> {
         let progress = std::mem::take(&mut self.progress);
         match progress.refusal {
             Some(error) if !progress.accepted => Err(SendError {
-                // It was taken apart as far as it can be.
+                // The piece was split as far as possible.
                 fault: Fault::Elsewhere,
                 ..error
             }),
@@ -158,13 +158,13 @@ impl Progress {
 }
 
 impl Work {
-    /// Whether some of it may be accepted when it comes alone, or in smaller pieces.
+    /// Whether a member may accept some of the piece alone or in smaller pieces.
     fn is_divisible(&self, fault: Fault) -> bool {
         let parts = self.requests.parts().len();
         match fault {
             Fault::Elsewhere => false,
             Fault::Size => self.items > 1,
-            // One client's request is one client's trouble.
+            // A fault in one client's request concerns that request only.
             Fault::Content | Fault::Unclear => parts > 1,
         }
     }

@@ -1,4 +1,5 @@
-//! How members are spoken to: the configuration of `otlp_grpc` but for what is not a member's.
+//! Protocol settings for members: the configuration of `otlp_grpc` without the keys that do not
+//! apply to a member.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use tributary_config::units::Duration;
 use tributary_config::{Headers, Problems, Section, Validate as _};
 use tributary_net::tls::ClientTls;
 
-/// The protocol of all members.
+/// Protocol settings of all members.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Protocol {
@@ -24,44 +25,45 @@ pub struct Protocol {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Otlp {
-    /// TLS, on unless `insecure: true`.
+    /// TLS settings. TLS is on unless `insecure: true` is set.
     pub tls: ClientTls,
-    /// What says to the members who we are. Absent: nothing but `headers`.
+    /// Authentication of this collector to the members. Default: none besides `headers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// How requests are compressed: `gzip`, `snappy`, `zstd` or `none`. Default: `gzip`.
+    /// Compression of requests: `gzip`, `snappy`, `zstd` or `none`. Default: `gzip`.
     pub compression: Compression,
-    /// How hard to compress.
+    /// Compression level.
     pub compression_params: CompressionParams,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
-    /// How long a member may take to answer; then another one is tried. 0 is no limit. Default: 5s.
+    /// Time limit for a member's answer, after which the next member is tried. 0 means no limit.
+    /// Default: 5s.
     pub timeout: Duration,
-    /// HTTP/2 pings that notice dead connections. Default: off.
+    /// HTTP/2 pings that detect dead connections. Default: off.
     pub keepalive: Section<Keepalive>,
-    /// Bytes a member may send ahead of our reading (the HTTP/2 window), at least 65535. Default: 524288.
+    /// HTTP/2 receive window in bytes, at least 65535. Default: 524288.
     pub read_buffer_size: u32,
-    /// Bytes of a request that are queued in a connection ahead of the socket. Default: 524288.
+    /// Bytes of a request that are buffered in a connection ahead of the socket. Default: 524288.
     pub write_buffer_size: usize,
-    /// Whether a request waits, up to `timeout`, while a member cannot be reached, instead of going to another one at
-    /// once. Default: false.
+    /// Whether a request waits, up to `timeout`, for an unreachable member instead of going to
+    /// another member at once. Default: false.
     pub wait_for_ready: bool,
     /// The `user-agent` header. Default: `tributary/` and the version.
     pub user_agent: String,
-    /// How connections are spread over the addresses of a member that is a host name with several: `round_robin` or
+    /// Load balancing over several addresses of a member's host name: `round_robin` or
     /// `pick_first`. Default: `round_robin`.
     pub balancer_name: Balancer,
     /// The `:authority` header. Default: the member's address.
     pub authority: String,
-    /// How many connections to keep to each member, 1 to 64. Default: 1.
+    /// Number of connections to each member, 1 to 64. Default: 1.
     pub connections: usize,
-    /// Not here: `resolver` says who the members are.
+    /// Not supported here: `resolver` defines the members.
     #[serde(skip_serializing)]
     pub endpoint: Option<Unread>,
-    /// Not here, but beside `protocol`; `enabled: false` is taken.
+    /// Not supported here: configure the queue next to `protocol`. `enabled: false` is accepted.
     #[serde(skip_serializing)]
     pub sending_queue: Section<Unread>,
-    /// Not here, but beside `protocol`; `enabled: false` is taken.
+    /// Not supported here: configure retries next to `protocol`. `enabled: false` is accepted.
     #[serde(skip_serializing)]
     pub retry_on_failure: Section<Unread>,
 }
@@ -110,7 +112,7 @@ impl Default for Otlp {
 }
 
 impl Otlp {
-    /// The exporter to a member at this address.
+    /// Returns the configuration of the exporter to a member at this address.
     pub(super) fn at(&self, address: &str) -> otlp_grpc::Config {
         let own = self.clone();
         otlp_grpc::Config {
@@ -136,7 +138,7 @@ impl Otlp {
 }
 
 impl Protocol {
-    /// Reports everything that is wrong for a member at such an address.
+    /// Reports all invalid settings for a member at this address.
     pub(super) fn check(&self, address: &str, problems: &mut Problems) {
         if self.otlp.endpoint.is_some() {
             let message = "members have no endpoint here: `resolver` says who they are";
@@ -154,7 +156,7 @@ impl Protocol {
         }
         let mut member = Problems::default();
         self.otlp.at(address).validate(&mut member);
-        // Wrong addresses are reported where they stand.
+        // Invalid addresses are reported at their own position.
         if !member
             .found()
             .iter()

@@ -1,28 +1,32 @@
-//! Which member a key belongs to: rendezvous hashing, with a bound on the load if one is asked for.
+//! Assigns keys to members by rendezvous hashing, with an optional limit on the load.
 //!
-//! Each pair of key and member has a score; the member with the highest one has the key, and the order of the scores
-//! is the order in which others follow when it is away. So when a member goes, its keys and no others move, each to
-//! its own second choice, and when it comes, it takes an equal share from each of the others. (Thaler and
-//! Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998.)
+//! Each pair of key and member has a score. The member with the highest score owns the key; if the
+//! owner is unavailable, the members follow in the order of their scores. If a member leaves, only
+//! its keys move, each to its own second choice. A new member takes an equal share from each of the
+//! others. (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM
+//! Transactions on Networking 6(1), 1998.)
 //!
-//! A ring, as the Collector has it, was rejected: with a hundred points per member shares differ by a tenth of the
-//! average, and the keys of a member that goes all move to the few that are next to its points. Scores cost a few
-//! nanoseconds per member and key, which is nothing next to sending, and members are tens, not thousands.
+//! A hash ring as in the Collector was rejected. With a hundred points per member, shares differ by
+//! a tenth of the average, and all keys of a leaving member move to the few neighbours of its
+//! points. Scores cost a few nanoseconds per member and key. That is negligible compared to
+//! sending, since there are tens of members, not thousands.
 //!
-//! The bound is that of consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA 2018),
-//! applied to bytes on their way: a member that would have more than its factor of the average is passed over for the
-//! next one in the key's order. It is off unless asked for, because with it a key may have two members at a time.
+//! The limit is that of consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam,
+//! SODA 2018), applied to bytes in flight: a member above its factor of the average is skipped for
+//! the next member of the key. The limit is off by default, because a key may then have two members
+//! at a time.
 
 use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What stands for a member's address in scores.
+/// Returns the hash of a member's address, for scores.
 pub(super) fn seed(address: &str) -> u64 {
     xxh3_64(address.as_bytes())
 }
 
-/// How much a key belongs to a member. The same in every process, of every version: senders of one tier must agree.
+/// Returns the score of a key and a member. The score must be the same in every process of every
+/// version, because the senders of a tier must agree.
 fn score(key: u64, seed: u64) -> u64 {
     // The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): every bit of the input changes half of the
     // output.
@@ -32,18 +36,18 @@ fn score(key: u64, seed: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// Members that can be chosen, by position.
+/// The members to choose from, by position.
 pub(super) struct Candidates {
-    /// Seed and load of each.
+    /// Seed and load of each member.
     members: Vec<(u64, u64)>,
-    /// Percent of the average; 0 is no bound.
+    /// Limit of the load in percent of the average; 0 means no limit.
     factor: u32,
-    /// So that the same key goes to the same place within a batch even with a bound.
+    /// Earlier choices, so that a key keeps its member within a batch even with a limit.
     chosen: HashMap<u64, usize>,
 }
 
 impl Candidates {
-    /// Members by their seeds and what they have on their way, in bytes.
+    /// Takes the seed of each member and its bytes in flight.
     pub(super) fn new(members: Vec<(u64, u64)>, factor: u32) -> Self {
         Candidates {
             members,
@@ -52,7 +56,7 @@ impl Candidates {
         }
     }
 
-    /// The member for so many bytes of a key; `None` when there are no members.
+    /// Returns the member for a number of bytes of a key; `None` without members.
     pub(super) fn choose(&mut self, key: u64, bytes: usize) -> Option<usize> {
         let bytes = bytes as u64;
         let chosen = match self.chosen.get(&key) {
@@ -75,11 +79,11 @@ impl Candidates {
         let room = |(_, (_, load)): &(usize, &(u64, u64))| *load == 0 || load + bytes <= capacity;
         let highest = |(at, (seed, _)): &(usize, &(u64, u64))| (score(key, *seed), *at);
         let best = all.clone().filter(room).max_by_key(highest);
-        // There is always one with room, unless one key has more than the average.
+        // A member is always below the limit unless one key has more than the average.
         best.or_else(|| all.max_by_key(highest)).map(|(at, _)| at)
     }
 
-    /// The most a member may have on its way once so much is added.
+    /// Returns the maximum load of a member after adding a number of bytes.
     fn capacity(&self, bytes: u64) -> u64 {
         if self.factor == 0 {
             return u64::MAX;
@@ -109,7 +113,7 @@ mod tests {
         (0..20_000_u64).map(|number| xxh3_64(&number.to_le_bytes()))
     }
 
-    /// The seed that each key goes to.
+    /// Returns the seed of each key's owner.
     fn owners(seeds: &[u64]) -> Vec<u64> {
         let mut candidates = Candidates::new(idle(seeds), 0);
         keys()
@@ -200,7 +204,7 @@ mod tests {
 
     #[test]
     fn scores_are_the_same_in_every_process() {
-        // Another result here sends half of a trace elsewhere while a tier is updated.
+        // A different result would split traces while a tier is being updated.
         let seeds = seeds(3);
         let owners: Vec<usize> = owners(&seeds)
             .iter()

@@ -1,4 +1,4 @@
-//! Who the members are: asked again and again, for as long as the exporter lives.
+//! Resolves the members, repeatedly while the exporter runs.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use super::config::{Resolver as Config, with_port};
 use tributary_net::discovery::{one_family, read_targets};
 use tributary_net::files::FileWatch;
 
-/// Where members are looked for.
+/// Source of the members.
 pub(super) enum Resolver {
-    /// They are known.
+    /// A fixed list.
     Static(BTreeSet<String>),
-    /// By a name.
+    /// The addresses of a host name.
     Dns {
         hostname: String,
         port: u16,
         interval: Duration,
         timeout: Duration,
     },
-    /// In a file.
+    /// A file.
     File {
         path: PathBuf,
         refresh: Duration,
@@ -32,7 +32,7 @@ pub(super) enum Resolver {
 }
 
 impl Resolver {
-    /// What a valid configuration says.
+    /// Returns the resolver of a valid configuration.
     pub(super) fn new(config: &Config) -> Self {
         if let Some(dns) = &config.dns {
             return Resolver::Dns {
@@ -53,7 +53,7 @@ impl Resolver {
         Resolver::Static(hostnames.map(|hostname| with_port(hostname)).collect())
     }
 
-    /// The label of metrics.
+    /// Returns the value of the metrics' label.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Resolver::Static(_) => "static",
@@ -62,10 +62,10 @@ impl Resolver {
         }
     }
 
-    /// The members' addresses.
+    /// Resolves the members' addresses.
     ///
     /// # Errors
-    /// Why they cannot be found out, in a sentence.
+    /// The reason as a sentence.
     pub(super) async fn resolve(&mut self) -> Result<BTreeSet<String>, String> {
         match self {
             Resolver::Static(members) => Ok(members.clone()),
@@ -81,20 +81,20 @@ impl Resolver {
                     Ok(Err(error)) => return Err(format!("cannot resolve {hostname}: {error}")),
                     Err(_) => return Err(format!("cannot resolve {hostname} within {limit:?}")),
                 };
-                // Name servers say so for a moment when a service starts anew.
+                // Name servers briefly return no addresses when a service restarts.
                 if found.is_empty() {
                     return Err(format!("{hostname} has no addresses"));
                 }
                 Ok(found.iter().map(SocketAddr::to_string).collect())
             }
             Resolver::File { path, watch, .. } => {
-                // Watched from before it is read.
+                // Watching begins before the file is read, so that no change is missed.
                 let (next, read) = {
                     let path = path.clone();
                     let look = move || (FileWatch::new([path.clone()]), read(&path));
                     match tokio::task::spawn_blocking(look).await {
                         Ok(looked) => looked,
-                        // Not when the process ends.
+                        // Only when the process ends.
                         Err(_) => return std::future::pending().await,
                     }
                 };
@@ -104,7 +104,7 @@ impl Resolver {
         }
     }
 
-    /// Waits until it is time to ask again.
+    /// Waits until the next resolution is due.
     pub(super) async fn wait(&mut self) {
         match self {
             Resolver::Static(_) => std::future::pending().await,
@@ -124,7 +124,8 @@ fn read(path: &Path) -> Result<BTreeSet<String>, String> {
     let groups = groups.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let targets = groups.iter().flat_map(|group| &group.targets);
     let targets: BTreeSet<String> = targets.map(|target| with_port(target)).collect();
-    // Without members everything would be refused, which nobody wants: whoever writes it is not done, or failed.
+    // Without members everything would be refused. An empty list is probably an unfinished or
+    // failed update.
     match targets.is_empty() {
         true => Err(format!("{} has no targets", path.display())),
         false => Ok(targets),

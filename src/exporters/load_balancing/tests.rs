@@ -1,4 +1,4 @@
-//! What the exporter promises, with members on loopback.
+//! Tests of the exporter with members on loopback.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::testing::Recorded;
 use tributary_net::client::test_server::{Answer, TestServer, answer, header_map};
 use tributary_otlp::Requests;
 
-/// What a member does with a request that has so many spans; `None` cuts the connection.
+/// Behaviour of a member for a request with a number of spans; `None` closes the connection.
 type Manner = fn(usize) -> Option<&'static [(&'static str, &'static str)]>;
 
 struct Cluster {
@@ -90,12 +90,12 @@ impl Cluster {
         cluster
     }
 
-    /// The same servers, and nothing known of them.
+    /// Keeps the servers and forgets all state about them.
     fn anew(self) -> Self {
         Cluster::over(self.servers, "{}")
     }
 
-    /// These are the members from now on.
+    /// Replaces the members.
     fn resolve(&self, servers: impl IntoIterator<Item = usize>) {
         let addresses = servers
             .into_iter()
@@ -107,7 +107,7 @@ impl Cluster {
         self.balancer.send(batch).await
     }
 
-    /// The names of spans that each member was sent, whatever it said.
+    /// Returns the names of spans sent to each member, whether accepted or not.
     fn sent(&self) -> Vec<Vec<String>> {
         let names = |server: &TestServer| {
             let requests = server.requests.lock().unwrap();
@@ -126,7 +126,7 @@ impl Cluster {
     }
 }
 
-/// A batch with two spans of each trace of this range.
+/// Returns a batch with two spans of each trace in the range.
 fn traces(range: std::ops::Range<u64>) -> Encoded {
     let span = |number: u64| Span {
         trace_id: [number + 1, 0].map(u64::to_be_bytes).concat(),
@@ -157,7 +157,7 @@ fn encoded(items: usize, requests: Requests) -> Encoded {
     }
 }
 
-/// The member that has each span; every span is to be at one only.
+/// Returns the member of each span; every span must be at exactly one member.
 fn owners(sent: &[Vec<String>]) -> BTreeMap<String, usize> {
     let mut owners = BTreeMap::new();
     for (member, names) in sent.iter().enumerate() {
@@ -218,11 +218,11 @@ async fn what_a_member_does_not_accept_goes_to_the_next_one_and_nothing_else_is_
         assert_eq!(cluster.send(&traces(0..60)).await, Ok(Outcome::default()));
         let sent = cluster.sent();
         assert!(!sent[1].is_empty(), "the failing member has no traces");
-        // Each span is at the members that stand as if the failing one were not there, once.
+        // Each span arrives once, at the member that owns it without the failing member.
         let standing = [sent[0].clone(), Vec::new(), sent[2].clone()];
         assert_eq!(standing.iter().map(Vec::len).sum::<usize>(), 120);
         assert_eq!(owners(&standing), without);
-        // And it is left alone.
+        // The failed member gets no requests.
         cluster.forget();
         cluster.send(&traces(0..60)).await.unwrap();
         assert!(cluster.sent()[1].is_empty());
@@ -291,12 +291,12 @@ async fn what_was_accepted_is_not_sent_again_when_the_rest_of_the_batch_is() {
         _ => Some(OK),
     };
     let full: Manner = |spans| match (UP.load(SeqCst), spans) {
-        // Takes its own, and not what the other one leaves.
+        // Accepts its own spans and refuses those of the other member.
         (0, ..40) => Some(UNAVAILABLE),
         _ => Some(OK),
     };
     let cluster = Cluster::start("{}", &[recovering, full]).await;
-    // As many that the second one has forty spans of its own, and the first one less.
+    // Enough spans that the second member owns forty and the first member fewer.
     let owners_of = {
         let candidates = cluster.servers.iter().map(|server| {
             let seed = rendezvous::seed(&server.address.to_string());
@@ -360,7 +360,7 @@ async fn what_was_accepted_is_not_sent_again_when_the_time_for_the_attempt_was_o
 
 #[tokio::test]
 async fn what_one_member_refuses_for_good_is_rejected_and_all_else_is_delivered() {
-    // Of many clients' requests in one batch the one with three spans is bad.
+    // A batch merges requests of many clients; the request with three spans is invalid.
     let picky: Manner = |_| Some(OK);
     let cluster = Cluster::start("{routing_key: service}", &[picky]).await;
     let strict = TestServer::start(None, |request| {
@@ -379,13 +379,13 @@ async fn what_one_member_refuses_for_good_is_rejected_and_all_else_is_delivered(
     let outcome = cluster.send(&encoded(32, chunks)).await.unwrap();
     assert_eq!(outcome.rejected_items, 2, "{outcome:?}");
     assert!(outcome.message.contains("InvalidArgument"), "{outcome:?}");
-    // Alone it is refused as it is at any exporter.
+    // Alone, the request is refused as by any exporter.
     let error = cluster.send(&traces(7..8)).await.unwrap_err();
     assert_eq!(
         (error.retryable, error.code),
         (false, Code::InvalidArgument)
     );
-    // That says nothing against the member.
+    // The refusal does not affect the member's health.
     assert_eq!(cluster.send(&traces(1..2)).await, Ok(Outcome::default()));
 }
 
@@ -416,7 +416,7 @@ async fn a_member_that_takes_nothing_for_reasons_of_its_own_costs_no_data() {
     let outcome = cluster.send(&traces(0..50)).await;
     assert_eq!(outcome, Ok(Outcome::default()));
     assert_eq!(cluster.sent()[1].len(), 100);
-    // Where all say so, it is so.
+    // If all members refuse for the same reason, the refusal is permanent.
     let alone = Cluster::start("{}", &[|_| Some(STRANGER)]).await;
     let error = alone.send(&traces(0..1)).await.unwrap_err();
     assert_eq!(
@@ -440,7 +440,7 @@ async fn with_a_bound_a_trace_that_is_too_much_for_its_member_goes_to_the_next()
     let sent = cluster.sent();
     let _ = owners(&sent);
     for names in &sent {
-        // 200 on average, and the granularity of two spans.
+        // 200 on average, plus the granularity of two spans.
         assert!(names.len() <= 222, "{}", names.len());
     }
 }
@@ -457,11 +457,11 @@ async fn everything_is_counted_under_the_collectors_names() {
         1.0
     );
     assert_eq!(recorded.sum("otelcol_loadbalancer_num_resolutions"), 1.0);
-    // Each got its share, and the second one's went to the first.
+    // Each member got its share; the second member's share went to the first.
     assert_eq!(recorded.sum("otelcol_loadbalancer_backend_outcome"), 3.0);
 }
 
-/// Keys of all signals, by what makes them up.
+/// Keys of all signals, by their parts.
 mod of_keys {
     use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
     use opentelemetry_proto::tonic::common::v1::any_value::Value;

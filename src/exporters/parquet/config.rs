@@ -1,4 +1,4 @@
-//! The configuration of `parquet`.
+//! Configuration of the `parquet` exporter.
 
 use std::collections::HashSet;
 
@@ -12,103 +12,115 @@ use tributary_config::units::Duration;
 use tributary_config::{ByteSize, ExtensionUse, Problems, Section, Validate};
 use tributary_net::object_store::{Bucket, StoreOptions};
 
-/// Writes telemetry into Parquet files, a series of files for each signal:
-/// `signal=logs/date=2026-09-14/hour=05/part-ID.parquet` below `path`. Hours are UTC, and those of the items' own
-/// times.
+/// Writes telemetry into Parquet files, one series of files for each signal:
+/// `signal=logs/date=2026-09-14/hour=05/part-ID.parquet` below `path`. Date and hour are those of
+/// the items' timestamps, in UTC.
 ///
-/// A file appears under its name when it is finished, and is never changed after that. Batches stay in the queue
-/// until the files that hold them are finished. Without a queue the client is answered then, so that what is
-/// acknowledged survives whatever happens to the collector; `rotation.interval` must then be shorter than the time
-/// that clients wait.
+/// A file appears under its name when the file is finished, and never changes afterwards. The queue
+/// keeps batches until the files that contain them are finished. Without a queue, clients are
+/// acknowledged at that time, so acknowledged data survives a crash of the collector. In that case
+/// `rotation.interval` must be shorter than the time that clients wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The directory; it is made if there is none. Several collectors may write into one. Either this or `object_store`
-    /// is required.
+    /// Directory of the files; created if missing. Several collectors may write into the same
+    /// directory. Exactly one of `path` and `object_store` is required.
     pub path: String,
     /// Writes to an object store instead of a directory. Default: off.
     pub object_store: Section<ObjectStoreConfig>,
-    /// Permissions of new files, in octal and in quotes, whatever the umask of the process is. With the default only the
-    /// user of the collector can read them; "0640" adds its group, "0644" everybody. Directories can be entered by those
-    /// who can read files. Default: "0600".
+    /// Permissions of new files, as a quoted octal number; the umask of the process has no effect.
+    /// "0600" gives access only to the user of the collector, "0640" adds read access for its
+    /// group, "0644" for all users. Every user who may read files may also enter the directories.
+    /// Default: "0600".
     pub file_permissions: String,
-    /// What files are kept apart by besides the signal, the date and the hour: nothing (`hour`) or `service.name`
-    /// (`service`). Default: `hour`.
+    /// Grouping of files below the signal, the date and the hour: none (`hour`) or by
+    /// `service.name` (`service`). Default: `hour`.
     pub partition_by: PartitionBy,
-    /// When a file is finished.
+    /// Conditions that finish a file.
     pub rotation: RotationConfig,
-    /// When a row group of a file is complete.
+    /// Conditions that complete a row group of a file.
     pub row_group: RowGroupConfig,
-    /// How pages are compressed: `zstd`, `lz4` (LZ4_RAW), `snappy` or `none`. Default: `zstd`.
+    /// Compression of pages: `zstd`, `lz4` (LZ4_RAW), `snappy` or `none`. Default: `zstd`.
     pub compression: Compression,
-    /// The level of `zstd`, from 1 to 22. Default: 3.
+    /// Compression level of `zstd`, from 1 to 22. Default: 3.
     pub compression_level: i32,
-    /// Attributes that have columns of their own, besides their entries in the maps. Default: none.
+    /// Attributes with columns of their own, in addition to their entries in the maps. Default:
+    /// none.
     pub promote: PromoteConfig,
-    /// `wide`: a row per sample of a profile, with all its frames. `stacks`: a row per sample with the hash of its
-    /// stack, and a second series of files, `signal=stacks`, with a row per stack. Default: `wide`.
+    /// Layout of profiles. `wide`: a row per sample with all its frames. `stacks`: a row per sample
+    /// with the hash of its stack, and a second series of files, `signal=stacks`, with a row per
+    /// stack. Default: `wide`.
     pub layout: ProfilesLayout,
-    /// Whether columns of ids have bloom filters, for looking up single traces, in row groups with at least 256 of them.
-    /// Default: true.
+    /// Whether id columns have bloom filters, which speed up lookups of single traces. Row groups
+    /// with fewer than 256 ids have none. Default: true.
     pub bloom_filters: bool,
-    /// The most files that are open at the same time. Where more are needed, those to which no rows came for the longest
-    /// time are finished early. A batch with rows for more files is written in several steps. Default: 512.
+    /// Maximum number of open files. If a batch needs more files, the files without new rows for
+    /// the longest time are finished early. A batch with rows for more files than the maximum is
+    /// written in several steps. Default: 512.
     pub max_open_files: usize,
-    /// The most memory for rows that are not in a finished file yet, the requests that they came in, and what is not
-    /// uploaded yet; never more than half of the process's memory budget. Up to a quarter of it is set aside for
-    /// encoding row groups, 6MiB for each of up to four at a time. Where more is needed the largest file is finished
-    /// early. Default: 128MiB.
+    /// Memory limit for rows in unfinished files, for the requests of these rows, and for data not
+    /// yet uploaded; at most half of the process's memory budget applies. Up to a quarter of the
+    /// limit is reserved for encoding row groups: 6MiB for each of up to four concurrent row
+    /// groups. If the limit is reached, the largest file is finished early. Default: 128MiB.
     pub max_memory: ByteSize,
-    /// Whether each finished file gets a line in `_manifest.jsonl`, in `path`: its name, signal, hour, service, rows,
-    /// bytes, and the times of its first and last row. It also says which directories have many small files, worth
-    /// merging. A crash between the two may cost a line, never a file. For directories only. Default: false.
+    /// Whether each finished file gets a line in `_manifest.jsonl` in `path`: name, signal, hour,
+    /// service, rows, bytes, and the times of the first and last row. The manifest also marks
+    /// directories with many small files, which are worth merging. A crash may lose a line of the
+    /// manifest, but never a file. Only supported for directories. Default: false.
     pub manifest: bool,
-    /// A queue in front. Its `queue_size` counts what is in files that are not finished yet; when three quarters of
-    /// it are taken, files are finished early. `compression: lz4` also holds what is in unfinished files compressed.
-    /// Without `sizer` and `queue_size` it holds 64MiB of requests, counted in bytes. Default: on.
+    /// Queue in front of the exporter. `queue_size` includes the data of unfinished files; if three
+    /// quarters of the queue are used, files are finished early. `compression: lz4` also compresses
+    /// the requests of unfinished files in memory. Without `sizer` and `queue_size`, the queue
+    /// holds 64MiB of requests, counted in bytes. Default: on.
     pub sending_queue: Section<FileQueue>,
-    /// Retries of what is in `sending_queue` when a file could not be written; its batches go into another one.
-    /// Without a queue there are none: the sender hears of a failure and still has its data. Default: on.
+    /// Retries of batches in `sending_queue` after a file could not be written; the batches go into
+    /// another file. Without a queue there are no retries: the sender is told of the failure and
+    /// still has its data. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
 }
 
-/// A bucket. A file is uploaded while it is written, in parts, and can be seen once it is complete.
+/// A bucket of an object store. A file is uploaded in parts while it is written, and becomes
+/// visible when it is complete.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObjectStoreConfig {
-    /// The bucket and a prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://account/container/prefix`.
-    /// Required.
+    /// Bucket and prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or
+    /// `az://account/container/prefix`. Required.
     pub url: String,
-    /// Settings of the store, such as `region`, `endpoint` (of an S3 server of your own) or `allow_http`; the names
-    /// are those of the crate object_store. Without credentials here those of the environment (variables, instance
-    /// metadata) are used. Default: none.
+    /// Options of the store, such as `region`, `endpoint` (of an S3 server of your own) or
+    /// `allow_http`, with the names of the crate `object_store`. Without credentials in the
+    /// options, the credentials of the environment (variables, instance metadata) are used.
+    /// Default: none.
     pub options: StoreOptions,
-    /// How large a part is; files below that are uploaded as one. At least 5MiB. Default: 8MiB.
+    /// Size of an uploaded part, at least 5MiB. Smaller files are uploaded in one request. Default:
+    /// 8MiB.
     pub part_size: ByteSize,
-    /// The time for one request, after which it is tried again; more than 0. Default: 30s.
+    /// Time limit of one request, after which the request is retried; more than 0. Default: 30s.
     pub timeout: Duration,
 }
 
-/// When a file is finished: by what comes first.
+/// Conditions that finish a file. The first condition that holds applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotationConfig {
-    /// The size from which no row group is added any more; in an object store at most 10000 parts. The requests of a file
-    /// must fit into `sending_queue`. Without a queue on disk they must also fit into `max_memory`. Default: 32MiB.
+    /// File size from which no further row group is added; in an object store at most 10000 parts.
+    /// The requests of a file must fit into `sending_queue`. Without a persistent queue the
+    /// requests must also fit into `max_memory`. Default: 32MiB.
     pub max_bytes: ByteSize,
-    /// The same in rows; 0 is no limit. Default: 0.
+    /// Number of rows from which no further row group is added; 0 means no limit. Default: 0.
     pub max_rows: usize,
-    /// How long after its first row a file is finished at the latest; more than 0. Default: 1m.
+    /// Longest time from the first row of a file until the file is finished; more than 0. Default:
+    /// 1m.
     pub interval: Duration,
 }
 
-/// When a row group is complete: by what comes first.
+/// Conditions that complete a row group. The first condition that holds applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RowGroupConfig {
-    /// The number of rows from which it is written; more than 0. Default: 131072.
+    /// Number of rows from which a row group is written; more than 0. Default: 131072.
     pub max_rows: usize,
-    /// The size in memory from which it is written; more than 0. Default: 32MiB.
+    /// Size in memory from which a row group is written; more than 0. Default: 32MiB.
     pub max_bytes: ByteSize,
 }
 
@@ -122,33 +134,33 @@ pub struct PromoteConfig {
     pub item: Vec<String>,
 }
 
-/// What files are kept apart by.
+/// Grouping of files into directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionBy {
-    /// Signal, date and hour.
+    /// By signal, date and hour.
     #[default]
     Hour,
-    /// `service.name` too.
+    /// By signal, date, hour and `service.name`.
     Service,
 }
 
-/// How pages are compressed.
+/// Compression of pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     #[default]
     Zstd,
     /// LZ4 blocks.
     Lz4,
     /// Snappy blocks.
     Snappy,
-    /// Not at all.
+    /// No compression.
     None,
 }
 
-/// How profiles are laid out.
+/// Layout of profiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProfilesLayout {
@@ -213,13 +225,13 @@ impl Default for RowGroupConfig {
 }
 
 impl Config {
-    /// `file_permissions` as bits.
+    /// Returns the bits of `file_permissions`.
     pub(super) fn file_mode(&self) -> Option<u32> {
         let mode = u32::from_str_radix(&self.file_permissions, 8).ok();
         mode.filter(|mode| *mode <= 0o777)
     }
 
-    /// Attributes whose columns would have the name of another column.
+    /// Reports promoted attributes whose column name would collide with another column.
     fn validate_promoted(&self, problems: &mut Problems) {
         let mut columns = HashSet::new();
         for (list, source, keys) in [
@@ -261,7 +273,7 @@ impl Config {
             );
             problems.warning(&["sending_queue", "queue_size"], reason);
         }
-        // A quarter is for encoding.
+        // A quarter of the limit is reserved for encoding.
         let memory = self.max_memory.as_usize() / 4 * 3;
         let group = self.row_group.max_bytes;
         let is_stored = queue.is_some_and(|queue| queue.storage.is_some());
@@ -283,7 +295,7 @@ impl Config {
         }
     }
 
-    /// What the columns depend on.
+    /// Returns the options that determine the columns.
     pub(super) fn layout_options(&self) -> table::Options {
         let promoted = |source, keys: &[String]| -> Vec<table::Promoted> {
             let keys = keys.iter().cloned();
@@ -309,7 +321,7 @@ impl Config {
     }
 }
 
-/// Of one upload, in S3 and in Google Cloud Storage:
+/// Maximum number of parts of one upload in S3 and in Google Cloud Storage:
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>.
 const MOST_PARTS: u64 = 10_000;
 
@@ -329,7 +341,7 @@ impl Validate for Config {
         if let Some(store) = &*self.object_store {
             problems.within("object_store", store);
             let most = store.part_size.0.saturating_mul(MOST_PARTS);
-            // The row group that makes a file that large is written as a whole.
+            // The row group that exceeds the size is still written as a whole.
             let most = ByteSize(most.saturating_sub(self.row_group.max_bytes.0));
             if self.rotation.max_bytes > most {
                 let reason = format!(

@@ -1,4 +1,4 @@
-//! All unfinished files: takes batches in, decides when files are finished, and finishes them.
+//! All unfinished files: accepts batches, decides when files are finished, and finishes them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -26,18 +26,22 @@ use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
-/// Above this many bytes, rows are not made on the threads that serve sockets: about a millisecond.
+/// Size in bytes above which rows are not made on the threads that serve sockets. Making rows of
+/// this size takes about a millisecond.
 const LARGE_BATCH: usize = 64 << 10;
-/// Files that are finished at the same time: more would only wait for the same disk, each with a row group in memory.
+/// Maximum number of files being finished at the same time. More files would only compete for the
+/// same disk, each with a row group in memory.
 const FINISHING: usize = 4;
-/// How long a batch waits for memory before the queue is told to come back.
+/// Longest time that a batch waits for memory before the queue is told to retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// How often who waits for memory looks whether other parts of the process have given some back.
+/// Interval at which a batch that waits for memory checks whether other parts of the process have
+/// released some.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a batch waits for files that are being finished before one more is finished for it: the first ones may hang.
+/// Time that a batch waits for files being finished before one more file is finished for it,
+/// because the first files may be stuck.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the files are made for and where.
+/// Settings and destination of the files.
 pub(super) struct Setup {
     pub(super) id: ComponentId,
     pub(super) place: Place,
@@ -53,31 +57,32 @@ pub(super) struct Setup {
 /// All unfinished files of an exporter.
 pub(super) struct Files {
     pub(super) setup: Setup,
-    /// One for each signal. Locked while rows are made, so who comes waits, and takes up no thread.
+    /// One shelf for each signal. A shelf is locked while rows are made; other batches wait without
+    /// occupying a thread.
     shelves: [Arc<Mutex<Shelf>>; 4],
     open: OpenFiles,
     partly: Arc<Partly>,
     metrics: Metrics,
-    /// Being finished or waiting for it.
+    /// Files that are being finished or wait for it.
     finishing: AtomicUsize,
     turns: Semaphore,
-    /// Held by the batch that waits for memory, and waited for by those behind it: small ones would else take what is
-    /// given back before there is enough for a large one.
+    /// Held by the batch that waits for memory. Later batches wait for this lock; otherwise small
+    /// batches would take memory before enough is free for a large one.
     first_in_line: Mutex<()>,
     tasks: TaskTracker,
-    /// Rows were added, or the exporter ends.
+    /// Notified when rows are added or the exporter ends.
     changed: Notify,
-    /// Since when the exporter ends.
+    /// Time at which the exporter began to end.
     ending: OnceLock<Instant>,
-    /// Batches whose rows are being made.
+    /// Number of batches whose rows are being made.
     taking: AtomicUsize,
-    /// Room that the queues want back, one for each signal.
+    /// Room that the queues ask for, one for each signal.
     relief: [Relief; 4],
     failures: SampledLog,
     early: [SampledLog; 3],
 }
 
-/// Why a file is finished before it is full or old enough.
+/// Reason why a file is finished before it is full or old enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Early {
     Memory,
@@ -86,7 +91,7 @@ enum Early {
 }
 
 impl Early {
-    /// The reason for people, and the setting that avoids it.
+    /// Returns the reason for log messages, and the setting that avoids it.
     fn explanation(self) -> &'static str {
         match self {
             Early::Memory => {
@@ -110,7 +115,7 @@ struct Metrics {
 }
 
 impl Files {
-    /// None yet.
+    /// Returns the state without any files.
     pub(super) fn new(setup: Setup) -> Arc<Self> {
         let open = OpenFiles::default();
         Arc::new(Files {
@@ -132,11 +137,11 @@ impl Files {
         })
     }
 
-    /// Makes rows of a batch. It is delivered when what is returned says so: when all files that have rows of it are
-    /// finished.
+    /// Makes rows of a batch. The returned value reports the delivery: the time when all files with
+    /// rows of the batch are finished.
     ///
     /// # Errors
-    /// No row of it is anywhere.
+    /// If no row of the batch is in any file.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
         let _taking = Taking::new(self);
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
@@ -159,7 +164,8 @@ impl Files {
             match ended {
                 Ended::Complete(todo) => self.write(batch.signal, todo, false).await,
                 Ended::More(todo) => {
-                    // The rest takes time. What is done of it is skipped.
+                    // The remaining steps take time. A repeated batch skips the rows that are in
+                    // files already.
                     self.write(batch.signal, todo, true).await;
                     is_large = true;
                     continue;
@@ -170,7 +176,8 @@ impl Files {
                     if !ticket.has_rows() {
                         return Err(error);
                     }
-                    // Some of it is in files, so this is told once those are finished, and they are known then.
+                    // Some rows are in files, so the error is reported once these files are
+                    // finished and their rows are known.
                     ticket.failed(&error);
                 }
             }
@@ -178,7 +185,8 @@ impl Files {
         }
     }
 
-    /// Writes what is complete, and finishes what the batch opened if it has more rows than for these files.
+    /// Writes complete row groups. If the batch has more rows than fit, finishes the files that the
+    /// batch opened.
     pub(super) async fn write(self: &Arc<Self>, signal: Signal, todo: Todo, has_more: bool) {
         for part in todo.write {
             let Setup {
@@ -204,7 +212,7 @@ impl Files {
         }
     }
 
-    /// Finishes files as they become due, until nobody polls it any more.
+    /// Finishes files as they become due, as long as the future is polled.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let changed = self.changed.notified();
@@ -224,7 +232,7 @@ impl Files {
                 });
                 let due = shelf.take_due(now, limits, ending);
                 let next_due = shelf.next_due(limits, ending);
-                // Of clients that have gone away in the meantime.
+                // Files with partial batches of clients that disconnected in the meantime.
                 let spoiled = shelf.take_spoiled();
                 drop(shelf);
                 self.give_up(spoiled);
@@ -241,27 +249,28 @@ impl Files {
         }
     }
 
-    /// The queue of that signal has little room left: files are finished early, unless enough comes back anyway.
+    /// Notes that the queue of that signal has little room left. Files are then finished early,
+    /// unless enough room is about to be released anyway.
     pub(super) fn relieve(&self, signal: Signal) {
         self.relief(signal).want();
         self.changed.notify_one();
     }
 
-    /// From now on files are finished once no more rows come for them.
+    /// Starts the end: files are finished once no more rows come for them.
     pub(super) fn end(&self) {
         self.ending.get_or_init(Instant::now);
         self.changed.notify_one();
     }
 
-    /// The room that a batch takes in the queue.
+    /// Returns the room that a batch takes in the queue.
     pub(super) fn room_of(&self, batch: &Encoded) -> usize {
         self.setup.queue.map_or(0, |queue| queue.taken_by(batch))
     }
 
-    /// Waits until nothing is being finished any more, or until `deadline`.
+    /// Waits until no file is being finished, or until `deadline`.
     pub(super) async fn ended(&self, deadline: Instant) {
         self.tasks.close();
-        // The queue has counted what is not finished by then as lost.
+        // The queue has counted batches in unfinished files as lost by then.
         let _ = timeout_at(deadline, self.tasks.wait()).await;
     }
 
@@ -270,12 +279,13 @@ impl Files {
         self.open.get() == 0 && self.tasks.is_empty()
     }
 
-    /// A file was begun. It is due at some time.
+    /// Notes that a file was begun, so that its due time is scheduled.
     pub(super) fn begun(&self) {
         self.changed.notify_one();
     }
 
-    /// Files with half a batch are lost, so that nobody finds one. Receivers let in nothing that leads here.
+    /// Discards files with partial batches, so that no reader sees half a batch. Receivers reject
+    /// data that leads here.
     fn give_up(&self, spoiled: Vec<Open>) {
         for open in spoiled {
             let error = PlaceError("another batch in it cannot be read".to_owned());
@@ -289,11 +299,11 @@ impl Files {
         part.bytes() >= limits.file_bytes || part.rows() >= limits.file_rows
     }
 
-    /// Waits until a batch and its rows fit; files are finished early for it.
+    /// Waits until a batch and its rows fit into memory; finishes files early if needed.
     pub(super) async fn make_room(self: &Arc<Self>, batch: &Encoded) -> Result<Charge, SendError> {
         let bytes = batch.bytes();
-        // While rows are made it is there once more where it is held in another form, or not at all, and where it comes
-        // in pieces.
+        // While rows are made, the request is in memory once more if the queue holds it in another
+        // form or not at all, and if it consists of several chunks.
         let again = usize::from(batch.held != bytes) + usize::from(batch.chunks.len() > 1);
         let rows = bytes.saturating_mul(1 + again);
         let held = batch.held.saturating_add(BATCH_BYTES);
@@ -305,7 +315,7 @@ impl Files {
                 if let Some(reserved) = self.setup.memory.reserve(held, rows) {
                     return reserved;
                 }
-                // What is being finished already may be enough.
+                // Files that are being finished may release enough.
                 let is_enough = self.setup.memory.ending() >= held.saturating_add(rows);
                 if !is_enough || since.elapsed() >= PATIENCE {
                     self.close_largest().await;
@@ -321,7 +331,7 @@ impl Files {
     }
 
     async fn close_largest(self: &Arc<Self>) {
-        // One that hangs must not keep the others from making room.
+        // A stuck file must not keep the other files from making room.
         if self.finishing.load(Relaxed) >= FINISHING {
             return;
         }
@@ -355,7 +365,8 @@ impl Files {
             return;
         }
         let open = match queue.is_stored {
-            // Files of the log come back when all records in them are settled, and each has records of all services.
+            // Segments of the log are released when all their records are acknowledged, and each
+            // segment has records of all services.
             true => shelf.take_all(),
             false => {
                 let roomiest = shelf.roomiest().cloned();
@@ -425,7 +436,7 @@ impl Files {
                 }
                 Err(error) => files.failed(&closed, error),
             }
-            // Before the batches are let go of, so that who waits for room finds it.
+            // Before the batches are released, so that a batch that waits for room finds it.
             drop(counted);
             drop(closed);
         });
@@ -491,7 +502,7 @@ impl Files {
     }
 }
 
-/// There is something about the batch that no file can have: it would be the same the next time.
+/// Returns the error for a batch that no file can hold. A retry would fail in the same way.
 pub(super) fn unreadable(reason: &str) -> SendError {
     SendError::permanent(Code::InvalidArgument, Fault::Content, reason)
 }
@@ -515,7 +526,7 @@ impl Drop for Taking<'_> {
     }
 }
 
-/// One of what is being finished.
+/// A file that counts as being finished.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::part::{Finished, Part};
 use super::place::directory::{Directory, set_mode};
 
-/// Where the lines go.
+/// The destination of the lines.
 #[derive(Debug)]
 pub(super) struct Manifest {
     path: PathBuf,
@@ -22,20 +22,20 @@ pub(super) struct Manifest {
 struct Line<'a> {
     file: &'a str,
     signal: &'static str,
-    /// The directory's: the hour that the rows are of, and the service.
+    /// Hour of the rows and service, as in the directory.
     hour: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<&'a str>,
     rows: u64,
     bytes: u64,
-    /// Of the first and of the last row.
+    /// Timestamps of the first and the last row.
     first: Option<String>,
     last: Option<String>,
     finished: String,
 }
 
 impl Manifest {
-    /// In the root of the directory; readers leave out what begins with `_`.
+    /// Returns the manifest in the root of the directory. Readers skip files that begin with `_`.
     pub(super) fn of(directory: &Directory) -> Self {
         Manifest {
             path: directory.root().join("_manifest.jsonl"),
@@ -43,7 +43,8 @@ impl Manifest {
         }
     }
 
-    /// Adds the line of a file. One call writes it, so that the lines of several processes do not mix.
+    /// Appends the line of a file. A single call writes the line, so that lines of several
+    /// processes do not mix.
     pub(super) fn add(&self, part: &Part, finished: Finished) -> io::Result<()> {
         let second = part.key.hour.saturating_mul(3600);
         let summary = finished.summary;
@@ -77,7 +78,8 @@ impl Manifest {
             set_mode(&file, self.mode)?;
         }
         file.write_all(&line).inspect_err(|_| {
-            // Half a line would spoil the next one. Nobody else appends while the disk is full.
+            // A partial line would spoil the next one. No other process appends while the disk is
+            // full.
             let _ = file.set_len(before);
         })
     }

@@ -1,4 +1,4 @@
-//! How much unfinished files may hold: rows, the requests that they came in, and what writing them takes.
+//! Memory limit of unfinished files: rows, their requests, and buffers for writing.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -14,13 +14,13 @@ pub(super) struct Memory {
     most: usize,
     budget: Arc<Budget>,
     used: AtomicUsize,
-    /// What of it comes back without anything further being finished early.
+    /// Bytes that will be released without finishing further files early.
     ending: AtomicUsize,
     freed: Notify,
     encoders: Arc<Semaphore>,
 }
 
-/// A turn at encoding row groups; given back when dropped.
+/// A turn at encoding row groups; ended by dropping it.
 pub(super) struct Turn {
     _encoder: Option<OwnedSemaphorePermit>,
     _memory: Permit,
@@ -28,24 +28,26 @@ pub(super) struct Turn {
     more: Charge,
 }
 
-/// Row groups that are encoded at the same time: more would only wait for the same processors, each with buffers.
+/// Maximum number of row groups encoded at the same time. More row groups would only compete for
+/// the same processors, each with its own buffers.
 static ENCODERS: LazyLock<usize> = LazyLock::new(|| cores().min(4));
-/// What one takes besides its rows, for a small row group. What it takes more counts while it is written.
+/// Memory for encoding a small row group besides its rows, in bytes. Larger row groups reserve the
+/// excess while they are written.
 const ENCODER_BYTES: usize = 6 << 20;
 
-/// A part of it; given back when dropped.
+/// A share of the memory; released by dropping it.
 #[derive(Debug)]
 pub(super) struct Charge {
     memory: Arc<Memory>,
     bytes: usize,
-    /// Whether it comes back soon.
+    /// Whether the share is about to be released.
     is_ending: bool,
-    /// What of it the process's budget does not know of otherwise.
+    /// The part of the share that the process's budget does not count elsewhere.
     permit: Option<Permit>,
 }
 
 impl Memory {
-    /// At most `most` bytes, and half of the budget.
+    /// Limits the memory to `most` bytes and to half of the budget.
     pub(super) fn new(most: usize, budget: &Arc<Budget>) -> Arc<Self> {
         Arc::new(Memory {
             most,
@@ -61,17 +63,20 @@ impl Memory {
         self.most.min(self.budget.limit() / 2)
     }
 
-    /// What of it is set aside for each encoder; all of them together have a quarter at most.
+    /// Returns the bytes reserved for each encoder; all encoders together get at most a quarter of
+    /// the memory.
     fn per_encoder(&self) -> usize {
         ENCODER_BYTES.min(self.limit() / 4 / *ENCODERS)
     }
 
-    /// Waits for a turn at encoding a row group. Who has one must not wait for another.
+    /// Waits for a turn at encoding a row group. The holder of a turn must not wait for another
+    /// turn.
     pub(super) async fn turn(self: &Arc<Self>) -> Turn {
-        // It is never closed.
+        // The semaphore is never closed.
         let encoder = self.encoders.clone().acquire_owned().await.ok();
         let mut memory = self.budget.nothing();
-        // Its room was set aside here; whether the process has it, too, is not ours to say.
+        // The room was reserved in this limit; the process's budget may still lack it, which this
+        // function cannot change.
         let _ = memory.grow(self.per_encoder());
         Turn {
             _encoder: encoder,
@@ -81,8 +86,9 @@ impl Memory {
         }
     }
 
-    /// Room for a request that takes `held` bytes while it waits, and for rows of `rows` bytes; `None` when there is
-    /// none. One request always has room: it could never be written otherwise.
+    /// Reserves memory for a request of `held` bytes in the queue and for rows of `rows` bytes;
+    /// returns `None` if there is not enough. A single request always fits, since it could never be
+    /// written otherwise.
     pub(super) fn reserve(self: &Arc<Self>, held: usize, rows: usize) -> Option<Charge> {
         let needed = held.saturating_add(rows);
         let limit = self.limit() - self.per_encoder() * *ENCODERS;
@@ -96,22 +102,25 @@ impl Memory {
         Some(charge)
     }
 
-    /// Requests that the queue or the client's connection holds, and counts in the process's budget.
+    /// Returns an empty share for requests that the queue or the client's connection holds and
+    /// counts in the process's budget.
     pub(super) fn requests(self: &Arc<Self>) -> Charge {
         self.charge(None)
     }
 
-    /// Rows, and what else the process's budget does not know of.
+    /// Returns an empty share for rows and other memory that the process's budget does not count
+    /// elsewhere.
     pub(super) fn rows(self: &Arc<Self>) -> Charge {
         self.charge(Some(self.budget.nothing()))
     }
 
-    /// Bytes that come back soon: of files that are being finished, and of row groups that are being written.
+    /// Returns the bytes that will be released soon, by files being finished and row groups being
+    /// written.
     pub(super) fn ending(&self) -> usize {
         self.ending.load(Relaxed)
     }
 
-    /// Returns when something was given back after the call.
+    /// Completes when memory is released after the call.
     pub(super) fn freed(&self) -> impl Future<Output = ()> + '_ {
         self.freed.notified()
     }
@@ -127,14 +136,15 @@ impl Memory {
 }
 
 impl Turn {
-    /// The row group takes so much besides its rows; what was not set aside for it counts while it is written.
+    /// Reserves memory for a row group besides its rows; the part above the encoder's reservation
+    /// counts while the row group is written.
     pub(super) fn takes(&mut self, bytes: usize) {
         self.more.set(bytes.saturating_sub(self.set_aside));
     }
 }
 
 impl Charge {
-    /// Another one of the same kind, for nothing yet.
+    /// Returns an empty share of the same kind.
     #[cfg(feature = "object-store")]
     pub(super) fn another(&self) -> Self {
         match self.permit {
@@ -143,20 +153,20 @@ impl Charge {
         }
     }
 
-    /// From now on it counts as about to be given back.
+    /// Counts the share as about to be released from now on.
     pub(super) fn ends(&mut self) {
         if !std::mem::replace(&mut self.is_ending, true) {
             self.memory.ending.fetch_add(self.bytes, Relaxed);
         }
     }
 
-    /// How much it is.
+    /// Returns the size of the share.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Makes it so much. The rows are there already, so they are counted here even where the process's budget has no
-    /// room.
+    /// Sets the size of the share. The rows exist already, so they are counted even if the
+    /// process's budget has no room.
     pub(super) fn set(&mut self, bytes: usize) {
         self.memory.used.fetch_add(bytes, Relaxed);
         self.memory.used.fetch_sub(self.bytes, Relaxed);

@@ -1,4 +1,4 @@
-//! One file on its way from its first row group to its name.
+//! One file from its first row group to its final name.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +11,16 @@ use super::partition::Key;
 use super::place::{Out, Place, PlaceError, Unfinished};
 use super::table::{FileSummary, FileWriter, Layout, Table, WriteError};
 
-/// A file, from when its first row comes. It takes up nothing outside of memory before its first row group is written.
+/// A file, from its first row on. Before the first row group is written, the file exists in memory
+/// only.
 pub(super) struct Part {
     pub(super) key: Key,
-    /// Relative to the root.
+    /// Path relative to the root.
     pub(super) path: String,
-    /// Row groups that are complete and not written yet.
+    /// Complete row groups that are not written yet.
     complete: Mutex<Vec<(Table, Charge)>>,
     writing: Arc<AsyncMutex<Writing>>,
-    /// Bytes of row groups that are written.
+    /// Bytes of written row groups.
     bytes: Arc<AtomicU64>,
     /// Rows of complete row groups.
     rows: AtomicUsize,
@@ -30,24 +31,24 @@ enum Writing {
     Begun {
         unfinished: Unfinished,
         writer: Box<FileWriter<Out>>,
-        /// What the writer takes.
+        /// Memory of the writer.
         memory: Charge,
     },
-    /// Nothing is written any more: some of it is missing.
+    /// Some rows are missing, so nothing further is written.
     Failed(PlaceError),
 }
 
-/// A file that has its name.
+/// A finished file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Finished {
-    /// What is in it.
+    /// Contents of the file.
     pub(super) summary: FileSummary,
-    /// Its size.
+    /// Size of the file in bytes.
     pub(super) bytes: u64,
 }
 
 impl Part {
-    /// A new file for these rows.
+    /// Returns a new file for rows with this key.
     pub(super) fn new(key: Key) -> Arc<Self> {
         Arc::new(Part {
             path: key.file(),
@@ -59,7 +60,7 @@ impl Part {
         })
     }
 
-    /// The table is a row group of the file; [`write`](Self::write) writes it.
+    /// Adds a table as a row group of the file; [`write`](Self::write) writes the row group.
     pub(super) fn add(&self, table: Table, mut charge: Charge) {
         if table.rows() == 0 {
             return;
@@ -70,17 +71,17 @@ impl Part {
         complete.push((table, charge));
     }
 
-    /// Bytes of the row groups that are written.
+    /// Returns the bytes of written row groups.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
 
-    /// Rows of complete row groups.
+    /// Returns the rows of complete row groups.
     pub(super) fn rows(&self) -> usize {
         self.rows.load(Relaxed)
     }
 
-    /// Writes all row groups that were added. After an error nothing helps any more: the file is lost.
+    /// Writes all added row groups. An error is final: the file is lost.
     pub(super) async fn write(
         self: &Arc<Self>,
         place: &Place,
@@ -91,8 +92,9 @@ impl Part {
         let mut turn = memory.turn().await;
         let (part, place, layout) = (self.clone(), place.clone(), layout.clone());
         let memory = memory.clone();
-        // The lock goes along, and so does the duty to say what became of the file: who waits here may go away, and
-        // others have rows in it. Should the encoder panic, its row groups are gone, so the file must not be finished.
+        // The lock moves into the task, together with the duty to record the outcome: the caller
+        // may be cancelled while other batches have rows in the file. If the encoder panics, its
+        // row groups are lost and the file must not be finished.
         let encode = spawn_blocking(move || {
             let interrupted = PlaceError("writing it was interrupted".to_owned());
             let before = std::mem::replace(&mut *writing, Writing::Failed(interrupted));
@@ -116,7 +118,8 @@ impl Part {
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name. `None` when there is not one row.
+    /// Writes the remaining row groups and gives the file its name. Returns `None` if there are no
+    /// rows.
     pub(super) async fn finish(
         self: &Arc<Self>,
         place: &Place,
@@ -147,7 +150,7 @@ impl Part {
         }
     }
 
-    /// Writes the row groups that are complete. Returns what becomes of the file.
+    /// Writes the complete row groups. Returns the new state of the file.
     fn encode(
         &self,
         mut writing: Writing,

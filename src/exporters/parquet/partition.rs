@@ -1,4 +1,4 @@
-//! Which file a row belongs into, and how such files are called.
+//! Maps rows to files, and names the files.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::table::{Kind, Partition};
 
-/// What the rows of a file have in common.
+/// Common properties of the rows of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) kind: Kind,
-    /// Since the epoch, UTC.
+    /// Hours since the epoch, UTC.
     pub(super) hour: i64,
-    /// Only where files are kept apart by it.
+    /// Service name, if files are partitioned by service.
     pub(super) service: Option<Arc<str>>,
 }
 
-/// The name of the partition of rows without a value, as in Hive.
+/// Hive's name for the partition of rows without a value.
 const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
-/// The most bytes of a value in the name of a directory: file systems take 255 for all of it.
+/// Maximum bytes of a value in the name of a directory: file systems allow 255 bytes for the whole
+/// name.
 const LONGEST: usize = 200;
 
 impl Key {
@@ -33,12 +34,13 @@ impl Key {
         }
     }
 
-    /// The directory below the root: `signal=logs/date=2026-09-14/hour=05`, as Hive writes it, with `/service=...`
-    /// where files are kept apart by it.
+    /// Returns the directory below the root in Hive's format:
+    /// `signal=logs/date=2026-09-14/hour=05`, followed by `/service=...` if files are partitioned
+    /// by service.
     pub(super) fn directory(&self) -> String {
         let second = self.hour.saturating_mul(3600);
         let time = Timestamp::from_second(second).map(|time| time.to_zoned(TimeZone::UTC));
-        // Times of items are below the year 2555, so this is never the default.
+        // Timestamps of items are before the year 2555, so the default is never used.
         let time = time.unwrap_or_default();
         let mut directory = format!(
             "signal={}/date={}/hour={:02}",
@@ -53,14 +55,14 @@ impl Key {
         directory
     }
 
-    /// A name that no other file has, of any process: a UUID of version 7 (RFC 9562, section 5.7), so that names are
-    /// in the order of time.
+    /// Returns a file name that is unique among all processes: a UUID of version 7 (RFC 9562,
+    /// section 5.7), so that names sort by time.
     pub(super) fn file(&self) -> String {
         format!("{}/part-{}.parquet", self.directory(), unique())
     }
 }
 
-/// A UUID of version 7.
+/// Returns a UUID of version 7.
 pub(super) fn unique() -> String {
     let millis = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
     let mut bytes = [0; 16];
@@ -85,7 +87,8 @@ pub(super) fn unique() -> String {
     )
 }
 
-/// Percent-encodes what has a meaning in paths, globs or URLs. What is too long is cut, and told apart by its hash.
+/// Percent-encodes characters with a meaning in paths, globs or URLs. A long value is cut and gets
+/// its hash as a suffix.
 fn escape(value: &str, out: &mut String) {
     if value.is_empty() {
         out.push_str(NO_VALUE);

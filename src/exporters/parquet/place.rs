@@ -1,4 +1,4 @@
-//! Where files go: a directory or an object store.
+//! Destination of files: a directory or an object store.
 
 pub(super) mod directory;
 #[cfg(feature = "object-store")]
@@ -9,47 +9,48 @@ use std::sync::Arc;
 #[cfg(test)]
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Where files go.
+/// Destination of files.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     /// A directory of this machine.
     Directory(Arc<directory::Directory>),
-    /// A bucket.
+    /// A bucket of an object store.
     #[cfg(feature = "object-store")]
     Store(Arc<store::Store>),
-    /// A directory; who writes to its files panics.
+    /// A directory whose files panic when they are written to.
     #[cfg(test)]
     Trap(Arc<directory::Directory>),
-    /// A directory; the first file is never finished.
+    /// A directory whose first file is never finished.
     #[cfg(test)]
     Stuck(Arc<directory::Directory>, Arc<AtomicBool>),
 }
 
-/// A file that nobody sees yet. Dropping it leaves nothing behind.
+/// A file that readers do not see yet. Dropping it leaves nothing behind.
 pub(super) enum Unfinished {
-    /// A file of another name.
+    /// A file with a temporary name.
     Directory(directory::Unfinished),
-    /// An upload that has begun, or will.
+    /// An upload, which begins with the first full part.
     #[cfg(feature = "object-store")]
     Store(store::Unfinished),
-    /// Never finished.
+    /// A file that is never finished.
     #[cfg(test)]
     Stuck(directory::Unfinished),
 }
 
-/// What is written to.
+/// The writer of a file.
 pub(super) type Out = Box<dyn Write + Send>;
 
-/// Why a file could not be written; everything may be better next time.
+/// Reason why a file could not be written; a retry may succeed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct PlaceError(pub(super) String);
 
 impl Place {
-    /// Begins a file that will be called `path`, relative to the root; and what to write to. Blocks.
+    /// Begins a file with the final name `path`, relative to the root; returns the file and its
+    /// writer. Blocks.
     ///
     /// # Errors
-    /// There is no such file then.
+    /// If the file could not be created.
     pub(super) fn begin(&self, path: &str) -> Result<(Unfinished, Out), PlaceError> {
         match self {
             Place::Directory(directory) => {
@@ -80,7 +81,7 @@ impl Place {
 }
 
 impl Unfinished {
-    /// Some was written: what can be passed on is.
+    /// Passes on written data as far as possible.
     pub(super) async fn advance(&mut self) -> Result<(), PlaceError> {
         match self {
             Unfinished::Directory(_) => Ok(()),
@@ -91,10 +92,11 @@ impl Unfinished {
         }
     }
 
-    /// All was written: gives the file its name. Returns its size.
+    /// Gives a completely written file its name. Returns the size.
     ///
     /// # Errors
-    /// There is no such file then, as far as anybody can know.
+    /// If the file could not be finished. The file then does not exist, as far as can be
+    /// determined.
     pub(super) async fn finish(self) -> Result<u64, PlaceError> {
         match self {
             Unfinished::Directory(file) => tokio::task::spawn_blocking(move || file.finish())
@@ -111,7 +113,8 @@ impl Unfinished {
     }
 }
 
-/// Panics when it is first written to; after that it fails, for a buffer on top of it tries again when it is dropped.
+/// Panics at the first write. Later writes fail, because a buffer on top of the trap tries again
+/// when it is dropped.
 #[cfg(test)]
 #[derive(Default)]
 struct Trap {
@@ -133,7 +136,7 @@ impl Write for Trap {
 }
 
 impl PlaceError {
-    /// What could not be done with what.
+    /// Describes a failed operation on a path.
     fn io(what: &str, path: &std::path::Path, error: &io::Error) -> Self {
         PlaceError(format!("cannot {what} {}: {error}", path.display()))
     }

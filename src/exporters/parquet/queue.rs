@@ -1,4 +1,4 @@
-//! The sending queue in front of files, with a size of its own.
+//! The sending queue in front of files, with a default size of its own.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize, Serializer, forward_to_deserialize_any};
 use crate::queue::{QueueConfig, Sizer};
 use tributary_config::{Problems, Validate};
 
-/// The size of a queue whose configuration says nothing about it, in bytes: half of the default of `max_memory`. A number
-/// of requests says nothing about the size of files.
+/// Default size of the queue in bytes: half of the default of `max_memory`. A limit in requests
+/// would not bound the size of files.
 pub(super) const QUEUE_BYTES: usize = 64 << 20;
 
 /// A sending queue. Without `sizer` and `queue_size` it counts bytes.
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for FileQueue {
     }
 }
 
-/// Notes whether the keys of a mapping, or those of a part of it, say how large the queue is.
+/// Notes whether the configuration sets the size of the queue.
 struct Noting<'n, T> {
     inner: T,
     has_size: &'n mut bool,
@@ -160,7 +160,7 @@ mod tests {
         };
         assert_eq!(queue("{}"), (Sizer::Bytes, QUEUE_BYTES, 10));
         assert_eq!(queue("{num_consumers: 2}"), (Sizer::Bytes, QUEUE_BYTES, 2));
-        // The Collector's meaning, where it is asked for.
+        // Explicit settings have the Collector's meaning.
         assert_eq!(queue("{queue_size: 7}"), (Sizer::Requests, 7, 10));
         assert_eq!(queue("{sizer: items}"), (Sizer::Items, 1000, 10));
     }

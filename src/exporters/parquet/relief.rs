@@ -1,7 +1,9 @@
-//! Finishes files early for a sending queue that has little room left, without leaving many small ones.
+//! Finishes files early for a sending queue that has little room left, without leaving many small
+//! files.
 //!
-//! A queue asks for room with every request once three quarters of it are taken, and it stays that full while a file is
-//! being finished. So the room that files on their way will give back is subtracted before another one is finished.
+//! A queue asks for room with every request once it is three quarters full, and it stays that full
+//! while a file is being finished. The room that files being finished will release is therefore
+//! subtracted before another file is finished.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,32 +13,33 @@ use tokio::time::Instant;
 
 use crate::queue::{Encoded, QueueConfig, Sizer};
 
-/// Finishes a file at least this often while the queue asks for room, whatever the accounts say: files may hang, and the
-/// room of merged requests is not known.
+/// Interval after which a file is finished in any case while the queue asks for room. Files may be
+/// stuck, and the room of merged requests is unknown.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Parts of a unit of the queue: a batch with rows in several files has a share of its room in each.
+/// Fractions of a unit of the queue. A batch with rows in several files has a share of its room in
+/// each file.
 const PARTS: usize = 1024;
 
 /// The size of a sending queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueRoom {
     sizer: Sizer,
-    /// In parts of a unit.
+    /// Capacity in fractions of a unit, see [`PARTS`].
     capacity: usize,
-    /// Whether the queue is on disk.
+    /// Whether the queue is persistent.
     pub(super) is_stored: bool,
 }
 
-/// The room of one queue that comes back when files are finished.
+/// The room of one queue that is released when files are finished.
 #[derive(Debug)]
 pub(super) struct Relief {
     wanted: AtomicBool,
     closing: Arc<AtomicUsize>,
-    /// When a file was last taken for being finished.
+    /// Time at which a file was last taken to be finished.
     closed: Mutex<Instant>,
 }
 
-/// Room that comes back when this is dropped.
+/// Room that is released when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Closing {
     all: Arc<AtomicUsize>,
@@ -44,7 +47,7 @@ pub(super) struct Closing {
 }
 
 impl QueueRoom {
-    /// The room of a queue with this configuration.
+    /// Returns the room of a queue with this configuration.
     pub(super) fn of(config: &QueueConfig) -> Self {
         QueueRoom {
             sizer: config.sizer(),
@@ -53,12 +56,12 @@ impl QueueRoom {
         }
     }
 
-    /// The room that a batch takes until its files are finished.
+    /// Returns the room that a batch takes until its files are finished.
     pub(super) fn taken_by(self, batch: &Encoded) -> usize {
         let units = match self.sizer {
             Sizer::Requests => 1,
             Sizer::Items => batch.items,
-            // A batch on disk is not held in memory.
+            // A persistent batch is not held in memory.
             Sizer::Bytes if self.is_stored => batch.bytes(),
             Sizer::Bytes => batch.held,
         };
@@ -67,7 +70,7 @@ impl QueueRoom {
 }
 
 impl Relief {
-    /// Nothing is wanted, and no file is being finished.
+    /// Returns the state without a request for room and without a file being finished.
     pub(super) fn new() -> Self {
         Relief {
             wanted: AtomicBool::new(false),
@@ -76,26 +79,28 @@ impl Relief {
         }
     }
 
-    /// The queue asks for room.
+    /// Records that the queue asks for room.
     pub(super) fn want(&self) {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Whether the queue has asked since the last call.
+    /// Whether the queue has asked for room since the last call.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.swap(false, Relaxed)
     }
 
-    /// Whether a file must be finished for the queue, while batches in open files take `open` of its room.
+    /// Whether a file must be finished for the queue, while batches in open files take `open` of
+    /// its room.
     pub(super) fn must_close(&self, open: usize, queue: QueueRoom) -> bool {
         let closing = self.closing.load(Relaxed);
-        // Below a quarter of the queue the files would be small, and the rest of the queue is not in files yet.
+        // Below a quarter of the queue, files would be small; most of the backlog is not in files
+        // yet.
         let is_worth_it = open >= queue.capacity / 4 && closing < open / 4;
         let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         is_worth_it || closed.elapsed() >= PATIENCE
     }
 
-    /// A file with so much room is being finished from now on.
+    /// Records that a file with this room is being finished.
     pub(super) fn closing(&self, room: usize) -> Closing {
         *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.closing.fetch_add(room, Relaxed);
@@ -139,7 +144,7 @@ mod tests {
         assert!(!relief.must_close(100, QUEUE));
         tokio::time::advance(PATIENCE).await;
         assert!(relief.must_close(100, QUEUE));
-        // A file that hangs must not keep the queue full.
+        // A stuck file must not keep the queue full.
         let _hangs = relief.closing(900);
         assert!(!relief.must_close(100, QUEUE));
         tokio::time::advance(PATIENCE).await;

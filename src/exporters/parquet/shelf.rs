@@ -1,4 +1,4 @@
-//! The files of one signal that rows are added to.
+//! The open files of one signal.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::DerefMut;
@@ -14,50 +14,51 @@ use super::table::{GROUP_ENTRIES, Kind, Layout, Partition, Sink, Table};
 use super::ticket::{Share, Ticket};
 use crate::queue::SendError;
 
-/// The open files of a signal, by what their rows have in common.
+/// The open files of a signal, by partition key.
 pub(super) struct Shelf {
     count: OpenFiles,
     open: HashMap<Key, Open>,
-    /// Files with some rows of a batch and not all of them: they must not be finished.
+    /// Files with a partial batch; they must not be finished.
     spoiled: Vec<Open>,
 }
 
-/// A file that rows are added to.
+/// A file that accepts rows.
 pub(super) struct Open {
     pub(super) part: Arc<Part>,
     /// The next row group.
     table: Table,
     rows: Charge,
-    /// The batches with rows in it, each with the step in which they came, and their share of the requests.
+    /// The batches with rows in the file, each with its step, and their share of the requests'
+    /// memory.
     tickets: Vec<(Arc<Ticket>, usize)>,
     requests: Charge,
-    /// What the file and its batches take besides.
+    /// Other memory of the file and its batches.
     besides: Charge,
-    /// Its share of the room that its batches take in the sending queue.
+    /// The file's share of the room that its batches take in the sending queue.
     room: usize,
     since: Instant,
-    /// When rows were added last.
+    /// Time at which rows were last added.
     touched: Instant,
     _counted: Counted,
 }
 
-/// How many files are open, on all shelves.
+/// Number of open files on all shelves.
 #[derive(Clone, Default)]
 pub(super) struct OpenFiles(Arc<AtomicUsize>);
 
-/// One of them.
+/// One counted open file.
 struct Counted(OpenFiles);
 
-/// What a file takes before it has a row: its name, places in tables, and tasks.
+/// Memory of a file without rows in bytes: its name, table entries, and tasks.
 const FILE_BYTES: usize = 1 << 10;
-/// What a batch takes besides its requests while it waits: its ticket, its place in the queue, and the task that would
-/// try again.
+/// Memory of a waiting batch besides its requests, in bytes: its ticket, its queue entry, and the
+/// task that retries it.
 pub(super) const BATCH_BYTES: usize = 4 << 10;
 
-/// What each file of a batch takes besides: its entries among what is in files and what is finished.
+/// Memory of each file of a batch, in bytes: its entries in the sets of written and finished rows.
 const SHARE_BYTES: usize = 256;
 
-/// When row groups and files are complete.
+/// Conditions that complete row groups and files.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     pub(super) group_rows: usize,
@@ -65,48 +66,50 @@ pub(super) struct Limits {
     pub(super) file_rows: usize,
     pub(super) file_bytes: u64,
     pub(super) interval: Duration,
-    /// Files that one batch may open at once.
+    /// Maximum number of files that one batch may open at once.
     pub(super) most_open: usize,
 }
 
-/// The exporter ends: files are finished once no more rows come for them.
+/// State of an exporter that ends: files are finished once no more rows come for them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    /// When the end began.
+    /// Time at which the end began.
     pub(super) since: Instant,
     /// Whether rows of a batch are being made.
     pub(super) is_busy: bool,
 }
 
-/// While the exporter ends, a file is finished when no rows came for so long, so that not each batch gets a file of its
-/// own ...
+/// Idle time after which an ending exporter finishes a file, so that not every batch gets a file of
+/// its own.
 const GATHER: Duration = Duration::from_millis(50);
-/// ... and in any case after so long, because the time for the shutdown is short.
+/// Time after which an ending exporter finishes a file in any case, because the shutdown has a
+/// deadline.
 const LONGEST_GATHER: Duration = Duration::from_secs(1);
 
-/// A file that gets no more rows, with what has waited for it.
+/// A file that accepts no more rows, with the batches that wait for it.
 pub(super) struct Closed {
     pub(super) part: Arc<Part>,
-    /// The batches with rows in it, each with the step in which they came.
+    /// The batches with rows in the file, each with its step.
     tickets: Vec<(Arc<Ticket>, usize)>,
-    /// The room in the sending queue that comes back once the file is finished.
+    /// Room in the sending queue that is released when the file is finished.
     pub(super) room: usize,
-    /// Their requests, and what the file and the batches take besides.
+    /// Memory of the requests, and other memory of the file and its batches.
     _charges: [Charge; 2],
 }
 
-/// What is to be done after rows were added.
+/// Work to do after rows were added.
 pub(super) struct Todo {
-    /// A file was begun.
+    /// Whether a file was begun.
     pub(super) begun: bool,
     /// Files with complete row groups.
     pub(super) write: Vec<Arc<Part>>,
-    /// The files that the batch opened. If it has rows for further files they are to be finished before that.
+    /// Files that the batch opened. They are finished first if the batch has rows for further
+    /// files.
     pub(super) opened: Vec<Arc<Part>>,
 }
 
-/// Takes the rows of one step of a batch in, which has so many partitions as there may be open files. Should something
-/// about the batch be wrong, the files that have some of them are spoiled.
+/// Accepts the rows of one step of a batch. A step has at most as many partitions as there may be
+/// open files. If the batch turns out to be invalid, the files with some of its rows are discarded.
 pub(super) struct Adding<'a, S: DerefMut<Target = Shelf>> {
     shelf: S,
     layout: &'a Arc<Layout>,
@@ -116,12 +119,12 @@ pub(super) struct Adding<'a, S: DerefMut<Target = Shelf>> {
     step: usize,
     partitions: HashSet<Partition>,
     touched: HashSet<Key>,
-    /// What of `touched` was not open before.
+    /// Keys in `touched` whose files this step opened.
     opened: Vec<Key>,
 }
 
 impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
-    /// For the batch of `ticket`.
+    /// Begins a step of the batch of `ticket`.
     pub(super) fn new(
         shelf: S,
         layout: &'a Arc<Layout>,
@@ -143,7 +146,8 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
         }
     }
 
-    /// All rows of the step were offered. The batch takes `bytes` of memory and `room` in the queue while it waits.
+    /// Ends the step after all its rows were offered. The batch takes `bytes` of memory and `room`
+    /// in the queue while it waits.
     pub(super) fn done(mut self, bytes: usize, room: usize) -> Todo {
         let limits = self.limits;
         let opened = self.opened.iter();
@@ -186,7 +190,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
 
 impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
     fn admits(&mut self, partition: &Partition) -> bool {
-        // Whatever is open, so that the same rows are in a step when the batch comes again.
+        // Independent of the open files, so that a repeated batch has the same rows in each step.
         let is_full = self.partitions.len() >= self.limits.most_open;
         if is_full || self.partitions.contains(partition) {
             return self.partitions.contains(partition);
@@ -243,7 +247,7 @@ impl<S: DerefMut<Target = Shelf>> Drop for Adding<'_, S> {
 }
 
 impl Shelf {
-    /// An empty one.
+    /// Returns an empty shelf.
     pub(super) fn new(count: &OpenFiles) -> Self {
         Shelf {
             count: count.clone(),
@@ -252,46 +256,46 @@ impl Shelf {
         }
     }
 
-    /// Takes out what is spoiled.
+    /// Removes and returns the files with a partial batch.
     pub(super) fn take_spoiled(&mut self) -> Vec<Open> {
         std::mem::take(&mut self.spoiled)
     }
 
-    /// The memory of the largest file, and which it is.
+    /// Returns the memory of the largest file and its key.
     pub(super) fn largest(&self) -> Option<(usize, &Key)> {
         let sizes = self.open.iter().map(|(key, open)| (open.memory(), key));
         sizes.max_by_key(|(size, _)| *size)
     }
 
-    /// The file to which no rows were added for the longest time, with that time.
+    /// Returns the file without new rows for the longest time, and the time of its last rows.
     pub(super) fn idlest(&self) -> Option<(Instant, &Key)> {
         let ages = self.open.iter().map(|(key, open)| (open.touched, key));
         ages.min_by_key(|(touched, _)| *touched)
     }
 
-    /// The room in the queue that the batches of all files take.
+    /// Returns the room in the queue that the batches of all files take.
     pub(super) fn room(&self) -> usize {
         let rooms = self.open.values().map(|open| open.room);
         rooms.fold(0, usize::saturating_add)
     }
 
-    /// The file whose batches take the most room in the queue.
+    /// Returns the file whose batches take the most room in the queue.
     pub(super) fn roomiest(&self) -> Option<&Key> {
         let rooms = self.open.iter().map(|(key, open)| (open.room, key));
         rooms.max_by_key(|(room, _)| *room).map(|(_, key)| key)
     }
 
-    /// Takes out all files.
+    /// Removes and returns all files.
     pub(super) fn take_all(&mut self) -> Vec<Open> {
         self.open.drain().map(|(_, open)| open).collect()
     }
 
-    /// Takes the file out: no more rows come to it.
+    /// Removes and returns a file, which then gets no more rows.
     pub(super) fn take(&mut self, key: &Key) -> Option<Open> {
         self.open.remove(key)
     }
 
-    /// Takes this very file out, unless it is not open any more.
+    /// Removes and returns exactly this file if it is still open.
     pub(super) fn take_part(&mut self, part: &Arc<Part>) -> Option<Open> {
         let is_open = |open: &Open| Arc::ptr_eq(&open.part, part);
         self.open
@@ -301,7 +305,7 @@ impl Shelf {
         self.open.remove(&part.key)
     }
 
-    /// Takes out the files that are due by then.
+    /// Removes and returns the files that are due by then.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
@@ -313,7 +317,7 @@ impl Shelf {
         due.map(|(_, open)| open).collect()
     }
 
-    /// When the next file is due, if none gets further rows.
+    /// Returns when the next file is due if no file gets further rows.
     pub(super) fn next_due(&self, limits: &Limits, ending: Option<Ending>) -> Option<Instant> {
         let due = self.open.values().map(|open| open.due(limits, ending));
         due.min()
@@ -321,7 +325,7 @@ impl Shelf {
 }
 
 impl OpenFiles {
-    /// How many there are.
+    /// Returns the number of open files.
     pub(super) fn get(&self) -> usize {
         self.0.load(Relaxed)
     }
@@ -339,7 +343,7 @@ impl Drop for Counted {
 }
 
 impl Closed {
-    /// The file is finished, or lost for that reason.
+    /// Reports that the file is finished, or lost for the given reason.
     pub(super) fn tell(&self, outcome: Result<(), &SendError>) {
         for (ticket, step) in &self.tickets {
             match outcome {
@@ -354,7 +358,7 @@ impl Closed {
 }
 
 impl Open {
-    /// No rows come any more: what there is is the last row group.
+    /// Closes the file; the rows in memory are its last row group.
     pub(super) fn close(mut self) -> Closed {
         self.part.add(self.table, self.rows);
         self.requests.ends();

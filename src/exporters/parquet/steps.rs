@@ -1,7 +1,8 @@
-//! The rows of one batch, step by step: each step has as many partitions as files may be open.
+//! Makes the rows of a batch in steps, each with at most as many partitions as files may be open.
 //!
-//! A batch is read once, from its first item to its last, however many steps it takes: who reads it waits between two
-//! steps. To begin anew for each step was rejected: a small request may have items of 100000 hours.
+//! A batch is read once from its first to its last item, in any number of steps; the reader waits
+//! between two steps. Reading the batch again for each step was rejected: a small request may have
+//! items of 100000 hours.
 
 use std::sync::Arc;
 
@@ -16,27 +17,27 @@ use super::ticket::Ticket;
 use crate::queue::{Encoded, SendError};
 use tributary_otlp::Requests;
 
-/// How far a batch has come.
+/// Progress of a batch after a step.
 pub(super) enum Ended {
-    /// All its rows are in files.
+    /// All rows are in files.
     Complete(Todo),
-    /// There are more rows than for the first step.
+    /// The batch has rows for further steps.
     More(Todo),
-    /// No more rows come of it: it cannot be read, or there was no room.
+    /// No more rows come from the batch: it cannot be read, or there was no memory.
     Failed(SendError),
 }
 
-/// A batch on its way into files.
+/// A batch whose rows are being made.
 pub(super) struct Steps {
     files: Arc<Files>,
     batch: Encoded,
     ticket: Arc<Ticket>,
-    /// Of the next step.
+    /// Shelf and memory for the next step.
     room: Option<(OwnedMutexGuard<Shelf>, Charge)>,
 }
 
 impl Steps {
-    /// From the first row of the batch, with the shelf of its signal and room for its rows.
+    /// Starts at the first row of the batch, with the shelf of its signal and memory for its rows.
     pub(super) fn new(
         files: Arc<Files>,
         batch: &Encoded,
@@ -52,12 +53,13 @@ impl Steps {
         }
     }
 
-    /// The first step.
+    /// Makes the first step.
     pub(super) fn first(&mut self) -> Ended {
         self.run(None)
     }
 
-    /// All steps. Waits for files that are finished in between, so this must not be called where others are polled.
+    /// Makes all steps. Waits for files that are finished between steps, so this must not be called
+    /// on a thread that polls other tasks.
     pub(super) fn all(&mut self) -> Ended {
         self.run(Some(Handle::current()))
     }
@@ -104,12 +106,12 @@ impl Steps {
     }
 }
 
-/// Takes the rows of the batch, and goes on to the next step when one is full.
+/// Accepts the rows of the batch, and continues with the next step when a step is full.
 struct Stepping<'s> {
     files: &'s Arc<Files>,
     batch: &'s Encoded,
     ticket: &'s Arc<Ticket>,
-    /// What waits between two steps; without it there is only one.
+    /// Runtime to wait on between two steps; without it there is only one step.
     runtime: Option<Handle>,
     step: usize,
     current: Option<(Adding<'s, OwnedMutexGuard<Shelf>>, Charge)>,
@@ -125,12 +127,13 @@ impl Stepping<'_> {
         self.current = Some((adding, reserved));
     }
 
-    /// Lets go of the shelf.
+    /// Releases the shelf.
     fn end(&mut self) -> Option<Todo> {
         let (adding, reserved) = self.current.take()?;
         let todo = adding.done(self.batch.held, self.files.room_of(self.batch));
         drop(reserved);
-        // Here, for a client may go away, and the rest of its call with it, while others have rows in the file.
+        // Done here, because the caller may be cancelled with its client, while other batches have
+        // rows in the file.
         if todo.begun {
             self.files.begun();
         }

@@ -57,7 +57,7 @@ use self::rows::Shared;
 use tributary_otlp::Malformed;
 use tributary_otlp::Signal;
 
-/// What the rows of a table are.
+/// Kind of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Log records.
@@ -73,7 +73,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of their discriminants.
+    /// All kinds, in the order of their discriminants.
     pub const ALL: [Kind; 5] = [
         Kind::Logs,
         Kind::Traces,
@@ -82,7 +82,7 @@ impl Kind {
         Kind::Stacks,
     ];
 
-    /// The signal whose requests have such rows.
+    /// Returns the signal whose requests have such rows.
     pub const fn signal(self) -> Signal {
         match self {
             Kind::Logs => Signal::Logs,
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// The name for directories: `logs`, `traces`, `metrics`, `profiles`, `stacks`.
+    /// Returns the name for directories: `logs`, `traces`, `metrics`, `profiles`, `stacks`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Logs => "logs",
@@ -104,37 +104,40 @@ impl Kind {
     }
 }
 
-/// Which rows belong into one file.
+/// Properties that decide which file a row belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Partition {
-    /// Hours since 1970 (UTC) of the row's own time. A stack has that of the samples it came with.
+    /// Hours since 1970 (UTC) of the row's timestamp. A stack has the hour of its samples.
     pub hour: i64,
-    /// The service, when rows are partitioned by it; empty for rows without one.
+    /// Service of the rows, if files are partitioned by service; empty for rows without a service.
     pub service: Option<Arc<str>>,
 }
 
-/// Gives out the tables that rows go to.
+/// Provides the tables for rows.
 pub trait Sink {
-    /// Whether rows of that partition may come next; [`append`] ends where they may not. By default all may.
+    /// Whether the next rows may belong to this partition; if not, [`append`] ends. All partitions
+    /// are admitted by default.
     fn admits(&mut self, _partition: &Partition) -> bool {
         true
     }
 
-    /// How many partitions may have tables at a time; where there are more, each may get several, one after the other.
+    /// Returns the maximum number of partitions with tables at a time. If a request has more
+    /// partitions, each of them may get several tables, one after the other.
     fn tables(&self) -> usize {
         usize::MAX
     }
 
-    /// The table for rows of that kind and partition; without one they are left out. It is asked for once for many rows.
+    /// Returns the table for rows of that kind and partition. Without a table the rows are left
+    /// out. [`append`] calls this once for many rows.
     fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table>;
 }
 
-/// Distributes the items of one OTLP request over tables. Requests of traces, metrics and logs may be several, one
-/// after the other. Each item is read once.
+/// Distributes the items of one OTLP request over tables. For traces, metrics and logs, the bytes
+/// may be several concatenated requests. Each item is read once.
 ///
 /// # Errors
-/// The request is malformed, which receivers do not let in: what was before the fault may have been appended. Or there
-/// is too much in its rows, and none has been appended.
+/// If the request is malformed, which receivers do not accept; items before the fault may have been
+/// appended. Or if the rows would be too large; then none has been appended.
 pub fn append(
     signal: Signal,
     request: &[u8],
@@ -152,25 +155,26 @@ pub fn append(
     }
 }
 
-/// Why there are no rows of a request. It would be the same the next time.
+/// Reason why a request has no rows. A retry would fail in the same way.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// It is malformed.
+    /// The request is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// There would be too much in them.
+    /// The rows would be too large.
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
 }
 
-/// The most entries of lists that the rows of a row group share, one row aside. A column of so many takes 16 to 32 MiB
-/// before it is compressed; usual row groups have half as many.
+/// Maximum number of list entries that the rows of a row group share; a single row may have more. A
+/// column of that many entries takes 16 to 32 MiB before compression; usual row groups have half as
+/// many.
 pub const GROUP_ENTRIES: usize = 8 << 20;
-/// What an entry takes in the largest column of a row group that is being written: its place in a dictionary.
+/// Bytes of an entry in the largest column while a row group is written: its dictionary index.
 const ENTRY_BYTES: usize = 2;
-/// What a row takes while rows are sorted, its keys and its place in the order, or while a column of hashes is written.
+/// Bytes of a row while rows are sorted (keys and position) or while a column of hashes is written.
 const ROW_BYTES: usize = 64;
-/// A page, its encoder, and it compressed.
+/// Bytes of a page, its encoder, and its compressed form.
 const PAGES_BYTES: usize = 3 << 20;
 
 /// Rows of one kind, gathered in memory as columns.
@@ -180,17 +184,18 @@ pub struct Table {
     layout: Arc<Layout>,
     shared: Shared,
     columns: Columns,
-    /// Another number after every [`clear`](Self::clear), different from those of all other tables.
+    /// Identifies the contents: changes with every [`clear`](Self::clear) and differs from the
+    /// numbers of all other tables.
     contents: u64,
 }
 
-/// A number that no contents of a table had before.
+/// Returns an unused number for the contents of a table.
 fn new_contents() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// The columns that not all kinds have.
+/// Columns that only some kinds have.
 #[derive(Debug)]
 enum Columns {
     Logs(Box<logs::Columns>),
@@ -200,19 +205,20 @@ enum Columns {
     Stacks(Box<frames::Stacks>),
 }
 
-/// What the columns of every kind do.
+/// Operations on the columns of every kind.
 trait RowColumns: Gathered {
-    /// The rows in the order in which they are written.
+    /// Returns the rows in the order in which they are written.
     fn order(&self, shared: &Shared) -> Vec<u32> {
         shared.order(|_| 0)
     }
 
-    /// How many entries of lists the row shares with others, besides those of resources and scopes.
+    /// Returns the number of list entries that the row shares with other rows, besides the entries
+    /// of its resource and scope.
     fn entries_of(&self, _row: usize) -> usize {
         0
     }
 
-    /// The bytes that it takes to write the rows, besides what all kinds take.
+    /// Returns the bytes needed for writing the rows, besides those of all kinds.
     fn memory_to_write(&self) -> usize {
         0
     }
@@ -228,7 +234,7 @@ trait RowColumns: Gathered {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub fn new(kind: Kind, layout: &Arc<Layout>) -> Self {
         Table {
             kind,
@@ -245,43 +251,49 @@ impl Table {
         }
     }
 
-    /// What the numbers of texts, stacks and attributes hold for.
+    /// Returns the number that identifies the contents. Numbers of texts, stacks and attributes are
+    /// valid for these contents only.
     fn contents(&self) -> u64 {
         self.contents
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.shared.rows()
     }
 
-    /// How many entries of lists the rows share, each as often as it is written: attributes of resources, scopes,
-    /// profiles and metrics, and frames. They take no memory here, and time and space when they are written.
+    /// Returns the number of list entries that the rows share, counted as often as they are
+    /// written: attributes of resources, scopes, profiles and metrics, and frames. Shared entries
+    /// take no memory in the table, but time and space when they are written.
     pub fn entries(&self) -> usize {
         self.shared.entries()
     }
 
-    /// The memory that writing the rows takes besides the table's own, about, in bytes.
+    /// Returns the approximate memory for writing the rows in bytes, besides the table's own
+    /// memory.
     pub fn memory_to_write(&self) -> usize {
-        // The pages of a column wait for each other; the largest column has half of what there is.
+        // The pages of a column are buffered; the largest column is assumed to have half of the
+        // memory.
         let column = self.memory() / 2;
         compress::memory(self.layout.options.compression) + PAGES_BYTES + column + self.expanded()
     }
 
-    /// The part of [`memory_to_write`](Self::memory_to_write) that may be large while [`memory`](Self::memory) is small, in
-    /// bytes: for what rows share, and for what is made of them only then.
+    /// Returns the part of [`memory_to_write`](Self::memory_to_write) in bytes that may be large
+    /// while [`memory`](Self::memory) is small: data that rows share, and data that is only derived
+    /// for writing.
     pub fn expanded(&self) -> usize {
         let entries = self.entries().min(GROUP_ENTRIES) * ENTRY_BYTES;
         self.rows() * ROW_BYTES + entries + self.columns().memory_to_write()
     }
 
-    /// The memory the rows take, in bytes. Writing them takes some more for a moment: what the largest column has.
+    /// Returns the memory of the rows in bytes. Writing briefly takes more: the size of the largest
+    /// column.
     pub fn memory(&self) -> usize {
         let columns = self.columns();
         size_of::<Self>() + self.shared.memory() + size_of_val(columns) + columns.memory()
     }
 
-    /// Forgets all rows. Memory is kept for those to come.
+    /// Removes all rows. Memory is kept for further rows.
     pub fn clear(&mut self) {
         self.shared.clear();
         self.contents = new_contents();
@@ -294,11 +306,12 @@ impl Table {
         }
     }
 
-    /// Appends what it has to a file of its kind, sorted, as one row group, or as several where there are more than
-    /// [`GROUP_ENTRIES`] in their lists; then it is empty. Without rows it does nothing.
+    /// Writes the rows to a file of the same kind, sorted, as one row group. If the lists of the
+    /// rows have more than [`GROUP_ENTRIES`] entries, writes several row groups. Afterwards the
+    /// table is empty. Without rows, does nothing.
     ///
     /// # Errors
-    /// The file cannot be written. It must not be used any more; the table still has its rows.
+    /// If the file cannot be written. The file must not be used any more; the table keeps its rows.
     pub fn write<W: Write + Send>(&mut self, file: &mut FileWriter<W>) -> Result<(), WriteError> {
         if self.rows() == 0 {
             return Ok(());
@@ -315,7 +328,7 @@ impl Table {
             let rows = Rows(these);
             file.row_group(rows.len(), shared.times(), |group| {
                 columns.write(shared, layout, rows, group)?;
-                // Stacks have neither.
+                // Stacks have no such columns.
                 match self.kind {
                     Kind::Stacks => Ok(()),
                     _ => {
@@ -339,7 +352,7 @@ impl Table {
         }
     }
 
-    /// How many of these rows are the next row group.
+    /// Returns the number of these rows that form the next row group.
     fn first_group(&self, rows: &[u32]) -> usize {
         if self.entries() <= GROUP_ENTRIES {
             return rows.len();
@@ -354,16 +367,16 @@ impl Table {
     }
 }
 
-/// Why a file could not be written.
+/// Reason why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The storage does not take it.
+    /// The storage reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The library does not take it.
+    /// The Parquet library reported an error.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
-    /// A file or a column of another table.
+    /// The file or column belongs to another table.
     #[error("{0} has no place here in the schema of the file")]
     Schema(String),
 }

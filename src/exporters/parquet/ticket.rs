@@ -1,4 +1,4 @@
-//! What becomes of a batch whose rows are in one or several files.
+//! Tracks the outcome of a batch whose rows are in one or several files.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,17 +8,17 @@ use tokio::sync::oneshot;
 use super::partition::Key;
 use crate::queue::{Identity, Outcome, SendError, Settled};
 
-/// The rows of a batch that go into one file. A batch with rows for more files than may be open has them in several
-/// steps, each with so many partitions; which rows these are follows from the batch alone, so it is the same when the
-/// batch comes again.
+/// The rows of a batch for one file. A batch with rows for more files than may be open is written
+/// in several steps, each with a limited number of partitions. The assignment depends on the batch
+/// alone, so a repeated batch has the same shares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Share {
     pub(super) key: Key,
     pub(super) step: usize,
 }
 
-/// A batch that was taken over. Every file that has rows of it has a clone; the last one that is dropped tells the
-/// queue.
+/// An accepted batch. Every file with rows of the batch has a clone; dropping the last clone
+/// reports the outcome to the queue.
 pub(super) struct Ticket {
     batch: Weak<Identity>,
     state: Mutex<State>,
@@ -28,21 +28,21 @@ pub(super) struct Ticket {
 
 #[derive(Default)]
 struct State {
-    /// What of it is in files.
+    /// Shares of the batch that are in files.
     written: HashSet<Share>,
     finished: Finished,
     failed: Option<SendError>,
 }
 
-/// Which batches are in finished files in part, because another file with rows of theirs has failed. When such a
-/// batch comes again, what is finished is left out.
+/// Batches that are only partly in finished files because another file with some of their rows
+/// failed. When such a batch is retried, its finished shares are skipped.
 pub(super) type Partly = crate::queue::Partly<Finished>;
 
-/// What of a batch is in finished files.
+/// The shares of a batch in finished files.
 type Finished = HashSet<Share>;
 
 impl Ticket {
-    /// A ticket for the batch of that identity, and what the queue waits for.
+    /// Returns a ticket for the batch of that identity, and the outcome that the queue waits for.
     pub(super) fn new(batch: &Arc<Identity>, partly: &Arc<Partly>) -> (Arc<Self>, Settled) {
         let (tell, outcome) = oneshot::channel();
         let state = State {
@@ -61,7 +61,7 @@ impl Ticket {
         (ticket, outcome)
     }
 
-    /// Whether these rows are in a file already, finished or not.
+    /// Whether the share is in a file already, finished or not.
     pub(super) fn has(&self, share: &Share) -> bool {
         self.lock().written.contains(share)
     }
@@ -71,17 +71,17 @@ impl Ticket {
         !self.lock().written.is_empty()
     }
 
-    /// A file has these rows.
+    /// Records that a file has the share.
     pub(super) fn written(&self, share: Share) {
         self.lock().written.insert(share);
     }
 
-    /// The file with these rows is finished.
+    /// Records that the file with the share is finished.
     pub(super) fn finished(&self, share: Share) {
         self.lock().finished.insert(share);
     }
 
-    /// A file with rows of it is lost.
+    /// Records that a file with rows of the batch is lost.
     pub(super) fn failed(&self, error: &SendError) {
         self.lock().failed.get_or_insert_with(|| error.clone());
     }
@@ -100,7 +100,7 @@ impl Drop for Ticket {
         };
         let outcome = match state.failed {
             None if state.finished.len() == state.written.len() => Ok(Outcome::default()),
-            // A file was given up without a word, in the shutdown. Then the queue learns of it by `tell` being dropped.
+            // A shutdown dropped a file without an outcome. Dropping `tell` informs the queue.
             None => {
                 self.partly.remember(&self.batch, state.finished);
                 return;
@@ -110,7 +110,7 @@ impl Drop for Ticket {
                 Err(error)
             }
         };
-        // Nobody listens when the client has gone.
+        // The receiver is gone if the client has disconnected.
         let _ = tell.send(outcome);
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration, with the Collector's keys and defaults.
+//! Configuration with the keys and defaults of the Collector's exporter.
 
 use std::collections::BTreeMap;
 
@@ -14,94 +14,102 @@ use tributary_config::{Endpoint, ExtensionUse, Headers, Problems, Section, Valid
 use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
 
-/// Keeps the last value of each metric, for Prometheus to scrape at `/metrics`.
+/// Keeps the last value of each series for Prometheus to scrape at `/metrics`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen, as in `0.0.0.0:8889`. Required.
+    /// Address to listen on, such as `0.0.0.0:8889`. Required.
     pub endpoint: Endpoint,
-    /// The kind of socket. Only `tcp`, the default, is supported.
+    /// Kind of socket. Only `tcp`, the default, is supported.
     pub transport: String,
-    /// TLS. Absent: plain text.
+    /// TLS settings. Default: plain text.
     pub tls: Section<ServerTls>,
-    /// Who may scrape. Absent: everybody who reaches the address.
+    /// Authentication of scrapers. Default: none; every client that reaches the address may scrape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
-    /// Default 1m.
+    /// HTTP/1: time limit for a request head to arrive after its first byte.
+    /// `limits::header_timeout` applies too. Default: 1m.
     pub read_header_timeout: Duration,
-    /// Close a connection after this long without a request. Default 5m; 0 means never.
+    /// Time without a request after which a connection is closed. 0 means never. Default: 5m.
     pub idle_timeout: Duration,
-    /// HTTP/1: keep connections open between requests. Default true.
+    /// HTTP/1: keep connections open between requests. Default: true.
     pub keep_alives_enabled: bool,
-    /// Headers to add to every response. Default none.
+    /// Headers added to every response. Default: none.
     pub response_headers: Headers,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
-    /// The first word of the names of all metrics. Default none.
+    /// Prefix of the names of all metrics. Default: none.
     pub namespace: String,
-    /// Labels of all series, by name. They take precedence over what clients say. Default none.
+    /// Labels added to all series, by name. Constant labels take precedence over labels from
+    /// clients. Default: none.
     pub const_labels: BTreeMap<String, String>,
-    /// Tell Prometheus when each value was measured. Default false: it takes the time of the scrape, and notices by
-    /// itself when a series ends.
+    /// Expose the time at which each value was measured. Default: false; Prometheus then uses the
+    /// time of the scrape and notices by itself when a series ends.
     pub send_timestamps: bool,
-    /// How long a series is exposed after its last point. Default 5m; 0 means for ever.
+    /// Time for which a series is exposed after its last point. 0 means forever. Default: 5m.
     pub metric_expiration: Duration,
-    /// Offer the OpenMetrics format, which has exemplars and units. Default false.
+    /// Offer the OpenMetrics format, which has exemplars and units. Default: false.
     pub enable_open_metrics: bool,
-    /// Leave out the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and those of the
-    /// attributes of scopes. Default false.
+    /// Leave out the labels `otel_scope_name`, `otel_scope_version` and `otel_scope_schema_url` and
+    /// the labels made of scope attributes. Default: false.
     pub without_scope_info: bool,
-    /// How names of metrics and attributes become names of metrics and labels. Default
+    /// Translation of metric and attribute names into Prometheus names. Default:
     /// `UnderscoreEscapingWithSuffixes`.
     pub translation_strategy: Option<Strategy>,
-    /// The older way to say `translation_strategy: UnderscoreEscapingWithoutSuffixes`, which is what `false` means
-    /// where no strategy is given. Default true.
+    /// Older alternative to `translation_strategy`. Without a strategy, `false` means
+    /// `UnderscoreEscapingWithoutSuffixes`. Default: true.
     pub add_metric_suffixes: bool,
-    /// The older way to make all resource attributes labels; `resource_constant_labels` can choose.
+    /// Older way to turn all resource attributes into labels; use `resource_constant_labels`
+    /// to choose attributes.
     pub resource_to_telemetry_conversion: ResourceConversion,
-    /// Which resource attributes become labels of all series. Given, it decides alone, and
-    /// `resource_to_telemetry_conversion` has no effect. Absent: none. All are labels of `target_info` anyway.
+    /// Resource attributes that become labels of all series. If set,
+    /// `resource_to_telemetry_conversion` has no effect. Default: none. Independent of this
+    /// setting, every resource attribute is a label of `target_info`.
     pub resource_constant_labels: ResourceLabels,
-    /// The most series to hold, counted as Prometheus counts them: a histogram has one for each bucket, its sum and its
-    /// count. Points that would begin more are dropped and counted. Default 1000000; 0 means no limit but half of the
-    /// memory budget, which applies too.
+    /// Maximum number of series, counted as Prometheus counts them: each bucket, the sum and the
+    /// count of a histogram are series. Points that would create more series are dropped and
+    /// counted. 0 means no limit except half of the memory budget, which always applies. Default:
+    /// 1000000.
     pub max_series: usize,
 }
 
-/// How names are translated. The first part says what becomes of characters that Prometheus did not allow before its
-/// version 3, the second whether unit and type are appended.
+/// Translation of names. The first part of a strategy's name covers characters that Prometheus
+/// refused before version 3; the second part covers the suffixes for unit and type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Strategy {
     /// `http.server.duration` in seconds becomes `http_server_duration_seconds`.
     #[default]
     UnderscoreEscapingWithSuffixes,
-    /// It becomes `http_server_duration`.
+    /// `http.server.duration` in seconds becomes `http_server_duration`.
     UnderscoreEscapingWithoutSuffixes,
-    /// It becomes `http.server.duration_seconds`, for clients that say that they know UTF-8 in names.
+    /// `http.server.duration` in seconds becomes `http.server.duration_seconds` for clients that
+    /// accept UTF-8 names.
     NoUTF8EscapingWithSuffixes,
-    /// It stays `http.server.duration`.
+    /// `http.server.duration` stays `http.server.duration`.
     NoTranslation,
 }
 
-/// Makes resource attributes labels of all series.
+/// Turns resource attributes into labels of all series.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResourceConversion {
-    /// Make all resource attributes labels. Default false.
+    /// Turn all resource attributes into labels. Default: false.
     pub enabled: bool,
-    /// But `service.name`, `service.namespace` and `service.instance.id`, which are in `job` and `instance` already.
-    /// Default false.
+    /// Exclude `service.name`, `service.namespace` and `service.instance.id`, which `job` and
+    /// `instance` already contain. Default: false.
     pub exclude_service_attributes: bool,
 }
 
-/// Chooses resource attributes by their keys. In a pattern, `*` stands for any text and `?` for any character.
+/// Chooses resource attributes by key. In a pattern, `*` stands for any text and `?` for any
+/// character.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResourceLabels {
-    /// Patterns of those that become labels. Default none, or, with `excluded`, all others.
+    /// Patterns of attributes that become labels. Default: none; if only `excluded` is set, all
+    /// other attributes.
     pub included: Vec<String>,
-    /// Patterns of those that do not, whatever `included` says. Default none.
+    /// Patterns of attributes that never become labels; `excluded` takes precedence over
+    /// `included`. Default: none.
     pub excluded: Vec<String>,
 }
 
@@ -139,7 +147,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The strategy, in whichever way it is given.
+    /// Returns the strategy chosen by either of the two settings.
     pub(super) fn strategy(&self) -> Strategy {
         self.translation_strategy
             .unwrap_or(match self.add_metric_suffixes {
@@ -148,7 +156,7 @@ impl Config {
             })
     }
 
-    /// Whether the resource attribute becomes a label of all series.
+    /// Whether a resource attribute becomes a label of all series.
     pub(super) fn is_resource_label(&self, key: &str) -> bool {
         let labels = &self.resource_constant_labels;
         if labels.is_given() {
@@ -207,7 +215,7 @@ impl Validate for Config {
     }
 }
 
-/// What `job` and `instance` are made of.
+/// Attributes that form the labels `job` and `instance`.
 pub(super) const SERVICE_ATTRIBUTES: [&str; 3] =
     ["service.name", "service.namespace", "service.instance.id"];
 

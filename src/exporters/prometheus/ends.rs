@@ -1,26 +1,28 @@
-//! Which deltas a series is made of, as far back as matters: what comes again is told from what comes late.
+//! Tracks the end times of recent deltas of a series, to tell duplicates from late deltas.
 
 use smallvec::{SmallVec, smallvec};
 
-/// So many ends are known in any case: a delivery that is repeated comes soon.
+/// Minimum number of end times that are remembered; duplicates usually arrive soon.
 const LEAST: usize = 8;
-/// And so many at most.
+/// Maximum number of end times that are remembered.
 const MOST: usize = 1024;
-/// Between these bounds, those of so many nanoseconds. Deltas overtake each other where several requests are under
-/// way at once, and where several clients have series with the same labels.
+/// Time span in nanoseconds for which end times are remembered, between these bounds. Deltas
+/// overtake each other if several requests are in flight, or if several clients have series with
+/// the same labels.
 const BACK: u64 = 5_000_000_000;
 
-/// The ends of the last deltas of a series, in nanoseconds since 1970.
+/// The end times of the last deltas of a series, in nanoseconds since 1970.
 #[derive(Debug, Clone)]
 pub(super) struct Ends {
-    /// Ascending. In place while they are few: a vector of its own would take half as much again.
+    /// Ascending end times. A few are stored in place, because a separate vector would take half as
+    /// much memory again.
     known: SmallVec<[u64; LEAST]>,
-    /// The newest one that was forgotten: what is not newer may have been there before.
+    /// The newest forgotten end time. A delta that is not newer may be a duplicate.
     forgotten: u64,
 }
 
 impl Ends {
-    /// After a delta that ended then.
+    /// Starts with a delta that ended at `end`.
     pub(super) fn new(end: u64) -> Self {
         Ends {
             known: smallvec![end],
@@ -28,7 +30,7 @@ impl Ends {
         }
     }
 
-    /// Whether a delta that ends then is a new one. False when it was there before, or may have been.
+    /// Whether a delta that ends at `end` is new. Returns false if it is or may be a duplicate.
     pub(super) fn admit(&mut self, end: u64) -> bool {
         let Err(at) = self.known.binary_search(&end) else {
             return false;
@@ -41,7 +43,7 @@ impl Ends {
         let forget = self.known.len() >= MOST
             || self.known.len() >= LEAST && self.known.first().is_some_and(is_old);
         match (forget, at.checked_sub(1)) {
-            // It is the oldest one itself.
+            // The delta itself is the oldest one.
             (true, None) => self.forgotten = end,
             (true, Some(before)) => {
                 self.forgotten = self.known.remove(0);
@@ -52,7 +54,7 @@ impl Ends {
         true
     }
 
-    /// By how many bytes it may grow with the next one.
+    /// Returns the bytes by which memory may grow with the next end time.
     pub(super) fn growth(&self) -> usize {
         if self.known.len() < self.known.capacity() {
             return 0;
@@ -61,7 +63,7 @@ impl Ends {
         (size_of::<Ends>() + next).saturating_sub(self.bytes())
     }
 
-    /// The bytes of memory that it takes.
+    /// Returns the memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let apart = match self.known.spilled() {
             true => self.known.capacity() * size_of::<u64>(),
@@ -92,7 +94,7 @@ mod tests {
         }
         assert!((61..70).all(|end| ends.admit(end * SECOND)));
         assert!((60..70).all(|end| !ends.admit(end * SECOND)));
-        // It may have been there.
+        // The delta may be a duplicate.
         assert!(!ends.admit(45 * SECOND));
         assert_eq!(ends.known.len(), LEAST);
     }
@@ -108,7 +110,7 @@ mod tests {
         assert!(ends.growth() > 0 && ends.bytes() <= before + most.max(8 * MOST));
         assert!((1025..5000).all(|end| ends.admit(end)));
         assert!(ends.bytes() <= size_of::<Ends>() + MOST * size_of::<u64>());
-        // After a while, few are enough.
+        // Later, a few end times are enough.
         assert!((100..1200).all(|seconds| ends.admit(seconds * SECOND)));
         assert!(!ends.admit(1190 * SECOND) && !ends.admit(50 * SECOND));
     }

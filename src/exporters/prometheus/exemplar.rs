@@ -1,23 +1,23 @@
-//! Exemplars: single measurements that stand for others, with the span in which they were made.
+//! Exemplars: sample measurements with the span in which they were made.
 
 use tributary_otlp::view;
 use tributary_otlp::view::Number;
 
-/// An exemplar as it is kept. Its attributes are not: OpenMetrics has room for 128 characters, and what makes an
-/// exemplar worth having is the trace.
+/// A stored exemplar. Its attributes are dropped: OpenMetrics allows only 128 characters, and the
+/// trace is the most useful part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Exemplar {
     pub(super) value: f64,
     /// Nanoseconds since 1970.
     pub(super) time: u64,
-    /// All zero when there is none.
+    /// All zero without a trace.
     pub(super) trace_id: [u8; 16],
-    /// The same.
+    /// All zero without a span.
     pub(super) span_id: [u8; 8],
 }
 
 impl Exemplar {
-    /// An exemplar; none when it has no value.
+    /// Reads an exemplar; returns `None` without a value.
     pub(super) fn read(exemplar: &view::Exemplar<'_>) -> Option<Self> {
         let value = match exemplar.value()? {
             Number::Double(value) => value,
@@ -31,7 +31,7 @@ impl Exemplar {
         })
     }
 
-    /// Its labels, in hexadecimal digits.
+    /// Returns the labels, in hexadecimal digits.
     pub(super) fn labels(&self) -> impl Iterator<Item = (&'static str, String)> {
         let hex = |id: &[u8]| {
             id.iter()
@@ -48,8 +48,8 @@ impl Exemplar {
     }
 }
 
-/// Puts the new ones with the old ones: the newest of each bucket stays, or the newest few where there are no buckets
-/// (`bucket` says the same for all).
+/// Merges new exemplars into the old ones. Keeps the newest exemplar of each bucket, or the newest
+/// few if there are no buckets (`bucket` is then the same for all).
 pub(super) fn keep(
     kept: &mut Vec<Exemplar>,
     new: impl Iterator<Item = Exemplar>,

@@ -1,17 +1,18 @@
-//! Exponential histograms, as Prometheus has them: native histograms.
+//! Exponential histograms, which Prometheus calls native histograms.
 //!
-//! OTLP numbers the bucket (base^i, base^(i+1)] with i, Prometheus with i + 1. Here they have OTLP's numbers.
+//! OTLP numbers the bucket (base^i, base^(i+1)] with i, Prometheus with i + 1. This module uses
+//! OTLP's numbers.
 
 use tributary_otlp::view::{Buckets, ExponentialHistogramPoint};
 
-/// The sum of the points of a series, or the last one.
+/// The sum of the points of a series, or the last point.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Exponential {
-    /// None when some point did not say.
+    /// Sum of the values; `None` if any point lacks it.
     pub(super) sum: Option<f64>,
-    /// How many values are not in any bucket, because they are no numbers.
+    /// Number of values outside of all buckets because they are NaN.
     pub(super) outside: u64,
-    /// Buckets are 2 to the power of 2^-`scale` wide; from -4 to 8.
+    /// Scale of the buckets, from -4 to 8: bounds are powers of 2^(2^-`scale`).
     pub(super) scale: i32,
     pub(super) zero_count: u64,
     pub(super) zero_threshold: f64,
@@ -22,14 +23,14 @@ pub(super) struct Exponential {
 /// The buckets of one sign.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Side {
-    /// The number of the first bucket.
+    /// Number of the first bucket.
     pub(super) offset: i32,
     pub(super) counts: Vec<u64>,
 }
 
 impl Exponential {
-    /// A point; none when Prometheus could not show it: its buckets are wider than those of scale -4, or are not for
-    /// any `double`, or its counts are more than a counter can count.
+    /// Reads a point. Returns `None` if Prometheus cannot represent it: scale below -4, buckets
+    /// outside of the range of `double`, or counts beyond the range of a counter.
     pub(super) fn read(point: &ExponentialHistogramPoint<'_>) -> Option<Self> {
         let scale = point.scale();
         if !(LOWEST_SCALE..=20).contains(&scale) {
@@ -54,13 +55,13 @@ impl Exponential {
         read.count().map(|_| read)
     }
 
-    /// How many values; none when there are more than the exposition can say.
+    /// Returns the number of values; `None` if it exceeds the range of the exposition.
     pub(super) fn count(&self) -> Option<u64> {
         let count = self.inside()?.checked_add(self.outside)?;
         (count <= i64::MAX.cast_unsigned()).then_some(count)
     }
 
-    /// The sum of two points; none when it would be more than the exposition can say.
+    /// Adds two points; `None` if the sum exceeds the range of the exposition.
     pub(super) fn plus(&self, mut other: Exponential) -> Option<Exponential> {
         let mut sum = self.clone();
         let scale = sum.scale.min(other.scale);
@@ -70,7 +71,7 @@ impl Exponential {
         sum.zero_count = sum.zero_count.saturating_add(other.zero_count);
         sum.outside = sum.outside.saturating_add(other.outside);
         sum.sum = sum.sum.zip(other.sum).map(|(a, b)| a + b);
-        // The range of both together may be wide, when they are narrow and far apart.
+        // Two narrow ranges that are far apart may need many buckets together.
         while !(sum.positive.fits(&other.positive) && sum.negative.fits(&other.negative)) {
             sum.rescale(sum.scale - 1);
             other.rescale(sum.scale);
@@ -93,7 +94,7 @@ impl Exponential {
         self.scale = scale;
     }
 
-    /// Widens the buckets until there are not too many, and drops empty ones at both ends.
+    /// Widens the buckets until there are not too many, and drops empty buckets at both ends.
     fn shrink(&mut self) {
         self.positive.trim();
         self.negative.trim();
@@ -104,7 +105,7 @@ impl Exponential {
         }
     }
 
-    /// What lies below the threshold completely counts as zero.
+    /// Counts buckets that lie completely below the zero threshold as zero.
     fn absorb(&mut self) {
         if self.zero_threshold == 0.0 {
             return;
@@ -130,7 +131,7 @@ impl Exponential {
 }
 
 impl Side {
-    /// The bytes of memory of its buckets.
+    /// Returns the memory of the buckets in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.counts.capacity() * size_of::<u64>()
     }
@@ -141,7 +142,7 @@ impl Side {
         };
         let by = (scale - HIGHEST_SCALE).max(0);
         let (first, mut number) = (buckets.offset(), i64::from(buckets.offset()));
-        // Exponents of doubles go from -1074 to 1024.
+        // Exponents of doubles range from -1074 to 1024.
         let range = (1075.0 * f64::exp2(f64::from(scale))).ceil() as i64;
         let mut side = Side {
             offset: first >> by,
@@ -166,7 +167,7 @@ impl Side {
         Some(side)
     }
 
-    /// Makes one bucket of 2^`by`.
+    /// Merges each 2^`by` buckets into one.
     fn merge(&mut self, by: i32) {
         if by <= 0 || self.counts.is_empty() {
             self.offset >>= by.clamp(0, 31);
@@ -203,13 +204,13 @@ impl Side {
         self.counts.shrink_to_fit();
     }
 
-    /// Whether the two together have a number of buckets that is bearable.
+    /// Whether the merged side would have an acceptable number of buckets.
     fn fits(&self, other: &Side) -> bool {
         let (first, end) = self.range(other);
         end - first <= BUCKETS as i64
     }
 
-    /// The numbers of the first bucket of both and of the one behind the last.
+    /// Returns the number of the first bucket of both sides, and the number after the last bucket.
     fn range(&self, other: &Side) -> (i64, i64) {
         let end = |side: &Side| i64::from(side.offset) + side.counts.len() as i64;
         match (self.counts.is_empty(), other.counts.is_empty()) {
@@ -239,10 +240,11 @@ impl Side {
     }
 }
 
-/// The scales of native histograms.
+/// Lowest scale of native histograms.
 const LOWEST_SCALE: i32 = -4;
 const HIGHEST_SCALE: i32 = 8;
-/// The most buckets of one sign. SDKs have 160 at most by default. At the lowest scale, all doubles take 136.
+/// Maximum number of buckets of one sign. SDKs use at most 160 by default. At the lowest scale, the
+/// range of doubles takes 136.
 const BUCKETS: usize = 1024;
 
 #[cfg(test)]
@@ -303,7 +305,7 @@ mod tests {
             ..Exponential::default()
         };
         let sum = sum.plus(other).unwrap();
-        // (1/4, 1/2] and (1/2, 1] are gone.
+        // (1/4, 1/2] and (1/2, 1] were merged into zero.
         assert_eq!((sum.zero_count, &sum.positive), (19, &side(0, &[4, 8])));
     }
 

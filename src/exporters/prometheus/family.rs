@@ -1,4 +1,4 @@
-//! A metric as Prometheus has it: a name, a type, and its series.
+//! A metric family as Prometheus defines it: a name, a type, and its series.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -15,20 +15,20 @@ use super::room::Room;
 use super::value::{Invalid, Sum, Value};
 use tributary_otlp::view::Attribute;
 
-/// The types of Prometheus.
+/// Metric types of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Gauge,
     Counter,
-    /// With given bounds or exponential ones.
+    /// A histogram with explicit or exponential buckets.
     Histogram,
     Summary,
-    /// Somebody took it from Prometheus, where it had no type.
+    /// A metric scraped from Prometheus that had no type there.
     Unknown,
 }
 
 impl Kind {
-    /// The name in the text format; OpenMetrics differs in the last one.
+    /// Returns the type's name in the text format; OpenMetrics has another name for the last type.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Gauge => "gauge",
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// What the names of its lines end in, beside the name itself.
+    /// Returns the suffixes of sample names, besides the family's name itself.
     pub(super) fn suffixes(self) -> &'static [&'static str] {
         match self {
             Kind::Histogram => &["_bucket", "_sum", "_count"],
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// The label that its lines need for themselves.
+    /// Returns the label that the type reserves.
     fn reserved(self) -> &'static str {
         match self {
             Kind::Histogram => "le",
@@ -63,18 +63,18 @@ impl Kind {
 pub(super) struct Family {
     pub(super) name: Name,
     pub(super) kind: Kind,
-    /// The first description there was.
+    /// The first description received.
     pub(super) help: Box<str>,
     pub(super) unit: Option<Box<str>>,
-    /// Whether it was said in the log that something else wanted this name.
+    /// Whether a conflict about this name was logged.
     pub(super) contested: AtomicBool,
-    /// How many ways of calling it the table remembers.
+    /// Number of aliases that the table remembers.
     pub(super) aliases: AtomicUsize,
     series: Mutex<Series>,
 }
 
 impl Family {
-    /// A family without series.
+    /// Returns a family without series.
     pub(super) fn new(name: &str, kind: Kind, help: &str, unit: Option<String>) -> Self {
         Family {
             name: Name::of_metric(name),
@@ -94,7 +94,7 @@ impl Family {
         }
     }
 
-    /// Its series, for this thread alone: hold it for as long as a few hundred of them take.
+    /// Locks the series. Hold the lock only for the time that a few hundred series take.
     pub(super) fn lock(&self) -> MutexGuard<'_, Series> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,13 +104,13 @@ impl Family {
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) labels: Labels,
-    /// A series stays in its slot while it lives, so that a scrape that lets go of the lock finds its place again.
+    /// Series in stable slots, so that a scrape finds its position after releasing the lock.
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// Slots by the hash of all labels.
+    /// Slots, by the hash of all labels.
     index: HashTable<u32>,
     packed: Packed,
-    /// The family was removed from the table: look for it again.
+    /// Whether the family was removed from the table; the caller must look it up again.
     pub(super) closed: bool,
 }
 
@@ -119,20 +119,20 @@ pub(super) struct Series {
 pub(super) struct Slot {
     pub(super) labels: Box<[u8]>,
     pub(super) origin: Arc<Origin>,
-    /// When counting began, in nanoseconds since 1970; 0 when nobody said.
+    /// Start time of the count in nanoseconds since 1970; 0 if unknown.
     pub(super) start: u64,
-    /// When the value was measured, the same.
+    /// Time of the measurement in nanoseconds since 1970; 0 if unknown.
     pub(super) time: u64,
     pub(super) value: Value,
-    // A vector that most series do not have, in the size of a pointer.
+    // A boxed vector is as small as a pointer; most series have no exemplars.
     #[allow(clippy::box_collection)]
     pub(super) exemplars: Option<Box<Vec<Exemplar>>>,
-    /// Of the deltas that it is made of, once there were two.
+    /// End times of the deltas, from the second delta on.
     ends: Option<Box<Ends>>,
-    /// When it was told last, in ticks of the table.
+    /// Time of the last point, in ticks of the table.
     pub(super) seen: u32,
-    /// The number of the last scrape when it began. That scrape does not show it: it may have shown the same series in
-    /// another slot.
+    /// Number of the last scrape when the series began. That scrape skips the series, because it
+    /// may have shown it in another slot.
     pub(super) born: u32,
 }
 
@@ -141,40 +141,41 @@ pub(super) struct Slot {
 pub(super) struct Point {
     pub(super) start: u64,
     pub(super) time: u64,
-    /// None when the point says that there is no value any more.
+    /// The value; `None` if the point marks the end of the series.
     pub(super) value: Option<Value>,
     pub(super) exemplars: Vec<Exemplar>,
-    /// The value is what came since the last one.
+    /// Whether the value is a delta.
     pub(super) delta: bool,
 }
 
-/// What a point needs to find its series.
+/// Data to find the series of a point.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) origin: &'a Arc<Origin>,
     pub(super) namer: &'a Namer,
     pub(super) room: &'a Room,
-    /// In ticks.
+    /// Current time in ticks.
     pub(super) now: u32,
-    /// The number of the last scrape.
+    /// Number of the last scrape.
     pub(super) scrape: u32,
 }
 
-/// Why a point was not taken. The `reason` of `tributary_exporter_prometheus_rejected_points`.
+/// Reason why a point was rejected: the `reason` of
+/// `tributary_exporter_prometheus_rejected_points`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// It would begin a series, and there is no room.
+    /// The point would begin a new series, and there is no room.
     NoRoom,
-    /// A point that is as new, or newer, was there before.
+    /// An equally new or newer point was received before.
     OutOfOrder,
-    /// It is not valid, or the exposition has no way to say it.
+    /// The point is invalid, or the exposition cannot represent it.
     Invalid,
-    /// Another metric has the name, and another type.
+    /// Another metric of another type has the name.
     Conflict,
 }
 
 impl Rejection {
-    /// All of them.
+    /// All reasons.
     pub(super) const ALL: [Rejection; 4] = [
         Rejection::NoRoom,
         Rejection::OutOfOrder,
@@ -182,7 +183,7 @@ impl Rejection {
         Rejection::Conflict,
     ];
 
-    /// The label's value.
+    /// Returns the value of the label.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Rejection::NoRoom => "no_room",
@@ -194,11 +195,12 @@ impl Rejection {
 }
 
 impl Series {
-    /// Takes a point.
+    /// Accepts a point.
     ///
-    /// Of cumulative points, and of gauges, the newest counts. Deltas are added up, over gaps too: what was counted
-    /// in a gap nobody knows, but what came before it stays counted. One that ends where another one ended is the
-    /// same again, delivered twice; one that is late counts as long as it can be told from those.
+    /// For cumulative points and gauges, the newest point wins. Deltas are added up, even across
+    /// gaps: the count within a gap is unknown, but the earlier count remains valid. A delta with
+    /// the same end time as an earlier one is a duplicate. A late delta is added as long as it can
+    /// be told from duplicates.
     pub(super) fn take<'a>(
         &mut self,
         attributes: impl Iterator<Item = Attribute<'a>>,
@@ -225,14 +227,14 @@ impl Series {
         }
     }
 
-    /// The series in a range of slots.
+    /// Returns the series in a range of slots.
     pub(super) fn slots(&self, range: Range<usize>) -> impl Iterator<Item = &Slot> {
         let end = range.end.min(self.slots.len());
         let slots = self.slots.get(range.start.min(end)..end);
         slots.unwrap_or_default().iter().flatten()
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -242,7 +244,7 @@ impl Series {
         self.index.is_empty()
     }
 
-    /// Forgets the series in these slots that were told last before `before`.
+    /// Removes the series in these slots whose last point is before `before`.
     pub(super) fn expire(&mut self, range: Range<usize>, before: u32, room: &Room) {
         for number in range.start..range.end.min(self.slots.len()) {
             let old = |slot: &Slot| slot.seen < before;
@@ -258,8 +260,8 @@ impl Series {
         }
     }
 
-    /// Gives back the memory of slots behind the last series, once half of all are: a burst must not be paid for for
-    /// ever.
+    /// Releases the slots behind the last series once they are half of all slots, so that a burst
+    /// does not take memory forever.
     pub(super) fn shrink(&mut self) {
         let used = self.slots.iter().rposition(Option::is_some);
         let used = used.map_or(0, |last| last + 1);
@@ -323,7 +325,7 @@ impl Series {
         let Some(slot) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        // Some do not say when. Then it is now.
+        // Points without a time are taken as current.
         let is_late = point.time != 0 && point.time < slot.time;
         let Some(value) = point.value else {
             if is_late {
@@ -374,7 +376,8 @@ impl Series {
 }
 
 impl Slot {
-    /// Whether it is the series of these labels. Labels of the point and of where it comes from count alike.
+    /// Whether the slot is the series with these labels. Labels of the point and of its origin
+    /// count alike.
     fn is(&self, labels: &Labels, packed: &[u8], origin: &Arc<Origin>) -> bool {
         if Arc::ptr_eq(&self.origin, origin) {
             return *self.labels == *packed;
@@ -394,7 +397,8 @@ impl Slot {
         labels.hash(&self.labels).wrapping_add(self.origin.hash)
     }
 
-    /// How many series it is to Prometheus, and the bytes of memory that it takes, its share of the index included.
+    /// Returns the number of series as Prometheus counts them and the memory in bytes, including
+    /// the share of the index.
     fn size(&self) -> (usize, usize) {
         let exemplars = self.exemplars.as_ref().map_or(0, |exemplars| {
             size_of::<Vec<Exemplar>>() + exemplars.capacity() * size_of::<Exemplar>()
@@ -404,8 +408,8 @@ impl Slot {
         (self.value.series(), own + self.value.bytes() + exemplars)
     }
 
-    /// Remembers a delta that ends then, unless it was there before. A late one with other buckets cannot be added, and
-    /// begins nothing.
+    /// Records the end of a delta unless it is a duplicate. A late delta with other buckets cannot
+    /// be added and does not restart the series.
     fn admit(&mut self, end: u64, value: &Value, room: &Room) -> Result<(), Rejection> {
         if end < self.time && !self.value.adds_up_with(value) {
             return Err(Rejection::OutOfOrder);
@@ -424,7 +428,7 @@ impl Slot {
         is_new.then_some(()).ok_or(Rejection::OutOfOrder)
     }
 
-    /// Adds a delta. Whether it goes on from what was there.
+    /// Adds a delta. Returns whether the value continues the previous one.
     fn add(&mut self, delta: Value, room: &Room) -> Result<bool, Rejection> {
         match self.value.add(delta) {
             Ok(Sum::Added) => Ok(true),
@@ -433,7 +437,7 @@ impl Slot {
         }
     }
 
-    /// Takes another value, if there is room for it.
+    /// Replaces the value if there is room.
     fn replace(&mut self, value: Value, room: &Room) -> Result<(), Rejection> {
         let before = self.size();
         let now = (
@@ -447,7 +451,7 @@ impl Slot {
         Ok(())
     }
 
-    /// The same labels come from another origin now: what else is known of where they come from is the new one's.
+    /// Switches to another origin with the same labels, because its other data is newer.
     fn adopt(&mut self, origin: &Arc<Origin>, packed: &[u8], room: &Room) {
         let before = self.size();
         let now = (before.0, before.1 - self.labels.len() + packed.len());
@@ -457,7 +461,7 @@ impl Slot {
         }
     }
 
-    /// Keeps the newest exemplars, as far as there is room.
+    /// Keeps the newest exemplars if there is room.
     fn keep(&mut self, new: Vec<Exemplar>, room: &Room) {
         if new.is_empty() {
             return;
@@ -475,7 +479,7 @@ impl Slot {
             |exemplar| value.bucket(exemplar),
             of_one_bucket,
         );
-        // Only where bounds change all the time there are more.
+        // More exemplars than this occur only if the bounds change constantly.
         let most = of_one_bucket.max(value.series());
         if kept.len() > most {
             kept.sort_unstable_by_key(|exemplar| std::cmp::Reverse(exemplar.time));
@@ -488,7 +492,8 @@ impl Slot {
     }
 }
 
-/// A number and a byte in a table that is seven eighths full at most, and the slots that are kept free.
+/// Bytes of an index entry: a number and a byte in a table that is at most seven eighths full, plus
+/// the spare slots.
 const INDEX_BYTES: usize = 24;
-/// With fewer slots there is nothing to win by giving back some.
+/// Minimum number of slots; fewer are not worth releasing.
 const LEAST_SLOTS: usize = 64;

@@ -9,11 +9,12 @@ use super::table::Table;
 use super::testing;
 use crate::component::Host;
 
-/// Takes valid metrics requests, and reads the pages back in all formats. Returns how many samples there are.
+/// Takes valid metrics requests, and parses the pages in all formats. Returns the number of
+/// samples.
 ///
 /// # Errors
-/// When a page is not valid, two of one format do not have the same number of samples, or OpenMetrics, which leaves out
-/// what it has no way to say, has more.
+/// If a page is invalid, if two pages of one format differ in their number of samples, or if
+/// OpenMetrics, which cannot represent some samples, has more.
 pub fn pages<'a>(strategy: u8, requests: impl Iterator<Item = &'a [u8]>) -> Result<usize, String> {
     let strategies = [
         Strategy::UnderscoreEscapingWithSuffixes,

@@ -1,7 +1,7 @@
-//! The labels of one series, packed: numbers of names, and values.
+//! The labels of one series, packed as numbers of names and values.
 //!
-//! A name is kept once per metric, and so is what it looks like on the page. The labels of a series are sorted by the
-//! number of their name, so equal labels are equal bytes.
+//! A name is stored once per metric, together with its form on the page. The labels of a series are
+//! sorted by the number of their name, so equal labels are equal bytes.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -20,43 +20,46 @@ use tributary_otlp::view::{AnyValue, Attribute};
 /// The names of the labels of one metric.
 #[derive(Debug)]
 pub(super) struct Labels {
-    /// A name that the exposition needs for itself.
+    /// Name that the exposition reserves.
     reserved: &'static str,
     names: Vec<LabelName>,
-    /// The names by what they are made of; several keys may become one name. None for keys of which nothing is left.
+    /// Numbers of the names, by attribute key; several keys may map to one name. `None` for keys
+    /// without any valid character.
     by_key: HashMap<Box<str>, Option<u16>, RandomState>,
-    /// What the names take.
+    /// Memory of the names in bytes.
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct LabelName {
-    /// The key that it was first made of, which is nearly always the one that comes next.
+    /// The first key of the name, which is nearly always the key of the next lookup.
     key: Box<str>,
     name: Name,
     hash: u64,
 }
 
-/// The labels of a point on their way to a series.
+/// The packed labels of a point.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
-    /// As a series keeps them.
+    /// Packed labels in the form that a series stores.
     pub(super) bytes: Vec<u8>,
-    /// The sum of the hashes of the labels: it does not depend on their order, so those of an [`Origin`] can be added.
+    /// Sum of the labels' hashes. A sum does not depend on the order, so the hash of an [`Origin`]
+    /// can be added.
     pub(super) hash: u64,
 }
 
-/// Why the labels of a point cannot be packed.
+/// Reason why the labels of a point cannot be packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// The metric has more names of labels than it may, or than there is room for.
+    /// The metric has too many label names, or there is no room for another.
     TooMany,
-    /// A key is longer than it may be.
+    /// A key is too long.
     TooLong,
 }
 
 impl Labels {
-    /// No names yet. `reserved` cannot be a label of these series (`le`, `quantile`), or is empty.
+    /// Starts without names. Label `reserved` (`le`, `quantile`, or empty) cannot be used for these
+    /// series.
     pub(super) fn new(reserved: &'static str) -> Self {
         Labels {
             reserved,
@@ -66,9 +69,9 @@ impl Labels {
         }
     }
 
-    /// Packs the attributes of a point. What `origin` says already goes under a name with `exported_`, as Prometheus
-    /// does with labels of targets that it has itself; several values of one name are joined, sorted by the keys they
-    /// had.
+    /// Packs the attributes of a point. A label that `origin` also has gets the prefix `exported_`,
+    /// as in Prometheus with labels of targets. Values of several keys with one name are joined in
+    /// the order of the keys.
     pub(super) fn pack<'a>(
         &mut self,
         attributes: impl Iterator<Item = Attribute<'a>>,
@@ -80,7 +83,7 @@ impl Labels {
         for (at, attribute) in attributes.enumerate() {
             let (key, value) = (attribute.key(), attribute.value());
             let value = value.as_ref().map_or(Cow::Borrowed(""), AnyValue::to_text);
-            // To Prometheus, an empty label is none.
+            // Prometheus treats an empty label as absent.
             if value.is_empty() {
                 continue;
             }
@@ -117,7 +120,7 @@ impl Labels {
         Ok(())
     }
 
-    /// The labels in packed bytes.
+    /// Returns the labels in packed bytes.
     pub(super) fn unpack<'a>(
         &'a self,
         packed: &'a [u8],
@@ -133,14 +136,14 @@ impl Labels {
         })
     }
 
-    /// The hash of packed bytes.
+    /// Returns the hash of packed bytes.
     pub(super) fn hash(&self, packed: &[u8]) -> u64 {
         self.unpack(packed).fold(0, |sum: u64, (name, value)| {
             sum.wrapping_add(hash_value(hash_name(&name.escaped), value))
         })
     }
 
-    /// The bytes of memory that the names take, about: what was taken of the room for them.
+    /// Returns the approximate memory of the names in bytes, as charged to the room.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -153,7 +156,7 @@ impl Labels {
         Ok(())
     }
 
-    /// The number of the name for a key, which was the attribute `at` this place in a point.
+    /// Returns the number of the name for a key. `at` is the index of the attribute in its point.
     fn number(
         &mut self,
         at: usize,
@@ -188,7 +191,8 @@ impl Labels {
         Ok(number)
     }
 
-    /// The number of a name; two that differ in their full spelling only are one, spelled as it came first.
+    /// Returns the number of a name. Names that differ only in their full spelling are the same
+    /// name, with the first spelling.
     fn named(&mut self, label: &str, key: &str, room: &Room) -> Result<u16, Unfit> {
         let name = Name::of_label(label);
         let known = self
@@ -212,29 +216,30 @@ impl Labels {
     }
 }
 
-/// Whether a label cannot have that name, however it is spelled on the page: the page needs it for itself.
+/// Whether the page reserves the label name, in any spelling.
 pub(super) fn is_reserved(label: &str, names: &[&str]) -> bool {
     let escaped = Name::of_label(label).escaped;
     *escaped == *"__name__" || names.iter().any(|name| *escaped == **name)
 }
 
-/// The hash of a label: of [`hash_name`] and the value.
+/// Returns the hash of a label from [`hash_name`] and the value.
 pub(super) fn hash_value(name: u64, value: &str) -> u64 {
     xxh3_64_with_seed(value.as_bytes(), name)
 }
 
-/// The hash of the name of a label.
+/// Returns the hash of a label's name.
 pub(super) fn hash_name(escaped: &str) -> u64 {
     xxh3_64_with_seed(escaped.as_bytes(), *SEED)
 }
 
-/// The most names of labels, and keys that became names, that one metric may have. A metric of people has a dozen; keys
-/// that are data would fill the memory.
+/// Maximum number of label names, and of keys mapped to names, of one metric. Usual metrics have a
+/// dozen; keys that contain data would fill the memory.
 const NAMES: usize = 1024;
-/// The longest key of an attribute that becomes a label, in bytes. It is kept, and written into every line.
+/// Maximum length in bytes of an attribute key that becomes a label, since it is stored and written
+/// into every line.
 pub(super) const LONGEST_KEY: usize = 1024;
-/// What a key takes besides its text.
+/// Memory of a key besides its text, in bytes.
 const KEY_BYTES: usize = 128;
 
-/// Random, so that nobody can make labels whose hashes are equal.
+/// Random, so that attackers cannot construct hash collisions.
 static SEED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..));

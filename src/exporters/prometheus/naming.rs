@@ -9,30 +9,30 @@ use std::borrow::Cow;
 
 use super::config::Strategy;
 
-/// What of a metric its name depends on.
+/// Properties of a metric that its name depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suffix {
-    /// A sum that only grows: `_total`.
+    /// A monotonic sum: `_total`.
     Total,
-    /// A gauge, which is a ratio when its unit is `1`: `_ratio`.
+    /// A gauge, which is a ratio if its unit is `1`: `_ratio`.
     Ratio,
-    /// Everything else.
+    /// Any other metric.
     None,
 }
 
-/// A name in both spellings. Clients that know nothing of UTF-8 in names get the escaped one, and it is the escaped one
-/// that tells names apart: so each client sees the same series.
+/// A name in both spellings. Clients without support for UTF-8 names get the escaped spelling.
+/// Names are equal if their escaped spellings are, so each client sees the same series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
-    /// As the strategy has it.
+    /// The spelling of the strategy.
     pub(super) full: Box<str>,
-    /// With letters, digits and underscores (and colons, in names of metrics) only; equal to `full` unless the strategy
-    /// lets other characters pass.
+    /// The spelling with letters, digits and underscores (and colons in names of metrics) only.
+    /// Equal to `full` unless the strategy allows other characters.
     pub(super) escaped: Box<str>,
 }
 
 impl Name {
-    /// A name of a metric.
+    /// Returns the name of a metric.
     pub(super) fn of_metric(full: &str) -> Self {
         Name {
             escaped: escaped(full, true).into(),
@@ -40,7 +40,7 @@ impl Name {
         }
     }
 
-    /// A name of a label.
+    /// Returns the name of a label.
     pub(super) fn of_label(full: &str) -> Self {
         Name {
             escaped: escaped(full, false).into(),
@@ -48,18 +48,18 @@ impl Name {
         }
     }
 
-    /// The spelling for a client.
+    /// Returns the spelling for a client.
     pub(super) fn spelled(&self, utf8: bool) -> &str {
         if utf8 { &self.full } else { &self.escaped }
     }
 
-    /// Whether it must be quoted where UTF-8 is spoken.
+    /// Whether the full spelling must be quoted.
     pub(super) fn is_quoted(&self) -> bool {
         self.full != self.escaped
     }
 }
 
-/// Makes the names, by the strategy of one exporter.
+/// Translates names by the strategy of one exporter.
 #[derive(Debug, Clone)]
 pub(super) struct Namer {
     suffixes: bool,
@@ -68,7 +68,7 @@ pub(super) struct Namer {
 }
 
 impl Namer {
-    /// A namer; an empty `namespace` is none.
+    /// Returns a namer; an empty `namespace` means none.
     pub(super) fn new(strategy: Strategy, namespace: &str) -> Self {
         let (suffixes, utf8) = match strategy {
             Strategy::UnderscoreEscapingWithSuffixes => (true, false),
@@ -85,7 +85,7 @@ impl Namer {
         namer
     }
 
-    /// The name of a metric; none when nothing is left of it.
+    /// Returns the name of a metric; `None` if no valid character is left.
     pub(super) fn metric(&self, name: &str, unit: &str, suffix: Suffix) -> Option<String> {
         let made = match (self.utf8, self.suffixes) {
             (false, true) => self.normalized(name, unit, suffix),
@@ -96,7 +96,7 @@ impl Namer {
         (!empty(&made) || (made == name && !made.is_empty())).then_some(made)
     }
 
-    /// The name of a label; none when nothing is left of it.
+    /// Returns the name of a label; `None` if no valid character is left.
     pub(super) fn label(&self, key: &str) -> Option<String> {
         let name = if self.utf8 {
             key.to_owned()
@@ -114,7 +114,7 @@ impl Namer {
         name.bytes().any(|byte| byte != b'_').then_some(name)
     }
 
-    /// The name of the metric that describes targets.
+    /// Returns the name of the metric that describes targets.
     pub(super) fn target_info(&self) -> String {
         match self.namespace.as_str() {
             "" => "target_info".to_owned(),
@@ -122,7 +122,8 @@ impl Namer {
         }
     }
 
-    /// The unit of OpenMetrics' `UNIT` lines: what `name` ends in, but for `_total`; none when it does not end in it.
+    /// Returns the unit for OpenMetrics' `UNIT` lines: the unit with which `name` ends, apart from
+    /// `_total`; `None` if the name has another ending.
     pub(super) fn unit(&self, name: &str, unit: &str) -> Option<String> {
         let (main, per) = units(unit);
         let parts = [tidy(main), tidy(&per)];
@@ -136,7 +137,7 @@ impl Namer {
         (!unit.is_empty() && fits).then(|| unit.to_owned())
     }
 
-    /// The words of the name with those of the unit and the type, each once.
+    /// Joins the words of the name with the words of the unit and the type, without repetition.
     fn normalized(&self, name: &str, unit: &str, suffix: Suffix) -> String {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == ':';
         let (main, per) = units(unit);
@@ -161,7 +162,7 @@ impl Namer {
         words.extend([main, per].into_iter().filter(|word| !word.is_empty()));
         let last = match suffix {
             Suffix::Total => Some("total"),
-            // Others use `1` for what they count.
+            // Other metrics use `1` for the things that they count.
             Suffix::Ratio if unit == "1" => Some("ratio"),
             _ => None,
         };
@@ -175,7 +176,7 @@ impl Namer {
         not_a_digit(words.join("_"))
     }
 
-    /// The words of the name.
+    /// Joins the words of the name.
     fn joined(&self, name: &str) -> String {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == ':' || c == '_';
         let words = name.split(|c| !letters(c)).filter(|word| !word.is_empty());
@@ -186,7 +187,7 @@ impl Namer {
         }
     }
 
-    /// The name as it is, with the suffixes at its end.
+    /// Returns the unchanged name with its suffixes at the end.
     fn suffixed(&self, name: &str, unit: &str, suffix: Suffix, with: bool) -> String {
         let mut made = match self.namespace.as_str() {
             "" => name.to_owned(),
@@ -216,12 +217,12 @@ impl Namer {
     }
 }
 
-/// Whether the attribute of a scope is known by a label of its own.
+/// Whether the attribute of a scope has a label of its own.
 pub(super) fn is_of_scope_itself(key: &str) -> bool {
     ["name", "version", "schema_url"].contains(&key)
 }
 
-/// `name` with an underscore for each character that Prometheus before UTF-8 did not allow.
+/// Replaces each character that Prometheus did not allow before UTF-8 by an underscore.
 fn escaped(name: &str, colons: bool) -> Cow<'_, str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || (colons && c == ':');
     let digit = name.starts_with(|c: char| c.is_ascii_digit());
@@ -243,7 +244,7 @@ fn not_a_digit(name: String) -> String {
     }
 }
 
-/// Takes the suffix off, and one character before it.
+/// Removes the suffix and one character before it.
 fn trim_end(name: &mut String, suffix: &str) {
     if suffix.is_empty() || name.len() <= suffix.len() + 1 || !name.ends_with(suffix) {
         return;
@@ -252,7 +253,8 @@ fn trim_end(name: &mut String, suffix: &str) {
     name.pop();
 }
 
-/// The words for both sides of a unit, the second with its `per_`. What is in braces is no unit.
+/// Returns the words for both sides of a unit, the second with `per_`. Annotations in braces are
+/// ignored.
 fn units(unit: &str) -> (&str, String) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let known = |unit: &str| !unit.is_empty() && !unit.contains(['{', '}']);
@@ -274,7 +276,7 @@ fn units(unit: &str) -> (&str, String) {
     (main, per)
 }
 
-/// With underscores for what a name cannot have, none of them double or first.
+/// Replaces invalid characters by underscores, without leading or double underscores.
 fn tidy(unit: &str) -> String {
     let mut tidy = String::with_capacity(unit.len());
     for c in unit.chars() {
@@ -287,7 +289,7 @@ fn tidy(unit: &str) -> String {
     tidy
 }
 
-/// Units of UCUM, and Prometheus' words for them.
+/// Units of UCUM with Prometheus' words for them.
 const UNITS: &[(&str, &str)] = &[
     ("d", "days"),
     ("h", "hours"),
@@ -317,7 +319,7 @@ const UNITS: &[(&str, &str)] = &[
     ("%", "percent"),
 ];
 
-/// The same for what stands behind a slash.
+/// Units after a slash with Prometheus' words for them.
 const PER: &[(&str, &str)] = &[
     ("s", "second"),
     ("m", "minute"),
@@ -332,7 +334,7 @@ const PER: &[(&str, &str)] = &[
 mod tests {
     use super::*;
 
-    /// Pairs that `otlptranslator` 1.0 gave.
+    /// Pairs produced by `otlptranslator` 1.0.
     #[test]
     fn names_of_metrics_are_the_translators() {
         use Strategy::*;

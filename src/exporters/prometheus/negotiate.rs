@@ -1,31 +1,32 @@
-//! Which format a client gets: what it prefers of what there is.
+//! Content negotiation: chooses the format that the client prefers.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue};
 
-/// A format of the page.
+/// Format of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) syntax: Syntax,
-    /// The version of the syntax that was asked for, where there are several.
+    /// The requested version of the syntax, if there are several.
     version: Version,
-    /// Whether names may have any character.
+    /// Whether names may contain any character.
     pub(super) utf8: bool,
-    /// Whether the client said what names may have.
+    /// Whether the client specified the escaping of names.
     escaping: bool,
 }
 
-/// The syntax of a page.
+/// Syntax of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syntax {
     /// Prometheus' text format.
     Text,
     /// OpenMetrics, as text.
     OpenMetrics,
-    /// Messages of `io.prometheus.client`, each behind its length.
+    /// Length-prefixed messages of `io.prometheus.client`.
     Protobuf,
 }
 
-/// OpenMetrics 0.0.1 and 1.0.0, text 0.0.4 and 1.0.0: the second ones know quoted names.
+/// Versions: OpenMetrics 0.0.1 and 1.0.0, text 0.0.4 and 1.0.0. The later ones support quoted
+/// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Old,
@@ -33,7 +34,7 @@ enum Version {
 }
 
 impl Format {
-    /// What everybody understands.
+    /// The format that every client supports.
     pub(super) const TEXT: Format = Format {
         syntax: Syntax::Text,
         version: Version::Old,
@@ -41,7 +42,7 @@ impl Format {
         escaping: false,
     };
 
-    /// The format for these request headers. Of those that are preferred alike, the one that is named first.
+    /// Returns the format for these request headers. Among equal preferences, the first one wins.
     pub(super) fn negotiate(headers: &HeaderMap, open_metrics: bool) -> Self {
         let mut best: Option<(f32, Format)> = None;
         for range in elements(headers, ACCEPT.as_str()) {
@@ -56,7 +57,7 @@ impl Format {
         best.map_or(Format::TEXT, |(_, format)| format)
     }
 
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub(super) fn content_type(self) -> HeaderValue {
         let base = match (self.syntax, self.version) {
             (Syntax::Text, Version::Old) => "text/plain; version=0.0.4; charset=utf-8",
@@ -80,7 +81,7 @@ impl Format {
             .unwrap_or(HeaderValue::from_static("text/plain"))
     }
 
-    /// The format of a media range, if it is one of ours.
+    /// Returns the format of a media range if it is supported.
     fn of(range: &str, open_metrics: bool) -> Option<Self> {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next()?.to_ascii_lowercase();
@@ -120,7 +121,7 @@ impl Format {
     }
 }
 
-/// Whether the client takes gzip.
+/// Whether the client accepts gzip.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let mut codings = elements(headers, ACCEPT_ENCODING.as_str());
     codings.any(|coding| {
@@ -129,7 +130,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The elements of a list, over all headers of that name.
+/// Returns the elements of a list, over all headers of that name.
 fn elements<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter();
     values
@@ -137,7 +138,7 @@ fn elements<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a 
         .flat_map(|value| value.split(','))
 }
 
-/// The weight of an element (RFC 9110, 12.4.2).
+/// Returns the weight of an element (RFC 9110, 12.4.2).
 fn quality(element: &str) -> f32 {
     let mut parameters = element
         .split(';')
@@ -161,7 +162,7 @@ mod tests {
     const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
     const PROTOBUF: &str = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-    /// What Prometheus 2.42 and 3.0 ask for, with and without native histograms.
+    /// The `Accept` headers of Prometheus 2.42 and 3.0, with and without native histograms.
     #[test]
     fn prometheus_gets_what_it_prefers() {
         let old = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\

@@ -1,11 +1,12 @@
-//! Numbers as Go writes them, which is how they are written in labels: `le="1e+06"` and `le="1000000"` are two series.
+//! Formats numbers as Go does, because labels contain numbers: `le="1e+06"` and `le="1000000"` are
+//! two series.
 
 use std::io::Write as _;
 
-/// Appends a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, with Prometheus' names for what is
-/// none.
+/// Appends a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, with Prometheus'
+/// names for infinities and NaN.
 pub(super) fn float(value: f64, output: &mut Vec<u8>) {
-    // Most values count something.
+    // Most values are counts.
     if value.abs() < 1e6 && value.trunc() == value {
         integer(value as i64, output);
         return;
@@ -20,7 +21,7 @@ pub(super) fn float(value: f64, output: &mut Vec<u8>) {
         return;
     }
     let start = output.len();
-    // The shortest digits that are read as the same number. Writing into memory does not fail.
+    // The shortest digits that round-trip. Writing to memory does not fail.
     let _ = write!(output, "{value:e}");
     let Some(at) = output.iter().skip(start).position(|byte| *byte == b'e') else {
         return;
@@ -38,7 +39,7 @@ pub(super) fn float(value: f64, output: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number as OpenMetrics wants it: with a point or an exponent.
+/// Appends a number in OpenMetrics' format: with a point or an exponent.
 pub(super) fn open_metrics_float(value: f64, output: &mut Vec<u8>) {
     let start = output.len();
     float(value, output);
@@ -48,7 +49,7 @@ pub(super) fn open_metrics_float(value: f64, output: &mut Vec<u8>) {
     }
 }
 
-/// Appends a whole number.
+/// Appends a signed integer.
 pub(super) fn integer(value: i64, output: &mut Vec<u8>) {
     if value < 0 {
         output.push(b'-');
@@ -56,7 +57,7 @@ pub(super) fn integer(value: i64, output: &mut Vec<u8>) {
     unsigned(value.unsigned_abs(), output);
 }
 
-/// The same without a sign.
+/// Appends an unsigned integer.
 pub(super) fn unsigned(mut value: u64, output: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -77,7 +78,7 @@ pub(super) fn unsigned(mut value: u64, output: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Texts that Go gave.
+    /// Texts produced by Go.
     #[test]
     fn numbers_are_written_as_go_writes_them() {
         for (value, expected) in [

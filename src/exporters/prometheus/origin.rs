@@ -1,4 +1,4 @@
-//! What all series of a resource and scope have in common: the labels that say where they come from.
+//! Common labels of all series of a resource and scope.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub(super) struct Origin {
     /// The sum of the hashes of the labels.
     pub(super) hash: u64,
     target: Option<Target>,
-    /// When it sent last, in ticks of the table.
+    /// Time of the last request, in ticks of the table.
     seen: AtomicU32,
 }
 
@@ -32,22 +32,22 @@ pub(super) struct Label {
     hash: u64,
 }
 
-/// A resource that can be told from others: it has a `job` and an `instance`.
+/// A resource with an identity: it has a `job` and an `instance`.
 #[derive(Debug)]
 pub(super) struct Target {
     job: Box<str>,
     instance: Box<str>,
-    /// The labels of its `target_info`.
+    /// Labels of `target_info`.
     pub(super) labels: Vec<(Name, String)>,
 }
 
 impl Origin {
-    /// Its labels.
+    /// Returns the labels.
     pub(super) fn labels(&self) -> impl Iterator<Item = (&Name, &str)> {
         self.labels.iter().map(|label| (&label.name, &*label.value))
     }
 
-    /// The value of its label of that name, by the name's hash.
+    /// Returns the value of the label with that name, given the name's hash.
     pub(super) fn value_of(&self, hash: u64, escaped: &str) -> Option<&str> {
         let mut same = self.labels.iter().filter(|label| label.hash == hash);
         let label = same.find(|label| *label.name.escaped == *escaped)?;
@@ -109,7 +109,7 @@ impl Origin {
         }
     }
 
-    /// The bytes of memory that it takes, about.
+    /// Returns the approximate memory in bytes.
     fn bytes(&self) -> usize {
         let label = |label: &Label| 96 + 2 * label.name.full.len() + label.value.len();
         let of_target = |target: &Target| {
@@ -145,13 +145,13 @@ impl Target {
     }
 }
 
-/// Labels that are being gathered, and their names.
+/// Labels under construction, and their names.
 #[derive(Default)]
 struct Shared(Vec<Label>, HashSet<Box<str>>);
 
 impl Shared {
-    /// Adds a label, unless there is one of that name. One without a value is none. What the lines of some type need
-    /// for themselves goes under another name for all types: these labels are those of metrics of any type.
+    /// Adds a label, unless the name is taken or the value is empty. Names that any metric type
+    /// reserves are replaced, because the labels apply to metrics of all types.
     fn add(&mut self, name: Option<String>, value: &str) {
         let Some(name) = name.filter(|_| !value.is_empty()) else {
             return;
@@ -170,7 +170,8 @@ impl Shared {
         });
     }
 
-    /// Adds labels made of attributes. Values of several that become one name are joined, sorted by the keys they had.
+    /// Adds labels made of attributes. Values of several attributes with one label name are joined
+    /// in the order of their keys.
     fn add_all<'a>(
         &mut self,
         attributes: impl Iterator<Item = Attribute<'a>>,
@@ -212,17 +213,17 @@ fn instance(resource: Resource<'_>) -> Option<String> {
         .map(|value| value.to_text().into_owned())
 }
 
-/// The origins that sent lately, by the bytes that say who they are.
+/// Recently active origins, by their identifying bytes.
 #[derive(Debug)]
 pub(super) struct Origins(RwLock<HashMap<Box<[u8]>, Arc<Origin>, RandomState>>);
 
 impl Origins {
-    /// None yet.
+    /// Returns the state without origins.
     pub(super) fn new() -> Self {
         Origins(RwLock::new(HashMap::with_hasher(RandomState::default())))
     }
 
-    /// The bytes that are read to find the origin of a scope.
+    /// Returns the number of bytes that must be read to find the origin of a scope.
     pub(super) fn bytes_to_read(resource: &ResourceEntry<'_>, scope: &ScopeEntry<'_>) -> usize {
         let resource = resource.resource();
         let scope = scope.scope();
@@ -230,7 +231,8 @@ impl Origins {
             + scope.map_or(0, |scope| scope.message().encoded().len())
     }
 
-    /// The origin of the metrics of a scope; none when there is no room for another one. `key` is a buffer.
+    /// Returns the origin of a scope's metrics; `None` if there is no room for another one. `key`
+    /// is a buffer.
     pub(super) fn of(
         &self,
         resource: &ResourceEntry<'_>,
@@ -270,7 +272,8 @@ impl Origins {
         Some(added)
     }
 
-    /// The targets that have series, each once: the newest where several resources say that they are the same.
+    /// Returns the targets with series, each once. If several resources identify as the same
+    /// target, the newest wins.
     pub(super) fn targets(&self) -> Vec<Arc<Origin>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut targets: BTreeMap<(&str, &str), &Arc<Origin>> = BTreeMap::new();
@@ -292,7 +295,7 @@ impl Origins {
         targets.into_values().cloned().collect()
     }
 
-    /// Forgets those that have no series and have sent nothing since `before`.
+    /// Removes origins without series that have sent nothing since `before`.
     pub(super) fn expire(&self, before: u32, room: &Room) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|key, origin| {
@@ -306,7 +309,7 @@ impl Origins {
 }
 
 impl Origin {
-    /// The target it belongs to.
+    /// Returns the target that the origin belongs to.
     pub(super) fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }

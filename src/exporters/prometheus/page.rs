@@ -1,8 +1,8 @@
 //! The page, written while it is sent.
 //!
-//! It is the body of the response: each time the connection has room for more, some hundred series are written. So a
-//! page of any size takes little memory, a client that reads slowly holds up nobody, and no lock is held while
-//! anything waits.
+//! The page is the body of the response: each time the connection can take more, some hundred
+//! series are written. A page of any size therefore takes little memory, a slow client delays
+//! nothing else, and no lock is held while waiting.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,11 +25,11 @@ use super::protobuf::Protobuf;
 use super::table::Table;
 use super::text::Text;
 
-/// The body of an answer: a page, or a text.
+/// Body of a response: a page or a text.
 pub(super) enum Answer {
-    /// A text that is there as a whole.
+    /// A complete text.
     Whole(Full<Bytes>),
-    /// A page that is written as it is sent.
+    /// A page that is written while it is sent.
     Page(Box<Page>),
 }
 
@@ -64,14 +64,14 @@ pub(super) struct Page {
     table: Arc<Table>,
     writer: Writer,
     gzip: Option<GzEncoder<Vec<u8>>>,
-    /// Those that are still to be written.
+    /// Families that remain to be written.
     families: VecDeque<Arc<Family>>,
-    /// Where in the first of them.
+    /// Position in the first family.
     at: usize,
-    /// Whether something of it was written.
+    /// Whether a part of the first family was written.
     begun: bool,
     targets: Option<(Name, Vec<Arc<Origin>>)>,
-    /// The number of this scrape.
+    /// Number of this scrape.
     scrape: u32,
     ended: bool,
 }
@@ -82,7 +82,7 @@ enum Writer {
 }
 
 impl Page {
-    /// The page as it is from now on.
+    /// Returns the page with the current families.
     pub(super) fn new(table: Arc<Table>, format: Format, timestamps: bool, gzip: bool) -> Self {
         let (families, scrape) = table.families();
         let writer = match format.syntax {
@@ -105,7 +105,7 @@ impl Page {
         }
     }
 
-    /// The next piece of the page.
+    /// Returns the next chunk of the page.
     pub(super) fn chunk(&mut self) -> Option<Bytes> {
         while !self.ended {
             let mut output = Vec::with_capacity(CHUNK + CHUNK / 4);
@@ -116,7 +116,7 @@ impl Page {
                 }
                 return Some(output.into());
             };
-            // Writing into memory does not fail.
+            // Writing to memory does not fail.
             let _ = gzip.write_all(&output);
             if self.ended {
                 let _ = gzip.try_finish();
@@ -129,11 +129,11 @@ impl Page {
         None
     }
 
-    /// Writes a little more. Returns false at the end.
+    /// Writes the next series. Returns false at the end.
     fn step(&mut self, output: &mut Vec<u8>) -> bool {
         if let Some((name, targets)) = self.targets.take() {
             let targets = targets.iter().filter_map(|origin| origin.target());
-            // Nothing to describe, no description.
+            // Without targets, the description is left out.
             let mut targets = targets.peekable();
             if targets.peek().is_some() {
                 match &mut self.writer {
@@ -160,14 +160,14 @@ impl Page {
         true
     }
 
-    /// Writes some series of the family. Returns whether these were the last.
+    /// Writes some series of the family. Returns whether they were the last.
     fn some_series(&mut self, family: &Family, output: &mut Vec<u8>) -> bool {
         let before = self.table.over_before();
         let shadowed = || {
             let base = family.name.escaped.strip_suffix("_total");
             family.kind == Kind::Counter && base.is_some_and(|base| self.table.has(base))
         };
-        // The table is asked before the family is locked, in the order in which everybody does.
+        // The table is locked before the family, in the same order as everywhere.
         let shadowed = !self.begun && shadowed();
         let series = family.lock();
         let slots = series.slots(self.at..self.at + SERIES);
@@ -195,15 +195,15 @@ impl Page {
     }
 }
 
-/// Whether a number of a scrape is smaller; they wrap around.
+/// Compares the numbers of scrapes, which wrap around.
 fn is_before(born: u32, scrape: u32) -> bool {
     scrape.wrapping_sub(born).cast_signed() > 0
 }
 
-/// Bytes to write before the connection has its turn.
+/// Bytes to write before the connection gets a turn.
 const CHUNK: usize = 64 << 10;
-/// Series to write while a family is locked: who brings points of it waits for these.
+/// Series to write while a family is locked; requests with points of the family wait meanwhile.
 const SERIES: usize = 256;
-/// In protobuf a family is one message, and so must be complete before its first byte can be sent. One that is larger
-/// than this is several messages of the same name, which Prometheus reads as one.
+/// Size in bytes at which a family is split into several protobuf messages of the same name, which
+/// Prometheus reads as one. A message must be complete before its first byte can be sent.
 const FAMILY: usize = 4 << 20;

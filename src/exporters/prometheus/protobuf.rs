@@ -1,5 +1,5 @@
-//! The protobuf format: `io.prometheus.client.MetricFamily` messages, each behind its length. The only one that has
-//! native histograms.
+//! The protobuf format: length-prefixed `io.prometheus.client.MetricFamily` messages. It is the
+//! only format with native histograms.
 //!
 //! Field numbers are those of `metrics.proto` in Prometheus' `client_model`.
 
@@ -20,7 +20,7 @@ pub(super) struct Protobuf {
     pub(super) timestamps: bool,
     /// The `metric` fields of the family that is being written.
     metrics: Vec<u8>,
-    /// Buffers for messages whose length must be known first, from the outside in.
+    /// Buffers for messages whose length must be known first, from the outermost to the innermost.
     metric: Vec<u8>,
     inner: Vec<u8>,
     innermost: Vec<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Protobuf {
 }
 
 impl Protobuf {
-    /// A writer of one page.
+    /// Returns a writer for one page.
     pub(super) fn new(utf8: bool, timestamps: bool) -> Self {
         Protobuf {
             utf8,
@@ -41,7 +41,7 @@ impl Protobuf {
         }
     }
 
-    /// Bytes of the series of the family that is being written.
+    /// Returns the bytes of the current family's series.
     pub(super) fn pending(&self) -> usize {
         self.metrics.len()
     }
@@ -106,7 +106,7 @@ impl Protobuf {
         bytes(4, &self.metric, &mut self.metrics);
     }
 
-    /// Ends the family: appends its message, if there is anything in it.
+    /// Ends the family: appends its message unless it is empty.
     pub(super) fn finish(&mut self, family: &Family, output: &mut Vec<u8>) {
         let kind = match family.kind {
             Kind::Counter => 0,
@@ -119,7 +119,7 @@ impl Protobuf {
         self.end(&family.name, &family.help, kind, unit, output);
     }
 
-    /// The metric that describes targets.
+    /// Writes the metric that describes targets.
     pub(super) fn target_info<'a>(
         &mut self,
         name: &Name,
@@ -210,7 +210,8 @@ impl Protobuf {
         }
         signed(5, histogram.scale.into(), inner);
         let threshold = match histogram.zero_threshold {
-            // What tells a native histogram without buckets from a classic one. The Collector has the same.
+            // Distinguishes a native histogram without buckets from a classic histogram. The
+            // Collector uses the same value.
             0.0 => 1e-128,
             threshold => threshold,
         };
@@ -244,9 +245,9 @@ impl Protobuf {
     }
 }
 
-/// The buckets in Prometheus' form: spans of adjacent ones (the gap before each, and its length), and the difference
-/// of each count to the one before. Gaps of up to two buckets are cheaper as empty buckets than as a span of their
-/// own.
+/// Returns the buckets in Prometheus' form: spans of adjacent buckets (gap before the span, and
+/// length), and the difference of each count to the previous one. Gaps of up to two buckets are
+/// cheaper as empty buckets than as a new span.
 fn sparse(side: &Side) -> (Vec<(i64, u64)>, Vec<i64>) {
     let mut spans: Vec<(i64, u64)> = Vec::new();
     let mut deltas = Vec::with_capacity(side.counts.len());

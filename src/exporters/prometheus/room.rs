@@ -1,4 +1,4 @@
-//! How much a table may hold, in series and in bytes of the process-wide budget.
+//! Limits of a table: number of series, and bytes of the process-wide budget.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +15,14 @@ pub(super) struct Room {
     budget: Arc<Budget>,
     series: AtomicUsize,
     bytes: AtomicUsize,
-    /// For `bytes` and up to [`STEP`] more.
+    /// Permit for `bytes` and up to [`STEP`] more.
     permit: Mutex<Permit>,
     series_held: Gauge,
     bytes_held: Gauge,
 }
 
 impl Room {
-    /// Room for `limit` series, 0 for as many as memory holds.
+    /// Returns room for `limit` series; 0 means as many as memory allows.
     pub(super) fn new(cx: &BuildContext, limit: usize) -> Self {
         let exporter = cx.id.to_string();
         Room {
@@ -36,7 +36,7 @@ impl Room {
         }
     }
 
-    /// Takes room, if there is enough.
+    /// Takes room if there is enough.
     pub(super) fn take(&self, series: usize, bytes: usize) -> bool {
         let taken = self.series.fetch_add(series, Relaxed) + series;
         let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
@@ -47,7 +47,8 @@ impl Room {
         false
     }
 
-    /// Takes what something that is held already takes more, if there is enough, or gives back what it takes less.
+    /// Changes the size of a held part: takes additional room if there is enough, or gives back the
+    /// difference.
     #[must_use = "without room it must stay as it was"]
     pub(super) fn resize(&self, before: (usize, usize), now: (usize, usize)) -> bool {
         let more = (
@@ -70,29 +71,29 @@ impl Room {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Shows what is held.
+    /// Updates the metrics.
     pub(super) fn show(&self) {
         self.series_held.set(self.series.load(Relaxed) as f64);
         self.bytes_held.set(self.bytes.load(Relaxed) as f64);
     }
 
-    /// Whether the table has as many series as it may have.
+    /// Whether the table has reached its limit of series.
     pub(super) fn has_most_series(&self) -> bool {
         self.series.load(Relaxed) >= self.limit
     }
 
-    /// Shows what is held, and gives back to the budget what is not used any more.
+    /// Updates the metrics, and returns unused memory to the budget.
     pub(super) fn settle(&self) {
         let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever takes more from now on enlarges the permit after this.
+        // Later growth enlarges the permit after this.
         let bytes = self.bytes.load(Relaxed);
         permit.shrink_to(bytes.next_multiple_of(STEP));
         drop(permit);
         self.show();
     }
 
-    /// Whether the permit covers `bytes`, or could be enlarged to. It never has more than half of the budget: series
-    /// stay, and what only passes through needs memory, too.
+    /// Whether the permit covers `bytes`, or can be enlarged to. The permit is at most half of the
+    /// budget: series stay, and data that passes through needs memory, too.
     fn permitted(&self, bytes: usize) -> bool {
         if bytes > self.budget.limit() / 2 {
             return false;
@@ -105,5 +106,5 @@ impl Room {
     }
 }
 
-/// The steps in which the permit grows.
+/// Granularity of the permit in bytes.
 const STEP: usize = 64 << 10;

@@ -19,7 +19,7 @@ use tributary_net::Owner;
 use tributary_net::auth::Guard;
 use tributary_net::server::{Bound, Handler, Options, Peer, Protocol, busy, plain, tls_source};
 
-/// Binds the socket; nothing is accepted before the start.
+/// Binds the socket. Connections are accepted only after the start.
 pub(super) fn bind(
     config: &Config,
     cx: &BuildContext,
@@ -58,7 +58,7 @@ pub(super) fn bind(
         .map_err(|error| BuildError(error.to_string()))
 }
 
-/// Answers scrapes.
+/// Serves scrapes.
 pub(super) struct Scrapes {
     guard: Option<Guard>,
     table: Arc<Table>,

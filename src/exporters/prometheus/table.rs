@@ -1,7 +1,8 @@
 //! The last value of every series, by metric.
 //!
-//! Each metric has its own lock, held for the points of one metric in a request or for some hundred series of a scrape:
-//! a scrape does not keep anybody from bringing data, and two clients that bring different metrics do not meet.
+//! Each metric has its own lock. A request holds it for its points of one metric, a scrape for some
+//! hundred series. A scrape therefore does not block requests for long, and clients with different
+//! metrics do not contend.
 
 use std::collections::{self, BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -37,35 +38,35 @@ pub(super) struct Table {
     config: Config,
     namer: Namer,
     began: Instant,
-    /// How many scrapes there were.
+    /// Number of scrapes.
     scrapes: AtomicU32,
     families: RwLock<Families>,
     origins: Origins,
     room: Room,
-    /// Whether it was said in the log that something else wanted the name of the metric that describes targets.
+    /// Whether a conflict about the name of the metric that describes targets was logged.
     target_info_contested: AtomicBool,
-    /// Lines about points for which there is no room.
+    /// Rate-limited log of points without room.
     full: SampledLog,
 }
 
-/// The families by what they are looked up with.
+/// The families, by their lookup keys.
 #[derive(Debug)]
 struct Families {
-    /// By the escaped name, in the order of the page.
+    /// Families by escaped name, in the order of the page.
     by_name: BTreeMap<Box<str>, Arc<Family>>,
-    /// By what a request calls them: name, unit and type.
+    /// Families by the name, unit and type in requests.
     by_metric: HashMap<Box<[u8]>, Arc<Family>, RandomState>,
-    /// The names of lines that are not the name of their family, with whose they are; the lines of the metric that
-    /// describes targets are of none.
+    /// Sample names that differ from the name of their family, with their family; `None` for the
+    /// metric that describes targets.
     lines: collections::HashMap<Box<str>, Option<Arc<Family>>>,
 }
 
-/// How many points were not taken, by reason.
+/// Number of rejected points, by reason.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rejected(pub(super) [usize; Rejection::ALL.len()]);
 
 impl Rejected {
-    /// All of them together.
+    /// Returns the total.
     pub(super) fn total(&self) -> usize {
         self.0.iter().sum()
     }
@@ -75,20 +76,21 @@ impl Rejected {
     }
 }
 
-/// Bytes of resources and scopes that are read for a request at the most, a resource once for each of its scopes.
+/// Maximum bytes of resources and scopes that are read for a request; a resource counts once for
+/// each of its scopes.
 const MOST_ORIGINS: usize = 64 << 20;
-/// And for each byte of the request.
+/// Additional bytes for each byte of the request.
 const MOST_ORIGINS_PER_BYTE: usize = 16;
 
-/// What goes along while a request is read.
+/// State while a request is read.
 struct Reading {
     now: u32,
     rejected: Rejected,
-    /// A buffer for keys.
+    /// Buffer for keys.
     key: Vec<u8>,
 }
 
-/// What the points of a metric have in common.
+/// Common properties of the points of a metric.
 #[derive(Clone, Copy)]
 struct Nature {
     kind: Kind,
@@ -98,7 +100,7 @@ struct Nature {
 }
 
 impl Table {
-    /// An empty table.
+    /// Returns an empty table.
     pub(super) fn new(config: &Config, cx: &BuildContext) -> Self {
         let namer = Namer::new(config.strategy(), &config.namespace);
         let target_info = Name::of_metric(&namer.target_info());
@@ -120,12 +122,12 @@ impl Table {
         }
     }
 
-    /// Shows how many series there are, and how much they take.
+    /// Updates the metrics of series and memory.
     pub(super) fn show(&self) {
         self.room.show();
     }
 
-    /// Says that so many points would begin series for which there is no room.
+    /// Logs that points would begin series for which there is no room.
     fn log_no_room(&self, points: usize) {
         let Some(suppressed) = self.full.admit() else {
             return;
@@ -151,14 +153,14 @@ impl Table {
         );
     }
 
-    /// Takes what can be taken of a valid request, and says what cannot.
+    /// Accepts the valid points of a request, and returns the rejected ones.
     pub(super) fn take(&self, request: &[u8]) -> Rejected {
         let mut reading = Reading {
             now: self.now(),
             rejected: Rejected::default(),
             key: Vec::new(),
         };
-        // Who sends a megabyte may send a resource that thousands of scopes share.
+        // A large request may contain a resource that thousands of scopes share.
         let mut left = MOST_ORIGINS + request.len().saturating_mul(MOST_ORIGINS_PER_BYTE);
         for resource in Request::new(request).resources() {
             for scope in resource.scopes() {
@@ -187,26 +189,26 @@ impl Table {
         reading.rejected
     }
 
-    /// The families in the order of their names, for a scrape with that number.
+    /// Returns the families in the order of their names, and the number of the scrape.
     pub(super) fn families(&self) -> (Vec<Arc<Family>>, u32) {
         let scrape = self.scrapes.fetch_add(1, Relaxed).wrapping_add(1);
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
         (families.by_name.values().cloned().collect(), scrape)
     }
 
-    /// Whether a family has that name, or lines do.
+    /// Whether a family or a sample has that name.
     pub(super) fn has(&self, escaped: &str) -> bool {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
         families.by_name.contains_key(escaped) || families.lines.contains_key(escaped)
     }
 
-    /// Those whose targets are described, and the name of the metric that does it.
+    /// Returns the name of the metric that describes targets, and the described targets.
     pub(super) fn targets(&self) -> (Name, Vec<Arc<Origin>>) {
         let name = Name::of_metric(&self.namer.target_info());
         (name, self.origins.targets())
     }
 
-    /// Series that were told before this tick are over; 0 when none ever is.
+    /// Returns the tick before which series are expired; 0 if series never expire.
     pub(super) fn over_before(&self) -> u32 {
         match self.config.metric_expiration.unless_zero() {
             Some(expiration) => self.now().saturating_sub(ticks(expiration)),
@@ -214,7 +216,7 @@ impl Table {
         }
     }
 
-    /// Forgets what is over, families without series included.
+    /// Removes expired series, and families without series.
     pub(super) fn expire(&self) {
         let before = self.over_before();
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
@@ -243,7 +245,7 @@ impl Table {
         self.room.settle();
     }
 
-    /// How often to look for what is over.
+    /// Returns the interval between two expiry runs.
     pub(super) fn expiry_interval(&self) -> Duration {
         let expiration = self.config.metric_expiration.unless_zero();
         let tenth = expiration.map_or(SLOWEST, |expiration| expiration / 10);
@@ -272,7 +274,7 @@ impl Table {
             }
             closed.insert(Arc::as_ptr(family));
         }
-        // Once for all of them: many may end together, and there are many ways of calling each.
+        // Once for all families: many may end together, and each has many aliases.
         families.by_metric.retain(|key, family| {
             let stays = !closed.contains(&Arc::as_ptr(family));
             if !stays {
@@ -285,7 +287,7 @@ impl Table {
     }
 
     fn now(&self) -> u32 {
-        // The first tick is 1: nothing is over before tick 0.
+        // The first tick is 1, so nothing is expired before tick 0.
         ticks(self.began.elapsed()).saturating_add(1)
     }
 
@@ -316,7 +318,8 @@ impl Table {
                 namer: &self.namer,
                 room: &self.room,
                 now: reading.now,
-                // Under the lock: a scrape that has passed a slot of this family is counted by now.
+                // Read under the lock: a scrape that has passed a slot of this family is counted
+                // already.
                 scrape: self.scrapes.load(Relaxed),
             };
             let rejected = &mut reading.rejected;
@@ -364,7 +367,7 @@ impl Table {
         }
     }
 
-    /// The family of a metric; makes one when it is the first of its name.
+    /// Returns the family of a metric; creates it for the first metric of its name.
     fn family(
         &self,
         metric: &Metric<'_>,
@@ -444,7 +447,8 @@ impl Table {
         Ok(family)
     }
 
-    /// Says once for each holder of names that somebody else wants one of them; none holds that of `target_info`.
+    /// Logs a name conflict, once for each family that holds the name; `None` holds the name of
+    /// `target_info`.
     fn contested(&self, holder: Option<&Arc<Family>>, escaped: &str, (of, kind): (&str, Kind)) {
         let told = match holder {
             Some(family) => &family.contested,
@@ -466,7 +470,7 @@ impl Table {
     }
 }
 
-/// What a metric is; none when it does not say whether its values are cumulative.
+/// Returns the properties of a metric; `None` without an aggregation temporality.
 fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
     let nature = |kind, temporality, monotonic| {
         let delta = match temporality {
@@ -476,7 +480,7 @@ fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
         };
         let suffix = match (kind, data) {
             (Kind::Counter, _) => Suffix::Total,
-            // A sum that goes up and down is exposed as a gauge, and its unit `1` is no ratio.
+            // A non-monotonic sum is exposed as a gauge, and its unit `1` is not a ratio.
             (Kind::Gauge, Data::Gauge { .. }) => Suffix::Ratio,
             _ => Suffix::None,
         };
@@ -507,7 +511,7 @@ fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
     }
 }
 
-/// A point of a gauge or a sum.
+/// Converts a point of a gauge or a sum.
 fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Point, Rejection> {
     let (mut start, mut time, mut flags, mut value, mut exemplars) = (0, 0, 0, None, Vec::new());
     for field in Fields::new(point.message().encoded()).map_while(Result::ok) {
@@ -536,7 +540,7 @@ fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Point, Reject
             }
             Some(Value::of_number(value))
         }
-        // A `oneof` without a member stands for no number at all.
+        // A point without a number is invalid.
         None => return Err(Rejection::Invalid),
     };
     Ok(Point {
@@ -548,7 +552,7 @@ fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Point, Reject
     })
 }
 
-/// A point of any other metric; the value is read when there is one.
+/// Converts a point of any other metric; `read` is only called if there is a value.
 fn made<'a>(
     (start, time): (u64, u64),
     flags: u32,
@@ -571,7 +575,7 @@ fn made<'a>(
     })
 }
 
-/// The attributes of a point, by the number of their field.
+/// Attributes of a point, by their field number.
 struct Attributes<'a> {
     fields: Fields<'a>,
     number: u32,
@@ -620,16 +624,16 @@ fn ticks(duration: Duration) -> u32 {
 /// `AggregationTemporality`.
 const DELTA: i32 = 1;
 const CUMULATIVE: i32 = 2;
-/// `DataPointFlags`: the series is over.
+/// Bit of `DataPointFlags` that ends the series.
 const NO_RECORDED_VALUE: u64 = 1;
-/// What time is counted in: enough for 13 years.
+/// Unit of time; 32 bits last for 13 years.
 const TICK: Duration = Duration::from_millis(100);
-/// The longest pause between two looks at what is over.
+/// Longest interval between two expiry runs.
 const SLOWEST: Duration = Duration::from_secs(30);
-/// Slots to look at before others may have the lock.
+/// Slots to check before other threads may take the lock.
 const AT_ONCE: usize = 4096;
-/// So many ways of calling a family are remembered: as many names, units and types as become one name. Further ones are
-/// worked out each time.
+/// Maximum number of aliases (name, unit and type) remembered for a family. Further aliases are
+/// resolved each time.
 const ALIASES: usize = 64;
-/// An entry of a map, about.
+/// Approximate size of a map entry in bytes.
 const ENTRY_BYTES: usize = 64;

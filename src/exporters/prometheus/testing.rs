@@ -1,23 +1,23 @@
-//! Reads pages back, by the rules of the formats and nothing of what writes them.
+//! Parses pages by the rules of the formats, independent of the writers.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// A line of a page.
+/// A sample line of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
-    /// The name of the family.
+    /// Name of the family.
     pub(crate) family: String,
-    /// The name of the line.
+    /// Name of the sample.
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) value: f64,
-    /// As it is written.
+    /// Timestamp as written.
     pub(crate) time: Option<String>,
     /// Labels of the exemplar.
     pub(crate) exemplar: Option<BTreeMap<String, String>>,
 }
 
-/// What was read of a family's head.
+/// The header lines of a family.
 #[derive(Default)]
 struct Head {
     kind: Option<String>,
@@ -25,10 +25,11 @@ struct Head {
     unit: Option<String>,
 }
 
-/// Reads a page of one of the text formats.
+/// Parses a page of one of the text formats.
 ///
 /// # Errors
-/// When it is not one, has a family or a series twice, or lines that do not belong to the family above them.
+/// If the page is invalid, repeats a family or series, or has samples that do not belong to the
+/// family above them.
 pub(crate) fn read(page: &str, open_metrics: bool) -> Result<Vec<Sample>, String> {
     let page = match page.strip_suffix("# EOF\n") {
         Some(page) if open_metrics => page,
@@ -113,7 +114,7 @@ pub(crate) fn read(page: &str, open_metrics: bool) -> Result<Vec<Sample>, String
     Ok(samples)
 }
 
-/// Counts of buckets never fall, and the last one is the count.
+/// Checks that the counts of buckets never fall, and that the last one equals the count.
 fn buckets(samples: &[Sample]) -> Result<(), String> {
     let mut last: Option<&Sample> = None;
     for sample in samples {
@@ -200,7 +201,7 @@ fn sample(line: &str) -> Option<Sample> {
 
 type Braces<'a> = (Option<String>, BTreeMap<String, String>, &'a str);
 
-/// What stands in braces, after the first one: a quoted name, if there is one, and labels.
+/// Parses the part in braces, after the opening one: an optional quoted name, and labels.
 fn braces(mut rest: &str) -> Option<Braces<'_>> {
     let (mut of_metric, mut labels) = (None, BTreeMap::new());
     loop {
@@ -230,7 +231,7 @@ fn braces(mut rest: &str) -> Option<Braces<'_>> {
     }
 }
 
-/// A name, quoted or not, and what follows.
+/// Parses a name, quoted or not; returns the rest of the text.
 fn name(text: &str) -> Option<(String, &str)> {
     if let Some(text) = text.strip_prefix('"') {
         return quoted(text);
@@ -241,7 +242,7 @@ fn name(text: &str) -> Option<(String, &str)> {
     valid.then(|| (name.to_owned(), rest))
 }
 
-/// A quoted text, after the first quote, and what follows.
+/// Parses a quoted text after the opening quote; returns the rest of the text.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();

@@ -10,19 +10,19 @@ use super::number::{float, integer, open_metrics_float, unsigned};
 use super::origin::Target;
 use super::value::Value;
 
-/// Writes text.
+/// Writer of the text formats.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) open_metrics: bool,
     pub(super) utf8: bool,
     pub(super) timestamps: bool,
-    /// Whether the family that is being written is one of counters, to OpenMetrics: others have no exemplars.
+    /// Whether OpenMetrics treats the current family as counters; other types have no exemplars.
     counters: bool,
-    /// A buffer for the labels of a series.
+    /// Buffer for the labels of a series.
     labels: Vec<u8>,
 }
 
-/// What a line has after its labels.
+/// The part of a line after its labels.
 #[derive(Clone, Copy)]
 enum Sample {
     Float(f64),
@@ -31,7 +31,7 @@ enum Sample {
 }
 
 impl Text {
-    /// A writer of one page.
+    /// Returns a writer for one page.
     pub(super) fn new(open_metrics: bool, utf8: bool, timestamps: bool) -> Self {
         Text {
             open_metrics,
@@ -42,13 +42,13 @@ impl Text {
         }
     }
 
-    /// What stands before the series. `shadowed`: OpenMetrics would call the family as another one is called, so it
-    /// has no type there.
+    /// Writes the header of a family. `shadowed` means that another family has the same name in
+    /// OpenMetrics, so this family gets no type there.
     pub(super) fn head(&mut self, family: &Family, shadowed: bool, output: &mut Vec<u8>) {
         let name = family.name.spelled(self.utf8);
         let (name, kind) = match (self.open_metrics, family.kind) {
             (true, Kind::Unknown) => (name, "unknown"),
-            // A counter is called without the `_total` that its lines must end in.
+            // The name of a counter lacks the `_total` of its samples.
             (true, Kind::Counter) => match name.strip_suffix("_total") {
                 Some(base) if !shadowed && !base.is_empty() => (base, "counter"),
                 _ => (name, "unknown"),
@@ -57,7 +57,7 @@ impl Text {
         };
         self.counters = self.open_metrics && kind == "counter";
         let unit = family.unit.as_deref().filter(|_| self.open_metrics);
-        // A unit must be what the name ends in.
+        // The name must end with the unit.
         let unit = unit.filter(|unit| name.ends_with(*unit));
         self.head_of(
             name,
@@ -69,7 +69,7 @@ impl Text {
         );
     }
 
-    /// The lines of a series.
+    /// Writes the lines of a series.
     pub(super) fn series(
         &mut self,
         family: &Family,
@@ -93,7 +93,7 @@ impl Text {
             self.end_line(time, exemplar, output);
         };
         match &slot.value {
-            // OpenMetrics has no counters that are below zero, or no number.
+            // OpenMetrics does not allow negative or NaN counters.
             Value::Double(value) if self.counters && (*value < 0.0 || value.is_nan()) => {}
             Value::Int(..0) if self.counters => {}
             Value::Double(value) => line("", None, Sample::Float(*value), of_counter),
@@ -133,7 +133,7 @@ impl Text {
                         None,
                     );
                 }
-                // To OpenMetrics it is a counter.
+                // In OpenMetrics the sum is a counter.
                 if !self.open_metrics || summary.sum >= 0.0 {
                     line("_sum", None, Sample::Float(summary.sum), None);
                 }
@@ -143,8 +143,9 @@ impl Text {
         self.labels = own;
     }
 
-    /// The lines of a histogram for its sum and its count. In OpenMetrics it has both or none, and the sum is a
-    /// counter: a number, not below zero, and not of values below zero, with which it would fall.
+    /// Writes the sum and the count of a histogram. OpenMetrics requires both or none, and the sum
+    /// is a counter. The sum must therefore be a non-negative number, and the histogram must not
+    /// contain negative values, which would decrease it.
     fn totals(
         &self,
         sum: Option<f64>,
@@ -158,8 +159,8 @@ impl Text {
         all.into_iter().flatten().filter(move |_| has_lines)
     }
 
-    /// The metric that describes targets: a gauge in OpenMetrics too, as the Collector has it. As an `info` it would
-    /// be called `target`, which others may be called.
+    /// Writes the metric that describes targets as a gauge, in OpenMetrics too, as the Collector
+    /// does. As an `info` metric its family would be `target`, a name that other metrics may have.
     pub(super) fn target_info<'a>(
         &mut self,
         name: &Name,
@@ -180,7 +181,7 @@ impl Text {
         }
     }
 
-    /// What stands at the end of the page.
+    /// Writes the end of the page.
     pub(super) fn end(&self, output: &mut Vec<u8>) {
         if self.open_metrics {
             output.extend_from_slice(b"# EOF\n");
@@ -218,7 +219,7 @@ impl Text {
         }
     }
 
-    /// Appends a label, with a comma where it is not the first.
+    /// Appends a label, with a comma unless it is the first.
     fn label(&self, name: &Name, value: &str, output: &mut Vec<u8>) {
         if !output.is_empty() {
             output.push(b',');
@@ -279,7 +280,7 @@ impl Text {
     }
 
     fn end_line(&self, time: Option<u64>, exemplar: Option<&Exemplar>, output: &mut Vec<u8>) {
-        // 1970 is when nobody said.
+        // Time 0 means unknown.
         if let Some(time) = time.filter(|time| *time > 0) {
             output.push(b' ');
             match self.open_metrics {
@@ -316,7 +317,7 @@ impl Text {
     }
 }
 
-/// A time in seconds, to the millisecond.
+/// Appends a time in seconds with milliseconds.
 fn seconds(nanoseconds: u64, output: &mut Vec<u8>) {
     let milliseconds = nanoseconds / NANOSECONDS_PER_MILLISECOND;
     unsigned(milliseconds / 1000, output);
@@ -326,7 +327,7 @@ fn seconds(nanoseconds: u64, output: &mut Vec<u8>) {
     }
 }
 
-/// Escapes what a text cannot have; in descriptions of the older format, quotes are as they are.
+/// Escapes a text. Descriptions in the older format keep quotes unescaped.
 fn escape(text: &str, quotes: bool, output: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     let quote = if quotes { b'"' } else { b'\n' };
@@ -344,6 +345,6 @@ fn escape(text: &str, quotes: bool, output: &mut Vec<u8>) {
     output.extend_from_slice(rest);
 }
 
-/// What the Collector says of `target_info`.
+/// The Collector's description of `target_info`.
 pub(super) const TARGET_INFO_HELP: &str = "Target metadata";
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;

@@ -1,10 +1,10 @@
-//! The value of a series, and what becomes of it when a point comes.
+//! The value of a series, and its update by points.
 
 use super::exemplar::Exemplar;
 use super::exponential::Exponential;
 use tributary_otlp::view::{HistogramPoint, Number, SummaryPoint};
 
-/// The last value of a series, or the sum of the deltas.
+/// The last value of a series, or the sum of its deltas.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Double(f64),
@@ -14,41 +14,41 @@ pub(super) enum Value {
     Summary(Box<Summary>),
 }
 
-/// A histogram with given bounds.
+/// A histogram with explicit bounds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Histogram {
-    /// None when some point did not say.
+    /// Sum of the values; `None` if any point lacks it.
     pub(super) sum: Option<f64>,
-    /// The upper bounds of all buckets but the last.
+    /// Upper bounds of all buckets except the last.
     pub(super) bounds: Box<[f64]>,
-    /// How many values in each bucket; one more than bounds.
+    /// Counts of the buckets; one more than bounds.
     pub(super) counts: Box<[u64]>,
 }
 
-/// Quantiles that somebody else computed.
+/// Precomputed quantiles.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Summary {
     pub(super) count: u64,
     pub(super) sum: f64,
-    /// Quantiles and the values at them, in the order of the quantiles.
+    /// Quantiles and their values, in the order of the quantiles.
     pub(super) quantiles: Box<[(f64, f64)]>,
 }
 
-/// What a delta makes of a value.
+/// Result of adding a delta.
 #[derive(Debug)]
 pub(super) enum Sum {
-    /// It was added, and takes no more memory than before.
+    /// The delta was added without taking more memory.
     Added,
-    /// The value is to become another one, which goes on from it or begins anew.
+    /// The series needs a new value, which continues the old one or restarts.
     Becomes { value: Value, continued: bool },
 }
 
-/// A point that is invalid in itself, or cannot be shown.
+/// The point is invalid in itself, or cannot be represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Invalid;
 
 impl Value {
-    /// The value of a gauge or a sum.
+    /// Returns the value of a gauge or a sum.
     pub(super) fn of_number(number: Number) -> Self {
         match number {
             Number::Double(value) => Value::Double(value),
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// Adds a delta. Buckets that are not the same begin anew.
+    /// Adds a delta. A delta with other buckets restarts the value.
     pub(super) fn add(&mut self, delta: Value) -> Result<Sum, Invalid> {
         match (&mut *self, delta) {
             (Value::Int(sum), Value::Int(delta)) => {
@@ -87,7 +87,7 @@ impl Value {
         Ok(Sum::Added)
     }
 
-    /// Whether a delta can be added: it has the same buckets.
+    /// Whether a delta has the same buckets and can be added.
     pub(super) fn adds_up_with(&self, delta: &Value) -> bool {
         match (self, delta) {
             (Value::Histogram(sum), Value::Histogram(delta)) => sum.bounds == delta.bounds,
@@ -96,7 +96,7 @@ impl Value {
         }
     }
 
-    /// How many series it is to Prometheus.
+    /// Returns the number of series as Prometheus counts them.
     pub(super) fn series(&self) -> usize {
         match self {
             Value::Double(_) | Value::Int(_) | Value::Exponential(_) => 1,
@@ -105,7 +105,7 @@ impl Value {
         }
     }
 
-    /// The bytes of memory that it takes beside itself.
+    /// Returns the memory in bytes besides the value itself.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Value::Double(_) | Value::Int(_) => 0,
@@ -118,7 +118,7 @@ impl Value {
         }
     }
 
-    /// The bucket of an exemplar; all have the same where there are no buckets to have one each.
+    /// Returns the bucket of an exemplar; the same for all if there are no buckets.
     pub(super) fn bucket(&self, exemplar: &Exemplar) -> usize {
         match self {
             Value::Histogram(histogram) => {
@@ -131,8 +131,8 @@ impl Value {
 }
 
 impl Histogram {
-    /// A point. The count is that of the buckets, where there are buckets: OTLP demands that it is the same, and a page
-    /// where it is not would be wrong.
+    /// Reads a point. The count is the sum of the buckets if there are any: OTLP requires equality,
+    /// and a page with a different count would be invalid.
     pub(super) fn read(point: &HistogramPoint<'_>) -> Result<Self, Invalid> {
         let mut bounds: Vec<f64> = point.explicit_bounds().collect();
         let mut counts: Vec<u64> = point.bucket_counts().collect();
@@ -146,7 +146,7 @@ impl Histogram {
         if counts.len() != bounds.len() + 1 || !ascending || !numbers {
             return Err(Invalid);
         }
-        // Some give the last bucket its bound.
+        // Some clients send the bound of the last bucket.
         if bounds.last() == Some(&f64::INFINITY) {
             bounds.pop();
             let beyond = counts.pop().unwrap_or(0);
@@ -162,7 +162,7 @@ impl Histogram {
         read.count().map(|_| read).ok_or(Invalid)
     }
 
-    /// How many values; none when there are more than can be counted.
+    /// Returns the number of values; `None` if it overflows.
     pub(super) fn count(&self) -> Option<u64> {
         self.counts
             .iter()
@@ -181,13 +181,13 @@ impl Histogram {
 }
 
 impl Summary {
-    /// A point. What is no quantile is left out; of equal ones the last counts.
+    /// Reads a point. Invalid quantiles are left out; of equal quantiles the last one wins.
     pub(super) fn read(point: &SummaryPoint<'_>) -> Self {
         let quantiles = point.quantile_values();
         let quantiles = quantiles.map(|quantile| (quantile.quantile(), quantile.value()));
         let mut quantiles: Vec<(f64, f64)> = quantiles
             .filter(|(quantile, _)| (0.0..=1.0).contains(quantile))
-            // There is a negative zero, too.
+            // Normalizes negative zero.
             .map(|(quantile, value)| (quantile + 0.0, value))
             .collect();
         quantiles.reverse();

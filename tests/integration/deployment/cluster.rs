@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use crate::harness::certificates::Certificates;
 use crate::harness::collector::BINARY;
 
-/// What the manifests call the image.
+/// Name of the image in the manifests.
 const IMAGE: &str = "registry.example.com/tributary:";
-/// What `make-certificates.sh` calls the files that are in a Secret.
+/// Names that `make-certificates.sh` gives to the files in a Secret.
 const TIERS: [&str; 3] = ["sidecar", "rack", "zone"];
 
-/// What is in `examples/kubernetes`.
+/// The manifests in `examples/kubernetes`.
 pub struct Cluster {
     pub manifests: Vec<Value>,
     pub tiers: Vec<Tier>,
@@ -154,7 +154,8 @@ impl Tier {
         list(&self.container["env"]).iter().map(entry).collect()
     }
 
-    /// The command with these variables, and with certificates where the manifest mounts those of a Secret.
+    /// Returns the command with these variables, and with the certificates of a Secret where the
+    /// manifest mounts it.
     pub fn command(&self, secrets: &Path) -> Command {
         let mut variables = self.variables();
         let directory = variables.get_mut("TLS_DIR").unwrap();
@@ -177,7 +178,8 @@ impl Tier {
         command.args(arguments).output().unwrap()
     }
 
-    /// Where it listens, for others than itself: by port, the key that says so.
+    /// Returns the ports on which the tier listens for other hosts, each with its configuration
+    /// key.
     pub fn listening(&self, secrets: &Path) -> BTreeMap<u64, String> {
         let printed = self.run(secrets, &["print-config", "--format=json"]);
         let config: Value = serde_json::from_slice(&printed.stdout).unwrap();
@@ -258,7 +260,7 @@ pub fn argument(container: &Value, name: &str) -> String {
     found.unwrap().to_owned()
 }
 
-/// The entry of a list whose key has that value.
+/// Returns the entry of a list whose key has that value.
 pub fn named(list_of: &Value, key: &str, value: impl Into<Value>) -> Value {
     let value = value.into();
     let found = list(list_of).iter().find(|entry| entry[key] == value);

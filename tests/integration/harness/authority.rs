@@ -15,7 +15,7 @@ pub struct Authority {
     directory: TempDir,
 }
 
-/// How many there have been.
+/// Number of authorities created so far.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A certificate with its private key, in PEM.
@@ -30,7 +30,7 @@ impl Authority {
         let directory = TempDir::new().unwrap();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Each has a name of its own, so that nobody takes one for the other.
+        // A unique name, so that authorities cannot be confused.
         let name = format!("authority {}", NUMBER.fetch_add(1, Relaxed));
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
@@ -97,7 +97,7 @@ impl Leaf {
     }
 }
 
-/// Replaces a file at once: nobody reads half of it.
+/// Replaces a file atomically, so that no reader sees a partial file.
 pub fn replace(file: &Path, content: &str) {
     let mut new = file.as_os_str().to_owned();
     new.push(".new");

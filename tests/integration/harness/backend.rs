@@ -22,12 +22,12 @@ pub struct Backend {
     http: Door,
 }
 
-/// What a backend has seen.
+/// Requests and items that a backend has received.
 #[derive(Default)]
 pub struct Record {
     /// The requests that were accepted, in order.
     pub accepted: Vec<Accepted>,
-    /// How often each item was accepted, by its id.
+    /// Number of times that each item was accepted, by id.
     pub arrivals: HashMap<String, usize>,
     /// Requests that were read, accepted or not.
     pub attempts: usize,
@@ -50,7 +50,7 @@ pub struct Accepted {
     pub telemetry: Telemetry,
 }
 
-/// How to answer a request.
+/// Response to a request.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Accept,
@@ -117,12 +117,12 @@ impl Backend {
         }
     }
 
-    /// Where gRPC is spoken. The same after a stop and a start.
+    /// Address of the gRPC server; unchanged after a restart.
     pub fn grpc(&self) -> SocketAddr {
         self.grpc.address
     }
 
-    /// Where HTTP is spoken. The same after a stop and a start.
+    /// Address of the HTTP server; unchanged after a restart.
     pub fn http(&self) -> SocketAddr {
         self.http.address
     }
@@ -159,7 +159,7 @@ impl Backend {
         self.http.listen();
     }
 
-    /// What it has seen. Do not hold it across an await.
+    /// Returns the record. Do not hold it across an await.
     pub fn record(&self) -> watch::Ref<'_, Record> {
         self.shared.record.borrow()
     }

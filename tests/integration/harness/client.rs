@@ -22,7 +22,7 @@ use tonic::transport::{Channel, Endpoint};
 use super::status::Status;
 use super::{Oracle, PATIENCE, Signal, Telemetry, codec, raw, within};
 
-/// Somebody who sends telemetry and keeps account of it.
+/// A client that sends telemetry and records what it sent.
 pub struct Client {
     /// The beginning of the ids of all its items.
     name: String,
@@ -36,7 +36,7 @@ enum Transport {
     Http(Box<Posting>, &'static str),
 }
 
-/// Where and how a client posts.
+/// Endpoint and options of HTTP requests.
 struct Posting {
     address: SocketAddr,
     client: legacy::Client<HttpConnector, Full<Bytes>>,
@@ -112,7 +112,7 @@ impl Client {
         }
     }
 
-    /// A request of `items` items that nobody has sent before.
+    /// Returns a request of `items` new items.
     pub fn request(&self, signal: Signal, items: usize) -> Telemetry {
         let first = self.next.fetch_add(items, Relaxed);
         let ids: Vec<String> = (first..first + items)
@@ -158,7 +158,7 @@ impl Client {
     }
 }
 
-/// How soon [`Client::insist`] tries again.
+/// Interval between two attempts of [`Client::insist`].
 const RETRY: Duration = Duration::from_millis(20);
 
 async fn export(

@@ -49,7 +49,7 @@ pub fn compress(name: &str, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What was compressed by the named encoding.
+/// Decompresses bytes in the named encoding.
 pub fn decompress(name: &str, bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     match name {

@@ -33,7 +33,7 @@ pub struct Collector {
     _directory: TempDir,
 }
 
-/// What came on stderr.
+/// Lines from stderr.
 #[derive(Debug, Default)]
 pub struct Log {
     pub lines: Vec<Line>,
@@ -297,10 +297,10 @@ impl Collector {
         self.status("VmRSS:").saturating_sub(self.file_pages())
     }
 
-    /// What is resident of files, most of all the program itself, in bytes. For the same program and the same work it may
-    /// be three times as much on one day as on another: since Linux 6.18 one access maps all that the system has cached
-    /// as one piece, and how large pieces are depends on how the file was written or read. All of it can be taken back
-    /// at any time.
+    /// Resident memory of mapped files, mostly of the program itself, in bytes. The same program
+    /// may have three times as much for the same work: since Linux 6.18, one access maps a whole
+    /// cached folio, and the size of folios depends on how the file was written or read. The kernel
+    /// can reclaim all of this memory at any time.
     pub fn file_pages(&self) -> u64 {
         self.status("RssFile:")
     }
@@ -324,7 +324,7 @@ impl Collector {
     }
 }
 
-/// What the harness needs, whatever the configuration says.
+/// Configuration that the harness always needs.
 const OWN_TELEMETRY: [&str; 2] = [
     "--set=service.telemetry.logs.encoding=json",
     "--set=service.telemetry.metrics.address=127.0.0.1:0",

@@ -1,5 +1,5 @@
-//! An HTTP/2 client that says whatever it is told to: frames and header blocks by hand (RFC 9113, RFC 7541), and no
-//! library that would know better.
+//! An HTTP/2 client that sends arbitrary bytes: frames and header blocks are built by hand (RFC
+//! 9113, RFC 7541), because a library would refuse invalid ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::within;
 
-/// What a client says first (RFC 9113, 3.4).
+/// Connection preface of a client (RFC 9113, 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 // Types of frames (RFC 9113, 6).
@@ -47,7 +47,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first nine bytes of a frame, whatever comes after them.
+/// Returns the nine-byte header of a frame with any payload.
 pub fn head(length: u32, kind: u8, flags: u8, stream: u32) -> Vec<u8> {
     let mut bytes = length.to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
@@ -118,7 +118,7 @@ impl Frame {
     }
 }
 
-/// What the server has said so far.
+/// Frames received from the server so far.
 #[derive(Debug, Default)]
 pub struct Heard {
     pub frames: Vec<Frame>,
@@ -141,7 +141,7 @@ impl Heard {
         found.map(|frame| frame.number_at(0))
     }
 
-    /// How many streams the server ended with this error code.
+    /// Number of streams that the server ended with this error code.
     pub fn resets(&self, code: u32) -> usize {
         let of_code = |f: &&Frame| f.kind == RST_STREAM && f.number_at(0) == code;
         self.frames.iter().filter(of_code).count()
@@ -154,7 +154,7 @@ impl Heard {
         Some(status(&answer.payload))
     }
 
-    /// How many streams have an answer, begun at least.
+    /// Number of streams with at least the beginning of a response.
     pub fn answers(&self) -> usize {
         let mut streams: Vec<u32> = self
             .frames
@@ -166,7 +166,7 @@ impl Heard {
         streams.len()
     }
 
-    /// How many pings came back.
+    /// Number of acknowledged pings.
     pub fn pongs(&self) -> usize {
         let pong = |f: &&Frame| f.kind == PING && f.flags & ACK != 0;
         self.frames.iter().filter(pong).count()
@@ -207,11 +207,12 @@ fn huffman(bytes: &[u8]) -> u16 {
     number
 }
 
-/// A connection on which anything may be said. What comes back is read all the time, unless it is deaf.
+/// A connection that sends arbitrary bytes. Responses are read continuously, unless the client is
+/// deaf.
 pub struct Attacker {
     write: Box<dyn AsyncWrite + Send + Unpin>,
     heard: watch::Receiver<Heard>,
-    /// Keeps the connection open where nobody reads.
+    /// Keeps the connection open without reading it.
     _unread: Option<Box<dyn AsyncRead + Send + Unpin>>,
 }
 
@@ -318,7 +319,7 @@ impl Attacker {
     }
 }
 
-/// How many frames are written at once.
+/// Number of frames written at once.
 const AT_ONCE: usize = 100;
 
 async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<Heard>) {

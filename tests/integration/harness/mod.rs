@@ -28,16 +28,16 @@ pub use telemetry::Telemetry;
 pub use tributary_otlp::Signal;
 pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml};
 
-/// How long anything may take until the test fails. Generous: it only matters when something is broken.
+/// Time limit of any wait in a test. Generous, because it only matters if something is broken.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often what cannot be waited for (a metric) is looked at.
+/// Interval for polling values without a notification, such as metrics.
 pub const GLANCE: Duration = Duration::from_millis(10);
 
-/// The outcome of `future`.
+/// Returns the output of `future`.
 ///
 /// # Panics
-/// When it does not come within [`PATIENCE`]; `what` says what was waited for.
+/// If the output does not arrive within [`PATIENCE`]; `what` describes it in the message.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(outcome) => outcome,

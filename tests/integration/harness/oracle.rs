@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Backend, GLANCE, within};
 
-/// What clients sent, and what of it was acknowledged. Clones share their books.
+/// Items that clients sent, and items that were acknowledged. Clones share their state.
 #[derive(Clone, Default)]
 pub struct Oracle(Arc<Mutex<Books>>);
 
@@ -26,12 +26,12 @@ impl Oracle {
         self.books().acknowledged.extend(ids.iter().cloned());
     }
 
-    /// How many items were acknowledged.
+    /// Number of acknowledged items.
     pub fn owed(&self) -> usize {
         self.books().acknowledged.len()
     }
 
-    /// How many of the acknowledged items have not arrived.
+    /// Number of acknowledged items that have not arrived.
     pub fn missing(&self, backend: &Backend) -> usize {
         let record = backend.record();
         let arrived = |id: &&String| record.arrivals.contains_key(*id);

@@ -1,4 +1,4 @@
-//! What is in Parquet files.
+//! Reads Parquet files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,10 +21,10 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// How often each text is in a column of the files below a directory.
+/// Counts the texts in a column of the files below a directory.
 ///
 /// # Panics
-/// When one of them has no such column, or no text in a row of it.
+/// If a file lacks the column, or a row has no text in it.
 pub fn texts(directory: &Path, column: &str) -> BTreeMap<String, usize> {
     let mut texts = BTreeMap::new();
     for path in files(directory) {

@@ -1,4 +1,5 @@
-//! What is in pprof files, read by a reader of the tests' own: `proto/profile.proto` of github.com/google/pprof.
+//! Reads pprof files with a parser of the tests' own: `proto/profile.proto` of
+//! github.com/google/pprof.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -115,7 +116,7 @@ pub struct Function {
     pub start_line: i64,
 }
 
-/// The sums of values by sample type, labels and stack, all of them by their names. What is 0 is left out.
+/// Sums of values by sample type, labels and stack, all by name. Zero sums are left out.
 pub type Totals = BTreeMap<String, i64>;
 
 /// A file, with or without gzip.
@@ -172,7 +173,7 @@ impl Profile {
     }
 }
 
-/// What these files have together.
+/// Returns the sums over all files.
 pub fn totals<'f>(files: impl IntoIterator<Item = &'f [u8]>) -> Totals {
     let mut totals = Totals::new();
     for file in files {
@@ -182,7 +183,7 @@ pub fn totals<'f>(files: impl IntoIterator<Item = &'f [u8]>) -> Totals {
     totals
 }
 
-/// What a backend has, written by `collector profiles convert` as pprof files.
+/// Returns the profiles of a backend as pprof files, converted by `collector profiles convert`.
 pub fn files_of(backend: &Backend) -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let mut files = Vec::new();

@@ -34,7 +34,7 @@ impl Response {
     }
 }
 
-/// What a gRPC call came to.
+/// Result of a gRPC call.
 #[derive(Debug)]
 pub struct Reply {
     pub code: i32,
@@ -101,7 +101,7 @@ pub fn frame(compressed: bool, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Where a signal is exported to over gRPC.
+/// Returns the gRPC method for exporting a signal.
 pub fn method(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -113,7 +113,7 @@ pub fn method(signal: Signal) -> &'static str {
     }
 }
 
-/// Where a signal is posted to over HTTP.
+/// Returns the HTTP path for exporting a signal.
 pub fn path(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "/v1/traces",

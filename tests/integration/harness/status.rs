@@ -42,7 +42,7 @@ impl Status {
         }
     }
 
-    /// When to come back, if it says so.
+    /// Returns the retry delay, if there is one.
     pub fn retry_after(&self) -> Option<Duration> {
         let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
         let info = RetryInfo::decode(info.value.as_slice()).unwrap();

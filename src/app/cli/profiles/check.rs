@@ -75,7 +75,7 @@ fn to_json(name: &str, checked: &Result<Checked, String>) -> serde_json::Value {
 #[derive(Default)]
 struct Checked {
     lines: Vec<String>,
-    /// The same for scripts, without the counts of those that are not listed.
+    /// Findings for scripts, without the counts of findings that are not listed.
     findings: Vec<serde_json::Value>,
     errors: usize,
     warnings: usize,
@@ -153,7 +153,7 @@ fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String
         let request = input::decode(bytes).map_err(|error| match kind {
             Kind::Pprof => match load::check_pprof(bytes) {
                 Ok(()) => PPROF.to_owned(),
-                // It is pprof's old text, or another tool's file, and that says so.
+                // The error names the format: pprof's old text format or another tool's file.
                 Err(why) if pprof::foreign(bytes).is_some() => why,
                 Err(_) => format!("{place}{error}"),
             },

@@ -1,4 +1,4 @@
-//! `collector profiles diff`: what grew, and whether it may.
+//! `collector profiles diff`: shows growth and checks it against a limit.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,34 +11,36 @@ use tributary_profiles::diff::{Change, Diff, Row, Scales, diff};
 use tributary_profiles::top;
 use tributary_profiles::top::Top;
 
-/// What is compared, and what may not grow.
+/// The compared profiles and the limits of growth.
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Comparison {
-    /// Before: a file, also with gzip, a URL, or a directory whose files are the runs of one measurement; `-` is stdin.
+    /// First measurement: a file, optionally compressed with gzip, a URL, or a directory whose
+    /// files are the runs of one measurement; `-` is stdin.
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
-    /// After: the same.
+    /// Second measurement, in the same forms.
     #[arg(value_name = "AFTER")]
     after: PathBuf,
     /// Exit with 1 if the total grew by more than this, such as 10%.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
-    /// Not the total may not grow, but this function, with what it calls. May be given several times.
+    /// Apply the limit to the cumulative value of this function instead of the total. May be given
+    /// several times.
     #[arg(long, value_name = "NAME", requires = "fail_above")]
     function: Vec<String>,
-    /// Not the total may not grow, but each function, in itself.
+    /// Apply the limit to the flat value of each function instead of the total.
     #[arg(long, requires = "fail_above", conflicts_with = "function")]
     each_function: bool,
-    /// What of a function counts: `flat`, what was counted in itself, or `cum`, with what it calls. The table is sorted
-    /// by it. Default: `cum` with --function, else `flat`.
+    /// Value of a function: `flat`, of the function itself, or `cum`, including the functions that
+    /// it calls. Also the sort order of the table. Default: `cum` with --function, else `flat`.
     #[arg(long, value_enum, value_name = "COLUMN")]
     by: Option<Column>,
-    /// Functions below this share of the total, before and after, are left out: what a few samples say is chance. It does
-    /// not concern those that --function names.
+    /// Minimum share of the total, in the first or the second measurement; functions below are left
+    /// out, because few samples are noise. Functions named by --function are always included.
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
     min_share: f64,
-    /// Compare shares: scale what was before to the total after. For measurements of different length or load; the total
-    /// cannot grow then.
+    /// Compare shares: scale the first measurement to the total of the second. For measurements of
+    /// different duration or load. The total cannot grow then.
     #[arg(long)]
     normalize: bool,
     #[command(flatten)]
@@ -64,7 +66,7 @@ impl Column {
     }
 }
 
-/// Compares, and judges if there is a limit.
+/// Compares the measurements, and checks the limit if there is one.
 pub(super) fn compare(arguments: &Comparison) -> Outcome {
     match arguments.compare() {
         Ok((output, notes, grew)) => Outcome {
@@ -80,7 +82,7 @@ pub(super) fn compare(arguments: &Comparison) -> Outcome {
     }
 }
 
-/// One of the two sides.
+/// One of the two measurements.
 struct Side {
     top: Top,
     runs: usize,
@@ -129,7 +131,7 @@ impl Comparison {
         Ok((text, before.notes + &after.notes, grew))
     }
 
-    /// The tables for scripts: values in the profile's own unit, what changed most first.
+    /// Returns the tables as JSON: values in the profile's own unit, largest changes first.
     fn as_json(
         &self,
         sample_type: &(String, String),
@@ -219,7 +221,7 @@ impl Comparison {
         text
     }
 
-    /// What grew and what shrank, most first.
+    /// Lists the changes, largest first.
     fn rows(&self, text: &mut String, unit: &str, diff: &Diff) {
         let column = self.column();
         let large = |row: &&Row| row.cumulative.share(diff.total) >= self.min_share;
@@ -261,7 +263,7 @@ impl Comparison {
         }
     }
 
-    /// Says what grew by more than it may, and whether anything did.
+    /// Reports growth above the limit; returns whether there was any.
     fn judge(
         &self,
         text: &mut String,
@@ -279,7 +281,7 @@ impl Comparison {
             judged.push(("the total".to_owned(), diff.total));
         }
         for name in &self.function {
-            // What guards nothing has to be noticed.
+            // A guard on a function without samples has no effect, so report it.
             let row = diff.rows.iter().find(|row| row.name == *name);
             let row = row.ok_or_else(|| unknown(name, diff))?;
             judged.push((printable(name), column.of(row)));
@@ -333,7 +335,7 @@ impl Comparison {
     }
 }
 
-/// By how much of itself a value grew.
+/// Formats the growth of a value relative to its old value.
 fn growth(change: Change) -> String {
     match change.growth() {
         growth if growth.is_infinite() => "new".to_owned(),
@@ -341,7 +343,7 @@ fn growth(change: Change) -> String {
     }
 }
 
-/// The error for a function that neither side has.
+/// Returns the error for a function that neither measurement has.
 fn unknown(name: &str, diff: &Diff) -> String {
     let similar = diff.rows.iter().map(|row| row.name.as_str());
     let mut similar: Vec<String> = similar
@@ -360,7 +362,7 @@ fn unknown(name: &str, diff: &Diff) -> String {
     )
 }
 
-/// The files of a measurement.
+/// Returns the files of a measurement.
 fn runs(place: &Path) -> Result<Vec<PathBuf>, String> {
     if fetch::url(place).is_some() || !place.is_dir() {
         return Ok(vec![place.to_owned()]);
@@ -381,7 +383,7 @@ fn runs(place: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// `10%` or `10`, as a part of 1.
+/// Parses `10%` or `10` into a fraction of 1.
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     match number.parse::<f64>() {

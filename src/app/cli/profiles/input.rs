@@ -1,4 +1,5 @@
-//! Profiles from files and URLs, whatever they are: OTLP as protobuf or JSON, pprof, folded stacks.
+//! Reads profiles from files and URLs and detects their format: OTLP as protobuf or JSON, pprof,
+//! folded stacks.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,10 +16,10 @@ use tributary_otlp::Signal;
 use tributary_otlp::reader::{value, varint};
 use tributary_profiles::{layout, pprof};
 
-/// The most a file may have once it is decompressed.
+/// Maximum size of a file after decompression, in bytes.
 pub(super) const LIMIT: u64 = 1 << 30;
 
-/// What a file holds.
+/// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Otlp,
@@ -27,14 +28,14 @@ pub(super) enum Kind {
     Folded,
 }
 
-/// Returns the kind of these decompressed bytes, which may be cut off. Folded stacks are text without control characters; no
-/// encoded message is.
+/// Detects the format of decompressed bytes, which may be truncated. Folded stacks are text without
+/// control characters; no encoded message is.
 pub(super) fn kind(bytes: &[u8]) -> Kind {
     let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     if text.trim_ascii_start().first() == Some(&b'{') {
         return Kind::OtlpJson;
     }
-    // Its reader says what it is.
+    // The pprof reader reports the foreign format.
     if pprof::foreign(bytes).is_some() {
         return Kind::Pprof;
     }
@@ -51,8 +52,9 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
 /// The UTF-8 byte order mark, which some editors put before a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Returns the kind of an encoded message. A request of OTLP has the fields 1 and 2 only, and field 1 begins with a message or a
-/// string. A pprof file has more fields, and its field 1 is a sample type, which has integers only.
+/// Detects the format of an encoded message. A request of OTLP has only the fields 1 and 2, and
+/// field 1 begins with a message or a string. A pprof file has more fields, and its field 1 is a
+/// sample type, which has only integers.
 fn encoded(bytes: &[u8]) -> Kind {
     let mut rest = bytes;
     while let Ok((key, after)) = varint(rest) {
@@ -81,23 +83,23 @@ fn encoded(bytes: &[u8]) -> Kind {
     Kind::Otlp
 }
 
-/// Whether this is a message of OTLP.
+/// Checks that the bytes are a message of OTLP.
 pub(super) fn valid(bytes: &[u8]) -> Result<(), String> {
-    // An old layout often cannot be decoded, and this says why.
+    // A message of an old layout often cannot be decoded; this error names the reason.
     layout::recognise(bytes).map_err(|error| error.to_string())?;
     tributary_otlp::validate(Signal::Profiles, bytes)
         .map_err(|error| format!("these are no OTLP profiles: {error}"))?;
     Ok(())
 }
 
-/// A message of OTLP.
+/// Decodes a message of OTLP.
 pub(super) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
     valid(bytes)?;
     ExportProfilesServiceRequest::decode(bytes)
         .map_err(|error| format!("these are no OTLP profiles: {error}"))
 }
 
-/// What is in a file or at a URL, decompressed.
+/// Reads and decompresses a file or URL.
 pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, String> {
     let cannot = |error: io::Error| format!("cannot read it: {error}");
     let mut bytes = Vec::new();
@@ -107,12 +109,12 @@ pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, S
         limited(io::stdin().lock(), &mut bytes).map_err(cannot)?;
     } else {
         let file = File::open(file).map_err(cannot)?;
-        // As much as it has now, and a byte to see that this is all.
+        // The current size plus one byte, to detect a file that is growing.
         let size = file.metadata().map_err(cannot)?.len().min(LIMIT) + 1;
         bytes.reserve_exact(usize::try_from(size).unwrap_or_default());
         limited(file, &mut bytes).map_err(cannot)?;
     }
-    // A server or an archive may compress what is compressed.
+    // A server or an archive may compress data that is compressed already.
     for _ in 0..2 {
         if bytes.starts_with(&[0x1f, 0x8b]) {
             bytes = decompressed(&bytes).map_err(cannot)?;
@@ -122,7 +124,7 @@ pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, S
 }
 
 fn decompressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    // What it takes is limited by the size alone.
+    // The size alone limits the memory.
     let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
     let mut permit = Budget::new(usize::MAX).nothing();
     decompress(Codec::Gzip, bytes, limit, &mut permit).map_err(io::Error::other)
@@ -135,8 +137,8 @@ fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// The messages of a file: one, or several with four bytes of length (big-endian) before each. No message begins with
-/// a zero byte, and no length of less than 16 MiB with another.
+/// Splits a file into messages: one message, or several with four bytes of length (big-endian)
+/// before each. No message begins with a zero byte, and every length below 16 MiB does.
 pub(super) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
     if bytes.first() != Some(&0) {
         return Ok(vec![bytes]);

@@ -1,19 +1,21 @@
-//! Which labels of pprof files name traces and spans.
+//! Labels of pprof files that identify traces and spans.
 
 use clap::Args;
 
 use tributary_profiles::pprof::{IdLabel, LabelError, LinkLabels};
 
-/// Labels that name a trace or a span.
+/// Labels that identify a trace or a span.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Traces")]
 pub(in crate::app::cli) struct Labels {
-    /// A label of pprof files that names a trace, with 32 hexadecimal digits; after `=decimal` with a decimal number, as
-    /// in `trace id=decimal` of Datadog. Given several times, the first that a sample has counts, and links are written
-    /// with the first. An empty KEY means none. Default: `trace_id`.
+    /// Label of pprof files with a trace id of 32 hexadecimal digits; with `=decimal` appended, a
+    /// decimal number, as in `trace id=decimal` of Datadog. If given several times, the first label
+    /// that a sample has is read, and links are written with the first one. An empty KEY means
+    /// none. Default: `trace_id`.
     #[arg(long, value_name = "KEY[=FORMAT]", value_parser = label)]
     trace_id_label: Vec<Given>,
-    /// The same for spans, with 16 hexadecimal digits. Default: `span_id`.
+    /// Label of pprof files with a span id of 16 hexadecimal digits, in the same forms. Default:
+    /// `span_id`.
     #[arg(long, value_name = "KEY[=FORMAT]", value_parser = label)]
     span_id_label: Vec<Given>,
 }
@@ -35,7 +37,7 @@ impl Labels {
     }
 }
 
-/// A label; none for an empty text.
+/// A label; `None` for an empty text.
 #[derive(Debug, Clone, PartialEq)]
 struct Given(Option<IdLabel>);
 

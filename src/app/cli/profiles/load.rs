@@ -1,4 +1,4 @@
-//! From a file to profiles.
+//! Loads profiles from a file.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,17 @@ use tributary_profiles::pprof;
 use tributary_profiles::pprof::{Reader, Repairs, write};
 use tributary_profiles::{Compactor, Dictionary, Profiles, folded, names};
 
-/// A file's profiles, and what to say about them.
+/// Profiles of a file, with notes about them.
 pub(super) struct Loaded {
     pub(super) profiles: Profiles,
-    /// What they are of, for errors.
+    /// Name of the source, for errors.
     pub(super) name: String,
     pub(super) notes: String,
-    /// Of the first file.
+    /// Format of the first file.
     pub(super) kind: Kind,
 }
 
-/// How profiles are read.
+/// Options for reading profiles.
 #[derive(Debug, Default, Args)]
 pub(in crate::app::cli) struct Reading {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(in crate::app::cli) struct Reading {
     pub(super) labels: labels::Labels,
 }
 
-/// Reads a file without a loss.
+/// Reads a file without loss.
 pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     let name = file.display();
     let failed = |error: String| format!("{name}: {error}");
@@ -75,7 +75,7 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
             Profiles {
                 dictionary,
                 resources: vec![ResourceProfiles {
-                    // Empty rather than absent: there are readers that fail on an absent one.
+                    // Empty rather than absent: some readers fail on an absent resource.
                     resource: Some(resource.unwrap_or_default()),
                     schema_url: String::new(),
                     scopes: vec![converted.profiles],
@@ -92,7 +92,7 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     })
 }
 
-/// Adds files up.
+/// Merges the profiles of several files.
 pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
     let mut merger = Merger::new(Options::default());
     let mut reader = Reader::new();
@@ -132,7 +132,8 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                 if main.is_none() {
                     main = executable(merger.dictionary().0, converted.main);
                 }
-                // The files may be of processes with different paths: what they are is not kept in the resource.
+                // The files may come from processes with different paths, so the resource does not
+                // keep the program's name.
                 merger.add_profiles(&[ResourceProfiles {
                     scopes: vec![converted.profiles],
                     ..ResourceProfiles::default()
@@ -176,7 +177,7 @@ struct Defaults {
 }
 
 impl Defaults {
-    /// Takes the default sample type from the scope of a file.
+    /// Removes the default sample type from the scope of a file and remembers it.
     fn take(&mut self, scope: &mut ScopeProfiles) {
         let order = attribute(&scope.scope, names::SAMPLE_TYPE_ORDER);
         let default = attribute(&scope.scope, names::DEFAULT_SAMPLE_TYPE);
@@ -247,13 +248,13 @@ fn read_pprof(
         links: reading.labels.links(),
         ..pprof::Options::default()
     };
-    // The file is read and decompressed already: nothing more is needed.
+    // The file is already read and decompressed: no more memory is needed.
     let budget = Budget::new(limit);
     let mut permit = budget.acquire(0).map_err(|error| error.to_string())?;
     read(bytes, reader, &options, &mut permit).map_err(|error| error.to_string())
 }
 
-/// Reads decompressed bytes as a pprof file, to know why they are none.
+/// Reads decompressed bytes as a pprof file to find the reason why they are none.
 pub(super) fn check_pprof(bytes: &[u8]) -> Result<(), String> {
     let (mut reader, mut dictionary) = (Reader::new(), Dictionary::new());
     let read = read_pprof(
@@ -265,7 +266,7 @@ pub(super) fn check_pprof(bytes: &[u8]) -> Result<(), String> {
     read.map(|_| ())
 }
 
-/// The encoded requests of a file.
+/// Returns the encoded requests of a file.
 pub(super) fn requests(bytes: &[u8], kind: Kind) -> Result<Vec<Vec<u8>>, String> {
     if kind == Kind::OtlpJson {
         let request = json::to_wire(Signal::Profiles, bytes)
@@ -279,12 +280,12 @@ pub(super) fn requests(bytes: &[u8], kind: Kind) -> Result<Vec<Vec<u8>>, String>
     Ok(messages.into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// What was found to be UTF-8.
+/// Converts bytes that were checked to be UTF-8.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// A resource that names the program, as OTLP has no first mapping.
+/// Returns a resource with the name of the program, because OTLP has no first mapping.
 fn executable(dictionary: &Dictionary, main: Option<MappingId>) -> Option<Resource> {
     let file = dictionary.text(dictionary.get_mapping(main?).filename);
     if file.is_empty() {
@@ -335,7 +336,8 @@ fn note(notes: &mut String, file: &Path, repairs: Repairs) {
 mod tests {
     use super::*;
 
-    /// A pprof file with the sample types `samples` and `cpu`, and one of them as the default, unless it is 0.
+    /// Writes a pprof file with the sample types `samples` and `cpu`; `default` selects the default
+    /// sample type unless it is 0.
     fn pprof_file(directory: &Path, name: &str, default: u8) -> PathBuf {
         let mut file = vec![0x0a, 2, 8, 1, 0x0a, 2, 8, 2];
         // A sample of no location.
@@ -350,7 +352,7 @@ mod tests {
         path
     }
 
-    /// The default sample types of merged files, by scope.
+    /// Returns the default sample types of merged files, by scope.
     fn defaults(files: &[PathBuf]) -> Vec<Option<String>> {
         let merged = merge(files, &Reading::default()).unwrap().profiles;
         let scopes = merged.resources.iter().flat_map(|of| &of.scopes);

@@ -1,7 +1,7 @@
-//! Damaged files: whatever is in them, the commands end with a clear error or with a result that is valid.
+//! Damaged files: the commands must end with a clear error or with a valid result.
 //!
-//! What can be read is not lost: where a file breaks a rule that does not stand in the way of reading it, such as a
-//! resource's attribute without a key, the result may break the same rule, and no other.
+//! A violation that does not prevent reading, such as a resource attribute without a key, loses no
+//! data. The result may violate the same rules as the input, but no further rule.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,9 +19,9 @@ use super::{GOOD, Outcome, run};
 use tributary_profiles::pprof::testing::files;
 use tributary_profiles::testing_requests::requests;
 
-/// How many damaged files are made of each good one, for each kind of damage.
+/// Number of damaged files made of each good file, for each kind of damage.
 const EACH: usize = 6;
-/// More than anything made of these files should have, in bytes.
+/// Upper bound of the size of any output, in bytes.
 const MOST: usize = 4 << 20;
 
 struct Place(tempfile::TempDir);
@@ -58,7 +58,7 @@ fn generated<T>(strategy: impl Strategy<Value = T>, count: usize) -> Vec<T> {
     (0..count).map(|_| value()).collect()
 }
 
-/// Good files: pprof as recorded and generated, and OTLP made of it and generated.
+/// Good files: recorded and generated pprof files, converted and generated OTLP files.
 fn good(place: &Place) -> Vec<Vec<u8>> {
     let mut all = recorded();
     all.extend(
@@ -80,7 +80,7 @@ fn good(place: &Place) -> Vec<Vec<u8>> {
     all
 }
 
-/// Cut short, single bits flipped, and bytes replaced, taken out and put in.
+/// Damages a file: truncates it, flips bits, and replaces, removes and inserts bytes.
 fn damaged(file: &[u8], random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let at = |random: &mut fastrand::Rng| random.usize(..file.len().max(1));
@@ -117,7 +117,7 @@ fn bounded(outcome: &Outcome) {
     assert!(notes < 64 << 10, "{notes} bytes of notes");
 }
 
-/// The rules that a file breaks. What cannot be read as OTLP breaks none.
+/// Returns the rules that a file violates; none if the file cannot be read as OTLP.
 fn broken(outcome: &Outcome) -> BTreeSet<String> {
     bounded(outcome);
     let text = String::from_utf8_lossy(&outcome.output);
@@ -126,7 +126,7 @@ fn broken(outcome: &Outcome) -> BTreeSet<String> {
     rules.map(str::to_owned).collect()
 }
 
-/// Whether it was done; if not, the error must say of which file.
+/// Whether the command succeeded; if it failed, the error must name the file.
 fn done(outcome: &Outcome, file: &str) -> bool {
     bounded(outcome);
     if outcome.code == GOOD {

@@ -1,4 +1,4 @@
-//! From profiles to a file.
+//! Writes profiles to a file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,18 +15,19 @@ use tributary_profiles::dictionary::ValueType;
 use tributary_profiles::pprof::{LinkLabels, write};
 use tributary_profiles::{Profiles, folded, top};
 
-/// Where to, and how.
+/// Destination and format of the output.
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Arguments {
-    /// The format of the output. Without it, the name after -o tells (`.pb.gz` and `.pprof`, `.otlp`, `.json`,
-    /// `.folded`); and merged files keep the format of the first one.
+    /// Output format. Default: by the extension of the name after -o (`.pb.gz` and `.pprof`,
+    /// `.otlp`, `.json`, `.folded`); merged files keep the format of the first file.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Option<Format>,
-    /// Where the output goes; stdout without it. Several pprof files need a directory, and are numbered in it.
+    /// Output file. Default: stdout. Several pprof files need a directory, in which they are
+    /// numbered.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What to count in folded stacks, such as `cpu`. Without it, what the profile says is shown first, else the last
-    /// one of a pprof file.
+    /// Sample type to count in folded stacks, such as `cpu`. Default: the default sample type of
+    /// the profile, else the last sample type of a pprof file.
     #[arg(long, value_name = "NAME")]
     sample_type: Option<String>,
 }
@@ -44,7 +45,7 @@ pub(in crate::app::cli) enum Format {
 }
 
 impl Arguments {
-    /// Writes the profiles, in the default format where the arguments name none; returns what goes to stdout.
+    /// Writes the profiles in the requested or default format; returns the bytes for stdout.
     pub(super) fn write(
         &self,
         loaded: &Loaded,
@@ -100,7 +101,7 @@ fn save(file: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
-/// The sample type to count.
+/// Returns the sample type to count.
 pub(super) fn kind(loaded: &Loaded, name: Option<&str>) -> Result<ValueType, String> {
     let Loaded {
         profiles,

@@ -1,4 +1,4 @@
-//! What the tables for people share: values in units that suit them, names that cannot do harm, which samples count.
+//! Common parts of the tables for people: scaled units, sanitized names, filters of samples.
 
 use clap::Args;
 use regex::Regex;
@@ -6,23 +6,24 @@ use regex::Regex;
 use crate::app::cli::printable;
 use tributary_profiles::frames::Selection;
 
-/// What to count, and how to show it.
+/// Options of a table.
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Table {
-    /// What to count, such as `cpu` or `inuse_space`. Without it, what the profile says is shown first, else the last
-    /// one of a pprof file.
+    /// Sample type to count, such as `cpu` or `inuse_space`. Default: the default sample type of
+    /// the profile, else the last sample type of a pprof file.
     #[arg(long, value_name = "NAME")]
     pub(super) sample_type: Option<String>,
-    /// How many functions to show; 0 for all.
+    /// Number of functions to show; 0 shows all.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 30)]
     pub(super) count: usize,
     /// Show whole numbers in the profile's own unit.
     #[arg(long)]
     pub(super) exact: bool,
-    /// Only samples with a frame whose function, file or binary matches this regular expression.
+    /// Count only samples with a frame whose function, file or binary matches this regular
+    /// expression.
     #[arg(long, value_name = "REGEX")]
     focus: Option<Regex>,
-    /// No samples with such a frame.
+    /// Skip samples with a frame whose function, file or binary matches this regular expression.
     #[arg(long, value_name = "REGEX")]
     ignore: Option<Regex>,
 }
@@ -35,7 +36,7 @@ impl Table {
         }
     }
 
-    /// A value of this unit.
+    /// Formats a value of this unit.
     pub(super) fn show(&self, value: i64, unit: &str) -> String {
         match self.exact {
             true => value.to_string(),
@@ -43,7 +44,7 @@ impl Table {
         }
     }
 
-    /// How many rows of so many to show.
+    /// Returns the number of rows to show.
     pub(super) fn shown(&self, rows: usize) -> usize {
         match self.count {
             0 => rows,
@@ -52,7 +53,7 @@ impl Table {
     }
 }
 
-/// A value in the unit that suits it: two decimals, as pprof shows it.
+/// Formats a value in a suitable unit with two decimals, as pprof does.
 pub(super) fn scaled(value: i64, unit: &str) -> String {
     const TIMES: [(f64, &str); 5] = [
         (3600e9, "hrs"),
@@ -80,7 +81,8 @@ pub(super) fn scaled(value: i64, unit: &str) -> String {
         return "0".to_owned();
     }
     let amount = value as f64 * base;
-    // Two decimals of a minute are more than half a second: minutes and hours begin at ten, where that is little.
+    // With two decimals, a minute or an hour is rounded by up to 0.3 or 18 seconds. Minutes and
+    // hours therefore begin at ten, where the relative error is small.
     let fits = |size: f64, name: &str| match name {
         "hrs" | "mins" => amount.abs() >= 10.0 * size,
         _ => amount.abs() >= size,

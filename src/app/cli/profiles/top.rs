@@ -8,7 +8,7 @@ use crate::app::cli::{Shape, printable};
 use tributary_profiles::top;
 use tributary_profiles::top::Top;
 
-/// The table for scripts: values in the profile's own unit.
+/// Returns the table as JSON, with values in the profile's own unit.
 fn as_json(top: &Top, table: &table::Table) -> Result<String, String> {
     let rows = top.rows.iter().take(table.shown(top.rows.len()));
     let rows = rows

@@ -1,4 +1,4 @@
-//! `collector queue drain`: through an exporter, one record after the other.
+//! `collector queue drain`: sends the records of a queue through an exporter, one after the other.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use tributary_otlp::Signal;
 use tributary_storage::StorageMetrics;
 use tributary_storage::{Lease, Logs, Next, Options};
 
-/// How long the exporter may take to end.
+/// Time limit for the exporter to shut down.
 const LAST: std::time::Duration = std::time::Duration::from_secs(5);
-/// How many bytes of records are read at once.
+/// Bytes of records read at once.
 const CHUNK: usize = 256 << 10;
 
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Arguments {
-    /// A queue's directory.
+    /// Directory of the queue.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
-    /// Where to send it: OTLP over HTTP, as in `http://localhost:4318`; a running collector will do.
+    /// Endpoint for OTLP over HTTP, such as `http://localhost:4318` of a running collector.
     #[arg(
         long,
         value_name = "URL",
@@ -39,7 +39,8 @@ pub(in crate::app::cli) struct Arguments {
         conflicts_with = "exporter"
     )]
     endpoint: Option<String>,
-    /// The exporter to send it through, with its TLS and credentials, from the configuration that `--config` names.
+    /// Exporter to send through, with its TLS settings and credentials, from the configuration
+    /// given by `--config`.
     #[arg(long, value_name = "ID")]
     exporter: Option<ComponentId>,
     #[command(flatten)]
@@ -47,7 +48,7 @@ pub(in crate::app::cli) struct Arguments {
 }
 
 impl Arguments {
-    /// The configuration, by the options before the sub-command and those behind it.
+    /// Combines the configuration options before and after the sub-command.
     pub(super) fn sources(&self, before: &Locations) -> Sources {
         Sources {
             configs: [&before.config[..], &self.locations.config].concat(),
@@ -78,7 +79,7 @@ pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, S
         let left = lease.log().usage();
         lease.close();
         outcome?;
-        // What was found to be damaged, when it was opened or when it was read.
+        // Damage found while opening and while reading the queue.
         let lost = recovered.map_or(0, |recovered| recovered.lost_records)
             + before.records.saturating_sub(sent.records + left.records);
         let mut outcome = Outcome {
@@ -101,7 +102,7 @@ pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, S
     })
 }
 
-/// The configuration of the exporter, whose own queue would only be in the way.
+/// Returns the configuration of the exporter without its own queue, which is not needed here.
 fn configuration(
     arguments: &Arguments,
     signal: Signal,
@@ -113,7 +114,7 @@ fn configuration(
     };
     let Some(id) = &arguments.exporter else {
         let endpoint = arguments.endpoint.as_deref().unwrap_or_default();
-        // JSON is YAML, and quotes what has to be.
+        // JSON is valid YAML and quotes special characters.
         let endpoint = serde_json::Value::from(endpoint);
         let text = format!(
             "yaml:{{receivers: {{nop: {{}}}}, exporters: {{otlp_http: {{endpoint: {endpoint}, \
@@ -176,16 +177,16 @@ fn exporter(config: &Config, id: &ComponentId, signal: Signal) -> Result<Termina
     Ok(terminal)
 }
 
-/// What became of it.
+/// Result of draining.
 #[derive(Debug, Default)]
 struct Sent {
     records: u64,
     items: u64,
-    /// Why what is left is left.
+    /// Reason for which the remaining records stay in the queue.
     refused: Option<String>,
 }
 
-/// Sends until there is nothing left, or something is refused.
+/// Sends records until the queue is empty or the next hop refuses one.
 async fn send_all(
     lease: &Lease,
     terminal: Terminal,
@@ -208,7 +209,7 @@ async fn send_each(
     sent: &mut Sent,
     progress: &mut Progress,
 ) -> Result<(), String> {
-    // Waiting for the disk holds up nobody else here.
+    // Blocking on the disk delays no other task here.
     while let Next::Records(records) = lease.next(CHUNK, true).map_err(|error| error.to_string())? {
         for record in records {
             progress.add(1);
@@ -227,7 +228,7 @@ async fn send_each(
                     if nack.retryable {
                         return Ok(());
                     }
-                    // The others may be better.
+                    // The following records may be accepted.
                 }
             }
         }

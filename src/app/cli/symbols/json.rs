@@ -1,4 +1,4 @@
-//! The same for scripts.
+//! JSON output of `collector symbols`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn pretty(value: &Value) -> Done {
     Ok(text + "\n")
 }
 
-/// The frames of each address, innermost first; none for those that are not known.
+/// Returns the frames of each address, innermost first; no frames for an unknown address.
 pub(super) fn lookup(symbols: &SymbolFile, addresses: &[u64]) -> Done {
     let (mut cursor, mut names) = (symbols.cursor(), symbols.names());
     let mut found = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn inspect(path: &Path, companions: &Companions) -> Done {
     }))
 }
 
-/// How many bytes of code have names, by where these are from.
+/// Returns the number of code bytes with symbols, by source of the symbols.
 fn coverage(summary: &Summary) -> Value {
     let covered = Source::ALL.into_iter().zip(summary.covered);
     let covered: serde_json::Map<String, Value> = covered

@@ -1,4 +1,4 @@
-//! `collector symbols upload`: files to the extension `symbol_upload`.
+//! `collector symbols upload`: sends files to the `symbol_upload` extension.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -26,25 +26,26 @@ use tributary_symbols::describe::describe;
 
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Arguments {
-    /// Where the collector's `symbol_upload` extension is, as in https://collector.example.com:13135.
+    /// URL of the collector's `symbol_upload` extension, such as
+    /// https://collector.example.com:13135.
     #[arg(long, value_name = "URL")]
     to: String,
-    /// A file with the token that says who we are.
+    /// File with the bearer token for authentication.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The files are binaries whose debug information is uploaded besides.
+    /// Upload the files as executables; their debug information is uploaded separately.
     #[arg(long)]
     executable: bool,
-    /// How long one file may take.
+    /// Time limit for one file, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u32,
-    /// The certificate authorities to trust, instead of the system's (PEM).
+    /// Certificate authorities to trust instead of the system's (PEM).
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Accept any certificate: anybody on the way can read the token.
+    /// Accept any certificate. The token can then be read by an attacker.
     #[arg(long)]
     insecure_skip_verify: bool,
-    /// Binaries with debug information inside, or files with the debug information of binaries.
+    /// Binaries that contain debug information, or separate debug files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -64,7 +65,7 @@ pub(super) fn upload(arguments: &Arguments) -> Outcome {
             Ok(id) => outcome
                 .output
                 .push_str(&format!("{id} {}\n", file.display())),
-            // The others may go.
+            // The other files may still succeed.
             Err(error) => {
                 outcome
                     .notes
@@ -85,9 +86,9 @@ struct Uploader {
     timeout: Duration,
 }
 
-/// How much of a file is read at once, in bytes.
+/// Bytes of a file read at once.
 const PIECE: usize = 256 << 10;
-/// How much of an answer is shown, in bytes.
+/// Bytes of a response shown in an error.
 const ANSWER: usize = 1024;
 
 impl Uploader {
@@ -174,12 +175,12 @@ impl Uploader {
     }
 }
 
-/// A file piece by piece.
+/// Streams a file in chunks.
 fn pieces(file: File) -> impl futures_util::Stream<Item = std::io::Result<Frame<Bytes>>> {
     stream::unfold(Some(file), |file| async {
         let mut file = file?;
         let mut piece = vec![0; PIECE];
-        // Nothing else runs on this thread.
+        // Blocking is fine: no other task runs on this thread.
         match file.read(&mut piece) {
             Ok(0) => None,
             Ok(length) => {

@@ -144,8 +144,8 @@ fn unknown_type<C: ?Sized>(
             let message = format!("unknown {what} type `{name}`, did you mean `{near}`?");
             Diagnostic::error(message, span).help(built_in)
         }
-        // Most likely it exists in the Collector, and whoever moves a file here must know that it is not a mistake in
-        // the file.
+        // The component probably exists in the Collector. A user who migrates a configuration must
+        // know that the file itself is correct.
         None => {
             let users = match kind {
                 Kind::Extension => "`service.extensions`",

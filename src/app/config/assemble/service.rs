@@ -17,7 +17,7 @@ use tributary_otlp::Signal;
 /// The keys of `service`.
 const KEYS: [&str; 3] = ["extensions", "pipelines", "telemetry"];
 
-/// The lists of a pipeline, as they are written.
+/// The lists of a pipeline, as configured.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Lists {
@@ -201,7 +201,7 @@ fn pipeline(pair: &Pair, facts: &Facts, report: &mut Report) -> Option<Draft> {
 type Explain = Box<dyn FnOnce(tributary_config::source::Span) -> Diagnostic>;
 
 fn pipeline_id(text: &str) -> Result<PipelineId, Explain> {
-    // The rules for names are those of component ids.
+    // Pipeline names follow the rules of component ids.
     let id = ComponentId::from_str(text).map_err(|error| -> Explain {
         Box::new(move |span| Diagnostic::error(format!("{error}"), span))
     })?;
@@ -217,7 +217,7 @@ fn pipeline_id(text: &str) -> Result<PipelineId, Explain> {
     })
 }
 
-/// The ids of a list, each with its place. In `a,b` they share one.
+/// Returns the ids of a list with their positions. The ids in `a,b` share one position.
 fn references(node: &Node, texts: &[String], path: &[&str], report: &mut Report) -> Vec<Reference> {
     let mut found = Vec::new();
     for (index, text) in texts.iter().enumerate() {

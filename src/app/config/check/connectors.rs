@@ -1,4 +1,4 @@
-//! Connectors join pipelines: used on both sides, and never in a circle.
+//! Checks that connectors are used on both sides and form no cycle.
 
 use crate::app::config::assemble::{Declared, Draft, Facts, Kind, Reference};
 use tributary_config::report::{Diagnostic, Report};
@@ -11,7 +11,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         .filter(|declared| declared.kind == Kind::Connector)
         .collect();
     if facts.complete() {
-        // An unknown type could be anything; it has been reported.
+        // Connectors of an unknown type are already reported.
         for connector in connectors.iter().filter(|known| known.signals.is_some()) {
             one_sided(facts, connector, report);
         }
@@ -19,7 +19,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     cycles(facts, &connectors, report);
 }
 
-/// Whether what enters a connector as `from` leaves it as `to`.
+/// Whether data that enters a connector as `from` leaves it as `to`.
 fn connects(connector: &Declared, from: Signal, to: Signal) -> bool {
     takes(connector, from) && makes(connector, from).contains(&to)
 }
@@ -29,19 +29,19 @@ fn takes(connector: &Declared, signal: Signal) -> bool {
     signals.iter().any(|(supported, _)| *supported == signal)
 }
 
-/// What a connector makes of a signal.
+/// Returns the signals that a connector produces from a signal.
 fn makes(connector: &Declared, signal: Signal) -> Vec<Signal> {
     connector.emits.map_or_else(|| vec![signal], <[_]>::to_vec)
 }
 
-/// What a connector can make a signal of.
+/// Returns the signals from which a connector can produce a signal.
 fn made_of(connector: &Declared, signal: Signal) -> Vec<Signal> {
     let all = Signal::ALL.into_iter();
     all.filter(|from| connects(connector, *from, signal))
         .collect()
 }
 
-/// As in `traces, metrics or logs`.
+/// Formats a list such as `traces, metrics or logs`.
 fn any_of(signals: &[Signal]) -> String {
     let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
     match names.split_last() {
@@ -67,7 +67,7 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
         let on = starts
             .iter()
             .any(|(start, _)| connects(connector, signal, start.id.signal));
-        // What it does not take at all has been reported.
+        // A signal that the connector does not accept is already reported.
         if !on && takes(connector, signal) {
             let made = any_of(&makes(connector, signal));
             let message = format!(
@@ -89,7 +89,7 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
             .iter()
             .any(|(end, _)| connects(connector, end.id.signal, signal));
         let sources = made_of(connector, signal);
-        // What it does not make at all has been reported.
+        // A signal that the connector does not produce is already reported.
         if !fed && !sources.is_empty() {
             let sources = any_of(&sources);
             let message = format!(
@@ -107,7 +107,7 @@ fn one_sided(facts: &Facts, connector: &Declared, report: &mut Report) {
     }
 }
 
-/// An edge from a pipeline to the next, through a connector in its exporters.
+/// An edge from a pipeline to the next pipeline, through a connector in its exporters.
 struct Edge<'a> {
     to: usize,
     through: &'a Reference,
@@ -119,7 +119,7 @@ fn cycles(facts: &Facts, connectors: &[&Declared], report: &mut Report) {
         .iter()
         .map(|draft| outgoing(draft, drafts, connectors))
         .collect();
-    // Depth first with a stack of our own; a pipeline that is left is never entered again.
+    // Depth-first search with an explicit stack; a finished pipeline is never visited again.
     let mut left = vec![false; drafts.len()];
     for root in 0..drafts.len() {
         let mut path: Vec<(usize, usize)> = vec![(root, 0)];
@@ -164,7 +164,8 @@ fn outgoing<'a>(draft: &'a Draft, drafts: &[Draft], connectors: &[&Declared]) ->
     edges
 }
 
-/// The pipelines of a circle in order; each with the number of its edge that was taken, plus one.
+/// Describes a cycle. `circle` lists its pipelines in order, each with the number of the edge taken
+/// plus one.
 fn describe(drafts: &[Draft], edges: &[Vec<Edge<'_>>], circle: &[(usize, usize)]) -> Diagnostic {
     let mut text = String::new();
     let mut first: Option<&Reference> = None;

@@ -1,4 +1,4 @@
-//! No two that run write to the same file.
+//! Checks that no two running components write to the same file.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         .iter()
         .filter(|writing| facts.runs(writing.kind, &writing.id))
         .map(|writing| (plain(&writing.file), writing))
-        // Terminals and the like have room for several.
+        // Terminals and other devices may be shared.
         .filter(|(file, _)| !file.starts_with("/dev"))
         .collect();
     running.sort_by_key(|(_, writing)| writing.span);
@@ -40,7 +40,8 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     }
 }
 
-/// The path from the root, without `.` and `..`. Links are not followed: the file may not be there yet.
+/// Returns the absolute path without `.` and `..`. Links are not followed, because the file may not
+/// exist yet.
 fn plain(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut plain = PathBuf::new();

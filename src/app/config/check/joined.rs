@@ -1,4 +1,4 @@
-//! What connectors are told has a meaning between the pipelines that they join.
+//! Checks that the settings of connectors make sense for the pipelines that they join.
 
 use crate::app::config::Configured;
 use crate::app::config::assemble::{Draft, Facts, Kind, Reference};
@@ -27,7 +27,7 @@ pub(in crate::app::config) fn check(
         let ends = with(|draft| &draft.exporters);
         let starts = with(|draft| &draft.receivers);
         if ends.is_empty() || starts.is_empty() {
-            // That it is used on one side only, or not at all, has been reported.
+            // A connector that is used on one side only or not at all is already reported.
             continue;
         }
         let mut problems = Problems::default();

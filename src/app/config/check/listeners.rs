@@ -1,4 +1,4 @@
-//! No two that run listen on the same address.
+//! Checks that no two running components listen on the same address.
 
 use crate::app::config::assemble::{Facts, Listening};
 use tributary_config::report::{Diagnostic, Report};
@@ -13,7 +13,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
             None => true,
         })
         .collect();
-    // What is only a default is reported at the place of the other, which somebody wrote.
+    // A conflict with a default is reported at the position of the explicit address.
     running.sort_by_key(|listening| (listening.written, listening.span));
     for (index, later) in running.iter().enumerate() {
         let earlier = running
@@ -47,15 +47,15 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     }
 }
 
-/// Whether the kernel would refuse the second of the two.
+/// Whether the kernel would refuse to bind the second of two addresses.
 fn overlap(a: &Endpoint, b: &Endpoint) -> bool {
-    // Port 0 asks for any free port.
+    // Port 0 requests any free port.
     if a.port() != b.port() || a.port() == Some(0) {
         return false;
     }
     let (a, b) = (host(a), host(b));
     let covers = |wide: &str, other: &str| match wide {
-        // An IPv6 wildcard socket takes IPv4 connections, too.
+        // An IPv6 wildcard socket accepts IPv4 connections, too.
         "::" => true,
         "0.0.0.0" => !other.contains(':'),
         _ => false,

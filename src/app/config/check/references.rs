@@ -1,4 +1,4 @@
-//! Every id in a list of the service section is one that is defined, and does what is asked of it.
+//! Checks that every id in a list of the service section is defined and supports its use.
 
 use crate::app::config::assemble::{Declared, Facts, Kind, Need, Reference};
 use tributary_config::report::{Diagnostic, Report};
@@ -38,7 +38,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     }
 }
 
-/// What somebody needs is defined, runs, and can do what is asked of it.
+/// Checks that a needed extension is defined, runs, and has the needed capability.
 fn needed(facts: &Facts, need: &Need, report: &mut Report) {
     let runs = |(kind, id): &(Kind, ComponentId)| facts.runs(*kind, id);
     if !need.component.as_ref().is_none_or(runs) {
@@ -83,7 +83,7 @@ fn needed(facts: &Facts, need: &Need, report: &mut Report) {
     }
 }
 
-/// Where to get what no extension that is defined can do.
+/// Suggests an extension type with the capability.
 fn capability_help(capability: Capability) -> &'static str {
     match capability {
         Capability::ServerAuth => "define one: `bearertokenauth`, or `basicauth` with `htpasswd`",
@@ -94,7 +94,7 @@ fn capability_help(capability: Capability) -> &'static str {
     }
 }
 
-/// What is referred to, defined in one of the sections for these.
+/// Returns the referenced component from one of the given sections.
 fn one<'f>(
     facts: &'f Facts,
     reference: &Reference,
@@ -111,7 +111,8 @@ fn one<'f>(
     found
 }
 
-/// A pipeline of that signal can have it: `first` says whether it stands at the pipeline's beginning.
+/// Checks that a pipeline of that signal can contain the component. `first` says whether it is at
+/// the beginning of the pipeline.
 fn flows(
     declared: &Declared,
     reference: &Reference,

@@ -1,4 +1,4 @@
-//! What processors and exporters are told has a meaning in the pipelines that they are in.
+//! Checks that the settings of processors and exporters make sense in their pipelines.
 
 use crate::app::config::Configured;
 use crate::app::config::assemble::{Draft, Facts, Kind, Reference};
@@ -8,14 +8,14 @@ use tributary_config::node::Node;
 use tributary_config::report::{Diagnostic, Report};
 use tributary_otlp::Signal;
 
-/// Components of one kind, as they are checked.
+/// Components of one kind for the check.
 pub(in crate::app::config) struct Checked<'a, C: ?Sized + 'static> {
     pub(in crate::app::config) kind: Kind,
-    /// Where pipelines name them.
+    /// Returns the list of a pipeline with ids of this kind.
     pub(in crate::app::config) list: fn(&Draft) -> &Vec<Reference>,
     pub(in crate::app::config) components: &'a [(ComponentId, Configured<C>)],
     pub(in crate::app::config) section: Option<&'a Node>,
-    /// What one of them says to a signal.
+    /// Asks one component to check its settings for a signal.
     pub(in crate::app::config) ask: fn(&C, Signal, &mut Problems),
 }
 

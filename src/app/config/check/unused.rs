@@ -1,10 +1,10 @@
-//! What is defined and does not run. The Collector says nothing about it.
+//! Reports components that are defined but do not run. The Collector is silent about them.
 
 use crate::app::config::assemble::{Facts, Kind};
 use tributary_config::report::{Diagnostic, Report};
 
 pub(super) fn check(facts: &Facts, report: &mut Report) {
-    // Without pipelines everything is unused, and that has been said once.
+    // Without pipelines every component is unused, and the missing pipelines are already reported.
     if !facts.complete() || facts.pipelines.is_empty() {
         return;
     }
@@ -46,7 +46,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     }
 }
 
-/// Whether a list of ids, as it stands in a `${...}`, has this one.
+/// Whether a list of ids in a `${...}` contains this id.
 fn names(list: &str, id: &str) -> bool {
     list.split([',', '[', ']', '"', '\'', ' ', '\n'])
         .any(|word| word == id)

@@ -1,11 +1,12 @@
-//! Defaults that depend on a neighbouring key, as the values that they stand for.
+//! Replaces defaults that depend on a neighbouring key by their effective values.
 
 use serde_yaml::{Mapping, Value};
 
-/// The Collector's time after which a batch in a queue in memory is given up.
+/// The Collector's time after which a batch in an in-memory queue is given up.
 const GIVE_UP: &str = "5m0s";
 
-/// Keys without a value of their own if they are absent: neighbouring keys or the other side of a connection choose.
+/// Keys without an effective value if absent: neighbouring keys or the other side of a connection
+/// decide.
 const CHOSEN_LATER: [&str; 4] = [
     "min_version",
     "max_version",
@@ -13,7 +14,8 @@ const CHOSEN_LATER: [&str; 4] = [
     "level",
 ];
 
-/// Fills in what the components work out for themselves, in the whole of a component's configuration.
+/// Fills in the values that components derive themselves, in the whole configuration of a
+/// component.
 pub(super) fn fill(value: &mut Value) {
     match value {
         Value::Mapping(mapping) => {
@@ -29,12 +31,13 @@ pub(super) fn fill(value: &mut Value) {
     }
 }
 
-/// Whether a section says nothing but that it is off.
+/// Whether a section only says that it is off.
 fn is_off(section: &Mapping) -> bool {
     section.get("enabled") == Some(&Value::Bool(false))
 }
 
-/// `max_elapsed_time` is 0, which is never, for a queue with `storage`, and five minutes for others.
+/// Fills in `max_elapsed_time`: 0 (never give up) for a queue with `storage`, five minutes for
+/// other queues.
 fn fill_retries(mapping: &mut Mapping) {
     let queue = mapping.get("sending_queue");
     let is_stored = queue.and_then(|queue| queue.get("storage")).is_some();
@@ -47,7 +50,8 @@ fn fill_retries(mapping: &mut Mapping) {
     }
 }
 
-/// A queue counts requests, and a batch counts what its queue counts, but never requests.
+/// Fills in the sizers. The default of a queue is requests. The default of a batch is bytes if its
+/// queue counts bytes, else items.
 fn fill_sizers(mapping: &mut Mapping) {
     let Some(Value::Mapping(queue)) = mapping.get_mut("sending_queue") else {
         return;

@@ -1,12 +1,14 @@
-//! Keys that the Collector does not have, which are printed only where they are not what they would be anyway: so the
-//! output loads in the Collector unless the configuration asks for something that the Collector cannot do.
+//! Removes keys unknown to the Collector from the printed configuration if they have their default
+//! values. The output then loads in the Collector unless the configuration uses a feature that the
+//! Collector lacks.
 
 use serde_json::Value as Json;
 use serde_yaml::{Mapping, Value};
 
 use crate::app::config::schema::ids_of;
 
-/// Keys of this program in components that the Collector has as well, as the ends of paths. Kinds stand in the place of ids.
+/// Keys that only this program has in components shared with the Collector, as suffixes of paths.
+/// Kinds replace ids in the paths.
 const OWN: [&str; 34] = [
     "limits",
     "tls.allowed_client_names",
@@ -44,18 +46,18 @@ const OWN: [&str; 34] = [
     "receivers.otlp_json_file.max_log_size",
 ];
 
-/// Takes the keys of this program that have their default values out of a part of a configuration.
+/// Removes keys of this program with default values from parts of a configuration.
 pub(super) struct Pruner<'s> {
     schema: &'s Json,
 }
 
 impl<'s> Pruner<'s> {
-    /// `schema` is the schema of whole configurations, which knows the defaults.
+    /// `schema` is the schema of whole configurations, which contains the defaults.
     pub(super) fn new(schema: &'s Json) -> Self {
         Pruner { schema }
     }
 
-    /// Prunes the configuration of a component of this kind (`otlp_grpc`) in a section.
+    /// Prunes the configuration of a component of this kind (such as `otlp_grpc`) in a section.
     pub(super) fn component(&self, section: &str, kind: &str, value: &mut Value) {
         let patterns = &self.schema["properties"][section]["patternProperties"];
         let component = &patterns[ids_of(kind)];
@@ -94,7 +96,8 @@ impl<'s> Pruner<'s> {
         *mapping = kept;
     }
 
-    /// The properties of the object that a schema allows, behind references and alternatives.
+    /// Returns the properties of the object that a schema allows, after resolving references and
+    /// alternatives.
     fn properties<'a>(&'a self, schema: &'a Json) -> Option<&'a Json> {
         if let Some(reference) = schema.get("$ref").and_then(Json::as_str) {
             let target = self.schema.pointer(reference.strip_prefix('#')?)?;

@@ -1,4 +1,5 @@
-//! The schema and `--validate` say the same of keys and kinds: checked on generated configurations of every component.
+//! Tests that the schema and `--validate` agree on keys and kinds, with generated configurations of
+//! every component.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use crate::{connectors, exporters, extensions, processors, receivers};
 use tributary_config::report::{Level, Report};
 use tributary_config::{parse, source};
 
-/// As much of JSON Schema as ours has. A keyword that is not here fails the test.
+/// A validator for the JSON Schema keywords in use. Any other keyword fails the test.
 struct Validator<'s> {
     root: &'s Value,
 }
@@ -100,7 +101,7 @@ impl Validator<'_> {
         self.root.pointer(pointer).unwrap()
     }
 
-    /// Whether a schema takes nothing but null.
+    /// Whether a schema accepts only null.
     fn refuses(&self, schema: &Value) -> bool {
         let Some(object) = schema.as_object() else {
             return *schema == Value::Bool(false);
@@ -112,7 +113,7 @@ impl Validator<'_> {
         object.contains_key("not") || alternatives.clone().any(|one| self.refuses(one))
     }
 
-    /// The schemas that a value may have, behind references and alternatives.
+    /// Collects the schemas of a value after resolving references and alternatives.
     fn leaves<'a>(&'a self, schema: &'a Value, into: &mut Vec<&'a Map<String, Value>>) {
         let Some(object) = schema.as_object() else {
             return;
@@ -129,7 +130,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether an object's schema has a key by its name or by a pattern.
+/// Whether an object's schema has a key by name or by pattern.
 fn is_named(schema: &Map<String, Value>, key: &str) -> bool {
     let names = |keyword: &str| schema.get(keyword).and_then(Value::as_object);
     names("properties").is_some_and(|names| names.contains_key(key))
@@ -158,7 +159,8 @@ fn is_type(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Makes configurations: mostly what a schema names, sometimes what it does not.
+/// Generates configurations: mostly valid ones, sometimes with values that the schema does not
+/// allow.
 struct Generator<'s> {
     validator: &'s Validator<'s>,
     random: fastrand::Rng,
@@ -169,7 +171,8 @@ impl Generator<'_> {
         let validator = self.validator;
         let mut leaves = Vec::new();
         validator.leaves(schema, &mut leaves);
-        // What is refused with a reason, whatever it is: a check says why, where the schema only says no.
+        // Skip values that are always refused: the check reports a reason, where the schema only
+        // refuses.
         if validator.refuses(schema) {
             return Value::Null;
         }
@@ -197,7 +200,7 @@ impl Generator<'_> {
         self.anything()
     }
 
-    /// A few keys of an object, and now and then one that it does not have.
+    /// Generates a few keys of an object, and sometimes an unknown key.
     fn object(&mut self, leaf: &Map<String, Value>, depth: usize) -> Value {
         let properties: Vec<_> = leaf["properties"].as_object().unwrap().iter().collect();
         let required = leaf.get("required").map(each).into_iter().flatten();
@@ -229,7 +232,7 @@ impl Generator<'_> {
     }
 }
 
-/// Whether the keys and kinds of a component's configuration are right for `--validate`.
+/// Whether `--validate` accepts the keys and kinds of a component's configuration.
 fn is_read<C: ?Sized>(entry: &Entry<C>, value: &Value) -> bool {
     let text = serde_yaml::to_string(value).unwrap();
     let mut report = Report::default();
@@ -245,10 +248,10 @@ fn is_read<C: ?Sized>(entry: &Entry<C>, value: &Value) -> bool {
     !found.any(|diagnostic| diagnostic.level == Level::Error && !diagnostic.is_checked)
 }
 
-/// Configurations for each component.
+/// Configurations generated for each component.
 const GENERATED: usize = 400;
 
-/// Returns how many configurations were good.
+/// Compares both; returns the number of valid configurations.
 fn compare<C: ?Sized>(
     kind: Kind,
     registry: &'static [Entry<C>],
@@ -284,7 +287,7 @@ fn compare<C: ?Sized>(
     accepted
 }
 
-/// As many differences as a reader looks at.
+/// Number of differences shown in a failure.
 const SHOWN: usize = 150;
 
 #[test]

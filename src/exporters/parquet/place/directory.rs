@@ -1,4 +1,4 @@
-//! A directory. A file is written under another name, forced to the disk, and renamed.
+//! A local directory. A file is written under a temporary name, synced to disk, and renamed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -13,19 +13,20 @@ use super::{Out, PlaceError};
 use crate::telemetry::disk;
 use crate::telemetry::disk::Watched;
 
-/// A directory, and one in it of our own for what is not finished: `_unfinished/ID`. Its lock tells other processes
-/// that somebody is still at it; one without is what a crash has left, and is removed.
+/// The directory, and a directory of this process in it for unfinished files: `_unfinished/ID`. A
+/// lock shows other processes that `ID` is in use. Directories without a lock are left over from a
+/// crash and are removed.
 #[derive(Debug)]
 pub(in super::super) struct Directory {
     root: PathBuf,
     unfinished: PathBuf,
     file_mode: u32,
     _watched: Watched,
-    /// Held as long as this is.
+    /// Held until the directory is dropped.
     lock: Mutex<File>,
 }
 
-/// A file under another name.
+/// A file under a temporary name.
 pub(in super::super) struct Unfinished {
     directory: Arc<Directory>,
     file: File,
@@ -33,22 +34,22 @@ pub(in super::super) struct Unfinished {
     path: PathBuf,
 }
 
-/// Readers leave out what begins with `_`, and it does not end with `.parquet`.
+/// Readers skip names that begin with `_` and files without `.parquet` at the end.
 const UNFINISHED: &str = "_unfinished";
 const LOCK: &str = "lock";
 
 impl Directory {
-    /// Makes the directory if there is none, and removes what a crash has left.
+    /// Creates the directory if missing, and removes leftovers of a crash.
     ///
     /// # Errors
-    /// It cannot be written to.
+    /// If the directory is not writable.
     pub(in super::super) fn open(root: &Path, file_mode: u32) -> Result<Self, PlaceError> {
         let unusable = |error| PlaceError::io("write to the directory", root, &error);
         let root = std::path::absolute(root).map_err(unusable)?;
         let all = root.join(UNFINISHED);
         let mode = directory_mode(file_mode);
         make_directories(&all, mode).map_err(unusable)?;
-        // Nobody may look at our directory before it is locked.
+        // Other processes must not examine the new directory before it is locked.
         let beginning = lock_file(&all).map_err(unusable)?;
         if !is_locked(beginning.lock()).map_err(unusable)? {
             warn!(
@@ -72,18 +73,18 @@ impl Directory {
         })
     }
 
-    /// The directory.
+    /// Returns the root directory.
     pub(in super::super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Permissions of its files.
+    /// Returns the permissions of the directory's files.
     pub(in super::super) fn file_mode(&self) -> u32 {
         self.file_mode
     }
 
-    /// Makes the directory of unfinished files again after somebody has removed it. Files that were in it cannot be
-    /// finished, and their batches are written again.
+    /// Creates the directory of unfinished files again after somebody has removed it. The files in
+    /// it cannot be finished, and their batches are written again.
     fn remake(&self) -> io::Result<()> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if self.unfinished.join(LOCK).exists() {
@@ -122,7 +123,7 @@ impl Directory {
             path: self.root.join(path),
             temporary,
         };
-        // The writer of the library has a buffer.
+        // The Parquet library buffers the writes.
         Ok((unfinished, Box::new(out)))
     }
 }
@@ -136,7 +137,7 @@ impl Drop for Directory {
 }
 
 impl Unfinished {
-    /// Forces it to the disk and renames it; then forces the name to the disk.
+    /// Syncs the file to disk and renames it; then syncs the directory.
     pub(super) fn finish(self) -> Result<u64, PlaceError> {
         let unwritable = |error: io::Error| PlaceError::io("finish", &self.path, &error);
         let bytes = self.file.metadata().map_err(unwritable)?.len();
@@ -145,7 +146,7 @@ impl Unfinished {
         make_directories(parent, directory_mode(self.directory.file_mode)).map_err(unwritable)?;
         fs::rename(&self.temporary, &self.path).map_err(unwritable)?;
         if let Err(error) = sync_directory(parent) {
-            // Its batches will be written again, so it must not stay.
+            // The batches of the file will be written again, so the file must not stay.
             let _ = fs::remove_file(&self.path);
             return Err(unwritable(error));
         }
@@ -155,25 +156,25 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // A finished one has another name by now.
+        // A finished file already has its final name.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// Who may read a file may enter its directory.
+/// Returns the permissions of a directory: every user who may read a file may enter its directory.
 fn directory_mode(file_mode: u32) -> u32 {
     0o700 | file_mode | ((file_mode & 0o444) >> 2)
 }
 
-/// Gives a new file or directory its permissions, whatever the process's umask takes away from those that it is made
-/// with: they are a setting, and the umask (0077 in a unit of systemd) is for files that have none. File systems that know
-/// no permissions keep theirs.
+/// Sets the permissions of a new file or directory regardless of the process's umask. The
+/// permissions are a setting; the umask (0077 in a systemd unit) is meant for files without one.
+/// File systems without permissions keep theirs.
 pub(in super::super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     let now = file.metadata()?.permissions().mode();
     if now & 0o777 == mode {
         return Ok(());
     }
-    // A directory may have the group of the one above it.
+    // A directory may inherit the group of its parent.
     let special = now & 0o7000;
     match file.set_permissions(Permissions::from_mode(special | mode)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -188,7 +189,7 @@ pub(in super::super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Makes a directory and those above it, each of them on the disk when this returns.
+/// Creates a directory and its parents. All of them are synced to disk when this returns.
 fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -222,7 +223,7 @@ fn lock_file(directory: &Path) -> io::Result<File> {
         .open(directory.join(LOCK))
 }
 
-/// Whether it is; false where the file system has no locks.
+/// Whether the lock was acquired; false if the file system does not support locks.
 fn is_locked(outcome: io::Result<()>) -> io::Result<bool> {
     match outcome {
         Ok(()) => Ok(true),
@@ -233,7 +234,7 @@ fn is_locked(outcome: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// Removes the directories that nobody has locked.
+/// Removes directories without a lock.
 fn remove_leftovers(all: &Path) -> io::Result<()> {
     for entry in fs::read_dir(all)? {
         let entry = entry?;
@@ -298,7 +299,7 @@ mod tests {
     fn files_have_their_permissions_whatever_the_umask() {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let temporary = TempDir::new().unwrap();
-        // No usual umask lets others write.
+        // A usual umask removes the write permission of others.
         let directory = Arc::new(Directory::open(temporary.path(), 0o666).unwrap());
         let (unfinished, _out) = directory.begin("a=1/part.parquet").unwrap();
         unfinished.finish().unwrap();

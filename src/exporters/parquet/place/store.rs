@@ -1,5 +1,5 @@
-//! An object store. A file is uploaded in parts while it is written, and is an object when the last one is
-//! acknowledged.
+//! An object store. A file is uploaded in parts while it is written, and becomes an object when the
+//! store acknowledges the last request.
 
 use std::fmt::Display;
 use std::io;
@@ -19,10 +19,10 @@ pub(in super::super) mod testing;
 #[cfg(test)]
 mod tests;
 
-/// Parts of one file that are on their way at the same time.
+/// Maximum number of parts of one file in flight.
 const PARALLEL_PARTS: usize = 4;
 
-/// A bucket, and a prefix in it.
+/// A bucket and a prefix in it.
 #[derive(Debug)]
 pub(in super::super) struct Store {
     store: Arc<dyn ObjectStore>,
@@ -31,23 +31,23 @@ pub(in super::super) struct Store {
     memory: Arc<Memory>,
 }
 
-/// An upload that has begun, or will when there is enough for a part.
+/// An upload, which begins when there is enough data for a part.
 pub(in super::super) struct Unfinished {
     store: Arc<Store>,
     path: Path,
     written: Buffer,
-    /// Bytes of the parts that were passed on.
+    /// Bytes of the parts that were passed to the upload.
     bytes: u64,
     upload: Option<Upload>,
 }
 
-/// An upload in parts.
+/// A multipart upload.
 struct Upload {
     multipart: Box<dyn MultipartUpload>,
     under_way: JoinSet<Result<()>>,
 }
 
-/// What was written and is not on its way yet.
+/// Written data that is not in flight yet.
 #[derive(Clone)]
 struct Buffer(Arc<Mutex<Written>>);
 
@@ -57,17 +57,17 @@ struct Written {
     last: Piece,
 }
 
-/// A part, and the memory that it takes.
+/// A part and its memory.
 struct Piece {
     bytes: Vec<u8>,
     charge: Charge,
 }
 
 impl Store {
-    /// A client for the bucket. It does not connect.
+    /// Returns a client for the bucket. Does not connect.
     ///
     /// # Errors
-    /// The configuration is not one of a store.
+    /// If the configuration does not describe a store.
     pub(in super::super) fn new(
         config: &ObjectStoreConfig,
         memory: &Arc<Memory>,
@@ -93,7 +93,7 @@ impl Store {
         let whole = format!("{}/{path}", self.prefix);
         let unfinished = Unfinished {
             store: self.clone(),
-            // What is encoded in names of services is to be encoded once.
+            // Names of services are already encoded and must not be encoded again.
             path: Path::parse(whole.trim_start_matches('/')).map_err(|error| unusable(&error))?,
             written: written.clone(),
             bytes: 0,
@@ -104,7 +104,8 @@ impl Store {
 }
 
 impl Unfinished {
-    /// Uploads whole parts. Returns when the last ones are on their way; may be dropped before that, and called again.
+    /// Uploads complete parts. Returns when the last ones are in flight; may be cancelled and
+    /// called again.
     pub(super) async fn advance(&mut self) -> std::result::Result<(), PlaceError> {
         while self.written.has_full() {
             let ready = self.prepare().await;
@@ -116,7 +117,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Uploads the rest, and makes an object of it.
+    /// Uploads the remaining data and completes the object.
     pub(super) async fn finish(mut self) -> std::result::Result<u64, PlaceError> {
         self.advance().await?;
         let last = self.written.take_last(&self.store.memory);
@@ -126,12 +127,12 @@ impl Unfinished {
         if let Some(upload) = self.upload.take() {
             upload.abort().await;
         }
-        // The answer may have been lost rather than the object: nobody else writes one of this name.
+        // Perhaps only the response was lost: no other process writes an object of this name.
         let store = &self.store.store;
         match store.head(&self.path).await {
             Ok(object) if object.size == self.bytes => Ok(self.bytes),
             _ => {
-                // Should it come into being after all: its rows will be written again.
+                // The rows will be written again, so the object must not appear later.
                 let _ = store.delete(&self.path).await;
                 Err(self.unwritable(&error))
             }
@@ -158,7 +159,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Begins the upload if it has not begun, and waits until one more part may be on its way.
+    /// Begins the upload if necessary, and waits until one more part may be in flight.
     async fn prepare(&mut self) -> Result<()> {
         let upload = match &mut self.upload {
             Some(upload) => upload,
@@ -170,7 +171,8 @@ impl Unfinished {
         upload.wait_for_less_than(PARALLEL_PARTS).await
     }
 
-    /// The next part. It does not wait: a piece that was taken out must not be lost with who waits.
+    /// Passes the next part to the upload. Does not wait, because a removed part would be lost if
+    /// the caller were cancelled.
     fn pass_on(&mut self, piece: Piece) {
         let Some(upload) = &mut self.upload else {
             return;
@@ -191,7 +193,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Stores keep parts, and want them paid for, until somebody says that there will be no object.
+        // Stores keep parts, and charge for them, until the upload is aborted.
         if let Some(upload) = self.upload.take()
             && let Ok(runtime) = Handle::try_current()
         {
@@ -201,7 +203,7 @@ impl Drop for Unfinished {
 }
 
 impl Upload {
-    /// Waits until less than `most` parts are on their way, or one has failed.
+    /// Waits until fewer than `most` parts are in flight, or one has failed.
     async fn wait_for_less_than(&mut self, most: usize) -> Result<()> {
         while self.under_way.len() >= most {
             match self.under_way.join_next().await {
@@ -214,7 +216,7 @@ impl Upload {
 
     async fn abort(mut self) {
         self.under_way.shutdown().await;
-        // The bucket's lifecycle rule is there for those that cannot be told.
+        // The bucket's lifecycle rule removes parts whose upload could not be aborted.
         let _ = self.multipart.abort().await;
     }
 }
@@ -248,7 +250,7 @@ impl Buffer {
 }
 
 impl io::Write for Buffer {
-    /// Parts all have the same length, which some stores demand.
+    /// All parts have the same length, which some stores require.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut written = self.lock();
         let written = &mut *written;

@@ -1,4 +1,4 @@
-//! Attributes: pairs of key and value that are kept once, and which rows have which.
+//! Attributes: pairs of key and value that are stored once, and the sets of pairs of rows.
 
 use super::gathered::gathered;
 use super::ranges::Ranges;
@@ -8,7 +8,8 @@ use tributary_otlp::reader::{Fields, put_varint};
 use tributary_otlp::view::{AnyValue, Message, View as _};
 
 gathered! {
-    /// Pairs of key and value, known by numbers. Most are found again by the bytes they came as.
+    /// Pairs of key and value, identified by numbers. Most pairs are found again by their encoded
+    /// bytes.
     pub(super) struct Pairs {
         /// `KeyValue` messages.
         raw: Strings,
@@ -22,7 +23,7 @@ gathered! {
 }
 
 impl Pairs {
-    /// The number of an encoded `KeyValue` without references to a dictionary.
+    /// Returns the number of an encoded `KeyValue` without references to a dictionary.
     #[inline]
     pub(super) fn add(&mut self, raw: &[u8]) -> u32 {
         let id = self.raw.intern(raw);
@@ -49,7 +50,7 @@ impl Pairs {
         self.letter.push(letter);
     }
 
-    /// The number of the unit of an attribute: a pair of its own.
+    /// Returns the number of the pair for the unit of an attribute.
     pub(super) fn add_unit(&mut self, key: &[u8], unit: &[u8]) -> u32 {
         // No `KeyValue` begins with a field of number 0.
         let raw = [&[0], key, &[0], unit].concat();
@@ -62,7 +63,7 @@ impl Pairs {
         id
     }
 
-    /// The key of a pair.
+    /// Returns the key of a pair.
     #[inline]
     pub(super) fn key(&self, pair: u32) -> u32 {
         self.key.get(pair as usize).copied().unwrap_or(NONE)
@@ -75,14 +76,14 @@ impl Pairs {
     }
 }
 
-/// An encoded `KeyValue` of a key and bytes.
+/// Encodes a `KeyValue` with a bytes value.
 fn encode_bytes(key: &[u8], bytes: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(bytes.len() + 8);
     put_bytes(7, bytes, &mut value);
     encode_value(key, &value)
 }
 
-/// An encoded `KeyValue` of a key and an encoded `AnyValue`.
+/// Encodes a `KeyValue` with an encoded `AnyValue`.
 pub(super) fn encode_value(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut raw = Vec::with_capacity(key.len() + value.len() + 8);
     put_bytes(1, key, &mut raw);
@@ -97,23 +98,24 @@ fn put_bytes(number: u8, bytes: &[u8], output: &mut Vec<u8>) {
 }
 
 gathered! {
-    /// Sets of attributes, one after the other: one for each row, event, link or exemplar.
+    /// Consecutive sets of attributes: one for each row, event, link or exemplar.
     pub(super) struct Sets {
         pairs: Vec<u32>,
         ranges: Ranges,
-        /// The letters of the types; an empty text where all are texts.
+        /// Letters of the types; an empty text if all values are texts.
         types: Vec<u32>,
     }
 }
 
 impl Sets {
-    /// A pair of the set that [`end`](Self::end) ends.
+    /// Adds a pair to the set that [`end`](Self::end) ends.
     #[inline]
     pub(super) fn push(&mut self, pair: u32) {
         self.pairs.push(pair);
     }
 
-    /// An id as its column has it. One of another length becomes an attribute of the set, and is null in its column.
+    /// Returns an id for its column. An id of an unexpected length becomes an attribute of the set,
+    /// and null in its column.
     #[inline]
     pub(super) fn id<const N: usize>(
         &mut self,
@@ -152,13 +154,13 @@ impl Sets {
         self.types.push(types);
     }
 
-    /// The pairs of a set.
+    /// Returns the pairs of a set.
     #[inline]
     pub(super) fn get(&self, at: usize) -> &[u32] {
         self.pairs.get(self.ranges.get(at)).unwrap_or_default()
     }
 
-    /// The types of a set.
+    /// Returns the types of a set.
     #[inline]
     pub(super) fn types(&self, at: usize) -> u32 {
         self.types.get(at).copied().unwrap_or_default()

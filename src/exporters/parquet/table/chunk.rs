@@ -1,6 +1,7 @@
-//! Column chunks: levels and values in pages, with dictionaries, statistics, page indexes and bloom filters.
+//! Column chunks: levels and values in pages, with dictionaries, statistics, page indexes and bloom
+//! filters.
 //!
-//! Pages are of version 1, which every reader knows. A page has whole rows.
+//! Pages have version 1, which every reader supports. A page consists of whole rows.
 
 use bytes::Bytes;
 use parquet::basic::{BoundaryOrder, Compression as Codec, Encoding, PageType, Type as Physical};
@@ -20,30 +21,31 @@ use super::compress::Compressor;
 use super::encoding::Hybrid;
 use super::values::{Bounds, Encoder};
 
-/// The most rows of a page: the 20000 of other writers, in whole [`LOOK_ROWS`].
+/// Maximum number of rows of a page: 20000 as in other writers, rounded down to a multiple of
+/// [`LOOK_ROWS`].
 pub(super) const PAGE_ROWS: usize = 20_000 / LOOK_ROWS * LOOK_ROWS;
-/// A page ends with the row that makes it that large, before compression.
+/// Size before compression, in bytes, at which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
-/// Compression has to save one in so many bytes.
+/// Compression must save at least one byte in this many.
 const WORTH: usize = 32;
-/// Rows between two looks at all of a page, its levels included.
+/// Rows between two checks of a page's total size, its levels included.
 const LOOK_ROWS: usize = 64;
 
-/// One column of one row group. Who fills it adds levels and values, and says where rows end.
+/// One column of one row group. The caller adds levels and values, and marks the ends of rows.
 pub(super) struct Chunk<E> {
     descriptor: ColumnDescPtr,
     pub(super) encoder: E,
-    /// Until the first page is written.
+    /// The dictionary, until the first page is written.
     dictionary: Option<(Vec<u8>, u32)>,
     codec: Codec,
     output: TrackedWrite<Vec<u8>>,
     pub(super) repetition: Hybrid,
     pub(super) definition: Hybrid,
-    /// Of the page that is being filled: rows, entries of the levels, and how many of those have no value.
+    /// Counts of the current page: rows, entries of the levels, and entries without a value.
     page_rows: usize,
     pub(super) levels: usize,
     pub(super) nulls: usize,
-    /// Of the whole chunk.
+    /// Counts of the whole chunk.
     all_rows: usize,
     all_levels: usize,
     all_nulls: usize,
@@ -52,7 +54,7 @@ pub(super) struct Chunk<E> {
     dictionary_offset: Option<i64>,
     first_data_page: Option<i64>,
     bounds: Option<Bounds>,
-    /// Smallest and largest values of the last page, and whether they only grew so far.
+    /// Bounds of the last page, and whether the bounds have only grown so far.
     last: Option<Bounds>,
     ascending: bool,
     pages: OffsetIndexBuilder,
@@ -92,15 +94,15 @@ impl<E: Encoder> Chunk<E> {
             scratch: Vec::new(),
             descriptor,
         };
-        // Statistics of what is in lists help no reader to leave anything out.
+        // Statistics of list elements do not help readers to skip data.
         if chunk.descriptor.max_rep_level() > 0 {
             chunk.index.to_invalid();
         }
         chunk
     }
 
-    /// Compresses the first page. What does not get smaller (random ids, columns with one value) is not compressed in
-    /// the whole chunk: readers and we have less to do, and frames have their bytes, too.
+    /// Compresses the first page. If compression saves nothing (random ids, columns with one
+    /// value), the whole chunk stays uncompressed, which saves time when writing and reading.
     fn first_page(
         &mut self,
         page: &[u8],
@@ -141,8 +143,8 @@ impl<E: Encoder> Chunk<E> {
         self.nulls += 1;
     }
 
-    /// How many of so many equal rows there may be before the next look at the size of the page; `bytes` is what the
-    /// values of one take in it.
+    /// Returns how many equal rows may be added before the next check of the page's size; `bytes`
+    /// returns the size of one row's values in the page.
     #[inline]
     pub(super) fn room(&self, rows: usize, bytes: impl FnOnce(&E) -> usize) -> usize {
         if rows == 1 {
@@ -166,7 +168,7 @@ impl<E: Encoder> Chunk<E> {
         compressor: &mut Compressor,
     ) -> Result<(), WriteError> {
         self.page_rows += rows;
-        // A few rows may have megabytes each.
+        // Even a few rows may have megabytes each.
         let is_large = self.encoder.len() >= PAGE_BYTES;
         if is_large || self.page_rows.is_multiple_of(LOOK_ROWS) && self.is_full() {
             self.end_page(compressor)?;
@@ -227,7 +229,7 @@ impl<E: Encoder> Chunk<E> {
         Ok(())
     }
 
-    /// The smallest and the largest value of a page.
+    /// Adds the smallest and the largest value of a page.
     fn add_bounds(&mut self, bounds: Option<Bounds>) {
         let null = self.nulls == self.levels;
         match &bounds {
@@ -298,12 +300,12 @@ impl<E: Encoder> Chunk<E> {
             .set_num_values(self.all_levels as i64)
             .set_data_page_offset(self.first_data_page.unwrap_or_default())
             .set_dictionary_page_offset(self.dictionary_offset);
-        // They say whether a dictionary has all values, for readers that leave row groups out by it: small ones are read
-        // as fast.
+        // The statistics say whether a dictionary contains all values, which readers use to skip
+        // row groups. Small row groups are read as quickly.
         if page_index {
             metadata = metadata.set_page_encoding_stats(stats);
         }
-        // How many nulls there are is worth knowing without bounds, too: a column of an attribute that nobody sent has
+        // The number of nulls is useful without bounds, too: the column of a missing attribute has
         // nothing else.
         if flat {
             let bounds = self.bounds.filter(Bounds::is_short);
@@ -382,9 +384,9 @@ fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statist
     }
 }
 
-/// A filter for that many values.
+/// Returns a bloom filter for that many values.
 pub(super) fn bloom_filter(values: usize) -> Option<Sbbf> {
-    /// Of the values that are not there, one in a hundred is looked for in vain.
+    /// Share of absent values that are looked up in vain.
     const FALSE_POSITIVES: f64 = 0.01;
     Sbbf::new_with_ndv_fpp(values.max(1) as u64, FALSE_POSITIVES).ok()
 }

@@ -1,4 +1,4 @@
-//! The columns of a row group by what they hold.
+//! Writers for the columns of a row group, by type of content.
 
 use std::iter::{self, Repeat, Zip};
 use std::ops::Range;
@@ -12,11 +12,11 @@ use super::strings::{NONE, Strings};
 use super::texts::{Column, Source, Texts, Words};
 use super::values::{Bits, Doubles, Fixed, Numbers, Plain64, Whole};
 
-/// Fewer ids have no bloom filter: they take 4 KiB.
+/// Minimum number of ids for a bloom filter, which takes 4 KiB.
 pub(super) const FILTERED_IDS: usize = 256;
 
 impl RowGroup<'_> {
-    /// Times and counts that are near each other.
+    /// Writes times and counts that are near each other.
     pub(super) fn deltas(
         &mut self,
         name: &str,
@@ -25,7 +25,8 @@ impl RowGroup<'_> {
         self.flat(name, Whole::deltas(), rows)
     }
 
-    /// Times in nanoseconds since 1970: a column of microseconds, and one of the nanoseconds beyond these.
+    /// Writes times in nanoseconds since 1970: a column of microseconds, and a column of the
+    /// remaining nanoseconds.
     pub(super) fn times(
         &mut self,
         [micros, nanos]: [&str; 2],
@@ -54,8 +55,9 @@ impl RowGroup<'_> {
         self.number_lists(nanos, rows.map(|row| row.map(nanoseconds)))
     }
 
-    /// What was measured: values repeat, which compressors find, and differences would hide. With zstd this takes two
-    /// thirds of what differences take for allocations of Go, and half for times on a processor.
+    /// Writes measured values. Values repeat, which compressors exploit and delta encoding would
+    /// hide. With zstd this takes two thirds of the space of deltas for allocations of Go, and half
+    /// for processor times.
     pub(super) fn amounts(
         &mut self,
         name: &str,
@@ -72,7 +74,7 @@ impl RowGroup<'_> {
         self.optional(name, Whole::deltas(), rows)
     }
 
-    /// Counts that have no sign.
+    /// Writes unsigned counts.
     pub(super) fn optional_counts(
         &mut self,
         name: &str,
@@ -106,7 +108,7 @@ impl RowGroup<'_> {
         self.list(name, Doubles::default(), rows)
     }
 
-    /// Hashes: nothing to compress in them, but they may repeat.
+    /// Writes hashes, which do not compress but may repeat.
     pub(super) fn hashes(
         &mut self,
         name: &str,
@@ -119,7 +121,7 @@ impl RowGroup<'_> {
         self.flat(name, encoder, ids.iter().copied())
     }
 
-    /// Truth values.
+    /// Writes booleans.
     pub(super) fn bits(
         &mut self,
         name: &str,
@@ -128,7 +130,7 @@ impl RowGroup<'_> {
         self.flat(name, Bits::default(), rows)
     }
 
-    /// Numbers of 32 bits of which there are few different ones. Signed ones are given as their bits.
+    /// Writes 32-bit numbers with few distinct values. Signed numbers are given as their bits.
     pub(super) fn numbers(
         &mut self,
         name: &str,
@@ -138,7 +140,7 @@ impl RowGroup<'_> {
         self.flat(name, Numbers::of(rows.clone(), signed), rows)
     }
 
-    /// Such numbers, each with how many rows have it one after the other.
+    /// Writes 32-bit numbers with few distinct values, each with the length of its run of rows.
     pub(super) fn runs_of_numbers(
         &mut self,
         name: &str,
@@ -158,7 +160,7 @@ impl RowGroup<'_> {
         self.optional(name, encoder, rows)
     }
 
-    /// Ids by which nobody looks for rows, as far as those of traces are there.
+    /// Writes optional ids without a bloom filter, because users do not search for them.
     pub(super) fn plain_ids<const N: usize>(
         &mut self,
         name: &str,
@@ -167,7 +169,8 @@ impl RowGroup<'_> {
         self.optional(name, Fixed::new(None), rows)
     }
 
-    /// Ids as bytes of any length, for pandas reads no lists of bytes of fixed length; empty for zeros.
+    /// Writes ids as byte arrays of variable length, because pandas cannot read lists of
+    /// fixed-length bytes; zeros become empty.
     pub(super) fn id_lists<const N: usize, R: ExactSizeIterator<Item = [u8; N]>>(
         &mut self,
         name: &str,
@@ -185,7 +188,8 @@ impl RowGroup<'_> {
         self.text_lists(name, &all, lists)
     }
 
-    /// Ids by which people look for rows. A reader finds one among a few as fast as it reads a filter.
+    /// Writes ids that users search for. With few ids, searching the ids is as fast as reading a
+    /// filter.
     pub(super) fn ids(
         &mut self,
         name: &str,
@@ -210,7 +214,7 @@ impl RowGroup<'_> {
         self.runs_of_texts(name, source, each_once(rows))
     }
 
-    /// Texts, each with the number of rows that have it one after the other.
+    /// Writes texts, each with the length of its run of rows.
     pub(super) fn runs_of_texts(
         &mut self,
         name: &str,
@@ -220,7 +224,7 @@ impl RowGroup<'_> {
         self.flat_runs(name, Texts::of(source, runs.clone(), Column::Flat), runs)
     }
 
-    /// Texts, and [`NONE`] for null.
+    /// Writes texts, with [`NONE`] for null.
     pub(super) fn optional_texts(
         &mut self,
         name: &str,
@@ -230,7 +234,7 @@ impl RowGroup<'_> {
         self.runs_of_optional_texts(name, source, each_once(rows))
     }
 
-    /// Texts, and [`NONE`] for null, each with the number of rows that have it one after the other.
+    /// Writes texts, with [`NONE`] for null, each with the length of its run of rows.
     pub(super) fn runs_of_optional_texts(
         &mut self,
         name: &str,
@@ -265,7 +269,7 @@ impl RowGroup<'_> {
         self.list(name, encoder, rows)
     }
 
-    /// Attributes and their types: two columns. The sets are told by their numbers.
+    /// Writes attributes and their types: two columns. The sets are given by their numbers.
     pub(super) fn attributes(
         &mut self,
         [attributes, types]: [&str; 2],
@@ -278,7 +282,7 @@ impl RowGroup<'_> {
         self.texts(types, &shared.texts, rows.map(|at| sets.types(at)))
     }
 
-    /// Lists of attributes and of their types: two columns.
+    /// Writes lists of attributes and of their types: two columns.
     pub(super) fn attribute_lists(
         &mut self,
         [attributes, types]: [&str; 2],
@@ -292,7 +296,7 @@ impl RowGroup<'_> {
         self.text_lists(types, &shared.texts, letters)
     }
 
-    /// Maps of attributes, each with the number of rows that have it one after the other.
+    /// Writes maps of attributes, each with the length of its run of rows.
     pub(super) fn runs_of_maps<'p>(
         &mut self,
         name: &str,
@@ -315,7 +319,7 @@ impl RowGroup<'_> {
         self.list_runs(name, encoder, sets)
     }
 
-    /// A list of maps of attributes.
+    /// Writes lists of maps of attributes.
     fn maps<'p, R: Iterator<Item = &'p [u32]>>(
         &mut self,
         name: &str,
@@ -335,17 +339,17 @@ impl RowGroup<'_> {
     }
 }
 
-/// The microseconds of a time in nanoseconds.
+/// Returns the microseconds of a time in nanoseconds.
 fn microseconds(time: i64) -> i64 {
     time.div_euclid(1000)
 }
 
-/// The nanoseconds beyond them.
+/// Returns the nanoseconds of a time beyond its microseconds.
 fn nanoseconds(time: i64) -> u32 {
     time.rem_euclid(1000) as u32
 }
 
-/// The bytes of an id in a list.
+/// Returns the bytes of an id in a list.
 fn written(id: &[u8]) -> &[u8] {
     match id.iter().all(|byte| *byte == 0) {
         true => &[],
@@ -353,7 +357,7 @@ fn written(id: &[u8]) -> &[u8] {
     }
 }
 
-/// Rows as runs of one each.
+/// Pairs each row with a run length of one.
 fn each_once<R: Iterator>(rows: R) -> Zip<R, Repeat<usize>> {
     rows.zip(iter::repeat(1))
 }

@@ -7,13 +7,15 @@ use parquet::basic::Compression as Codec;
 
 use super::layout::Compression;
 
-/// Levels of zstd above this one look back no further than a page may be long, however large a dictionary is: tables for
-/// 16 MiB would take 257 MiB at level 22.
+/// Highest zstd level with the default window. Above this level, the window is limited to the size
+/// of a page, however large a dictionary is: at level 22, the tables for 16 MiB of data would take
+/// 257 MiB.
 const SMALL_LEVELS: i32 = 8;
 /// 1 MiB, as a power of two.
 const WINDOW: u32 = 20;
 
-/// The working memory of a compressor, in bytes: what `ZSTD_estimateCCtxSize_usingCParams` of zstd 1.5.7 says for a page.
+/// Working memory of a compressor in bytes: the result of `ZSTD_estimateCCtxSize_usingCParams` of
+/// zstd 1.5.7 for a page.
 pub(super) const fn memory(compression: Compression) -> usize {
     let tenths_of_mib = match compression {
         Compression::Zstd(..=3) => 13,
@@ -26,7 +28,7 @@ pub(super) const fn memory(compression: Compression) -> usize {
     tenths_of_mib * ((1 << 20) / 10)
 }
 
-/// Compresses page after page with the same working memory.
+/// Compresses pages with the same working memory.
 pub(super) struct Compressor {
     codec: Codec,
     zstd: Option<zstd::bulk::Compressor<'static>>,
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn no_level_takes_more_memory_than_is_counted() {
-        // A dictionary, larger than any page.
+        // A dictionary larger than any page.
         let page = vec![7; 4 << 20];
         for level in [1, 3, 5, 8, 9, 12, 15, 22] {
             let compression = Compression::Zstd(level);

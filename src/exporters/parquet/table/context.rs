@@ -1,7 +1,7 @@
-//! Where rows come from: resources and scopes, each once, and their combinations.
+//! Origins of rows: resources and scopes, each stored once, and their combinations.
 //!
-//! A request may have a large resource and thousands of scopes, or metrics, or hours. So a table keeps a resource once
-//! whatever it is combined with, and a reader looks for it once per table ([`PerTable`]).
+//! A request may combine a large resource with thousands of scopes, metrics or hours. A table
+//! therefore stores a resource once, and a reader looks it up once per table ([`PerTable`]).
 
 use std::collections::HashMap;
 
@@ -12,27 +12,28 @@ use super::text::quote;
 use tributary_otlp::reader::{Fields, put_varint};
 use tributary_otlp::view::{EntityRef, Message, Resource, View as _};
 
-/// What a scope's entries come from, as it was sent.
+/// Encoded resource and scope of items, as they were sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Origin<'r> {
-    /// An encoded `Resource` without references to a dictionary.
+    /// Encoded `Resource` without references to a dictionary.
     pub(super) resource: &'r [u8],
     pub(super) resource_schema_url: &'r [u8],
-    /// An encoded `InstrumentationScope` without references to a dictionary.
+    /// Encoded `InstrumentationScope` without references to a dictionary.
     pub(super) scope: &'r [u8],
     pub(super) scope_schema_url: &'r [u8],
 }
 
-/// What number something that is being read has in each table.
+/// The numbers of a message in the tables, for the message that is being read.
 #[derive(Debug, Default)]
 pub(super) struct PerTable {
-    /// Of the table that was asked for last.
+    /// Contents and number of the last lookup.
     last: (u64, u32),
     others: HashMap<u64, u32>,
 }
 
 impl PerTable {
-    /// The number in the table with these contents; `find` finds it when the table is asked for first.
+    /// Returns the number in the table with these contents; calls `find` on the first lookup for a
+    /// table.
     #[inline]
     pub(super) fn get(&mut self, contents: u64, find: impl FnOnce() -> u32) -> u32 {
         // No contents have number 0.
@@ -52,19 +53,19 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The origin has another scope now.
+    /// Forgets the scope when the origin changes its scope.
     pub(super) fn next_scope(&mut self) {
         self.with_scope = PerTable::default();
     }
 }
 
-/// One of the combinations, or the half of one.
+/// A combination of a resource and a scope, or one of both.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context {
-    /// Which set of `resources`, and of `scopes`.
+    /// Indices into the sets of `resources` and `scopes`.
     pub(super) resource: u32,
     pub(super) scope: u32,
-    /// How many attributes both of them have.
+    /// Number of attributes of both.
     pub(super) attributes: u32,
     pub(super) service: u32,
     pub(super) resource_dropped: u32,
@@ -77,17 +78,17 @@ pub(super) struct Context {
 }
 
 gathered! {
-    /// All combinations of a table, known by numbers.
+    /// All combinations of a table, identified by numbers.
     pub(super) struct Contexts {
-        /// What resources and scopes were sent as.
+        /// Encoded resources and scopes, as they were sent.
         raw_resources: Strings,
         raw_scopes: Strings,
-        /// What is known of each resource, and of each scope.
+        /// Data of each resource and of each scope.
         of_resources: Vec<Context>,
         of_scopes: Vec<Context>,
         pub(super) resources: Sets,
         pub(super) scopes: Sets,
-        /// Combinations by the numbers of both.
+        /// Combinations, by the numbers of resource and scope.
         pairs: Strings,
         entries: Vec<Context>,
         scratch: Vec<u8>,
@@ -95,7 +96,7 @@ gathered! {
 }
 
 impl Contexts {
-    /// The number of an origin in the table with these contents.
+    /// Returns the number of an origin in the table with these contents.
     pub(super) fn add(
         &mut self,
         contents: u64,
@@ -114,7 +115,7 @@ impl Contexts {
         })
     }
 
-    /// The number of a resource.
+    /// Returns the number of a resource.
     fn resource(&mut self, origin: &Origin<'_>, pairs: &mut Pairs, texts: &mut Strings) -> u32 {
         self.join(origin.resource, origin.resource_schema_url);
         let id = self.raw_resources.intern(&self.scratch);
@@ -126,7 +127,7 @@ impl Contexts {
         id
     }
 
-    /// The number of a scope with the resource of that number.
+    /// Returns the number of a scope in combination with the resource of that number.
     fn with_scope(
         &mut self,
         resource: u32,
@@ -159,7 +160,7 @@ impl Contexts {
         id
     }
 
-    /// What is looked for.
+    /// Builds the lookup key from a message and its schema URL.
     fn join(&mut self, message: &[u8], schema_url: &[u8]) {
         self.scratch.clear();
         put_varint(message.len() as u64, &mut self.scratch);
@@ -243,16 +244,16 @@ impl Contexts {
         self.entries.get(id as usize).unwrap_or(&NOTHING)
     }
 
-    /// How many combinations there are.
+    /// Returns the number of combinations.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 }
 
-/// The attribute that is a column in all tables.
+/// The attribute that has a column in all tables.
 pub(super) const SERVICE_NAME: &[u8] = b"service.name";
 
-/// The entities of a resource as JSON, in the names of OTLP/JSON.
+/// Returns the entities of a resource as JSON with the names of OTLP/JSON.
 fn entities(resource: Resource<'_>) -> Option<Vec<u8>> {
     let mut output = Vec::new();
     for entity in resource.entity_refs() {

@@ -1,5 +1,6 @@
-//! How often what a request has once is carried over into tables: each hour has one of its own, with resources, scopes,
-//! metrics and names of functions. A megabyte of attributes with 100000 log records of 100000 hours would be 100 GB.
+//! Limits how often shared data of a request is copied into tables. Each hour has a table with its
+//! own copy of resources, scopes, metrics and names of functions. A megabyte of attributes with
+//! 100000 log records of 100000 hours would take 100 GB.
 
 use std::collections::HashSet;
 
@@ -8,14 +9,14 @@ use super::rows::hour;
 use tributary_otlp::Malformed;
 use tributary_otlp::Signal;
 
-/// Bytes of what items share that the tables of any request may have together.
+/// Bytes of shared data that all tables of any request may have in total.
 pub(super) const MOST_COPIED: u64 = 256 << 20;
-/// And for each of its bytes. Two days that come at once, with a kilobyte of attributes for every ten small records, are
-/// half of it.
+/// Additional bytes of shared data for each byte of the request. Two days of small records in one
+/// request, with a kilobyte of attributes for every ten records, take half of the limit.
 pub(super) const MOST_COPIED_PER_BYTE: u64 = 128;
 
-/// The bytes that are carried over when the items of a request come to their tables one after the other, and at most so
-/// many tables are there at a time. Each table has `texts` bytes of the dictionary.
+/// Returns the bytes that are copied if the items of a request reach their tables in order, with at
+/// most that many tables at a time. Each table has `texts` bytes of the dictionary.
 pub(super) fn copied(
     signal: Signal,
     request: &[u8],
@@ -40,7 +41,7 @@ pub(super) fn copied(
                     for hours in [&mut of_request, &mut of_resource, &mut of_scope] {
                         hours.add(hour);
                     }
-                    // Others have one time, and nothing beside it that is carried over.
+                    // Items of other signals have one timestamp and no further shared data.
                     if signal == Signal::Metrics {
                         of_item.add(hour);
                     }
@@ -56,12 +57,12 @@ pub(super) fn copied(
     let partitions = of_request.all.len().saturating_mul(services);
     Ok(match partitions <= tables {
         true => copies.once,
-        // Files end in between, and the same hour may begin another one each time that it comes.
+        // Files end in between, so the same hour may begin another file each time it occurs.
         false => copies.each_time,
     })
 }
 
-/// Hours in the order in which they come.
+/// Hours in the order in which they occur.
 #[derive(Default)]
 struct Hours {
     all: HashSet<i64>,
@@ -79,7 +80,7 @@ impl Hours {
     }
 }
 
-/// Bytes, where each hour has one table, and where each change of the hour begins one.
+/// Copied bytes: with one table per hour, and with a new table at each change of the hour.
 #[derive(Default)]
 struct Copies {
     once: u64,
@@ -94,12 +95,13 @@ impl Copies {
     }
 }
 
-/// The length of a resource or scope.
+/// Returns the length of a resource or scope.
 fn length(entry: &[u8]) -> Result<u64, Malformed> {
     head(entry).map(|(head, schema_url)| (head.len() + schema_url.len()) as u64)
 }
 
-/// Calls `each` with the times of an item, or of its data points. Returns how many bytes these share.
+/// Calls `each` with the timestamps of an item, or of its data points. Returns the number of bytes
+/// that these share.
 fn times(signal: Signal, item: &[u8], each: &mut dyn FnMut(u64)) -> Result<u64, Malformed> {
     let (mut time, mut otherwise) = (0, 0);
     let mut shared = 0;

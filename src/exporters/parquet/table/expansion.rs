@@ -1,4 +1,4 @@
-//! How much more the rows of a request have than the request: what many rows share is there once in a request, and in
+//! Limits the expansion of a request: data that many rows share occurs once in the request, but in
 //! each row of a table. A megabyte can share 100000 attributes among 10000 spans.
 
 use super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE, copied};
@@ -8,18 +8,18 @@ use super::{AppendError, Layout, Malformed, ProfilesLayout};
 use tributary_otlp::Signal;
 use tributary_profiles::entries::Entries;
 
-/// What rows share, as often as they share it.
+/// Amount of shared data, counted once per row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Expansion {
     /// Attributes of resources, scopes, profiles and metrics, and frames of stacks.
     entries: u64,
-    /// Of profiles: bytes of the names and attributes that frames share.
+    /// For profiles: bytes of the names and attributes that frames share.
     bytes: u64,
-    /// Bytes of all that items share, if each item were in a table of its own.
+    /// Bytes of all shared data if each item were in a table of its own.
     copied: u64,
 }
 
-/// The rows of a request would have more of what they share than is good for anybody. Nothing was done for it.
+/// The rows of a request would have too much shared data. The request was not processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its rows would have {found} {what} of what they share (resources, scopes, stacks), and {most} are the most for a \
@@ -31,17 +31,20 @@ pub struct TooMuch {
     most: u64,
 }
 
-/// Entries that the rows of any request may have.
+/// Number of shared entries that the rows of any request may have.
 pub(super) const MOST_ENTRIES: u64 = 64 << 20;
-/// And for each of its bytes. A sample takes 15 bytes, and stacks of 200 frames are usual for Java.
+/// Additional entries for each byte of the request. A sample takes 15 bytes, and stacks of 200
+/// frames are usual for Java.
 pub(super) const MOST_ENTRIES_PER_BYTE: u64 = 16;
-/// Bytes that the frames of any request may have: as much as a request may have by default.
+/// Bytes that the frames of any request may have: the default limit of a request's size.
 const MOST_BYTES: u64 = 64 << 20;
-/// And for each of its bytes. A location of 20 bytes may have a name and a path of 200 bytes, and attributes.
+/// Additional bytes for each byte of the request. A location of 20 bytes may have a name and a path
+/// of 200 bytes, and attributes.
 const MOST_BYTES_PER_BYTE: u64 = 32;
 
 impl Expansion {
-    /// Whether a request of that signal may have so much, for a sink with so many tables at a time.
+    /// Checks the expansion of a request of that signal, for a sink with that many tables at a
+    /// time.
     pub(super) fn check(
         self,
         signal: Signal,
@@ -62,7 +65,7 @@ impl Expansion {
         let most = bound(MOST_BYTES, MOST_BYTES_PER_BYTE);
         within("bytes of names", self.bytes, most)?;
         let most = bound(MOST_COPIED, MOST_COPIED_PER_BYTE);
-        // Nearly always this is enough to know.
+        // The upper bound is nearly always sufficient.
         if self.copied > most {
             let found = copied(signal, request, self.bytes, by_service, tables)?;
             within("bytes", found, most)?;
@@ -79,7 +82,7 @@ impl Expansion {
     }
 }
 
-/// How much more the rows of traces, metrics or logs have.
+/// Returns the expansion of the rows of traces, metrics or logs.
 pub(super) fn of_items(signal: Signal, request: &[u8]) -> Result<Expansion, Malformed> {
     let mut expansion = Expansion::default();
     of_scopes(request, |(shared, bytes), items| {
@@ -98,7 +101,7 @@ pub(super) fn of_items(signal: Signal, request: &[u8]) -> Result<Expansion, Malf
     Ok(expansion)
 }
 
-/// How much more the rows of profiles have.
+/// Returns the expansion of the rows of profiles.
 pub(super) fn of_profiles(
     request: &[u8],
     dictionary: &Entries<'_>,
@@ -112,7 +115,7 @@ pub(super) fn of_profiles(
         ..Expansion::default()
     };
     if apart {
-        // Each is there once.
+        // Each stack occurs once.
         depths.iter().for_each(|depth| expansion.add(1, *depth));
     }
     of_scopes(request, |(shared, bytes_of_heads), profiles| {
@@ -124,7 +127,7 @@ pub(super) fn of_profiles(
             for field in fields(profile) {
                 match field? {
                     (2, _) => samples += 1,
-                    // An attribute, and its unit.
+                    // An attribute may have a unit, which is an entry, too.
                     (11, value) => indices(value, |_| attributes = attributes.saturating_add(2)),
                     _ => {}
                 }
@@ -134,7 +137,7 @@ pub(super) fn of_profiles(
             if apart {
                 continue;
             }
-            // Nearly always this is enough to know.
+            // The upper bound is nearly always sufficient.
             if samples.saturating_mul(deepest) <= MOST_ENTRIES / 64 {
                 expansion.add(samples, deepest);
                 continue;
@@ -151,7 +154,8 @@ pub(super) fn of_profiles(
     Ok(expansion)
 }
 
-/// Calls `each` with the attributes that the items of a scope share and their bytes, and with the fields of the scope.
+/// Calls `each` with the shared attributes of a scope's items and their bytes, and with the fields
+/// of the scope.
 fn of_scopes(
     request: &[u8],
     mut each: impl FnMut((u64, u64), &mut dyn Iterator<Item = (u32, &[u8])>) -> Result<(), Malformed>,
@@ -174,7 +178,7 @@ fn of_scopes(
     Ok(())
 }
 
-/// How many of a field there are.
+/// Counts the occurrences of a field.
 fn count(message: &[u8], number: u32) -> Result<u64, Malformed> {
     let mut count = 0;
     for field in fields(message) {
@@ -186,7 +190,8 @@ fn count(message: &[u8], number: u32) -> Result<u64, Malformed> {
 #[derive(Default)]
 struct OfMetric {
     points: u64,
-    /// What the points share: entries of metadata, and bytes of all that the metric has besides them.
+    /// Shared data of the points: number of metadata entries, and bytes of the metric without its
+    /// points.
     metadata: u64,
     bytes: u64,
 }
@@ -205,7 +210,7 @@ fn of_metric(metric: &[u8]) -> Result<OfMetric, Malformed> {
     Ok(found)
 }
 
-/// How many frames each stack has, and how many bytes of texts are in all frames together.
+/// Returns the number of frames of each stack, and the bytes of texts in all frames together.
 fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), Malformed> {
     let mut functions = Vec::with_capacity(dictionary.functions.len());
     for function in &dictionary.functions {
@@ -256,7 +261,7 @@ fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), M
             }
         }
         let frames = lines.max(1);
-        // Where stacks have a table of their own, each frame is a text with all that is known of it.
+        // In a separate table of stacks, each frame is a text with all its properties.
         let repeated = match apart {
             true => of(&mappings, mapping).saturating_add(of_location),
             false => 0,
@@ -270,7 +275,7 @@ fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), M
         let mut frames = 0;
         for field in fields(stack) {
             if let (1, value) = field? {
-                // An index that leads nowhere is a frame too.
+                // An invalid index counts as a frame.
                 indices(value, |at| frames += of(&depths, at).max(1));
             }
         }
@@ -279,13 +284,13 @@ fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), M
     Ok((stacks, all))
 }
 
-/// What is known of an entry.
+/// Returns the value for an index, or 0.
 fn of(all: &[u64], index: i32) -> u64 {
     let at = usize::try_from(index).unwrap_or_default();
     all.get(at).copied().unwrap_or_default()
 }
 
-/// The length of a string.
+/// Returns the length of a string.
 fn length(strings: &[&[u8]], index: i32) -> u64 {
     let at = usize::try_from(index).unwrap_or_default();
     strings.get(at).map_or(0, |text| text.len() as u64)
@@ -295,7 +300,7 @@ fn add_all(value: tributary_otlp::reader::Value<'_>, each: &[u64], sum: &mut u64
     indices(value, |at| *sum = sum.saturating_add(of(each, at)));
 }
 
-/// The index in a field of a message.
+/// Returns the index in a field of a message.
 fn one(message: &[u8], number_: u32) -> Result<i32, Malformed> {
     let mut found = 0;
     for field in fields(message) {

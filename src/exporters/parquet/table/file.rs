@@ -1,4 +1,4 @@
-//! Files of one kind of rows.
+//! Parquet files of one kind of rows.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,46 +10,48 @@ use super::compress::Compressor;
 use super::group::RowGroup;
 use super::{Compression, Kind, Layout, WriteError};
 
-/// Files that begin with a smaller row group have no page index: their columns are a page or two each, and an index
-/// would be as large as those.
+/// Minimum number of rows in the first row group of a file with a page index. With fewer rows,
+/// columns have a page or two, and the index would be as large as the columns.
 const INDEXED_ROWS: usize = 4096;
 
-/// What the library knows of a column in a schema, or of its chunk in a row group, indexes included.
+/// Bytes of the library's metadata for a column in a schema, or for a chunk in a row group, indexes
+/// included.
 const COLUMN_BYTES: usize = 1 << 10;
-/// The buffers of the library: one for counting what is written to it, and ours, which counts the footer too.
+/// Bytes of buffers: one of the library to count written bytes, and our own, which also counts the
+/// footer.
 const BUFFERS: usize = 16 << 10;
 
 /// Writes a file, row group by row group.
 pub struct FileWriter<W: Write> {
     kind: Kind,
     schema: Arc<SchemaDescriptor>,
-    /// What is below counts the footer too.
+    /// The underlying writer also counts the bytes of the footer.
     writer: SerializedFileWriter<TrackedWrite<W>>,
     compression: Compression,
     bloom_filters: bool,
-    /// As the first row group has it, all others do.
+    /// Whether the file has page indexes; the first row group decides for all.
     page_index: Option<bool>,
     summary: FileSummary,
 }
 
-/// What is in a finished file.
+/// Summary of a finished file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileSummary {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// How many row groups.
+    /// Number of row groups.
     pub row_groups: u64,
-    /// How many bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The first and the last `timestamp`, in nanoseconds since 1970 (UTC); none without rows.
+    /// The first and the last `timestamp`, in nanoseconds since 1970 (UTC); `None` without rows.
     pub timestamps: Option<(i64, i64)>,
 }
 
 impl<W: Write + Send> FileWriter<W> {
-    /// Begins a file of rows of that kind.
+    /// Begins a file for rows of that kind.
     ///
     /// # Errors
-    /// `out` does not take it.
+    /// If `out` reports an error.
     pub fn new(kind: Kind, layout: &Layout, out: W) -> Result<Self, WriteError> {
         let schema = layout.schema(kind)?;
         let properties = Arc::new(layout.writer_properties(kind));
@@ -69,7 +71,7 @@ impl<W: Write + Send> FileWriter<W> {
         self.kind
     }
 
-    /// Writes a row group whose columns `write` gives.
+    /// Writes a row group; `write` provides its columns.
     pub(super) fn row_group(
         &mut self,
         rows: usize,
@@ -78,7 +80,8 @@ impl<W: Write + Send> FileWriter<W> {
     ) -> Result<(), WriteError> {
         let mut writer = self.writer.next_row_group()?;
         let mut sink = |bytes, close| writer.append_column(&bytes, close);
-        // Its working memory is more than a megabyte: too much for a file to have while it waits for rows.
+        // Created here, because its working memory of more than a megabyte is too much for a file
+        // that waits for rows.
         let mut compressor = Compressor::new(self.compression)?;
         let mut group = RowGroup::new(
             &self.schema,
@@ -102,22 +105,22 @@ impl<W: Write + Send> FileWriter<W> {
         Ok(())
     }
 
-    /// The memory that it takes until the footer is written, about, in bytes.
+    /// Returns the approximate memory needed until the footer is written, in bytes.
     pub fn memory(&self) -> usize {
         let columns = self.schema.num_columns();
         let of_columns = columns * COLUMN_BYTES * (1 + self.summary.row_groups as usize);
         size_of::<Self>() + BUFFERS + of_columns
     }
 
-    /// How many bytes were written so far. The footer, some kilobytes, comes at the end.
+    /// Returns the number of bytes written so far. The footer, some kilobytes, follows at the end.
     pub fn bytes_written(&self) -> usize {
         self.writer.bytes_written()
     }
 
-    /// Writes the footer. Returns what was written to, and what is in it.
+    /// Writes the footer. Returns the output and a summary.
     ///
     /// # Errors
-    /// `out` does not take it.
+    /// If `out` reports an error.
     pub fn finish(self) -> Result<(W, FileSummary), WriteError> {
         let out = self.writer.into_inner()?;
         let summary = FileSummary {

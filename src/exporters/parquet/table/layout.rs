@@ -1,4 +1,4 @@
-//! What the user chose: which columns there are and how they are encoded.
+//! User options: the columns and their encoding.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,17 +11,17 @@ use parquet::schema::types::SchemaDescriptor;
 use super::Kind;
 use super::schema::{self, Column};
 
-/// What becomes of a [`Layout`].
+/// Options of a [`Layout`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Attributes that have columns of their own, besides their entries in the maps.
+    /// Attributes with columns of their own, in addition to their entries in the maps.
     pub promoted: Vec<Promoted>,
-    /// How profiles are laid out.
+    /// Layout of profiles.
     pub profiles: ProfilesLayout,
-    /// How pages are compressed.
+    /// Compression of pages.
     pub compression: Compression,
-    /// After how many rows a row group should end, for readers that ask the writer's properties. Tables are written
-    /// when their owner says so.
+    /// Rows per row group in the writer's properties, for readers that use them. The owner of a
+    /// table decides when it is written.
     pub row_group_rows: usize,
     /// Whether columns of ids have bloom filters.
     pub bloom_filters: bool,
@@ -39,27 +39,27 @@ impl Default for Options {
     }
 }
 
-/// An attribute that has a column of its own: a text, null in rows without the attribute.
+/// An attribute with a column of its own: a text, null in rows without the attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Promoted {
-    /// Whose attribute it is.
+    /// Owner of the attribute.
     pub source: Source,
-    /// Its key.
+    /// Key of the attribute.
     pub key: String,
 }
 
-/// Whose attribute it is.
+/// Owner of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The resource's.
+    /// The resource.
     Resource,
-    /// The log record's, span's, data point's or sample's.
+    /// The log record, span, data point or sample.
     Item,
 }
 
 impl Promoted {
-    /// The name of the column: the key with `_` for all that is no letter or digit, behind `resource_attribute_` or
-    /// `attribute_`.
+    /// Returns the name of the column: `resource_attribute_` or `attribute_`, followed by the key
+    /// with `_` for all characters except letters and digits.
     pub fn column(&self) -> String {
         let prefix = match self.source {
             Source::Resource => "resource_attribute_",
@@ -72,13 +72,13 @@ impl Promoted {
         prefix.chars().chain(self.key.chars().map(letter)).collect()
     }
 
-    /// Whether every row has a column of that name anyway.
+    /// Whether every row already has a column of that name.
     pub fn is_taken(&self) -> bool {
         schema::is_fixed(&self.column())
     }
 }
 
-/// How profiles are laid out.
+/// Layout of profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProfilesLayout {
     /// A row per sample with all its frames.
@@ -88,10 +88,10 @@ pub enum ProfilesLayout {
     Stacks,
 }
 
-/// How pages are compressed.
+/// Compression of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// Zstandard at a level from 1 to 22.
     Zstd(i32),
@@ -114,18 +114,18 @@ impl Compression {
     }
 }
 
-/// The columns of all tables, and how they are encoded.
+/// The columns of all tables and their encoding.
 #[derive(Debug)]
 pub struct Layout {
     pub(super) options: Options,
     columns: [Arc<[Column]>; Kind::ALL.len()],
-    /// Shared by all files: there may be many, and a schema is as large as a few rows are.
+    /// Shared by all files, because there may be many files and a schema is as large as a few rows.
     schemas: [OnceLock<Arc<SchemaDescriptor>>; Kind::ALL.len()],
 }
 
 impl Layout {
-    /// The layout of these options. Of two promoted attributes whose columns have one name the first counts; none
-    /// counts whose column [`is_taken`](Promoted::is_taken).
+    /// Returns the layout for these options. If two promoted attributes share a column name, the
+    /// first one wins. An attribute whose column [`is_taken`](Promoted::is_taken) is ignored.
     pub fn new(options: &Options) -> Self {
         let mut options = options.clone();
         let mut names = std::collections::HashSet::new();
@@ -140,7 +140,7 @@ impl Layout {
         }
     }
 
-    /// The schema of files of that kind.
+    /// Returns the schema of files of that kind.
     pub(super) fn schema(&self, kind: Kind) -> Result<Arc<SchemaDescriptor>, ParquetError> {
         let known = &self.schemas[kind as usize];
         if let Some(schema) = known.get() {
@@ -155,7 +155,8 @@ impl Layout {
         &self.columns[kind as usize]
     }
 
-    /// How files of that kind are written, for what this crate leaves to the library: footers and indexes.
+    /// Returns the properties of files of that kind for the parts that the library writes: footers
+    /// and indexes.
     pub fn writer_properties(&self, kind: Kind) -> WriterProperties {
         let metadata = vec![
             ("tributary.schema.kind", kind.name()),

@@ -1,4 +1,4 @@
-//! What the rows of all tables have: a time, and where they come from.
+//! Common parts of the rows of all tables: timestamp and origin.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tributary_otlp::Signal;
 use tributary_otlp::view::{AnyValue, Message, Resource, View as _, attribute};
 
 gathered! {
-    /// What the rows of all tables have.
+    /// Common columns of the rows of all tables.
     pub(super) struct Shared {
         pub(super) texts: Strings,
         pub(super) pairs: Pairs,
         pub(super) contexts: Contexts,
-        /// Of the rows themselves; stacks have none.
+        /// Attributes of the rows themselves; stacks have none.
         pub(super) attributes: Sets,
         context: Vec<u32>,
         times: Vec<i64>,
-        /// The entries of lists that rows share, as often as they are written.
+        /// Number of list entries that rows share, as often as they are written.
         entries: usize,
     }
 }
@@ -40,23 +40,24 @@ impl Shared {
         self.share(self.contexts.get(context).attributes as usize);
     }
 
-    /// The row has a list with so many entries, of which there is one for many rows here and one for each in the file.
+    /// Counts a list with that many entries, which is stored once for many rows but written for
+    /// each row.
     #[inline]
     pub(super) fn share(&mut self, entries: usize) {
         self.entries += entries;
     }
 
-    /// The entries of lists that rows share, as often as they are written.
+    /// Returns the number of list entries that rows share, as often as they are written.
     pub(super) fn entries(&self) -> usize {
         self.entries
     }
 
-    /// How many attributes a row's resource and scope have.
+    /// Returns the number of attributes of a row's resource and scope.
     pub(super) fn entries_of(&self, row: usize) -> usize {
         self.contexts.get(self.context[row]).attributes as usize
     }
 
-    /// The number of where rows come from, in the table with these contents.
+    /// Returns the number of the rows' origin in the table with these contents.
     pub(super) fn context(&mut self, contents: u64, origin: &Origin<'_>, known: &mut Known) -> u32 {
         let (pairs, texts) = (&mut self.pairs, &mut self.texts);
         self.contexts.add(contents, origin, known, pairs, texts)
@@ -70,7 +71,7 @@ impl Shared {
         &self.times
     }
 
-    /// The rows sorted by service, by what `key` says, and by time. Equal ones stay in the order they came in.
+    /// Returns the rows sorted by service, by `key`, and by time. Equal rows keep their order.
     pub(super) fn order(&self, key: impl Fn(usize) -> u32) -> Vec<u32> {
         let contexts = 0..self.contexts.len() as u32;
         let services = contexts.map(|context| self.contexts.get(context).service);
@@ -82,19 +83,19 @@ impl Shared {
         let mut rows: Vec<(u32, u32, i64, u32)> = rows
             .map(|(at, (time, context))| (ranks[*context as usize], key(at), *time, at as u32))
             .collect();
-        // Most come in their order, or in long runs of it.
+        // Most rows arrive in order, or in long ordered runs.
         rows.sort();
         rows.into_iter().map(|(.., at)| at).collect()
     }
 
-    /// Where rows come from: contexts, each with the number of rows that have it one after the other.
+    /// Returns the contexts of rows, each with the length of its run of rows.
     fn runs(&self, rows: Rows<'_>) -> Vec<(u32, usize)> {
         let contexts: Vec<u32> = rows.of(&self.context).collect();
         let runs = contexts.chunk_by(|a, b| a == b);
         runs.map(|run| (run[0], run.len())).collect()
     }
 
-    /// Something of the contexts of runs.
+    /// Maps the contexts of runs.
     fn of_context<'s, T>(
         &'s self,
         runs: &'s [(u32, usize)],
@@ -156,7 +157,7 @@ impl Shared {
         group.runs_of_optional_texts("resource_entities", texts, entities)
     }
 
-    /// The attributes that have columns of their own.
+    /// Writes the columns of promoted attributes.
     pub(super) fn write_promoted(
         &self,
         promoted: &[Promoted],
@@ -193,13 +194,14 @@ impl Shared {
     }
 }
 
-/// The hour of a time in nanoseconds since 1970.
+/// Returns the hour of a time in nanoseconds since 1970.
 pub(super) fn hour(time: u64) -> i64 {
     const HOUR: u64 = 3_600_000_000_000;
     (time / HOUR).cast_signed()
 }
 
-/// Distributes the items of a request of traces, metrics or logs, until `sink` has no room for those that come next.
+/// Distributes the items of a request of traces, metrics or logs, until `sink` admits no further
+/// rows.
 pub(super) fn append(
     signal: Signal,
     request: &[u8],
@@ -235,7 +237,7 @@ pub(super) fn append(
     Ok(())
 }
 
-/// The service for the partition.
+/// Returns the service for the partition.
 pub(super) fn service(resource: &[u8]) -> Arc<str> {
     let attributes = Resource::view(Message::new(resource)).attributes();
     let key = str::from_utf8(SERVICE_NAME).unwrap_or_default();
@@ -245,7 +247,7 @@ pub(super) fn service(resource: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(&text).into()
 }
 
-/// Where the items of a scope go.
+/// Destination of the items of a scope.
 pub(super) struct Place<'p, 'r> {
     sink: &'p mut dyn Sink,
     origin: &'p Origin<'r>,
@@ -254,7 +256,7 @@ pub(super) struct Place<'p, 'r> {
 }
 
 impl Place<'_, '_> {
-    /// Appends items, each with its time, to the tables they belong to. Breaks when there is no room for some.
+    /// Appends items, each with its time, to their tables. Breaks if a partition is not admitted.
     pub(super) fn append<I>(
         &mut self,
         kind: Kind,

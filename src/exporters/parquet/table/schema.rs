@@ -10,7 +10,8 @@ use parquet::schema::types::{Type, TypePtr};
 use super::Kind;
 use super::layout::{Options, ProfilesLayout};
 
-/// The version of the schemas, in the metadata of every file. Columns that are new at the end make no new version.
+/// Version of the schemas, in the metadata of every file. New columns at the end do not change the
+/// version.
 pub(super) const VERSION: &str = "2";
 
 /// A column.
@@ -21,18 +22,18 @@ pub(super) struct Column {
     pub(super) of: Of,
 }
 
-/// How many values a row has.
+/// Number of values of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     One,
     OneOrNull,
     List,
-    /// From texts to texts.
+    /// A map from text to text.
     Map,
     ListOfMaps,
 }
 
-/// What the values are.
+/// Type of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Text,
@@ -204,7 +205,7 @@ const STACKS: Columns = &[
     ("frame", List, Text),
 ];
 
-/// Where the rows came from, in all tables but that of stacks.
+/// Columns of the rows' origin, in all tables except the table of stacks.
 const CONTEXT: Columns = &[
     ("scope_name", One, Text),
     ("scope_version", One, Text),
@@ -219,7 +220,7 @@ const CONTEXT: Columns = &[
     ("resource_entities", OneOrNull, Text),
 ];
 
-/// The columns of a table, in their order.
+/// Returns the columns of a table, in order.
 pub(super) fn columns(kind: Kind, options: &Options) -> Vec<Column> {
     let wide = options.profiles == ProfilesLayout::Wide;
     let parts: &[Columns] = match kind {
@@ -238,7 +239,8 @@ pub(super) fn columns(kind: Kind, options: &Options) -> Vec<Column> {
     parts_of(parts).chain(promoted).collect()
 }
 
-/// The columns that the rows of a row group are sorted by, as numbers of leaves. Rows without a value come last.
+/// Returns the columns by which the rows of a row group are sorted, as leaf indices. Rows without a
+/// value come last.
 pub(super) fn sorted_by(kind: Kind, columns: &[Column]) -> Vec<usize> {
     let names: &[&str] = match kind {
         Kind::Logs | Kind::Traces => &["service_name", "timestamp"],
@@ -253,7 +255,7 @@ pub(super) fn sorted_by(kind: Kind, columns: &[Column]) -> Vec<usize> {
     names.iter().filter_map(leaf).collect()
 }
 
-/// Whether a table has a column of that name, whatever attributes are promoted.
+/// Whether a table has a column of that name, regardless of promoted attributes.
 pub(super) fn is_fixed(name: &str) -> bool {
     let all = [LOGS, TRACES, METRICS, PROFILES, FRAMES, CONTEXT];
     all.iter()
@@ -271,7 +273,7 @@ fn parts_of(parts: &[Columns]) -> impl Iterator<Item = Column> {
         })
 }
 
-/// The schema of a file with these columns.
+/// Returns the schema of a file with these columns.
 pub(super) fn file_schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     let fields: Result<Vec<TypePtr>, _> = columns.iter().map(Column::field).collect();
     let root = Type::group_type_builder("tributary").with_fields(fields?);
@@ -279,7 +281,7 @@ pub(super) fn file_schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
 }
 
 impl Column {
-    /// How many columns of values it is.
+    /// Returns the number of leaf columns.
     fn leaves(&self) -> usize {
         match self.shape {
             One | OneOrNull | List => 1,
@@ -305,7 +307,7 @@ impl Of {
             Text => (Physical::BYTE_ARRAY, Some(LogicalType::String), -1),
             Bytes => (Physical::BYTE_ARRAY, None, -1),
             Timestamp => {
-                // Spark reads no nanoseconds.
+                // Spark does not support nanoseconds.
                 let microseconds = LogicalType::timestamp(true, TimeUnit::MICROS);
                 (Physical::INT64, Some(microseconds), -1)
             }

@@ -1,4 +1,4 @@
-//! Texts that are kept once, and known by numbers.
+//! Interned texts, identified by numbers.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -6,31 +6,32 @@ use std::hash::BuildHasher as _;
 
 use super::gathered::Gathered;
 
-/// No text: what a column that may be null has in a row without a value.
+/// The number for null in optional columns.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Texts (or other bytes) in the order they came in, each of them once unless it was pushed.
+/// Texts (or other bytes) in order of arrival. Each text occurs once unless it was pushed.
 #[derive(Debug, Default)]
 pub(super) struct Strings {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// End offset of each text.
     ends: Vec<usize>,
-    /// Each with its hash, so that a table that grows does not look at the texts again.
+    /// Number and hash of each text, so that the table can grow without reading the texts again.
     ids: HashTable<(u32, u32)>,
 }
 
-/// Tables live for minutes and hold what was accepted: who could choose collisions could as well send more.
+/// Hashes a text. Collision attacks are no concern: tables live for minutes and hold accepted data,
+/// so an attacker could as well send more data.
 fn hash(bytes: &[u8]) -> u32 {
     FixedState::with_seed(0x7472_6962).hash_one(bytes) as u32
 }
 
-/// The table looks at the lowest and at the highest bits.
+/// Spreads a hash, because the table uses the lowest and the highest bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
 
 impl Strings {
-    /// The number of a text. New ones have the next number.
+    /// Returns the number of a text. A new text gets the next number.
     #[inline]
     pub(super) fn intern(&mut self, text: &[u8]) -> u32 {
         let hash = hash(text);
@@ -45,33 +46,33 @@ impl Strings {
         id
     }
 
-    /// The number of a text, if it is there.
+    /// Returns the number of a text if it is present.
     pub(super) fn find(&self, text: &[u8]) -> Option<u32> {
         let hash = hash(text);
         let is_text = |of: &(u32, u32)| of.0 == hash && self.get(of.1) == text;
         self.ids.find(spread(hash), is_text).map(|(_, id)| *id)
     }
 
-    /// A new number for a text, without a look whether there is one.
+    /// Adds a text under a new number without a lookup.
     pub(super) fn push(&mut self, text: &[u8]) -> u32 {
         self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
-        // More than fit the memory of any table.
+        // The number of texts is limited by the memory of a table.
         (self.ends.len() - 1) as u32
     }
 
-    /// The text of a number; an empty one for what has no text.
+    /// Returns the text of a number; empty for a number without a text.
     #[inline]
     pub(super) fn get(&self, id: u32) -> &[u8] {
         get(&self.bytes, &self.ends, id)
     }
 
-    /// How many there are.
+    /// Returns the number of texts.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The places of these texts in their order, by number. [`NONE`] has none.
+    /// Returns the ranks of these texts in sorted order, by number. [`NONE`] has no rank.
     pub(super) fn ranks(&self, ids: impl Iterator<Item = u32>) -> Vec<u32> {
         let mut ids: Vec<u32> = ids.filter(|id| *id != NONE).collect();
         ids.sort_unstable();
@@ -108,8 +109,8 @@ fn get<'s>(bytes: &'s [u8], ends: &[usize], id: u32) -> &'s [u8] {
     bytes.get(start..end).unwrap_or_default()
 }
 
-/// Texts of which many may be there once only, as the bodies of log records are: while that is so, nobody looks whether
-/// one is known.
+/// Texts that are often unique, such as bodies of log records: as long as most are unique, they are
+/// not looked up.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     strings: Strings,
@@ -119,12 +120,12 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Looked up before it is decided whether that is worth it.
+    /// Number of lookups before deciding whether lookups are worthwhile.
     const TRIAL: u32 = 1024;
-    /// Not looked up before another trial.
+    /// Number of texts to add without lookups before the next trial.
     const PAUSE: u32 = 16 * Self::TRIAL;
 
-    /// The number of a text.
+    /// Returns the number of a text.
     #[inline]
     pub(super) fn add(&mut self, text: &[u8]) -> u32 {
         if self.skipped > 0 {

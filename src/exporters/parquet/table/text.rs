@@ -1,4 +1,4 @@
-//! Attribute values as texts, with the type they had.
+//! Attribute values as texts, with their original type.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use tributary_otlp::view::AnyValue;
 
-/// The letters that tell types: of attributes in `*_attribute_types`, of bodies in `body_type`.
+/// Letters of the types: of attributes in `*_attribute_types`, of bodies in `body_type`.
 pub(super) mod letter {
     pub(in super::super) const STRING: u8 = b's';
     pub(in super::super) const BOOL: u8 = b'b';
@@ -20,8 +20,8 @@ pub(super) mod letter {
     pub(in super::super) const UNIT: u8 = b'u';
 }
 
-/// Appends a value as a text, and returns the letter of its type: texts as they are, numbers in decimal digits, bytes
-/// in base64, lists and maps as JSON.
+/// Appends a value as text, and returns the letter of its type. Numbers are decimal, bytes base64,
+/// lists and maps JSON.
 pub(super) fn put(value: &AnyValue<'_>, output: &mut Vec<u8>) -> u8 {
     match value {
         AnyValue::Empty | AnyValue::StringIndex(_) => letter::NONE,
@@ -34,7 +34,7 @@ pub(super) fn put(value: &AnyValue<'_>, output: &mut Vec<u8>) -> u8 {
             letter::BOOL
         }
         AnyValue::Int(value) => {
-            // Writing to memory cannot fail.
+            // Writing to memory does not fail.
             let _ = write!(output, "{value}");
             letter::INT
         }
@@ -57,7 +57,7 @@ pub(super) fn put(value: &AnyValue<'_>, output: &mut Vec<u8>) -> u8 {
     }
 }
 
-/// The shortest digits that are read as the same number again; always with a point or an exponent.
+/// Appends the shortest digits that round-trip, always with a point or an exponent.
 fn put_double(value: f64, output: &mut Vec<u8>) {
     let _ = match value {
         _ if value.is_nan() => write!(output, "NaN"),
@@ -67,8 +67,8 @@ fn put_double(value: f64, output: &mut Vec<u8>) {
     };
 }
 
-/// JSON, with what JSON does not have as texts: bytes in base64, and numbers that are none. Values nest as deep as the
-/// validator allows.
+/// Appends JSON. Values that JSON lacks become strings: bytes in base64, and non-finite numbers.
+/// The validator limits the nesting of values.
 pub(super) fn put_json(value: &AnyValue<'_>, output: &mut Vec<u8>) {
     match value {
         AnyValue::Empty | AnyValue::StringIndex(_) => output.extend_from_slice(b"null"),
@@ -107,8 +107,8 @@ pub(super) fn put_json(value: &AnyValue<'_>, output: &mut Vec<u8>) {
     }
 }
 
-/// A text in the quotes of JSON.
+/// Appends a text as a JSON string.
 pub(super) fn quote(text: &str, output: &mut Vec<u8>) {
-    // Writing to memory cannot fail, nor can a text be no JSON.
+    // Writing to memory does not fail, and every text is representable in JSON.
     let _ = serde_json::to_writer(output, text);
 }

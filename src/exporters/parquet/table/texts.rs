@@ -1,4 +1,4 @@
-//! Columns of texts that are known by their numbers.
+//! Columns of interned texts.
 
 use std::cmp::Ordering;
 
@@ -8,15 +8,15 @@ use super::encoding::{Hybrid, bit_width, byte_aligned};
 use super::strings::Strings;
 use super::values::{Bounds, Encoder};
 
-/// What numbers of texts stand for.
+/// Maps numbers to texts.
 pub(super) trait Source {
     fn get(&self, id: u32) -> &[u8];
     fn len(&self) -> usize;
-    /// Whether all of them are numbers of 64 bits, which need no lengths.
+    /// Whether all texts are 64-bit numbers, which need no lengths.
     fn are_words(&self) -> bool {
         false
     }
-    /// Which one comes first in a sorted dictionary.
+    /// Compares two texts for a sorted dictionary.
     fn compare(&self, a: u32, b: u32) -> Ordering {
         self.get(a).cmp(self.get(b))
     }
@@ -32,7 +32,7 @@ impl Source for Strings {
     }
 }
 
-/// Numbers of 64 bits instead of texts.
+/// 64-bit numbers instead of texts.
 pub(super) struct Words<'s>(pub(super) &'s Strings);
 
 impl Source for Words<'_> {
@@ -49,31 +49,31 @@ impl Source for Words<'_> {
     }
 
     fn compare(&self, a: u32, b: u32) -> Ordering {
-        // The last byte of a number is the highest.
+        // The last byte of a number is the most significant.
         self.get(a).iter().rev().cmp(self.get(b).iter().rev())
     }
 }
 
-/// What a column of texts is like.
+/// Kind of a text column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
-    /// A text in a row, and the same one in many rows one after the other. Readers ask for bounds.
+    /// One text per row, often in long runs. Readers use the bounds.
     Flat,
     /// Lists of texts.
     Lists,
-    /// Numbers in which there is no order.
+    /// Numbers without an order.
     Hashes,
 }
 
-/// Texts by their numbers: with a dictionary where that is smaller.
+/// Encoder of texts by number, with a dictionary if that is smaller.
 pub(super) struct Texts<'s, S> {
     source: &'s S,
-    /// The positions in the dictionary, by number.
+    /// Dictionary indices, by number.
     places: Vec<u32>,
-    /// The dictionary; none where texts are written as they are.
+    /// The dictionary; `None` if texts are written directly.
     dictionary: Option<Vec<u32>>,
-    /// Whether the dictionary is sorted: then there are bounds, and texts that begin alike are beside each other, where
-    /// compressors find more. Dictionaries of frames take a quarter less.
+    /// Whether the dictionary is sorted. A sorted dictionary has bounds and compresses better,
+    /// because similar texts are adjacent: dictionaries of frames take a quarter less.
     sorted: bool,
     width: u32,
     page: Page,
@@ -81,32 +81,34 @@ pub(super) struct Texts<'s, S> {
     bounds: Option<(u32, u32)>,
 }
 
-/// The positions of a page.
+/// Dictionary indices of a page.
 enum Page {
-    /// Of columns with runs.
+    /// Indices of columns with runs.
     Hybrid(Hybrid),
-    /// Of others: in whole bytes.
+    /// Indices of other columns, in whole bytes.
     Aligned(Vec<u32>),
 }
 
-/// Larger dictionaries are only written where the texts as they are would take more than twice as much: a reader has to
-/// hold all of it for a single row. Without the exception, a long text that all rows of a large request share would be
-/// written, and held in memory, for each of them.
+/// Size in bytes above which a dictionary is only written if plain texts would take more than twice
+/// as much, because readers must load a whole dictionary for a single row. Without the exception, a
+/// long text shared by all rows of a large request would be written, and held in memory, for each
+/// row.
 const DICTIONARY_BYTES: usize = 16 << 20;
-/// Larger dictionaries are only sorted where they are small beside the rows. Others are of texts that are different
-/// almost everywhere, whose bounds leave nothing out, and sorting them is what costs most.
+/// Number of entries above which a dictionary is only sorted if it is small compared to the rows.
+/// Large dictionaries contain mostly unique texts, whose bounds let readers skip nothing, and
+/// sorting is the most expensive step.
 pub(super) const SORTED_ENTRIES: usize = 4096;
 
 impl<'s, S: Source> Texts<'s, S> {
-    /// An encoder for these numbers, each with how often it comes, and no others. Columns that are not flat have
-    /// indices of whole bytes.
+    /// Returns an encoder for exactly these numbers, each with its number of occurrences. Columns
+    /// that are not flat use indices of whole bytes.
     pub(super) fn of(
         source: &'s S,
         values: impl Iterator<Item = (u32, usize)>,
         column: Column,
     ) -> Self {
         let mut places = vec![0_u32; source.len()];
-        // Numbers that are there, as they come. What is to be places are counts first.
+        // Used numbers, in order of occurrence. `places` first holds counts, then indices.
         let mut used: Vec<u32> = Vec::new();
         let mut total = 0;
         for (id, times) in values {
@@ -177,7 +179,7 @@ impl<'s, S: Source> Texts<'s, S> {
         self.dictionary = Some(dictionary);
     }
 
-    /// Adds the entries of a row that is there several times.
+    /// Adds the entries of a row several times.
     #[inline]
     pub(super) fn push_row(&mut self, row: impl Iterator<Item = u32> + Clone, times: usize) {
         match &mut self.page {

@@ -14,7 +14,7 @@ use super::{Kind, Layout, RowColumns, WriteError};
 use tributary_otlp::Malformed;
 
 gathered! {
-    /// The columns that only spans have.
+    /// Columns of spans only.
     pub(super) struct Columns {
         duration: Vec<Option<i64>>,
         name: Vec<u32>,
@@ -56,7 +56,7 @@ gathered! {
     }
 }
 
-/// A span, read once.
+/// A decoded span.
 #[derive(Debug, Default)]
 struct Span<'r> {
     message: &'r [u8],
@@ -115,7 +115,7 @@ pub(super) fn append(
     })
 }
 
-/// The names of `SpanKind`; others are their numbers.
+/// Returns the name of a `SpanKind`; `None` for an unknown value.
 fn kind(number: u32) -> Option<&'static str> {
     const NAMES: [&str; 6] = [
         "unspecified",
@@ -128,12 +128,12 @@ fn kind(number: u32) -> Option<&'static str> {
     NAMES.get(number as usize).copied()
 }
 
-/// The names of `StatusCode`; others are their numbers.
+/// Returns the name of a `StatusCode`; `None` for an unknown value.
 fn status(number: u32) -> Option<&'static str> {
     ["unset", "ok", "error"].get(number as usize).copied()
 }
 
-/// A name of an enumeration, or its number.
+/// Returns the name of an enumeration's value, or its number as text.
 pub(super) fn name(texts: &mut Strings, name: Option<&'static str>, number: u32) -> u32 {
     match name {
         Some(name) => texts.intern(name.as_bytes()),

@@ -1,4 +1,4 @@
-//! The values of a column: encoders, with the smallest and the largest value of each page.
+//! Encoders of column values, which also track the bounds of each page.
 
 use parquet::basic::Encoding;
 use parquet::bloom_filter::Sbbf;
@@ -9,7 +9,7 @@ use super::encoding::{Hybrid, bit_width, delta};
 pub(super) trait Encoder {
     type Item;
     fn push(&mut self, value: Self::Item);
-    /// The same value several times.
+    /// Adds the same value several times.
     fn push_run(&mut self, value: Self::Item, times: usize)
     where
         Self::Item: Copy,
@@ -18,20 +18,20 @@ pub(super) trait Encoder {
             self.push(value);
         }
     }
-    /// The bytes of the page so far, about.
+    /// Returns the approximate size of the page so far, in bytes.
     fn len(&self) -> usize;
-    /// The bytes that a value adds to the page, about.
+    /// Returns the approximate bytes that a value adds to the page.
     fn size(&self, _value: Self::Item) -> usize {
         size_of::<Self::Item>()
     }
-    /// Appends the page's values, and begins another page.
+    /// Appends the page's values, and begins the next page.
     fn finish(&mut self, page: &mut Vec<u8>);
     fn encoding(&self) -> Encoding;
-    /// The smallest and the largest value since the last call.
+    /// Returns the bounds since the last call.
     fn bounds(&mut self) -> Option<Bounds> {
         None
     }
-    /// The dictionary, encoded, and how many entries it has.
+    /// Returns the encoded dictionary and its number of entries.
     fn dictionary(&self) -> Option<(Vec<u8>, u32)> {
         None
     }
@@ -45,13 +45,13 @@ pub(super) trait Encoder {
 pub(super) enum Bounds {
     Signed(i64, i64),
     Unsigned(u64, u64),
-    /// None of them is no number, and of zeros the smallest is the negative one, as the format demands.
+    /// Neither bound is NaN, and a lower bound of zero is negative zero, as the format requires.
     Doubles(f64, f64),
     Bytes(Vec<u8>, Vec<u8>),
 }
 
 impl Bounds {
-    /// Longer values are not worth a place in every footer.
+    /// Maximum length of a text in the bounds, in bytes. Longer values would bloat every footer.
     const LONGEST: usize = 128;
 
     pub(super) fn is_short(&self) -> bool {
@@ -105,7 +105,7 @@ impl Bounds {
     }
 }
 
-/// Whole numbers of 64 bits.
+/// 64-bit integers.
 #[derive(Debug)]
 pub(super) struct Whole {
     values: Vec<i64>,
@@ -114,7 +114,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// As differences: what times and counts are small with.
+    /// Returns an encoder of differences, which suit times and counts.
     pub(super) fn deltas() -> Self {
         Whole {
             values: Vec::new(),
@@ -123,7 +123,7 @@ impl Whole {
         }
     }
 
-    /// The same for numbers without a sign, given as their bits.
+    /// Returns an encoder of differences of unsigned numbers, given as their bits.
     pub(super) fn unsigned_deltas() -> Self {
         Whole {
             is_unsigned: true,
@@ -131,7 +131,7 @@ impl Whole {
         }
     }
 
-    /// As they are.
+    /// Returns an encoder of plain values.
     pub(super) fn plain() -> Self {
         Whole {
             encoding: Encoding::PLAIN,
@@ -185,12 +185,12 @@ impl Encoder for Whole {
     }
 }
 
-/// Numbers of 32 bits, few different ones: with a dictionary.
+/// 32-bit numbers with few distinct values, with a dictionary.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     dictionary: Vec<u32>,
     ids: std::collections::HashMap<u32, u32, foldhash::fast::FixedState>,
-    /// The last value and its place.
+    /// The last value and its dictionary index.
     last: (u32, u32),
     page: Hybrid,
     bounds: Option<(u32, u32)>,
@@ -199,7 +199,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// An encoder for these values and no others.
+    /// Returns an encoder for exactly these values.
     pub(super) fn of(values: impl Iterator<Item = u32>, signed: bool) -> Self {
         let mut numbers = Numbers {
             signed,
@@ -228,7 +228,7 @@ impl Encoder for Numbers {
     #[inline]
     fn push(&mut self, value: u32) {
         let key = |value: u32| match self.signed {
-            // Sorts signed numbers as unsigned ones.
+            // Makes signed numbers sort like unsigned ones.
             true => value ^ 1 << 31,
             false => value,
         };
@@ -272,7 +272,7 @@ impl Encoder for Numbers {
     }
 }
 
-/// Numbers of 64 bits of lists, as they are.
+/// 64-bit numbers in lists, plain.
 #[derive(Debug, Default)]
 pub(super) struct Plain64 {
     page: Vec<u8>,
@@ -299,7 +299,7 @@ impl Encoder for Plain64 {
     }
 }
 
-/// Numbers that need not be whole, as they are.
+/// Floating-point numbers, plain.
 #[derive(Debug, Default)]
 pub(super) struct Doubles {
     page: Vec<u8>,
@@ -312,7 +312,7 @@ impl Encoder for Doubles {
     #[inline]
     fn push(&mut self, value: f64) {
         self.page.extend_from_slice(&value.to_le_bytes());
-        // Readers know that what is no number is not within the bounds.
+        // Readers know that NaN values are outside of the bounds.
         if !value.is_nan() {
             let (min, max) = self.bounds.unwrap_or((value, value));
             self.bounds = Some((min.min(value), max.max(value)));
@@ -338,7 +338,7 @@ impl Encoder for Doubles {
     }
 }
 
-/// Truth values, a bit each.
+/// Booleans, one bit each.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     page: Vec<u8>,
@@ -374,7 +374,7 @@ impl Encoder for Bits {
     }
 }
 
-/// Bytes of one length: ids of traces, spans and profiles.
+/// Bytes of a fixed length: ids of traces, spans and profiles.
 #[derive(Debug)]
 pub(super) struct Fixed<const N: usize> {
     page: Vec<u8>,

@@ -70,7 +70,7 @@ pub fn grpc(shared: Arc<Shared>) -> Serve {
 struct Services(Arc<Shared>);
 
 impl Services {
-    /// How many items are rejected, and why.
+    /// Returns the number of rejected items and the reason.
     async fn take<T>(
         &self,
         request: tonic::Request<T>,

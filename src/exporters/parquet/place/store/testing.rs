@@ -1,5 +1,5 @@
-//! A server that speaks the part of S3's protocol that is needed, or stands in front of one that speaks all of it, and
-//! fails as told.
+//! A server that implements the necessary part of S3's protocol, or a proxy for a real server. It
+//! injects faults.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -19,25 +19,25 @@ use tokio::time::sleep;
 use crate::exporters::parquet::config::ObjectStoreConfig;
 use tributary_config::ByteSize;
 
-/// What happens to the next request of a kind.
+/// A fault for the next request of a kind.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::exporters::parquet) enum Fault {
-    /// It is answered with that status, and nothing is done.
+    /// The server responds with this status and ignores the request.
     Status(u16),
-    /// It is done, and the connection is closed without an answer.
+    /// The server executes the request and closes the connection without a response.
     Lost,
-    /// It is done after a while.
+    /// The server executes the request after a delay.
     Slow,
-    /// The connection is closed before it has come, and nothing is done.
+    /// The server closes the connection before the request is complete, and ignores the request.
     Cut,
 }
 
-/// A bucket's content, and what will go wrong.
+/// Contents of a bucket, and the faults to inject.
 #[derive(Default)]
 pub(in crate::exporters::parquet) struct Bucket {
     pub(in crate::exporters::parquet) objects: BTreeMap<String, Vec<u8>>,
     pub(in crate::exporters::parquet) uploads: HashMap<String, BTreeMap<u32, Vec<u8>>>,
-    /// By kind of request: `put`, `begin`, `part`, `complete`, `abort`, `head`, `delete`.
+    /// Faults by kind of request: `put`, `begin`, `part`, `complete`, `abort`, `head`, `delete`.
     faults: HashMap<&'static str, VecDeque<Fault>>,
     pub(super) part_sizes: Vec<usize>,
     parts_at_once: usize,
@@ -49,11 +49,12 @@ pub(in crate::exporters::parquet) struct Bucket {
 #[derive(Clone, Default)]
 pub(in crate::exporters::parquet) struct Server {
     bucket: Arc<Mutex<Bucket>>,
-    /// The server that has the bucket, if it is not this one.
+    /// The real server, if this one is a proxy.
     real: Option<SocketAddr>,
 }
 
-/// A store in the server at that address, with parts of 1000 bytes: fewer than may be configured.
+/// Returns a store in the server at that address, with parts of 1000 bytes, below the minimum of
+/// the configuration.
 pub(in crate::exporters::parquet) fn store_at(server: SocketAddr) -> ObjectStoreConfig {
     let endpoint = format!("http://{server}");
     let options = [
@@ -73,12 +74,13 @@ pub(in crate::exporters::parquet) fn store_at(server: SocketAddr) -> ObjectStore
 }
 
 impl Server {
-    /// A server, and a store in it.
+    /// Starts a server; returns it with a store in it.
     pub(in crate::exporters::parquet) async fn start() -> (Self, ObjectStoreConfig) {
         Server::default().listen().await
     }
 
-    /// One that passes requests on to another server if they are not to fail, and a store in that.
+    /// Starts a proxy that forwards requests to another server unless they should fail; returns it
+    /// with a store.
     pub(in crate::exporters::parquet) async fn in_front_of(
         real: SocketAddr,
     ) -> (Self, ObjectStoreConfig) {
@@ -131,7 +133,7 @@ impl Server {
             .count()
     }
 
-    /// Whether all that was to go wrong has.
+    /// Whether all faults were injected.
     pub(in crate::exporters::parquet) fn is_done_failing(&self) -> bool {
         self.bucket().faults.values().all(VecDeque::is_empty)
     }
@@ -197,7 +199,7 @@ impl Server {
     }
 }
 
-/// What the server at that address answers.
+/// Forwards a request and returns the response of the server at that address.
 async fn pass_on(
     real: SocketAddr,
     request: Request<Full<Bytes>>,
@@ -209,7 +211,7 @@ async fn pass_on(
     let response = sender.send_request(request).await;
     let (mut head, body) = response.map_err(io::Error::other)?.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    // Of the connection, not of the answer.
+    // Hop-by-hop headers do not belong to the response.
     for name in [http::header::CONNECTION, http::header::TRANSFER_ENCODING] {
         head.headers.remove(name);
     }
