@@ -159,7 +159,7 @@ impl Values {
         grown
     }
 
-    /// The memory it takes, about.
+    /// Returns the approximate memory size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let names = self.functions.keys().map(|name| name.len());
         names.sum::<usize>() + self.functions.len() * FUNCTION_BYTES

@@ -198,7 +198,7 @@ impl Resource {
     }
 }
 
-/// Returns the key, or an empty key if the limit is reached.
+/// Returns the key, or the overflow key if the limit is reached.
 fn bounded(key: Vec<u8>, known: usize, most: usize, is_known: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     match known < most || is_known(&key) {
         true => key,
