@@ -81,7 +81,7 @@ pub(super) struct Dns {
     config: DnsSd,
     id: ComponentId,
     started: bool,
-    /// What each name resolved to when it last did.
+    /// Last known addresses of each name.
     known: BTreeMap<String, BTreeSet<Found>>,
 }
 
