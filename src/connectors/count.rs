@@ -1,13 +1,15 @@
-//! Counts spans, span events, metrics, data points, log records and profiles, and makes metrics of the counts.
+//! Counts spans, span events, metrics, data points, log records and profiles, and emits the counts
+//! as metrics.
 //!
-//! Keys, names and defaults are those of the Collector's connector of this name. Each request becomes one of metrics:
-//! for each of its resources the sums of what was counted in it, monotonic and of delta temporality. Who sent the
-//! request is told that it was accepted when the pipelines of metrics have accepted the counts; a request that
-//! nothing is counted in is accepted at once.
+//! Keys, names and defaults are those of the Collector's connector `count`. Each request becomes
+//! one request of metrics: for each of its resources, sums of the counted items, monotonic and of
+//! delta temporality. A sender gets its acknowledgment when the metrics pipelines have accepted the
+//! counts; a request without counted items is acknowledged at once.
 //!
-//! Unlike there, a condition that cannot be evaluated does not cost a client its request, and attributes that are
-//! neither texts nor numbers keep counts apart, by their texts. And counts have the time at which they were counted,
-//! not that of what was counted: no two of a series have the same, so whoever adds them up misses none.
+//! In contrast to the Collector, a condition that cannot be evaluated does not refuse the request,
+//! and attributes that are neither texts nor numbers are grouped by their text form. Counts have
+//! the time of counting, not that of the counted items: no two data points of a series have the
+//! same time, so a sum misses none.
 
 mod clock;
 mod config;
@@ -31,7 +33,7 @@ use crate::pipeline::{Consumer, Idle};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     dyn ConnectorConfig,
     Config,
@@ -79,7 +81,7 @@ impl ConnectorConfig for Config {
     }
 }
 
-/// Where one signal enters.
+/// Entry of one signal.
 struct Counting {
     sections: Sections,
     next: Arc<dyn Consumer>,
@@ -112,7 +114,7 @@ impl Consumer for Counting {
         vec![self.next.clone()]
     }
 
-    /// What goes on is counts, not what came in.
+    /// The connector forwards counts, not the received data.
     fn stores(&self) -> bool {
         false
     }

@@ -1,11 +1,11 @@
-//! `failover`: one of several ways on, the first that is open.
+//! `failover`: forwards to the first of several levels that works.
 //!
 //! ```text
 //! pipelines -> [sending_queue] -> levels of a signal -> pipelines of level 1, or else of level 2, ...
 //! ```
 //!
-//! Nothing is held but what the optional queue has: whoever brings a batch waits for the answer of the level that
-//! takes it, and hears of the refusal when none does.
+//! Only the optional queue buffers data: otherwise a sender waits for the outcome of the level that
+//! accepts its batch, or gets the refusal if no level accepts it.
 
 mod config;
 mod levels;
@@ -32,7 +32,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::Problems;
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     dyn ConnectorConfig,
     Config,
@@ -75,7 +75,7 @@ impl ConnectorConfig for Config {
     }
 }
 
-/// The life of the connector: that of its queue, if it has one.
+/// Lifecycle of the connector and its queue, if it has one.
 struct Failover {
     levels: Vec<Arc<Levels>>,
     queue: Box<dyn Component>,

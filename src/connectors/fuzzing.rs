@@ -1,3 +1,3 @@
-//! How connectors make metrics, for fuzz targets.
+//! Metrics of connectors, for fuzz targets.
 
 pub use super::profile_metrics::fuzzing::{profile_metrics, request_metrics};

@@ -1,24 +1,26 @@
-//! Makes metrics of profiles: what a service spends, where, and per request.
+//! Derives metrics from profiles: resource usage of a service, by function and per request.
 //!
-//! Profiles are gathered over a window. At its end each resource has its totals (CPU time, memory allocated and in
-//! use, waits for locks, goroutines and more, by what [`METRICS`] knows) and, for the functions with the most, what
-//! they have in themselves and with what they call; a function that is in a stack several times counts once. What is
-//! in no function that is named adds up under `other`, so the functions' own values add up to the total. Values with
-//! what is called overlap: there is no rest of those.
+//! Profiles are buffered over a window. At its end, each resource gets totals (CPU time, memory
+//! allocated and in use, waits for locks, goroutines and more, see [`METRICS`]). The functions with
+//! the largest values get their own values and their values including callees; a function that
+//! occurs several times in a stack counts once. Values of unnamed and all other functions add up
+//! under `other`, so the own values add up to the total. Values including callees overlap, so there
+//! is no `other` for them.
 //!
-//! What adds up is a sum of delta temporality. Levels, such as memory in use, are gauges: the last one of each
-//! instance in the window, added up over the instances that became one resource. What counts from the start of a
-//! process, as Go's allocations, mutex and block profiles do unless something made differences of them before, counts
-//! from its second profile on; the differences are made here, for each instance. Profiles that only say how often
-//! they looked count by their period.
+//! Additive values are sums of delta temporality. Levels, such as memory in use, are gauges: the
+//! last one of each instance in the window, summed over the instances that became one resource.
+//! Cumulative profiles, such as Go's allocations, mutex and block profiles unless a previous stage
+//! made differences of them, count from the second profile on; the connector computes the
+//! differences for each instance. Profiles with sample counts only are multiplied by their period.
 //!
-//! Traces and metrics that flow in make no metrics but the number of requests of their service: spans of the kinds
-//! `SERVER` and `CONSUMER`, or what its own counters say. Then its CPU time and allocations are also given per request.
+//! Traces and metrics give only the number of requests of their service: spans of the kinds
+//! `SERVER` and `CONSUMER`, or the service's own counters. CPU time and allocations of the service
+//! are then also given per request.
 //!
-//! A batch is acknowledged when it is counted, in memory that is bounded. What the pipelines of metrics refuse for
-//! now is offered until they take it; while eight windows wait for that, senders are refused. What they refuse for
-//! good is cut in pieces, and what is refused then is dropped, logged and counted. A shutdown and a reload hand on
-//! what is there.
+//! A batch is acknowledged once it is counted, in bounded memory. A window that the metrics
+//! pipelines refuse temporarily is retried until they accept it; while eight windows wait, senders
+//! are refused. A permanently refused window is split, and the requests refused then are dropped,
+//! logged and counted. A shutdown and a reload flush the current window.
 
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
@@ -46,7 +48,7 @@ use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     dyn ConnectorConfig,
     Config,
@@ -61,28 +63,31 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     emits: Some(&[Signal::Metrics])
 );
 
-/// What becomes of profiles.
+/// Settings of the derived metrics.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How long profiles are gathered before their metrics leave. Above 0; at least as long as the interval between two
-    /// profiles of one process, or levels come and go. Default: 60s.
+    /// Duration of a window. Above 0, and at least as long as the interval between two profiles of
+    /// one process, or gauges have gaps. Default: 60s.
     pub interval: Duration,
-    /// The resource attributes that stay. Profiles whose resources have equal values of all of them are added up.
-    /// Default: `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
+    /// Resource attributes to retain. Profiles whose resources have equal values of all of them are
+    /// added up. Default: `service.name`, `service.namespace`, `service.version`,
+    /// `deployment.environment.name`.
     pub resource_attributes: Vec<String>,
-    /// How many functions of a resource have data points of their own, for each of its totals: so many with the most in
-    /// themselves, and so many with the most with what they call. 0: none, only totals. Default: 20.
+    /// Number of functions with their own data points, for each total of a resource: the functions
+    /// with the largest own values, and those with the largest values including callees. 0: totals
+    /// only. Default: 20.
     pub top_functions: u32,
-    /// Metrics that count the requests of a service: monotonic sums, or histograms. Where a resource sends both one of
-    /// the defaults and the one that it replaced, the newer one counts. Default:
-    /// `http.server.request.duration`, `http.server.duration`, `rpc.server.call.duration`, `rpc.server.duration`.
+    /// Metrics that count the requests of a service: monotonic sums, or histograms. If a resource
+    /// sends both a default metric and the one that it replaced, the newer one is used. Default:
+    /// `http.server.request.duration`, `http.server.duration`, `rpc.server.call.duration`,
+    /// `rpc.server.duration`.
     pub request_metrics: Vec<String>,
-    /// How many resources a window may have, and how many services. What comes of further ones is added up under a
+    /// Maximum number of resources, and of services, per window. Further ones are added up under a
     /// resource with the attribute `otel.metric.overflow`. Above 0. Default: 1000.
     pub max_resources: u32,
-    /// The memory that a window may take, as in `64MiB`; above it the window ends early. As much again is used for what
-    /// counts from the start of processes. At least 64KiB. Default: 64MiB.
+    /// Maximum memory of a window, as in `64MiB`; a larger window is flushed early. The state of
+    /// cumulative profiles may use the same amount again. At least 64KiB. Default: 64MiB.
     pub max_bytes: ByteSize,
 }
 

@@ -51,7 +51,7 @@ pub(super) fn queued(
     queue::terminal(cx, signals, &settings, &sender)
 }
 
-/// What takes batches out of the queue.
+/// Consumer of the queue's batches.
 struct Offering {
     outputs: Outputs,
     /// Whether the queue has a batch until the outcome is known, without memory; in memory it passes on the patience of

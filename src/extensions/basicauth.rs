@@ -24,7 +24,7 @@ use crate::entry;
 use tributary_config::{Capability, Problems, Secret, Validate};
 use tributary_net::auth::{ClientAuthenticator, Refused, ServerAuthenticator, Verdict};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     dyn ExtensionConfig,
     Config,
@@ -38,23 +38,23 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// For servers: who may come in.
+    /// For servers: users that may connect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub htpasswd: Option<Htpasswd>,
-    /// For clients: who we are.
+    /// For clients: user and password to send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_auth: Option<ClientAuth>,
 }
 
-/// Users and passwords, one `user:hash` a line, as `htpasswd` writes them. Kinds of hashes: bcrypt (`htpasswd -B`, the one
-/// to use), `$5$` and `$6$`, `$apr1$` and `$1$`, `{SHA}` and `{SSHA}`; what looks like none of them is the password
-/// itself. Passwords have at most 1024 bytes.
+/// Users and passwords, one `user:hash` per line, as `htpasswd` writes them. Supported hashes:
+/// bcrypt (`htpasswd -B`, recommended), `$5$` and `$6$`, `$apr1$` and `$1$`, `{SHA}` and `{SSHA}`;
+/// text in any other form is the password itself. Passwords have at most 1024 bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Htpasswd {
-    /// The file. When it changes it is read again within seconds.
+    /// Path of the file. Changes are loaded within seconds.
     pub file: PathBuf,
-    /// The same as text. Of a user who is in both, this one counts.
+    /// The same content as text. It takes precedence for a user in both.
     pub inline: Secret,
 }
 
@@ -62,17 +62,17 @@ pub struct Htpasswd {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientAuth {
-    /// The user; without a colon.
+    /// User name, without a colon.
     pub username: String,
     /// The password.
     pub password: Secret,
-    /// File with the user, instead of `username`. When it changes it is read again within seconds.
+    /// File with the user name, instead of `username`. Changes are loaded within seconds.
     pub username_file: PathBuf,
-    /// File with the password, instead of `password`. When it changes it is read again within seconds.
+    /// File with the password, instead of `password`. Changes are loaded within seconds.
     pub password_file: PathBuf,
 }
 
-/// What is wrong with a configuration: the key, and why.
+/// Configuration error: the key, and the reason.
 type Wrong = (&'static str, String);
 
 impl Htpasswd {
@@ -80,7 +80,7 @@ impl Htpasswd {
         existing([&self.file])
     }
 
-    /// The users, and what is wrong with lines: those that are no users, and passwords in plain text.
+    /// Reads the users, with the errors: invalid lines, and passwords in plain text.
     fn read(&self) -> Result<(Users, Vec<Wrong>), Wrong> {
         let mut text = String::new();
         if is_set(&self.file) {
@@ -136,7 +136,7 @@ impl ClientAuth {
         existing([&self.username_file, &self.password_file])
     }
 
-    /// The value of the header.
+    /// Reads the value of the header.
     fn read(&self) -> Result<HeaderValue, Wrong> {
         let file = |key, path: &Path| match is_set(path) {
             true => credentials::read(path)
@@ -176,7 +176,7 @@ impl ClientAuth {
         let encoded = STANDARD.encode(format!("{user}:{password}"));
         let value = HeaderValue::try_from(format!("Basic {encoded}"));
         let mut value = value.map_err(|error| ("password", error.to_string()))?;
-        // Never in a table of HPACK, never in a debug line.
+        // Sensitive values are excluded from HPACK tables and debug output.
         value.set_sensitive(true);
         Ok(value)
     }
@@ -283,7 +283,7 @@ impl ExtensionConfig for Config {
     }
 }
 
-/// The server's side.
+/// Server side.
 struct Server(Verifier);
 
 impl ServerAuthenticator for Server {
@@ -316,9 +316,9 @@ impl ServerAuthenticator for Server {
     }
 }
 
-/// The client's side.
+/// Client side.
 struct Client {
-    /// Of the header.
+    /// Value of the header.
     value: Arc<ArcSwap<HeaderValue>>,
     reloader: Arc<Reloader>,
 }
@@ -337,7 +337,7 @@ impl ClientAuthenticator for Client {
     }
 }
 
-/// Some clients leave the padding out.
+/// Some clients omit the padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

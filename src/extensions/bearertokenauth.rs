@@ -16,7 +16,7 @@ use crate::entry;
 use tributary_config::{Capability, Problems, Secret, Validate};
 use tributary_net::auth::{ClientAuthenticator, Identity, Refused, ServerAuthenticator, Verdict};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     dyn ExtensionConfig,
     Config,
@@ -30,17 +30,17 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The header that carries the token. Default: `Authorization`.
+    /// Header that contains the token. Default: `Authorization`.
     pub header: String,
-    /// What goes in front of the token, with a space; empty for the token alone. Servers do not mind its case. Default:
-    /// `Bearer`.
+    /// Prefix of the token, separated by a space; empty for the token alone. Servers ignore its
+    /// case. Default: `Bearer`.
     pub scheme: String,
     /// The token.
     pub token: Secret,
     /// Several tokens: servers accept each of them, clients send the first. Not together with `token`.
     pub tokens: Vec<Secret>,
-    /// File with tokens, one a line: servers accept each of them, clients send the first. When it changes it is read
-    /// again within seconds. With it, `token` and `tokens` are ignored.
+    /// File with tokens, one per line: servers accept each of them, clients send the first. Changes
+    /// are loaded within seconds. `token` and `tokens` are then ignored.
     pub filename: PathBuf,
 }
 
@@ -73,10 +73,10 @@ impl Config {
         }
     }
 
-    /// The tokens that count now.
+    /// Returns the current tokens.
     ///
     /// # Errors
-    /// The key at fault and why; never a token.
+    /// Returns the invalid key and the reason; never a token.
     fn tokens(&self) -> Result<Tokens, (&'static str, String)> {
         if self.has_file() {
             let text = credentials::read(&self.filename).map_err(|error| ("filename", error))?;
@@ -191,7 +191,7 @@ impl ExtensionConfig for Config {
     }
 }
 
-/// Headers without which a request is none.
+/// Headers that requests need for other purposes.
 const TAKEN: [&str; 8] = [
     "connection",
     "content-encoding",
@@ -203,7 +203,7 @@ const TAKEN: [&str; 8] = [
     "user-agent",
 ];
 
-/// The authenticator, on both sides.
+/// Authenticator for servers and clients.
 struct Bearer {
     header: HeaderName,
     scheme: String,
@@ -212,11 +212,11 @@ struct Bearer {
     reloader: Arc<Reloader>,
 }
 
-/// Tokens that are valid together; at least one.
+/// Tokens that are valid at the same time; at least one.
 #[derive(PartialEq)]
 struct Tokens {
     accepted: Vec<Box<[u8]>>,
-    /// The header's value that clients send.
+    /// Header value that clients send.
     sent: HeaderValue,
 }
 
@@ -231,11 +231,11 @@ impl Tokens {
                 scheme => HeaderValue::try_from(format!("{scheme} {token}")),
             };
             let mut value = value.map_err(|_| unfit())?;
-            // Spaces at the ends do not survive HTTP.
+            // HTTP removes leading and trailing spaces.
             if token.trim() != token || token.is_empty() {
                 return Err(unfit());
             }
-            // Never in a table of HPACK, never in a debug line.
+            // Sensitive values are excluded from HPACK tables and debug output.
             value.set_sensitive(true);
             sent.get_or_insert(value);
             accepted.push(token.as_bytes().into());
@@ -246,8 +246,8 @@ impl Tokens {
         }
     }
 
-    /// Whether it is one of them. How long this takes depends on lengths and the number of tokens, which are no
-    /// secrets, and not on how much of a token is right.
+    /// Whether `token` is valid. The time depends on the lengths and the number of tokens, which
+    /// are not secret, and not on how much of a token is right.
     fn accept(&self, token: &[u8]) -> bool {
         let equal = self.accepted.iter().map(|accepted| accepted.ct_eq(token));
         equal.fold(Choice::from(0), |any, equal| any | equal).into()
@@ -350,7 +350,7 @@ mod tests {
             (&["Bearer"], &Err(Refused::Malformed)),
             (&["first"], &Err(Refused::Malformed)),
             (&["Basic first"], &Err(Refused::Malformed)),
-            // Two proxies may disagree on which one counts.
+            // Two proxies may disagree about the valid header.
             (&["Bearer first", "Bearer third"], &Err(Refused::Malformed)),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What authenticators share: credentials in files that are renewed, and credentials in headers.
+//! Credentials in files that are renewed, and credentials in headers, for all authenticators.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -20,13 +20,13 @@ use tributary_config::ComponentId;
 use tributary_net::auth::Refused;
 use tributary_net::files::FileWatch;
 
-/// More than this in a file of credentials is a mistake: ten thousand users with the longest hashes fit.
+/// Maximum size of a credentials file in bytes: ten thousand users with the longest hashes fit.
 const LARGEST_FILE: u64 = 4 << 20;
 
-/// The text of a file.
+/// Reads the text of a file.
 ///
 /// # Errors
-/// A sentence that names the file and the reason, and nothing of the content.
+/// Returns a message that names the file and the reason, and contains none of the content.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let metadata = std::fs::metadata(path)
@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
         return Err(format!("{shown} is a directory, not a file"));
     }
     let mut bytes = Vec::new();
-    // What is no regular file has no length of its own.
+    // Special files do not report their length.
     File::open(path)
         .and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
         .map_err(|error| format!("cannot read the file {shown}: {error}"))?;
@@ -45,10 +45,11 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
 }
 
-/// What follows the scheme in the one header of that name; the whole value when the scheme is empty.
+/// Returns the text after the scheme in the single header of this name, or the whole value if the
+/// scheme is empty.
 ///
 /// # Errors
-/// When there is no such header, more than one, or one of another scheme.
+/// Returns an error if the header is missing, occurs more than once, or has another scheme.
 pub(super) fn of_scheme<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -76,24 +77,24 @@ pub(super) fn of_scheme<'a>(
     }
 }
 
-/// Takes over what is in the files now, and says whether that is anything new. When it fails, what was there before must
-/// still count.
+/// Loads the current content of the files, and returns whether it has changed. After an error, the
+/// previous content must stay valid.
 type TakeOver = Box<dyn Fn() -> Result<bool, String> + Send + Sync>;
 
-/// Keeps the credentials of an authenticator those of its files.
+/// Reloads the credentials of an authenticator when their files change.
 pub(super) struct Reloader {
     id: ComponentId,
     files: Vec<PathBuf>,
     take_over: TakeOver,
     version: AtomicU64,
-    /// When the files were last read because a server had refused what was in them.
+    /// Time of the last reload that a server's refusal caused.
     refreshed: Mutex<Option<Instant>>,
     done: Counter,
     failed: Counter,
 }
 
 impl Reloader {
-    /// For the authenticator `id`; `take_over` reads the files again.
+    /// Creates the reloader of the authenticator `id`; `take_over` loads the files.
     pub(super) fn new<F>(id: &ComponentId, files: Vec<PathBuf>, take_over: F) -> Arc<Self>
     where
         F: Fn() -> Result<bool, String> + Send + Sync + 'static,
@@ -116,12 +117,12 @@ impl Reloader {
         })
     }
 
-    /// How often the credentials have changed.
+    /// Returns how many times the credentials have changed.
     pub(super) fn version(&self) -> u64 {
         self.version.load(Acquire)
     }
 
-    /// Reads the files again now, at most once a second.
+    /// Reloads the files now, at most once a second.
     pub(super) fn refresh(&self) {
         let mut last = self
             .refreshed
@@ -133,7 +134,7 @@ impl Reloader {
         }
     }
 
-    /// A component that reads the files again whenever `watch` has noticed that they changed.
+    /// Returns a component that reloads the files whenever `watch` detects a change.
     pub(super) fn component(self: &Arc<Self>, watch: FileWatch) -> Box<dyn Component> {
         Box::new(Running {
             waiting: Some((self.clone(), watch)),
@@ -141,12 +142,12 @@ impl Reloader {
         })
     }
 
-    /// Watches the files from now on. To be made before they are read, so that no change falls in between.
+    /// Starts to watch the files. Call it before the files are read, so that no change is missed.
     pub(super) fn watch(files: &[PathBuf]) -> FileWatch {
         FileWatch::new(files.iter().cloned())
     }
 
-    /// Files of credentials are small: they are read where this is called.
+    /// Credentials files are small, so they are read synchronously.
     fn reload(&self) {
         match (self.take_over)() {
             Ok(false) => {}
@@ -201,7 +202,7 @@ impl Component for Running {
     }
 }
 
-/// The least time between two readings that refusals cause.
+/// Minimum time between two reloads caused by refusals.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Answers whether the collector does its job, for probes.
+//! Serves health status for liveness and readiness probes.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use tributary_net::auth::Guarded;
 use tributary_net::server::{Bound, Limits, Options, Protocol, SimpleHandler, tls_source};
 use tributary_net::tls::ServerTls;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     dyn ExtensionConfig,
     Config,
@@ -32,39 +32,40 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     &[]
 );
 
-/// An HTTP endpoint that answers 200 while the collector does its job and 503 while it does not.
+/// HTTP endpoint that responds 200 while the collector is healthy and 503 otherwise.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen. Default `localhost:13133`.
+    /// Address to listen on. Default `localhost:13133`.
     pub endpoint: Endpoint,
     /// TLS. Absent: plain text.
     pub tls: Section<ServerTls>,
-    /// Who may ask. Absent: everybody who reaches the address.
+    /// Authentication of clients. Absent: every client that reaches the address is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
-    /// The path to answer on. One that ends in `/` stands for everything below it, too, so `/` is every path.
+    /// Path of the endpoint. A path that ends in `/` includes all paths below it, so `/` matches
+    /// every path.
     pub path: String,
-    /// Bodies to answer with instead of the JSON that says what is wrong.
+    /// Response bodies in place of the JSON that describes the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_body: Option<ResponseBody>,
-    /// How long an exporter may fail, from its first failed attempt on, without delivering anything until its pipelines
-    /// count as unhealthy.
-    /// `0s` means never: then only starting, stopping and a stage that panicked are unhealthy.
+    /// Time without a delivery, from the first failed attempt of an exporter, after which its
+    /// pipelines count as unhealthy. `0s` disables the check: then only starting, stopping and a
+    /// panicked stage are unhealthy.
     pub recovery_duration: Duration,
-    /// The Collector's older way to count failures of exporters. Accepted, without an effect: `recovery_duration` says when
-    /// exporters count as unhealthy.
+    /// The Collector's older check of exporter failures. Accepted without an effect:
+    /// `recovery_duration` sets when exporters count as unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_collector_pipeline: Option<CheckCollectorPipeline>,
 }
 
-/// The Collector's older way to count failures of exporters.
+/// The Collector's older check of exporter failures.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckCollectorPipeline {
-    /// Without an effect; `true` gives a warning.
+    /// Without an effect; `true` causes a warning.
     pub enabled: bool,
     /// Without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,13 +75,13 @@ pub struct CheckCollectorPipeline {
     pub exporter_failure_threshold: Option<u32>,
 }
 
-/// What to answer instead of JSON.
+/// Response bodies in place of JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResponseBody {
-    /// The body of a 200.
+    /// Body of a 200 response.
     pub healthy: String,
-    /// The body of a 503.
+    /// Body of a 503 response.
     pub unhealthy: String,
 }
 
@@ -167,8 +168,8 @@ fn handler(config: Config, health: Arc<Health>) -> SimpleHandler {
     })
 }
 
-/// As Go's `http.ServeMux` has it: with the default path, probes of `/healthz` and `/health/status` get their answer from
-/// the Collector, and people have come to rely on it.
+/// Matches paths like Go's `http.ServeMux`: with the default path, the Collector responds to probes
+/// of `/healthz` and `/health/status`, and deployments rely on this.
 fn answers_on(path: &str, requested: &str) -> bool {
     requested == path || (path.ends_with('/') && requested.starts_with(path))
 }

@@ -1,22 +1,24 @@
-//! Takes binaries and debug information from those who build them, for the processor `symbolication`.
+//! Receives binaries and debug information from build systems, for the processor `symbolication`.
 //!
-//! `PUT /symbols/BUILD_ID` with the file as the body: its debug information, or a binary that has it inside.
-//! `PUT /symbols/BUILD_ID/executable` takes a binary besides. `collector symbols upload` sends them.
+//! `PUT /symbols/BUILD_ID` with the file as the body: debug information, or a binary that contains
+//! it. `PUT /symbols/BUILD_ID/executable` stores the binary in addition. `collector symbols upload`
+//! sends both.
 //!
-//! | answer | when |
+//! | status | meaning |
 //! |---|---|
-//! | 201 | it is kept |
-//! | 400 | the build id is none, or the file's is another one |
-//! | 401 | the client may not send |
+//! | 201 | the file is stored |
+//! | 400 | the build id is invalid, or differs from that of the file |
+//! | 401 | the client is not authorized |
 //! | 404, 405 | another path, another method |
-//! | 408 | it came too slowly |
-//! | 413 | it is larger than `max_upload_bytes` |
-//! | 415 | it is encoded |
-//! | 503 | not now: `Retry-After` says when |
-//! | 507 | `directory` has `max_bytes` |
+//! | 408 | the upload was too slow |
+//! | 413 | the file is larger than `max_upload_bytes` |
+//! | 415 | the body has a content encoding |
+//! | 503 | temporarily refused; `Retry-After` gives the delay |
+//! | 507 | `directory` has reached `max_bytes` |
 //!
-//! Files are kept in the layout of GDB and distributions, `.build-id/ab/cdef.debug`, so the directory is one of the
-//! processor's `directories`, of this process or another. A file replaces the one that was there.
+//! Files are stored in the layout of GDB and distributions, `.build-id/ab/cdef.debug`, so the
+//! directory can be one of the processor's `directories`, in this process or another. A new file
+//! replaces an existing one.
 
 mod config;
 mod handler;
@@ -38,7 +40,7 @@ use tributary_net::Owner;
 use tributary_net::server::{Bound, Options, Protocol, tls_source};
 use tributary_symbols::worker::{Compiler, Worker};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     dyn ExtensionConfig,
     Config,

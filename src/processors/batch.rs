@@ -1,14 +1,17 @@
-//! Gathers requests into larger batches.
+//! Merges requests into larger batches.
 //!
-//! The encoded requests are appended to each other without copying. In front of an exporter with a queue on disk a
-//! request is acknowledged when that has it, and waits a short time for others at most. Otherwise it is acknowledged when
-//! it was taken in, and from then on this processor answers for it: it offers a batch again until the next stage takes it, and takes no
-//! more in once enough batches wait. A batch that is refused for good is taken apart and offered request by request,
-//! so that one request's trouble never touches another's data.
+//! The encoded requests are appended to each other without copying. In front of an exporter with a
+//! persistent queue, a request is acknowledged once the queue has persisted it, and waits only a
+//! short time for other requests. Otherwise a request is acknowledged when it is buffered, and the
+//! processor becomes responsible for it. The processor then retries each batch until the next stage
+//! accepts it, and applies back-pressure once enough batches are ready. A permanently refused batch
+//! is split and its requests are sent one by one, so that an invalid request does not affect other
+//! requests.
 //!
-//! Requests of profiles each have a dictionary of their own, so they cannot just be appended: when a batch of them is
-//! finished, they become one request with one dictionary, in which every sample is what it was. Where the memory budget
-//! has no room to decode them, each goes for itself, as it came.
+//! Each request of profiles has its own dictionary, so such requests cannot simply be appended.
+//! When a batch of profiles is complete, its requests are merged into one request with one
+//! dictionary, and no sample changes. If the memory budget has no room to decode the requests, each
+//! is sent separately, as received.
 
 mod profiles;
 mod waiting;
@@ -39,7 +42,7 @@ use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 use waiting::{Piece, Sizes, Waiting};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     dyn ProcessorConfig,
     Config,
@@ -49,27 +52,29 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     ALL_SIGNALS
 );
 
-/// When a batch is large enough or old enough to be sent.
+/// Size and age at which a batch is sent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How long the first item of a batch may wait. `0s` sends everything at once, subject to the maximum sizes.
+    /// Longest time that the first item of a batch waits. `0s` sends everything at once, subject to
+    /// the maximum sizes.
     pub timeout: Duration,
-    /// Items (spans, data points, log records, samples) that make a batch large enough to be sent. 0: items do not matter;
-    /// without `send_batch_bytes` too, everything is sent at once.
+    /// Number of items (spans, data points, log records, samples) at which a batch is sent. 0: no
+    /// item threshold; without `send_batch_bytes` too, everything is sent at once.
     pub send_batch_size: u32,
-    /// The most items of a batch; larger requests are split, profiles between their samples if need be. 0: no limit.
+    /// Maximum number of items in a batch. Larger requests are split, profiles between their
+    /// samples if necessary. 0: no limit.
     pub send_batch_max_size: u32,
-    /// Encoded bytes that make a batch large enough to be sent, as in `2MiB`. Those of profiles are counted before their
-    /// dictionaries become one. 0: bytes do not matter.
+    /// Encoded size at which a batch is sent, as in `2MiB`. The size of profiles is measured before
+    /// their dictionaries are merged. 0: no size threshold.
     pub send_batch_bytes: ByteSize,
-    /// The most encoded bytes of a batch, as in `4MiB`; larger requests are split. 0: no limit.
+    /// Maximum encoded size of a batch, as in `4MiB`; larger requests are split. 0: no limit.
     pub send_batch_max_bytes: ByteSize,
-    /// Request headers that keep data apart: one batch only has requests with equal values. The receiver must have
-    /// `include_metadata: true`.
+    /// Request headers that separate batches: all requests of a batch have equal values. The
+    /// receiver must have `include_metadata: true`.
     pub metadata_keys: Vec<String>,
-    /// The most combinations of values of `metadata_keys` in the life of the process; requests with further ones are
-    /// refused. 0: no limit.
+    /// Maximum number of distinct combinations of values of `metadata_keys` during the life of the
+    /// process; requests with further ones are refused. 0: no limit.
     pub metadata_cardinality_limit: u32,
 }
 
@@ -140,8 +145,8 @@ impl Config {
             items: limit(u64::from(self.send_batch_max_size)),
             bytes: limit(self.send_batch_max_bytes.0),
         };
-        // What is as large as it may be has nothing to wait for. Besides, what remains after a batch was taken is then
-        // always younger than that batch, so its time may start anew.
+        // A batch of the maximum size has nothing to wait for. Besides, requests left over from a
+        // batch are always younger than the batch, so their timeout may start again.
         Sizes {
             enough: Limit {
                 items: enough(u64::from(self.send_batch_size)).min(most.items),
@@ -152,7 +157,7 @@ impl Config {
     }
 }
 
-/// 0 means no limit.
+/// Returns a size limit; 0 means no limit.
 fn limit(size: u64) -> usize {
     match usize::try_from(size) {
         Ok(0) | Err(_) => usize::MAX,
@@ -160,24 +165,26 @@ fn limit(size: u64) -> usize {
     }
 }
 
-/// How much may be under way at once: as much again may be ready.
+/// Limit on batches in flight. The same amount may be ready in addition.
 const MAX_UNDER_WAY: Most = Most {
     count: MAX_READY,
     bytes: 8 << 20,
 };
 
-/// How long a sender waits at most for others whose requests are batched with its own, where it waits until they are on a
-/// disk. Clients often send one request after the other: this bounds how much one of them can send, and so a batch goes
-/// as soon as it has as many requests as can be expected, see [`Group::is_complete`].
+/// Longest time that a request waits for other requests if senders wait until their requests are
+/// persisted. Many clients send one request after the other, so this time limits their throughput.
+/// A batch is sent early once it has as many requests as can be expected, see
+/// [`Group::is_complete`].
 const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Where senders wait, how many batches are on their way at once without having been waited for: the disk has one while
-/// the processor makes the next.
+/// If senders wait, number of batches sent without waiting for more requests: the disk writes one
+/// while the processor prepares the next.
 const TURNS: usize = 2;
-/// From how many bytes on half of the senders' requests are the other one. Each write costs the processor about as much as
-/// 100 KiB of data. This and the next were measured on one machine, with 2 MiB of cache for a core.
+/// Minimum size of a partial flush, in bytes, while another write is in flight. Each write costs
+/// about as much CPU time as 100 KiB of data. This value and the next were measured on one machine,
+/// with 2 MiB of cache per core.
 const TURN_BYTES: usize = 768 << 10;
-/// From how many bytes on there is nothing more to wait for: what is larger has left the processor's cache before it is
+/// Size, in bytes, at which a batch is sent at once: a larger one leaves the CPU cache before it is
 /// written.
 const LARGE_TURN_BYTES: usize = 1 << 20;
 
@@ -190,30 +197,32 @@ struct Batcher {
     cardinality: usize,
     metrics: Metrics,
     budget: Arc<Budget>,
-    /// Whether a request is acknowledged when the next stage has it, because that has it on a disk then.
+    /// Whether a request is acknowledged only by the next stage, after the next stage has persisted
+    /// it.
     senders_wait: bool,
     holding: Holding<HashMap<Partition, Group>, Piece>,
 }
 
-/// What came with the same values of `metadata_keys`.
+/// Requests with equal values of `metadata_keys`.
 #[derive(Default)]
 struct Group {
     waiting: Waiting,
-    /// When the first of the waiting requests must go.
+    /// Deadline of the first waiting request.
     due: Option<Instant>,
-    /// How many batches the next stage has, and for how many requests, or pieces of one, somebody waits there.
+    /// Number of batches in flight, and number of senders, of whole or split requests, that wait
+    /// for their outcome.
     under_way: usize,
     senders_under_way: usize,
-    /// Where senders wait: how many requests wait or are under way, and how many senders come back with their next one, as
-    /// of when some were answered last. 0: not known.
+    /// If senders wait, the number of requests that wait or are in flight plus the number of
+    /// senders about to send their next request, as of the last acknowledgment. 0: not known.
     expected: usize,
-    /// The most that were expected lately, for who was answered before that and was not back yet is not among the expected.
-    /// 0: not known.
+    /// Recent maximum of `expected`, which does not count senders that were acknowledged earlier
+    /// and have not sent again. 0: not known.
     population: usize,
 }
 
 impl Group {
-    /// Whether, where senders wait, there is nothing to wait for.
+    /// Whether, if senders wait, the batch has no reason to wait for more requests.
     fn is_complete(&self) -> bool {
         let (requests, bytes) = (self.waiting.requests(), self.waiting.bytes());
         let all_are_back = self.expected > 0 && requests >= self.expected;
@@ -222,7 +231,7 @@ impl Group {
         self.under_way == 0 && all_are_back || self.under_way < TURNS && is_turn
     }
 
-    /// The next batch, on its way.
+    /// Takes the next batch, which is then in flight.
     fn take(&mut self, sizes: &Sizes) -> Option<Piece> {
         let piece = self.waiting.take(sizes)?;
         self.under_way += 1;
@@ -230,7 +239,8 @@ impl Group {
         Some(piece)
     }
 
-    /// The next stage has a batch that so many waited for; so many of them are answered by that.
+    /// Records that the outcome of a batch is known. `waited` senders waited for it; `answered` of
+    /// them have nothing else in flight.
     fn handed_on(&mut self, waited: usize, answered: usize) {
         self.under_way -= 1;
         self.senders_under_way -= waited;
@@ -241,7 +251,7 @@ impl Group {
 }
 
 impl Batcher {
-    /// Takes what one client sent out of `offered`, unless there is no room for it now.
+    /// Moves one client's batches out of `offered`, unless there is no room at the moment.
     fn take_in(
         &self,
         offered: &mut SmallVec<[Batch; 1]>,
@@ -298,7 +308,7 @@ impl Batcher {
         Ok(Some(()))
     }
 
-    /// All that waits is ready to go, though it may be less than enough.
+    /// Makes all waiting requests ready, even if they are below the thresholds.
     fn send_all(&self, group: &mut Group, ready: &mut Queue<Piece>, trigger: &Counter) {
         while let Some(batch) = group.take(&self.sizes) {
             trigger.increment(1);
@@ -336,7 +346,7 @@ impl Holder for Batcher {
                 false => &self.metrics.timeout_trigger,
             };
             if !complete {
-                // Who was waited for did not come, or there was no time to.
+                // The expected requests did not arrive in time.
                 group.population = 0;
             }
             self.send_all(group, &mut state.ready, trigger);
@@ -365,7 +375,7 @@ impl Holder for Batcher {
     }
 }
 
-/// The requests of a batch.
+/// Splits a batch into its requests.
 fn apart(batch: Batch) -> Vec<Batch> {
     let requests = batch.clone().into_wire();
     let each = requests.into_parts().map(|request| {
@@ -386,7 +396,7 @@ impl Entered for Batcher {
         let holding = &self.holding;
         let take_in = || self.take_in(&mut offered, &mut senders);
         holding.with_patience(FULL, take_in).await?;
-        // Every piece has them by now.
+        // Every piece has been assigned its senders by now.
         senders.tell(&Ok(()));
         answer.outcome().await
     }

@@ -1,10 +1,11 @@
-//! Makes telemetry smaller by its structure, before any bytes are squeezed: what is equal is there once.
+//! Reduces the size of telemetry by its structure, before byte compression: equal parts are stored
+//! once.
 //!
-//! `mode: compact` loses nothing. `mode: aggregate` makes summaries of profiles: one for all instances of a service and
-//! some seconds. Of the profiles in a summary there are left: the retained resource attributes, scopes, sample types,
-//! periods, times, stacks, values, and links as far as `exemplars` goes. Fields that are not in the specification of
-//! profiles, `original_payload`, and what a client sent along as request headers (`include_metadata`) are not, because
-//! a summary is of several clients.
+//! `mode: compact` is lossless. `mode: aggregate` summarizes profiles: one summary for all
+//! instances of a service and some seconds. A summary keeps the retained resource attributes,
+//! scopes, sample types, periods, times, stacks, values, and links up to `exemplars`. It drops
+//! fields outside of the specification of profiles, `original_payload`, and request headers
+//! (`include_metadata`), because a summary belongs to several clients.
 
 mod aggregate;
 mod compact;
@@ -21,7 +22,7 @@ use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
 use tributary_profiles::aggregate::{Gauge, Options};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     dyn ProcessorConfig,
     Config,
@@ -31,67 +32,71 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     ALL_SIGNALS
 );
 
-/// What is made one of what.
+/// Scope of the merging of equal parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// `compact`: equal resources and scopes within a batch become one, and so do the entries of the dictionary of
-    /// profiles; nothing is lost and nothing waits. `aggregate`: profiles become summaries over a while; for the other
-    /// signals it is the same as `compact`. Default: `compact`.
+    /// `compact`: equal resources and scopes within a batch are merged, and so are equal entries of
+    /// the dictionary of profiles; the mode is lossless and adds no delay. `aggregate`: profiles
+    /// are summarized over a window; other signals are treated as by `compact`. Default: `compact`.
     pub mode: Mode,
-    /// With `aggregate`: how long profiles are gathered before their summary leaves. A request passes without waiting if
-    /// each of its profiles is the first of its series (retained resource attributes, scope, sample type) in that time;
-    /// if one of them is not, the whole request is gathered. Above 0. Default: 10s.
+    /// With `aggregate`: duration of a window. A request is forwarded without waiting if each of
+    /// its profiles is the first of its series (retained resource attributes, scope, sample type)
+    /// within this time; otherwise the whole request is buffered. Above 0. Default: 10s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
-    /// With `aggregate`: the resource attributes that stay. Profiles whose resources have equal values of all of them
-    /// become one; the other attributes are dropped, and `merged.count` says how many different resources there were.
-    /// Summaries may be summed up again at the next tier if their resources say where they come from, as they do there
-    /// with the receiver's `client_identity_attribute`; otherwise levels (see `gauges`) of two sources count as one's.
-    /// Default: `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
+    /// With `aggregate`: resource attributes to retain. Profiles whose resources have equal values
+    /// of all of them are merged; the other attributes are dropped, and `merged.count` is the
+    /// number of different resources. Summaries may be summarized again at the next tier if their
+    /// resources identify their source, as they do with the receiver's `client_identity_attribute`;
+    /// otherwise gauges (see `gauges`) of two sources count as one source's. Default:
+    /// `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<Vec<String>>,
-    /// With `aggregate`: for sample types that are not plain counts, what becomes of one instance's profiles in a window:
-    /// `average`, `last`, or `sum`. Those of several instances are added up in any case. Adds to, or replaces, the built-in
-    /// ones. Default: `inuse_space` and `inuse_objects` are averaged; of `goroutine`, `goroutines` and `threadcreate` the
-    /// last counts. So it does of what Go counts from the start of a process (`alloc_space`, `alloc_objects`, `contentions`,
-    /// `delay`), unless it has a duration, as it does once the receiver's `delta` made differences of it: those add up.
+    /// With `aggregate`: combination of one instance's profiles in a window, for sample types that
+    /// are not plain counts: `average`, `last`, or `sum`. Profiles of several instances are always
+    /// added up. The entries extend or replace the built-in ones. Default: `inuse_space` and
+    /// `inuse_objects` are averaged; `goroutine`, `goroutines` and `threadcreate` use the last
+    /// profile. Go's cumulative sample types (`alloc_space`, `alloc_objects`, `contentions`,
+    /// `delay`) also use the last one, unless they have a duration, as after the receiver's
+    /// `delta`: such profiles add up.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gauges: BTreeMap<String, OverTime>,
-    /// With `aggregate`: for how many of the heaviest samples of a profile the link to their span is kept; the others
-    /// lose it and are added up. Levels (see `gauges`) keep none. At most 1024. Default: 16.
+    /// With `aggregate`: number of the heaviest samples of a profile that keep the link to their
+    /// span; the others lose it and are added up. Gauges (see `gauges`) keep no links. At most
+    /// 1024. Default: 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exemplars: Option<u32>,
-    /// With `aggregate`: how many nodes of its call tree a profile of a summary may have. The lightest subtrees become
-    /// frames with the name `other`, and all totals stay. 0: no limit. Default: 0.
+    /// With `aggregate`: maximum number of call tree nodes in a summarized profile. The lightest
+    /// subtrees become frames with the name `other`, and all totals stay. 0: no limit. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_nodes: Option<u32>,
-    /// With `aggregate`: the memory that what is gathered may take, as in `64MiB`. Above it a window ends early.
-    /// At least 64KiB. Default: 64MiB.
+    /// With `aggregate`: maximum memory of a window, as in `64MiB`. A larger window is flushed
+    /// early. At least 64KiB. Default: 64MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<ByteSize>,
 }
 
-/// What becomes one.
+/// Scope of the merging of equal parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Equal resources, scopes and dictionary entries.
     #[default]
     Compact,
-    /// The profiles of a while.
+    /// Profiles within a window.
     Aggregate,
 }
 
-/// What becomes of one instance's profiles in a window.
+/// Combination of one instance's profiles in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OverTime {
-    /// Their values are added up.
+    /// Sum of the values.
     Sum,
-    /// Their average.
+    /// Average of the values.
     Average,
-    /// The last one.
+    /// Values of the last profile.
     Last,
 }
 
@@ -110,7 +115,7 @@ const GAUGES: [(&str, Gauge); 5] = [
     ("threadcreate", Gauge::Last),
 ];
 const EXEMPLARS: u32 = 16;
-/// Each sample with a span is compared with all of them.
+/// Each sample with a span is compared with all exemplars.
 const MOST_EXEMPLARS: u32 = 1024;
 const MAX_BYTES: u64 = 64 << 20;
 const LEAST_BYTES: u64 = 64 << 10;

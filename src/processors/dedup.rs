@@ -1,26 +1,28 @@
-//! Drops what was delivered before: a retry after an answer that was lost, or the same from two collectors that one
-//! client sends to.
+//! Drops duplicates: retries after a lost acknowledgment, or the same data from two collectors that
+//! one client sends to.
 //!
-//! - A profile is known by its `profile_id` and sample type; without an id by resource, scope and content, from which
-//!   an id is made that the next hop finds.
-//! - A span is known by trace id, span id and its bytes; without ids by its bytes with resource and scope.
-//! - A data point is known by its bytes, with metric, resource and scope.
-//! - A log record is known by its bytes, with resource and scope.
+//! - A profile is identified by its `profile_id` and sample type; without an id by resource, scope
+//!   and content. These determine an id that the next hop uses.
+//! - A span is identified by trace id, span id and its bytes; without ids by its bytes with
+//!   resource and scope.
+//! - A data point is identified by its bytes, with metric, resource and scope.
+//! - A log record is identified by its bytes, with resource and scope.
 //!
-//! What has neither an id nor a time is never dropped: it cannot be told from another one that happens to be equal. For
-//! the same reason equal log records in one request, and equal spans without ids, all pass. How items are grouped into
-//! requests, by batching or splitting, makes no difference.
+//! An item with neither an id nor a time is never dropped: it cannot be distinguished from another
+//! item with equal content. For the same reason, equal log records in one request, and equal spans
+//! without ids, all pass. Batching and splitting of requests makes no difference.
 //!
-//! An item counts as delivered once the next stage has accepted it: what is refused passes when it is sent again. What
-//! comes while the same is still under way waits for the outcome, and is dropped or passed then; so nobody is told that
-//! something was delivered which may be refused yet.
+//! An item counts as delivered once the next stage has accepted it: a refused item passes when it
+//! is sent again. If an equal item is in flight, an item waits for its outcome, and is then dropped
+//! or passed. No sender therefore gets an acknowledgment for an item that may still be refused.
 //!
-//! With `logs: {mode: count}`, what is left of log records is counted: of equal ones, one leaves, see
-//! [`log_dedup`](crate::processors::log_dedup).
+//! With `logs: {mode: count}`, remaining log records are counted: of equal ones, one is forwarded,
+//! see [`log_dedup`](crate::processors::log_dedup).
 //!
-//! When in doubt, items pass: when `max_bytes` or the memory budget is used up, the oldest are forgotten first, and what
-//! there is no memory to examine is not held up; a restart forgets everything. A reload forgets nothing, unless it changes
-//! `window`, `max_bytes` or `ignore_resource_attributes` of this processor, or the name of its pipeline.
+//! In doubt, items pass. If `max_bytes` or the memory budget is exhausted, the oldest items are
+//! forgotten first, and items that cannot be examined for lack of memory pass. A restart forgets
+//! everything. A reload forgets nothing, unless it changes `window`, `max_bytes` or
+//! `ignore_resource_attributes` of this processor, or the name of its pipeline.
 
 mod index;
 pub(in crate::processors) mod keys;
@@ -49,7 +51,7 @@ use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     dyn ProcessorConfig,
     Config,
@@ -59,21 +61,23 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     ALL_SIGNALS
 );
 
-/// For how long, and in how much memory, it is remembered what was delivered.
+/// Time and memory for remembering delivered items.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How long an item is remembered after the next stage has accepted it. It should be longer than the time for which
-    /// clients try again: 5m for the sending queues of the Collector.
+    /// Time for which an item is remembered after the next stage has accepted it. The time should
+    /// be longer than clients retry: 5m for the sending queues of the Collector.
     pub window: Duration,
-    /// The most memory for what is remembered, in each pipeline, as in `64MiB`. An item takes at most 40 bytes; memory
-    /// is taken as it is needed, and counts in the budget of the process. When it is used up, the oldest items are
-    /// forgotten first: see `tributary_processor_dedup_forgotten_items`.
+    /// Maximum memory for remembered items, in each pipeline, as in `64MiB`. An item takes at most
+    /// 40 bytes; memory is reserved as needed, and counts toward the memory budget of the process.
+    /// If the limit is reached, the oldest items are forgotten first: see
+    /// `tributary_processor_dedup_forgotten_items`.
     pub max_bytes: ByteSize,
-    /// Attributes of resources that say which way something came and not what it is, such as the `rack.identity` that a
-    /// receiver's `client_identity_attribute` writes: items are compared without them. They stay where they are.
+    /// Resource attributes that describe the route of an item and not its content, such as the
+    /// `rack.identity` that a receiver's `client_identity_attribute` adds. Items are compared
+    /// without these attributes, and keep them.
     pub ignore_resource_attributes: Vec<String>,
-    /// What becomes of log records that are equal without having been delivered before.
+    /// Treatment of log records that are equal and not duplicates.
     pub logs: Logs,
 }
 

@@ -1,4 +1,5 @@
-//! Which telemetry is meant, by its properties: the `include` and `exclude` of `attributes` and `filter`.
+//! Selection of telemetry by its properties: the `include` and `exclude` of `attributes` and
+//! `filter`.
 
 mod config;
 mod matcher;

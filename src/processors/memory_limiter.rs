@@ -1,7 +1,8 @@
-//! Sets the process-wide budget of bytes, and refuses while it is exhausted.
+//! Sets the process-wide memory budget, and refuses data while it is exhausted.
 //!
-//! The Collector's processor samples the heap and forces garbage collections. Here every receiver takes a permit for
-//! what it is about to hold, so the budget is exact at any moment: this processor states how large it is.
+//! The Collector's processor samples the heap and forces garbage collections. Here every receiver
+//! takes a permit before it buffers data, so the budget is exact at any time, and this processor
+//! only sets its size.
 
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
@@ -22,7 +23,7 @@ use tributary_config::{Problems, Validate};
 use tributary_memory::{Budget, machine_memory};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     dyn ProcessorConfig,
     Config,
@@ -32,30 +33,37 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     ALL_SIGNALS
 );
 
-/// How many bytes of telemetry the process may hold.
+/// Memory budget for telemetry in the process.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Accepted because the Collector demands it. The budget is exact at any moment; nothing is sampled.
+    /// Accepted because the Collector requires the key. The budget is exact at any time; nothing is
+    /// sampled.
     pub check_interval: Duration,
-    /// The hard limit, in MiB. Wins over `limit_percentage`.
+    /// Hard limit in MiB. Takes precedence over `limit_percentage`.
     pub limit_mib: u32,
-    /// How far below the hard limit data is refused, in MiB. Default: a fifth of the limit.
+    /// Distance below the hard limit, in MiB, at which data is refused. Default: a fifth of the
+    /// limit.
     pub spike_limit_mib: u32,
-    /// The hard limit, as a percentage of the memory of the cgroup or, without one, the machine.
+    /// Hard limit as a percentage of the memory of the cgroup or, without one, the machine.
     pub limit_percentage: u32,
-    /// How far below the hard limit data is refused, as a percentage like `limit_percentage`. Default: a fifth of it.
+    /// Distance below the hard limit at which data is refused, as a percentage of the same memory.
+    /// Default: a fifth of the limit.
     pub spike_limit_percentage: u32,
-    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    /// Accepted for compatibility with the Collector, without an effect: there is no garbage
+    /// collector.
     #[serde(skip_serializing_if = "is_zero")]
     pub min_gc_interval_when_soft_limited: Duration,
-    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    /// Accepted for compatibility with the Collector, without an effect: there is no garbage
+    /// collector.
     #[serde(skip_serializing_if = "is_zero")]
     pub min_gc_interval_when_hard_limited: Duration,
-    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    /// Accepted for compatibility with the Collector, without an effect: there is no garbage
+    /// collector.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_gc_interval_when_soft_limited: Duration,
-    /// Accepted because files for the Collector have it, without an effect: there is no garbage collector here.
+    /// Accepted for compatibility with the Collector, without an effect: there is no garbage
+    /// collector.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_gc_interval_when_hard_limited: Duration,
 }
@@ -116,7 +124,7 @@ impl Validate for Config {
 }
 
 impl Config {
-    /// Above this many bytes data is refused: the Collector's soft limit.
+    /// Returns the soft limit of the Collector in bytes, above which data is refused.
     fn soft_limit(&self, machine: u64) -> usize {
         const MIB: u64 = 1 << 20;
         let percent = |percentage: u32| machine / 100 * u64::from(percentage);
@@ -158,7 +166,7 @@ impl ProcessorConfig for Config {
     }
 }
 
-/// Refuses while the budget is exhausted, for data that entered without a permit.
+/// Refuses data without a permit while the budget is exhausted.
 struct Limiter {
     budget: Arc<Budget>,
     accepted: Counter,
@@ -166,7 +174,7 @@ struct Limiter {
     next: Arc<dyn Consumer>,
 }
 
-/// What the specification's exponential backoff starts with when nobody says otherwise.
+/// Default initial delay of an exponential backoff in the specification.
 const RETRY_AFTER: StdDuration = StdDuration::from_secs(1);
 
 impl Consumer for Limiter {
@@ -186,7 +194,7 @@ impl Consumer for Limiter {
     }
 }
 
-/// Applies the limit when the configuration takes effect, not when it is built.
+/// Applies the limit when the configuration takes effect, not when the component is built.
 struct Setting {
     budget: Arc<Budget>,
     limit: usize,
@@ -197,7 +205,7 @@ impl Component for Setting {
         let before = self.budget.limit();
         self.budget.state_limit(self.limit);
         let now = self.budget.limit();
-        // Every pipeline has an instance; one line says it.
+        // Every pipeline has an instance, but one log line is enough.
         if now != before {
             info!(soft_limit_mib = now >> 20, "Memory limiter configured");
         }

@@ -1,12 +1,12 @@
-//! What keeps data of different clients apart where requests are gathered: values of request headers.
+//! Separation of buffered data by the values of request headers.
 
 use crate::pipeline::batch::{Batch, Code, Nack};
 use tributary_config::Problems;
 
-/// The values of the headers in `metadata_keys`, in their order.
+/// Values of the headers in `metadata_keys`, in their order.
 pub(super) type Partition = Vec<Vec<String>>;
 
-/// The keys of headers, in lower case.
+/// Names of headers, in lower case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Keys(Vec<String>);
 
@@ -29,7 +29,7 @@ impl Keys {
         }
     }
 
-    /// Where a batch belongs.
+    /// Returns the partition of a batch.
     pub(super) fn partition(&self, batch: &Batch) -> Partition {
         let value = |key| batch.metadata.as_ref()?.get(key).cloned();
         self.0
@@ -39,7 +39,7 @@ impl Keys {
     }
 }
 
-/// The refusal of a combination of values beyond `metadata_cardinality_limit`.
+/// Returns the refusal of a combination of values beyond `metadata_cardinality_limit`.
 pub(super) fn too_many() -> Nack {
     Nack::permanent(
         Code::ResourceExhausted,

@@ -12,7 +12,7 @@ use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
 use tributary_otlp::attributes::Level;
 
-/// The registry line.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     ResourceConfig,
@@ -26,7 +26,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceConfig {
-    /// What to do with the attributes of each resource, in this order. At least one is required.
+    /// Actions on the attributes of each resource, in this order. At least one is required.
     #[serde(default)]
     pub attributes: Vec<ActionConfig>,
 }
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// A request of profiles with this resource, and an entry of its dictionary that nothing refers to.
+    /// Returns a request of profiles with this resource, and an unreferenced dictionary entry.
     fn profiles(resource: Resource) -> Batch {
         let mut request = named("x", 1, ["main"]);
         request.resource_profiles[0].resource = Some(resource);

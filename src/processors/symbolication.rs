@@ -1,12 +1,14 @@
-//! Gives names to the addresses in profiles: functions, source files and lines, inlined ones included.
+//! Symbolizes the addresses in profiles: functions, source files and lines, including inlined
+//! functions.
 //!
-//! It works on the locations of a request's dictionary: each address once, however many samples have it. Locations that
-//! have lines are left alone, and so is everything else. Symbols come from directories, an object store or debuginfod servers,
-//! are compiled once for each binary, and kept in a directory of bounded size.
+//! The processor changes only the locations in a request's dictionary: each address once, however
+//! many samples use it. Locations with lines do not change. Symbols come from directories, an
+//! object store or debuginfod servers. They are compiled once for each binary, and cached in a
+//! directory of bounded size.
 //!
-//! Data never waits for symbols unless it is told to: what is here is used, what is missing is fetched in the background
-//! for those who come later. `wait` lets the sender of a request wait for a moment; `hold` keeps the data here, within a
-//! bound, and answers for it.
+//! By default, data does not wait for symbols: available symbols are used, and missing ones are
+//! fetched in the background for later requests. With `wait`, the sender of a request waits for a
+//! limited time. With `hold`, the processor buffers data within a limit and is responsible for it.
 
 mod config;
 mod metrics;
@@ -33,7 +35,7 @@ use tributary_symbols::find::{Source, Tools};
 use tributary_symbols::library::Library;
 use tributary_symbols::worker::Worker;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     dyn ProcessorConfig,
     Config,

@@ -6,9 +6,9 @@ use std::path::{Component, Path, PathBuf};
 /// A pattern of paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
-    /// Where to begin.
+    /// First directory.
     root: PathBuf,
-    /// What comes below, by directory.
+    /// Components below the root.
     parts: Vec<Part>,
 }
 
@@ -27,15 +27,15 @@ enum Token {
     Any,
     /// `*`
     Many,
-    /// `[a-z]`; whether it is one of these or one of the others, and the ranges.
+    /// `[a-z]`: true for the characters in the ranges, false for all others.
     Class(bool, Vec<(char, char)>),
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns an error that describes the first invalid part.
     pub(super) fn new(pattern: &str) -> Result<Self, String> {
         let mut root = PathBuf::new();
         let mut parts = Vec::new();
@@ -53,8 +53,8 @@ impl Glob {
         Ok(Glob { root, parts })
     }
 
-    /// The files that match now, at most so many. Directories that cannot be read have none, and what is neither a file
-    /// nor a link to one does not match: reading a pipe might never end.
+    /// Returns the matching files, `most` at most. Unreadable directories are skipped. Only files
+    /// and links to files match: reading a pipe might block forever.
     pub(super) fn find(&self, most: usize) -> Vec<PathBuf> {
         let mut found = Vec::new();
         below(&self.root, &self.parts, most, &mut found);
@@ -94,7 +94,7 @@ fn part(name: &str) -> Result<Part, String> {
     let mut characters = name.chars();
     while let Some(character) = characters.next() {
         tokens.push(match character {
-            // `**` means no more than `*`: it would cost time only.
+            // `**` matches the same names as `*`, more slowly.
             '*' if tokens.last() == Some(&Token::Many) => continue,
             '*' => Token::Many,
             '?' => Token::Any,
@@ -111,7 +111,7 @@ fn part(name: &str) -> Result<Part, String> {
     Ok(Part::Pattern(tokens))
 }
 
-/// What is between brackets.
+/// Parses a character class.
 fn class(characters: &mut std::str::Chars<'_>) -> Option<Token> {
     let mut inside = characters.clone();
     let others = inside.next() == Some('^');
@@ -139,10 +139,11 @@ fn class(characters: &mut std::str::Chars<'_>) -> Option<Token> {
     }
 }
 
-/// Whether a name matches. Going back to the last `*` is enough, so the time is the product of both lengths at most.
+/// Whether a name matches. Backtracking to the last `*` is sufficient, so the time is at most the
+/// product of both lengths.
 fn matches(pattern: &[Token], name: &[char]) -> bool {
     let (mut at, mut of) = (0, 0);
-    // Where to go on when it does not fit: behind the last `*`, with one more character taken by it.
+    // Backtracking position: after the last `*`, which then matches one more character.
     let mut retry = None;
     loop {
         let fits = match (pattern.get(at), name.get(of)) {

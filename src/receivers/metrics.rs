@@ -1,4 +1,4 @@
-//! What receivers count.
+//! Metrics of receivers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tributary_otlp::Signal;
 
 use super::refusals::Refusals;
 
-/// What a receiver counts, for one transport (`grpc`, `http`).
+/// Metrics of a receiver for one transport (`grpc`, `http`).
 #[derive(Clone)]
 pub(crate) struct ReceiverMetrics {
     accepted: [Counter; 4],

@@ -1,7 +1,8 @@
 //! The `otlp` receiver: OTLP over gRPC and HTTP.
 //!
-//! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation, pipeline, answer.
-//! Nothing is acknowledged before the pipeline took it, and nothing invalid gets past here.
+//! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation,
+//! pipeline, response. A request is acknowledged only after the pipeline has accepted it, and
+//! invalid requests are refused here.
 
 mod config;
 #[cfg(fuzzing)]
@@ -40,7 +41,7 @@ use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     dyn ReceiverConfig,
     Config,
@@ -131,7 +132,7 @@ impl ReceiverConfig for Config {
     }
 }
 
-/// What starts a server that is bound.
+/// Starts a bound server.
 type Start = Box<dyn FnOnce() -> Server + Send>;
 
 struct Receiver {
@@ -145,7 +146,8 @@ impl Component for Receiver {
             .extend(self.waiting.drain(..).map(|start| start()));
     }
 
-    /// A receiver holds nothing that was acknowledged: what is cut off at the deadline, its client still has.
+    /// Stops the servers. Requests cut off at the deadline were not acknowledged, so their clients
+    /// still have the data.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             let servers = self.running.into_iter();
@@ -163,7 +165,7 @@ fn bind(
     name: &'static str,
     owner: Owner,
 ) -> Result<Start, BuildError> {
-    // With port 0 the id tells sockets apart, and this receiver has two of them.
+    // With port 0, the id distinguishes sockets, and this receiver has two of them.
     let socket = format!("{}/protocols/{}", cx.id, name.to_ascii_lowercase());
     let socket = socket.parse().unwrap_or_else(|_| cx.id.clone());
     let listener = cx.listeners.bind(&socket, endpoint);
@@ -173,12 +175,12 @@ fn bind(
     Ok(Box::new(move || bound.start()))
 }
 
-/// An error of one protocol.
+/// Returns an error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
 }
 
-/// Where the client's identity goes, if anywhere.
+/// Returns the stamp for the client's identity, if configured.
 fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
     let key = &(**tls).as_ref()?.client_identity_attribute;
     (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))

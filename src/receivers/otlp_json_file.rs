@@ -1,8 +1,8 @@
 //! `otlp_json_file`, alias `otlpjsonfile`: reads the files that the `file` exporter writes.
 //!
-//! A file's position moves on when the pipeline has accepted a record, or when the record can never be accepted; what
-//! the pipeline refuses for now is tried again. Files are known by device and inode, and stay open: one that is
-//! renamed or deleted is read to its end.
+//! The read position of a file advances when the pipeline has accepted a record, or when the record
+//! can never be accepted; temporarily refused records are retried. Files are identified by device
+//! and inode, and stay open: a renamed or deleted file is read to its end.
 
 mod config;
 mod intake;
@@ -32,7 +32,7 @@ use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     dyn ReceiverConfig,
     Config,
@@ -77,7 +77,7 @@ impl ReceiverConfig for Config {
     }
 }
 
-/// All files, and how far they were read.
+/// All files, with their read positions.
 struct Files {
     id: ComponentId,
     config: Config,
@@ -85,22 +85,22 @@ struct Files {
     exclude: Vec<Glob>,
     framing: Framing,
     intake: Intake,
-    /// By device and inode.
+    /// Open files, by device and inode.
     tails: HashMap<(u64, u64), Following>,
-    /// No look was taken yet.
+    /// Whether the first poll is still outstanding.
     first: bool,
-    /// Whether it was said that there are too many files.
+    /// Whether the log already says that there are too many files.
     too_many: bool,
     unreadable: SampledLog,
 }
 
 /// A file that is read.
 struct Following {
-    /// `None` while it is being read by another thread.
+    /// `None` while another thread reads the file.
     tail: Option<Tail>,
-    /// It has no name that is to be read any more: gone when its end is reached.
+    /// Whether no included path refers to the file any more: it is closed at its end.
     nameless: bool,
-    /// The pipeline refused a record, and not before this time is it tried again.
+    /// Time of the retry after the pipeline refused a record.
     not_before: Option<Instant>,
 }
 
@@ -135,11 +135,11 @@ impl Look for Files {
 }
 
 impl Files {
-    /// Opens the files that are new.
+    /// Opens new files.
     async fn find(&mut self) {
         let (include, exclude) = (self.include.clone(), self.exclude.clone());
         let known: HashSet<(u64, u64)> = self.tails.keys().copied().collect();
-        // A file system may be slow.
+        // File systems may block.
         let found = spawn_blocking(move || {
             let excluded: HashSet<PathBuf> = exclude
                 .iter()
@@ -157,7 +157,7 @@ impl Files {
                 let Ok(metadata) = std::fs::metadata(&path) else {
                     continue;
                 };
-                // Directories have no lines, and opening a pipe would wait for somebody who writes to it.
+                // Directories have no lines, and opening a pipe would wait for a writer.
                 if !metadata.is_file() {
                     continue;
                 }
@@ -204,7 +204,7 @@ impl Files {
                         self.log_unreadable(&path, &error);
                         continue;
                     }
-                    // Where the file at the path was replaced since, the open one counts.
+                    // If the file at the path has been replaced since, the open one is used.
                     let open = tail.identity;
                     let following = Following {
                         tail: Some(tail),
@@ -231,7 +231,7 @@ impl Files {
         }
     }
 
-    /// Hands on what is new in a file; whether its end was reached.
+    /// Forwards the new records of a file. Returns true if its end was reached.
     async fn follow(&self, following: &mut Following, stop: &CancellationToken) -> bool {
         following.not_before = None;
         loop {
@@ -259,7 +259,7 @@ impl Files {
         }
     }
 
-    /// The next records of a file; `None` when it cannot be read at the moment.
+    /// Returns the next records of a file; `None` if it cannot be read at the moment.
     async fn read(&self, following: &mut Following) -> Option<Vec<Record>> {
         let mut tail = following.tail.take()?;
         let (framing, limit) = (self.framing, self.config.max_log_size.as_usize());
@@ -267,7 +267,7 @@ impl Files {
             let records = tail.read(framing, limit);
             (tail, records)
         });
-        // Not when the runtime shuts down.
+        // `None` at shutdown.
         let (tail, records) = read.await.ok()?;
         let outcome = match records {
             Ok((records, cut)) => {
@@ -291,9 +291,9 @@ impl Files {
     }
 }
 
-/// How many files are open at once.
+/// Maximum number of open files.
 const MOST: usize = 1000;
-/// How many paths are looked at.
+/// Maximum number of paths to examine.
 const MOST_FOUND: usize = 10_000;
-/// The shortest time between two looks: with less, nothing else would be done.
+/// Minimum poll interval: a shorter one would leave no time for other work.
 const SHORTEST: Duration = Duration::from_millis(1);

@@ -26,7 +26,7 @@ struct Shared {
 static SERIES: LazyLock<Mutex<BTreeMap<String, BTreeSet<Arc<str>>>>> =
     LazyLock::new(Mutex::default);
 
-/// How many of them a receiver may have.
+/// Maximum number of client labels per receiver.
 const CLIENTS: usize = 100;
 /// The label of all others.
 const OTHER: &str = "other";

@@ -1,5 +1,5 @@
-//! Reading request bodies: memory is asked for before it is used, slow clients are given up, nothing is copied that
-//! need not be.
+//! Reads request bodies: memory is reserved before use, slow clients time out, and data is not
+//! copied unnecessarily.
 
 use std::fmt::Display;
 use std::num::NonZeroU64;
@@ -16,18 +16,19 @@ use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit, Unfinished};
 use tributary_net::server::{Limit, Limits, Peer};
 
-/// Bytes that were received, and the right to hold them.
+/// Received bytes and their memory permit.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) bytes: Bytes,
     pub(crate) permit: Permit,
 }
 
-/// What clients are told while the memory budget has no room.
+/// Message to clients while the memory budget has no room.
 pub(crate) const OUT_OF_MEMORY: &str =
     "the memory budget of this collector is used up; try again later";
 
-/// The refusal when the memory budget has no room: for now, or for good when it never will.
+/// Returns the refusal if the memory budget has no room: temporary, or permanent if the request can
+/// never fit.
 pub(crate) fn out_of_memory(no_room: NoRoom) -> Nack {
     if no_room.may_fit_later() {
         return Nack::exhausted(OUT_OF_MEMORY, RETRY_AFTER);
@@ -36,7 +37,7 @@ pub(crate) fn out_of_memory(no_room: NoRoom) -> Nack {
     Nack::permanent(Code::ResourceExhausted, reason)
 }
 
-/// The refusal of what is above the limit that this key of the configuration sets.
+/// Returns the refusal of data that exceeds the limit of this configuration key.
 pub(crate) fn too_large(limit: usize, key: &str) -> Nack {
     Nack::permanent(
         Code::ResourceExhausted,
@@ -44,14 +45,14 @@ pub(crate) fn too_large(limit: usize, key: &str) -> Nack {
     )
 }
 
-/// How fast a body must come.
+/// Minimum transfer rate of a body.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pace {
-    /// The longest the whole body may take.
+    /// Longest time for the whole body.
     pub(crate) longest: Option<Duration>,
-    /// From when on the mean rate counts.
+    /// Time after which the mean rate is checked.
     grace: Option<Duration>,
-    /// Bytes a second.
+    /// Minimum rate in bytes per second.
     rate: Option<NonZeroU64>,
 }
 
@@ -64,7 +65,7 @@ impl Pace {
         }
     }
 
-    /// How long after the beginning there must be more than `received` bytes.
+    /// Returns the time after the start by which more than `received` bytes must have arrived.
     fn limit(&self, received: usize) -> Option<Duration> {
         let earned = |rate: NonZeroU64| Duration::from_secs(received as u64 / rate);
         let slowest = self
@@ -75,11 +76,11 @@ impl Pace {
     }
 }
 
-/// The limits of one receiver for a body.
+/// Limits of one receiver for a body.
 pub(crate) struct Bounds<'a> {
-    /// The most bytes.
+    /// Maximum size in bytes.
     pub(crate) size: usize,
-    /// The key of the configuration that says so.
+    /// Key of the configuration that sets the limit.
     pub(crate) key: &'static str,
     pub(crate) budget: &'a Arc<Budget>,
 }
@@ -90,10 +91,11 @@ impl Bounds<'_> {
     }
 }
 
-/// Reads a body piece by piece.
+/// Reads a body chunk by chunk.
 ///
-/// A body that comes in one piece, or is there when it is looked at, is taken as it is. For all others the right to
-/// hold them grows with what has arrived: a declared length reserves nothing, it only refuses early.
+/// A body in a single chunk, or one that is already available, is used without copying. For all
+/// others, the permit grows with the received data: a declared length reserves nothing, it only
+/// allows an early refusal.
 pub(crate) struct Reader<'a, B = Incoming> {
     body: B,
     peer: &'a Peer,
@@ -103,7 +105,7 @@ pub(crate) struct Reader<'a, B = Incoming> {
 }
 
 impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
-    /// A reader; the clock starts now.
+    /// Creates a reader. The time limits start now.
     pub(crate) fn new(body: B, peer: &'a Peer, pace: Pace) -> Self {
         Reader {
             body,
@@ -114,14 +116,15 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         }
     }
 
-    /// The one message of a gRPC request, and whether it is compressed.
+    /// Returns the single message of a gRPC request, and whether it is compressed.
     ///
     /// # Errors
-    /// Refusals for: too large, no memory, too slow, not exactly one message.
+    /// Returns a refusal if the message is too large or too slow, if no memory is left, or if there
+    /// is not exactly one message.
     pub(crate) async fn message(&mut self, bounds: &Bounds<'_>) -> Result<(bool, Held), Nack> {
         let mut piece = self.piece().await?.unwrap_or_default();
         while piece.len() < PREFIX {
-            // A message prefix cut in two is rare enough to copy.
+            // A message prefix split over two chunks is rare enough to copy.
             let Some(more) = self.piece().await? else {
                 return Err(protocol_error(if piece.is_empty() {
                     "the request has no message"
@@ -167,10 +170,10 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         Ok((compressed, held))
     }
 
-    /// A whole body.
+    /// Returns a whole body.
     ///
     /// # Errors
-    /// Refusals for: too large, no memory, too slow.
+    /// Returns a refusal if the body is too large or too slow, or if no memory is left.
     pub(crate) async fn whole(&mut self, bounds: &Bounds<'_>) -> Result<Held, Nack> {
         let mut most = bounds.size;
         if let Some(declared) = self.body.size_hint().exact() {
@@ -178,7 +181,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
                 .ok()
                 .filter(|declared| *declared <= bounds.size)
                 .ok_or_else(|| bounds.too_large())?;
-            // Before the first read: a client that asked whether to continue is not asked to.
+            // This check precedes the first read, which would send `100 Continue` to the client.
             bounds.budget.has_room(most).map_err(out_of_memory)?;
         }
         let first = self.piece().await?.unwrap_or_default();
@@ -200,8 +203,8 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         Ok(body.finish())
     }
 
-    /// Reads to the end without keeping anything, when that is near: so an HTTP/1 connection can be used again.
-    /// Otherwise what comes is read after the answer, see [`Peer::answered_early`].
+    /// Reads and drops the rest of the body if it is short, so that an HTTP/1 connection can be
+    /// reused. Otherwise the rest is read after the response, see [`Peer::answered_early`].
     pub(crate) async fn discard(&mut self) {
         let rest = self.body.size_hint().exact();
         let near = rest.is_some_and(|rest| rest <= DISCARD);
@@ -212,11 +215,10 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         }
     }
 
-    /// The next data that is not empty; none at the end. Nothing is asked of the memory budget: who calls this for the
-    /// pieces holds one of them at most.
+    /// Returns the next nonempty chunk; `None` at the end. The chunk is not charged to the memory
+    /// budget: the caller buffers at most one.
     ///
-    /// # Errors
-    /// Refusals for: too slow, broken off.
+    /// Returns a refusal if the body is too slow or incomplete.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Nack> {
         loop {
             let limit = self.pace.limit(self.received);
@@ -233,8 +235,8 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| {
-                // Mostly the connection or the stream is gone, and nobody will read this. Who sent chunks that are none
-                // will.
+                // Usually the connection or the stream is gone, and no client receives this
+                // response. A client that sent invalid chunks does.
                 Nack::invalid(format!("the body broke off: {error}"))
             })?;
             if let Ok(data) = frame.into_data()
@@ -247,8 +249,8 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         }
     }
 
-    /// Keeps the only piece of a body: the slice of the read buffer itself, or a copy where the slice would keep a
-    /// buffer alive that is more than twice its size and not in the budget.
+    /// Keeps the only chunk of a body: the slice of the read buffer itself, or a copy if the slice
+    /// would keep a buffer alive that is more than twice its size and not in the budget.
     fn keep(&self, piece: Bytes, bounds: &Bounds<'_>) -> Result<Held, Nack> {
         let permit = bounds.budget.acquire(piece.len()).map_err(out_of_memory)?;
         let small = piece.len() < ALWAYS_COPY;
@@ -261,10 +263,10 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     }
 }
 
-/// A body of several pieces.
+/// A body of several chunks.
 struct Growing<'p> {
     bytes: Vec<u8>,
-    /// As many as can come.
+    /// Maximum size in bytes of the body.
     most: usize,
     permit: Unfinished<'p>,
 }
@@ -278,15 +280,16 @@ impl<'p> Growing<'p> {
         }
     }
 
-    /// Adds a piece, of not more than can come.
+    /// Adds a chunk. The total must not exceed `most`.
     fn add(&mut self, piece: &[u8]) -> Result<(), Nack> {
         let needed = self.bytes.len() + piece.len();
         let held = self.bytes.capacity();
         if needed > held {
             let ahead = needed.saturating_mul(AHEAD).max(SMALLEST);
             let capacity = ahead.min(self.most).max(needed);
-            // Old and new place are both held while the bytes move. That is not charged: it is a quarter of a body at
-            // most, once per worker thread, and with it the largest body that fits the budget would not.
+            // The old and the new buffer exist together while the bytes move. The old one is not
+            // charged: it is at most a quarter of a body, once per worker thread, and charging it
+            // would exclude the largest body that fits the budget.
             self.permit.grow(capacity - held).map_err(out_of_memory)?;
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
@@ -295,7 +298,7 @@ impl<'p> Growing<'p> {
     }
 
     fn finish(mut self) -> Held {
-        // It may be kept for long.
+        // The buffer may be kept for a long time.
         if self.bytes.len() < self.bytes.capacity() / 2 {
             self.bytes.shrink_to_fit();
         }
@@ -308,7 +311,8 @@ impl<'p> Growing<'p> {
     }
 }
 
-/// A breach of gRPC's rules for a unary call (gRPC over HTTP/2; grpc-go answers INTERNAL too).
+/// Returns the refusal of a request that breaks gRPC's rules for a unary call (gRPC over HTTP/2;
+/// grpc-go responds INTERNAL too).
 fn protocol_error(reason: &'static str) -> Nack {
     Nack::permanent(Code::Internal, reason)
 }
@@ -324,16 +328,16 @@ fn too_slow() -> Nack {
 
 /// Compressed flag and length (gRPC over HTTP/2, "Length-Prefixed-Message").
 const PREFIX: usize = 5;
-/// When to come back after a refusal for memory. The queues behind it drain in such times or not at all.
+/// Retry delay after a refusal for memory. Queues drain within such a time or not at all.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Room for this many times what has arrived: a client must send a quarter of what it makes this side hold, and a byte
-/// is moved a third of a time on average.
+/// Growth factor of the buffer: a client must send a quarter of the memory that it uses here, and a
+/// byte is moved a third of a time on average.
 const AHEAD: usize = 4;
-/// The first room.
+/// First size of the buffer in bytes.
 const SMALLEST: usize = 4 << 10;
-/// What is read of a refused body before the answer.
+/// Maximum number of bytes of a refused body read before the response.
 const DISCARD: u64 = 1 << 20;
-/// The longest that may take.
+/// Longest time for reading the rest of a refused body.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
-/// The read buffer is at least this large, whatever is in it.
+/// Minimum size in bytes of the read buffer, whatever it contains.
 const ALWAYS_COPY: usize = 4 << 10;

@@ -1,4 +1,4 @@
-//! Cross-origin requests (the Fetch standard, "CORS protocol"): what browsers ask before and after they send.
+//! Cross-origin requests (the Fetch standard, "CORS protocol").
 
 use bytes::Bytes;
 use http::header::{
@@ -19,15 +19,16 @@ use tributary_config::{Problems, Validate};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
-    /// Origins that may send, as in `https://app.example.com`. `*` stands for any text: `https://*.example.com`. A
-    /// bare `*` allows every origin, without credentials.
+    /// Allowed origins, as in `https://app.example.com`. `*` matches any text:
+    /// `https://*.example.com`. A single `*` allows every origin, without credentials.
     pub allowed_origins: Vec<String>,
-    /// Request headers that browsers may send; `*` allows all. `Accept`, `Content-Type`, `X-Requested-With` are
-    /// always allowed.
+    /// Request headers that browsers may send; `*` allows all. `Accept`, `Content-Type`,
+    /// `X-Requested-With` are always allowed.
     pub allowed_headers: Vec<String>,
     /// Response headers that scripts may read.
     pub exposed_headers: Vec<String>,
-    /// For how many seconds browsers may remember the answer to a preflight. Default 0: their own default.
+    /// Time in seconds for which browsers may cache the response to a preflight. Default 0: the
+    /// browser's default.
     pub max_age: u32,
 }
 
@@ -60,7 +61,7 @@ impl Policy {
         }
     }
 
-    /// The answer to a preflight; none when the request is something else.
+    /// Returns the response to a preflight; `None` for other requests.
     pub(crate) fn preflight<B>(&self, request: &Request<B>) -> Option<Response<Full<Bytes>>> {
         let headers = request.headers();
         let method = headers.get(ACCESS_CONTROL_REQUEST_METHOD)?;
@@ -96,7 +97,7 @@ impl Policy {
         Some(response)
     }
 
-    /// Adds to a response what lets the browser hand it to the script.
+    /// Adds the headers that allow the browser to pass the response to the script.
     pub(crate) fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
         answer.append(VARY, HeaderValue::from_static("Origin"));
         if let Some(origin) = origin
@@ -107,8 +108,8 @@ impl Policy {
         }
     }
 
-    /// Allows the origin if it is one of those. The Collector allows credentials with `*` too, which browsers refuse;
-    /// here `*` goes without credentials and works.
+    /// Allows a configured origin. The Collector allows credentials with `*` too, which browsers
+    /// reject; here `*` excludes credentials and works.
     fn allow_origin(&self, origin: &HeaderValue, answer: &mut HeaderMap) -> bool {
         let Ok(text) = origin.to_str() else {
             return false;
@@ -143,7 +144,7 @@ impl Policy {
     }
 }
 
-/// Whether `text` is `pattern`, in which each `*` stands for any text.
+/// Whether `text` matches `pattern`, in which each `*` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
@@ -161,7 +162,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// What the Collector's library allows without being told.
+/// Headers that the Collector's library always allows.
 const ALWAYS_ALLOWED: [&str; 4] = ["accept", "content-type", "x-requested-with", "origin"];
 
 impl Validate for Cors {

@@ -1,9 +1,9 @@
-//! Which codec a name in `grpc-encoding` or `Content-Encoding` stands for.
+//! Codecs by their names in `grpc-encoding` or `Content-Encoding`.
 
 use tributary_compression::Codec;
 use tributary_compression::decompress::is_framed_snappy;
 
-/// How a body is encoded.
+/// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// Not at all.

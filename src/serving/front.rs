@@ -1,4 +1,4 @@
-//! What comes before and after the answer to every request over HTTP, whatever it is about.
+//! Steps before and after the handler of every HTTP request.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use tributary_config::Headers;
 use tributary_net::auth::Guard;
 use tributary_net::server::{Peer, plain};
 
-/// Who may send, in which encodings, how long an answer may take, and what goes along with it.
+/// Authentication, accepted encodings, timeout and response headers.
 pub(crate) struct Front {
     guard: Option<Guard>,
-    /// The accepted values of `Content-Encoding`.
+    /// Accepted values of `Content-Encoding`.
     encodings: Vec<(String, Encoding)>,
     cors: Option<Policy>,
     response_headers: HeaderMap,
@@ -29,7 +29,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// What these parts of a server's configuration say.
+    /// Creates the front from these parts of a server's configuration.
     pub(crate) fn new(
         guard: Option<Guard>,
         encodings: &[String],
@@ -47,8 +47,8 @@ impl Front {
         }
     }
 
-    /// Answers a request: a preflight by itself, everything else by `answer`. Where that takes too long, `late` says
-    /// so.
+    /// Handles a request: a preflight directly, everything else by `answer`. `late` returns the
+    /// response after a timeout.
     pub(crate) async fn handle<B, A: Future<Output = Response<Full<Bytes>>>>(
         &self,
         request: Request<B>,
@@ -89,10 +89,10 @@ impl Front {
         response
     }
 
-    /// Asks whether the client may send, before anything of the body is read.
+    /// Authenticates the client before any part of the body is read.
     ///
     /// # Errors
-    /// The answer to one that may not, for which `refuse` finds the words.
+    /// Returns the response to an unauthorized client; `refuse` formats it.
     pub(crate) async fn admit<B>(
         &self,
         request: &mut Request<B>,
@@ -117,11 +117,11 @@ impl Front {
         Err(response)
     }
 
-    /// The one encoding of a body. Several on top of each other are refused: no client sends them, and each layer would
-    /// multiply what a small body can cost.
+    /// Returns the single encoding of a body. Multiple encodings are refused: no client uses them,
+    /// and each layer would multiply the cost of a small body.
     ///
     /// # Errors
-    /// A refusal for any other than the accepted ones.
+    /// Returns a refusal for encodings that are not accepted.
     pub(crate) fn encoding(&self, headers: &HeaderMap) -> Result<Encoding, Nack> {
         let mut values = headers.get_all(CONTENT_ENCODING).iter();
         let name = match (values.next(), values.next()) {
@@ -148,13 +148,13 @@ impl Front {
     }
 }
 
-/// Whether an HTTP/1 client may still be sending the body. One that waits for `100 Continue` has not begun, and reading
-/// would make it.
+/// Whether an HTTP/1 client may still be sending the body. A client that waits for `100 Continue`
+/// has not started, and a read would make it start.
 pub(crate) fn may_be_sending<B>(request: &Request<B>) -> bool {
     request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
 }
 
-/// The answer to a request of another method.
+/// Returns the response to a request with another method.
 pub(crate) fn only_post() -> Response<Full<Bytes>> {
     let message = "405 method not allowed, supported: [POST]";
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, message);

@@ -1,4 +1,4 @@
-//! How long the certificates in use last.
+//! Expiry of the certificates in use.
 //!
 //! Made at every scrape from what is in use then, not kept in the recorder: that would show certificates for ever that
 //! were replaced.

@@ -16,7 +16,7 @@ use tributary_config::{ExtensionUse, Problems, Validate};
 use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
 
-/// Where own metrics are served when nothing else is said; the Collector's default.
+/// Default address of the metrics endpoint, as in the Collector.
 const DEFAULT_HOST: &str = "localhost";
 const DEFAULT_PORT: u16 = 8888;
 
@@ -24,186 +24,192 @@ const DEFAULT_PORT: u16 = 8888;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// What is logged, how and where.
+    /// Level, encoding and destination of the collector's own logs.
     pub logs: LogsConfig,
-    /// Which metrics are served, and where.
+    /// Level and endpoint of the collector's own metrics.
     pub metrics: MetricsConfig,
     /// Attributes that describe this process, in `target_info` of its metrics: a mapping, or
     /// `attributes: [{name, value}]`. A null value removes a default one (`service.name`,
     /// `service.version`, `service.instance.id`).
     #[serde(deserialize_with = "resource::deserialize")]
     pub resource: BTreeMap<String, Option<String>>,
-    /// The collector's own traces. It makes none: only what says so is taken.
+    /// The collector's own traces. The collector creates none; only settings that say so are
+    /// accepted.
     #[serde(skip_serializing_if = "TracesConfig::is_default")]
     pub traces: TracesConfig,
 }
 
-/// What is logged, how and where.
+/// Level, encoding and destination of the collector's own logs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogsConfig {
-    /// The least severe level that is logged. Default: `info`.
+    /// Minimum severity of logged lines. Default: `info`.
     pub level: LogLevel,
     /// `console` for people, `json` for machines. Default: `console`.
     pub encoding: LogEncoding,
-    /// Where logs go: `stderr`, `stdout`, or paths of files that are appended to, and created with mode 0640. Default:
-    /// `[stderr]`.
+    /// Destinations of log lines: `stderr`, `stdout` or file paths. Files are appended to, and
+    /// created with mode 0640. Default: `[stderr]`.
     pub output_paths: Vec<String>,
-    /// Fields that every line carries. Default: none.
+    /// Fields added to every line. Default: none.
     pub initial_fields: BTreeMap<String, String>,
-    /// Where errors of the logger itself go: always `stderr`, the Collector's default.
+    /// Destination of the logger's own errors: always `stderr`, the Collector's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_output_paths: Option<Vec<String>>,
-    /// Thinning of equal lines. Default: components limit what they would repeat, libraries log ten lines of a kind in
-    /// ten seconds, and of any kind above the level `debug` a thousand lines in ten seconds are logged.
+    /// Sampling of log lines with equal messages. Default: components limit repeated messages
+    /// themselves; libraries log ten lines of one message in ten seconds; above the level `debug`,
+    /// at most a thousand lines of one message are logged in ten seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// Leave the place in the source (`caller`) out of JSON lines; lines for people have none. Default: false.
+    /// Omits the source location (`caller`) from JSON lines; `console` lines never have one.
+    /// Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_caller: Option<bool>,
-    /// Leave what describes the process (`resource`) out of JSON lines; lines for people have none. Default: false.
+    /// Omits the process attributes (`resource`) from JSON lines; `console` lines never have them.
+    /// Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_zap_resource: Option<bool>,
-    /// The Collector's stack traces. Here lines carry none, so only `true` is true.
+    /// Disables the Collector's stack traces. Lines here never have stack traces, so only `true` is
+    /// accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_stacktrace: Option<bool>,
-    /// The Collector's mode for its own developers. Only `false` is taken.
+    /// The Collector's development mode. Only `false` is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub development: Option<bool>,
-    /// Where own logs are sent as OTLP. Not supported: only an empty list is taken.
+    /// Export of the collector's own logs as OTLP. Not supported: only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<Unread>,
 }
 
-/// Thinning of equal log lines: those with the same message.
+/// Sampling of log lines with equal messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
-    /// Whether lines are left out. Default: `true`.
+    /// Whether lines are dropped. Default: `true`.
     pub enabled: bool,
-    /// Over what time lines are counted. Default: `10s`.
+    /// Time after which counting starts again. Default: `10s`.
     pub tick: Duration,
-    /// How many equal lines are logged in that time. Default: 10.
+    /// Number of equal lines logged per `tick`. Default: 10.
     pub initial: u64,
-    /// And of the rest, one in how many. Default: 100.
+    /// After `initial` lines, one in this many equal lines is logged. Default: 100.
     pub thereafter: u64,
 }
 
-/// The collector's own traces. It makes none.
+/// The collector's own traces. The collector creates none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TracesConfig {
-    /// How much is traced. Only `none` is taken.
+    /// Level of detail. Only `none` is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<MetricsLevel>,
-    /// Where own traces are sent. Only an empty list is taken.
+    /// Export of the collector's own traces. Only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<Unread>,
-    /// How trace context is passed on. Only an empty list is taken.
+    /// Propagators of trace context. Only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub propagators: Vec<String>,
 }
 
-/// How severe a log line must be.
+/// Minimum severity of logged lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&["DEBUG", "INFO", "WARN", "ERROR"]))]
 pub enum LogLevel {
-    /// Everything, for finding faults.
+    /// Details for diagnosing faults.
     #[serde(alias = "DEBUG")]
     Debug,
-    /// What happens.
+    /// Normal operation.
     #[default]
     #[serde(alias = "INFO")]
     Info,
-    /// What needs attention.
+    /// Conditions that need attention.
     #[serde(alias = "WARN")]
     Warn,
-    /// What failed.
+    /// Failures.
     #[serde(alias = "ERROR")]
     Error,
 }
 
-/// How a log line is written.
+/// Encoding of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogEncoding {
-    /// For people.
+    /// Text for people.
     #[default]
     Console,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Which metrics are served, and where.
+/// Level and endpoint of the collector's own metrics.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
-    /// How much is measured; `none` switches the endpoint off. Default: `normal`.
+    /// Level of detail; `none` disables the endpoint. Default: `normal`.
     pub level: MetricsLevel,
-    /// Where metrics are served, in the form of older collectors: `host:port`. Default: none; see
+    /// Address of the metrics endpoint as `host:port`, as in older Collectors. Default: none; see
     /// `readers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Endpoint>,
-    /// Where metrics are served: at most one, a `pull` reader with a `prometheus` exporter.
-    /// Default: one on `localhost:8888`.
+    /// Metrics endpoint: at most one, a `pull` reader with a `prometheus` exporter. Default: one on
+    /// `localhost:8888`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readers: Option<Vec<MetricsReader>>,
-    /// The Collector's changes to its own metrics. Not supported: only an empty list is taken.
+    /// The Collector's views of its own metrics. Not supported: only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<Unread>,
-    /// TLS of the address where metrics are served. Absent: plain text. The Collector has no such key.
+    /// TLS of the metrics endpoint. Absent: plain text. The Collector has no such key.
     pub tls: Section<ServerTls>,
-    /// Who may fetch metrics. Absent: everybody who reaches the address. The Collector has no such key.
+    /// Authentication of clients. Absent: every client that reaches the address is accepted. The
+    /// Collector has no such key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// What those who fetch metrics may do at most. The Collector has no such key.
+    /// Limits on clients of the metrics endpoint. The Collector has no such key.
     pub limits: Limits,
 }
 
-/// How much is measured.
+/// Level of detail of the collector's own metrics.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&["None", "Basic", "Normal", "Detailed"]))]
 pub enum MetricsLevel {
-    /// Nothing.
+    /// No metrics.
     #[serde(alias = "None")]
     None,
-    /// What is essential.
+    /// Essential metrics.
     #[serde(alias = "Basic")]
     Basic,
-    /// What dashboards need.
+    /// Metrics that dashboards need.
     #[default]
     #[serde(alias = "Normal")]
     Normal,
-    /// Everything.
+    /// All metrics.
     #[serde(alias = "Detailed")]
     Detailed,
 }
 
-/// A way in which own metrics leave the process.
+/// A way to export the collector's own metrics.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsReader {
-    /// Metrics are fetched from here.
+    /// Reader that clients scrape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<PullReader>,
-    /// Metrics are sent from here. Not supported.
+    /// Reader that pushes metrics at intervals. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub periodic: Option<Unread>,
 }
 
-/// A reader that waits to be scraped.
+/// A reader that clients scrape.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullReader {
-    /// In which format.
+    /// Exposition format and address.
     pub exporter: PullExporter,
 }
 
-/// The format of a pull reader.
+/// Exposition format of a pull reader.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullExporter {
@@ -211,8 +217,8 @@ pub struct PullExporter {
     pub prometheus: PrometheusReader,
 }
 
-/// Where the Prometheus endpoint listens. Names carry no unit and no scope labels, and by default no `_total`, as
-/// the Collector's.
+/// Address and naming of the Prometheus endpoint. Metric names have no unit, no scope labels and by
+/// default no `_total`, as in the Collector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrometheusReader {
@@ -220,27 +226,30 @@ pub struct PrometheusReader {
     pub host: String,
     /// The port. Default: 8888.
     pub port: u16,
-    /// Names without units. Only `true`, the Collector's default, is taken.
+    /// Omits units from metric names. Only `true`, the Collector's default, is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_units: Option<bool>,
-    /// Names of counters without `_total`, as the Collector's. Default: true.
+    /// Omits `_total` from the names of counters, as the Collector does. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_type_suffix: Option<bool>,
-    /// No `otel_scope_*` labels. Only `true`, the Collector's default, is taken.
+    /// Omits the `otel_scope_*` labels. Only `true`, the Collector's default, is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_scope_info: Option<bool>,
-    /// Which attributes of `resource` are labels of all series. They are labels of `target_info` anyway. Default: none.
+    /// Attributes of `resource` that become labels of every series. `target_info` always has all of
+    /// them. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_resource_constant_labels: Option<ResourceLabels>,
 }
 
-/// Chooses attributes by their keys. In a pattern, `*` stands for any text and `?` for any character.
+/// Selection of attributes by key. In a pattern, `*` matches any text and `?` any character.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResourceLabels {
-    /// Patterns of those that become labels. Default: none, or, with `excluded`, all others.
+    /// Patterns of keys that become labels. Default: none; with `excluded`, all keys that
+    /// `excluded` does not match.
     pub included: Vec<String>,
-    /// Patterns of those that do not, whatever `included` says. Default: none.
+    /// Patterns of keys that do not become labels; they take precedence over `included`. Default:
+    /// none.
     pub excluded: Vec<String>,
 }
 
@@ -308,7 +317,7 @@ impl MetricsConfig {
             .any(|pull| pull.exporter.prometheus.without_type_suffix == Some(false))
     }
 
-    /// Which attributes of the process are labels of all series.
+    /// Returns the selection of process attributes that become labels of every series.
     pub fn labels(&self) -> ResourceLabels {
         let reader = self.readers.iter().flatten().next();
         let pull = reader.and_then(|reader| reader.pull.as_ref());
@@ -321,7 +330,7 @@ impl MetricsConfig {
         labels.unwrap_or_default()
     }
 
-    /// Where own metrics are served; `None` when they are switched off.
+    /// Returns the address of the metrics endpoint; `None` if metrics are off.
     pub fn listen(&self) -> Option<Endpoint> {
         if self.level == MetricsLevel::None {
             return None;
@@ -374,7 +383,7 @@ impl Validate for LogsConfig {
             let message = "sending own logs as OTLP is not supported: use `output_paths`";
             problems.error(&["processors"], message);
         }
-        // What only changes how lines look is no reason not to start.
+        // Settings that only change the look of lines cause a warning, not an error.
         let mut no_effect = |key: &str, asked: bool, what: &str| {
             if asked {
                 problems.warning(&[key], format!("this has no effect: {what}"));

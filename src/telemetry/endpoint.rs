@@ -29,7 +29,7 @@ pub struct MetricsEndpoint {
 const TEXT_FORMAT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// How long a scrape that is under way may take when the endpoint closes.
+/// Longest time for a scrape in progress when the endpoint closes.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MetricsEndpoint {

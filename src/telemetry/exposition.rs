@@ -1,4 +1,4 @@
-//! Our own metrics as text, for `/metrics`.
+//! The collector's own metrics as text, for `/metrics`.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -11,13 +11,13 @@ use super::{certificates, disk, help, process};
 use crate::telemetry::config::MetricsLevel;
 use tributary_memory::Budget;
 
-/// The recorder behind all metrics of the process, and what is exposed beside them.
+/// Recorder of all metrics in the process, and further exposed data.
 #[derive(Clone)]
 pub struct Exposition {
     handle: PrometheusHandle,
 }
 
-/// Bucket bounds of batch sizes in items and in bytes: the Collector's.
+/// Bucket bounds of batch sizes in items and in bytes, as in the Collector.
 const ITEMS: [f64; 17] = [
     10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2e3, 3e3, 4e3, 5e3, 6e3, 7e3, 8e3, 1e4,
 ];
@@ -27,25 +27,27 @@ const BYTES: [f64; 13] = [
 const SECONDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
-/// Those of calls in seconds: what the Collector's instrumentation has.
+/// Bucket bounds of calls in seconds, as in the Collector's instrumentation.
 const CALLS: [f64; 14] = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
-/// Those of durations in seconds, from a microsecond: a processor that looks at bytes takes little more.
+/// Bucket bounds of durations in seconds, from a microsecond: a processor of encoded bytes takes
+/// little more.
 const DURATIONS: [f64; 10] = [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0];
-/// Those of latencies in milliseconds: the defaults of OpenTelemetry's SDKs.
+/// Bucket bounds of latencies in milliseconds: the defaults of OpenTelemetry's SDKs.
 const MILLISECONDS: [f64; 15] = [
     0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0, 250.0, 500.0, 750.0, 1e3, 2.5e3, 5e3, 7.5e3, 1e4,
 ];
 
-/// How often the recorder folds what histograms have gathered. Scrapes do it too; without them it would pile up.
+/// Interval at which the recorder aggregates histogram samples. Scrapes do so too; without any,
+/// samples would accumulate.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 impl Exposition {
-    /// Installs the recorder; call it once, before anything counts.
+    /// Installs the recorder. Call it once, before the first metric is counted.
     ///
     /// # Errors
-    /// When the process has a recorder already.
+    /// Returns an error if the process already has a recorder.
     pub fn install() -> Result<Self, BuildError> {
         process::started();
         let recorder = PrometheusBuilder::new()
@@ -65,7 +67,7 @@ impl Exposition {
         Ok(Exposition { handle })
     }
 
-    /// One that nobody counts with.
+    /// Creates an exposition that no metric uses.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         Exposition {
@@ -73,26 +75,27 @@ impl Exposition {
         }
     }
 
-    /// Runs for as long as the process.
+    /// Runs until the process ends.
     pub async fn keep_up(self) {
         let mut every = tokio::time::interval(UPKEEP);
         let mut measuring: Option<JoinHandle<()>> = None;
         loop {
             every.tick().await;
             self.handle.run_upkeep();
-            // Not a second time while a file system does not answer.
+            // No second measurement while a file system does not respond.
             if measuring.as_ref().is_none_or(JoinHandle::is_finished) {
                 measuring = Some(tokio::task::spawn_blocking(disk::measure));
             }
         }
     }
 
-    /// Exporters and connectors that hold items, each with how many, as in `exporter otlp_grpc (traces): 12`.
+    /// Returns the exporters and connectors with items in flight, each with the number of items, as
+    /// in `exporter otlp_grpc (traces): 12`.
     pub fn in_flight(&self) -> Vec<String> {
         holders(&self.handle.render())
     }
 
-    /// The page, in Prometheus' text format, with what belongs to `level`. `resource` becomes the labels of
+    /// Renders the metrics of `level` in Prometheus' text format. `resource` becomes the labels of
     /// `target_info`.
     pub fn render(
         &self,
@@ -125,7 +128,7 @@ impl Exposition {
     }
 }
 
-/// A label's value, between its quotes.
+/// Escapes a label value.
 pub(super) fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -133,7 +136,7 @@ pub(super) fn escaped(value: &str) -> String {
         .replace('\n', "\\n")
 }
 
-/// The page with `_total` at the end of the names of counters, as Prometheus' linter wants it.
+/// Adds `_total` to the names of counters, as Prometheus' linter requires.
 pub(super) fn with_totals(page: &str) -> String {
     let counters: HashSet<&str> = page
         .lines()
@@ -160,7 +163,7 @@ pub(super) fn with_totals(page: &str) -> String {
     with
 }
 
-/// Attributes as labels, with commas between them.
+/// Converts attributes to labels, separated by commas.
 fn labels(attributes: &[(String, String)]) -> String {
     let allowed = |c: char| match c.is_ascii_alphanumeric() {
         true => c,
@@ -173,7 +176,7 @@ fn labels(attributes: &[(String, String)]) -> String {
     labels.collect::<Vec<_>>().join(",")
 }
 
-/// The page with these attributes as labels of every series that has no such label of its own.
+/// Adds these attributes as labels to every series that does not have them.
 pub(super) fn labelled(page: String, attributes: &[(String, String)]) -> String {
     if attributes.is_empty() {
         return page;
@@ -192,7 +195,7 @@ pub(super) fn labelled(page: String, attributes: &[(String, String)]) -> String 
     out
 }
 
-/// The page with its metrics, and the series of each, in one order: the recorder's is another one at every start.
+/// Sorts the metrics and the series of each metric: the recorder's order differs between starts.
 fn ordered(page: &str) -> String {
     let mut metrics: Vec<Vec<&str>> = Vec::new();
     for line in page.split_inclusive('\n').filter(|line| *line != "\n") {
@@ -212,13 +215,13 @@ fn ordered(page: &str) -> String {
     };
     metrics.sort_by_cached_key(|metric| name(metric));
     for metric in &mut metrics {
-        // Stable: the buckets of a histogram stay as they are.
+        // The sort is stable: the buckets of a histogram keep their order.
         metric.sort_by_cached_key(|line| series(line));
     }
     metrics.concat().concat()
 }
 
-/// What orders the lines of a metric: comments first, then the labels, but for the bound of a bucket.
+/// Returns the sort key of a line: comments first, then the labels without the bound of a bucket.
 fn series(line: &str) -> (bool, String) {
     if line.starts_with('#') {
         return (false, String::new());
@@ -233,12 +236,12 @@ fn series(line: &str) -> (bool, String) {
     (true, labels.trim_end_matches(',').to_owned())
 }
 
-/// The metric that counts what exporters hold.
+/// Metric of items in flight in exporters.
 const EXPORTERS: &str = "tributary_exporter_in_flight_items{";
-/// The same of connectors.
+/// Metric of items in flight in connectors.
 const CONNECTORS: &str = "tributary_connector_in_flight_items{";
 
-/// Who holds how many items, by a page of metrics.
+/// Returns the components with items in flight, from a page of metrics.
 fn holders(page: &str) -> Vec<String> {
     let mut holders: Vec<String> = page.lines().filter_map(holder).collect();
     holders.sort_unstable();
@@ -261,7 +264,7 @@ fn holder(line: &str) -> Option<String> {
     (items >= 1.0).then(|| format!("{kind} {id}{}: {items}", signal.unwrap_or_default()))
 }
 
-/// Metrics that are shown from a level on; all others are always. The levels are the Collector's.
+/// Minimum levels of metrics; all other metrics are always shown. The levels are the Collector's.
 const LEVELS: [(&str, MetricsLevel); 5] = [
     (
         "otelcol_processor_batch_batch_send_size_bytes",
@@ -279,8 +282,9 @@ const LEVELS: [(&str, MetricsLevel); 5] = [
     ("rpc_", MetricsLevel::Detailed),
 ];
 
-/// The page without the metrics of higher levels, and without gauges that are no number: what they were about is gone,
-/// and the recorder has no way to forget one. A metric's lines stand together: comments, then samples.
+/// Removes metrics of higher levels, and gauges with the value NaN: their objects no longer exist,
+/// and the recorder cannot remove a gauge. Each metric's lines are adjacent: comments, then
+/// samples.
 fn up_to(level: MetricsLevel, page: &str) -> String {
     let shown = |line: &&str| {
         if line.ends_with(" NaN\n") && !line.starts_with('#') {

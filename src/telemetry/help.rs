@@ -1,4 +1,4 @@
-//! What each metric means, for the `HELP` lines.
+//! Descriptions of metrics, for the `HELP` lines.
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 

@@ -1,4 +1,4 @@
-//! Our own logs, in the shapes of the Collector's: tab-separated console lines, or JSON.
+//! The collector's own logs, in the Collector's formats: tab-separated console lines, or JSON.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,34 +24,35 @@ use crate::component::identity::resource;
 use crate::telemetry::config::{LogEncoding, LogLevel, Sampling, TelemetryConfig};
 use crate::telemetry::terminal;
 
-/// Changes how the process logs, when a reload brings a new configuration.
+/// Handle that changes the logging of the process after a reload.
 pub struct Logs {
     style: Current,
 }
 
-/// How to log now. Looked at for every line: a layer with a filter cannot be exchanged once it is installed.
+/// Current logging settings, read for every line: a layer with a filter cannot be exchanged once it
+/// is installed.
 type Current = Arc<ArcSwap<Style>>;
 
-/// What the configuration says.
+/// Logging settings of the configuration.
 struct Style {
     outputs: Outputs,
     json: bool,
     initial: Map<String, Value>,
-    /// What describes the process, on every JSON line.
+    /// Process attributes of every JSON line.
     resource: Option<Value>,
-    /// Whether JSON lines name their place in the source.
+    /// Whether JSON lines contain their source location.
     has_caller: bool,
-    /// Whether levels have colours.
+    /// Whether levels are coloured.
     has_colours: bool,
     threshold: Level,
     sampling: Option<Sampling>,
 }
 
 impl Logs {
-    /// Begins to log. Call it once; a process that has a logger already keeps it.
+    /// Installs the logger. Call it once; a process that already has a logger keeps it.
     ///
     /// # Errors
-    /// When a file of `output_paths` cannot be opened; the message names it.
+    /// Returns an error that names the file if a file of `output_paths` cannot be opened.
     pub fn install(config: &TelemetryConfig) -> io::Result<Logs> {
         let style = Arc::new(ArcSwap::from_pointee(Style::new(config)?));
         let subscriber = tracing_subscriber::registry().with(layer(style.clone()));
@@ -64,10 +65,10 @@ impl Logs {
         self.style.load().json
     }
 
-    /// Logs as `config` says from now on.
+    /// Applies the logging settings of `config`.
     ///
     /// # Errors
-    /// When a file of `output_paths` cannot be opened; everything stays as it was.
+    /// Returns an error if a file of `output_paths` cannot be opened; the settings do not change.
     pub fn apply(&self, config: &TelemetryConfig) -> io::Result<()> {
         self.style.store(Arc::new(Style::new(config)?));
         Ok(())
@@ -120,7 +121,7 @@ where
         .with_filter(filter)
 }
 
-/// Where lines go.
+/// Destinations of lines.
 #[derive(Clone)]
 struct Outputs(Arc<[Output]>);
 
@@ -152,7 +153,8 @@ impl Output {
 }
 
 impl Write for Outputs {
-    /// A line that one output does not take is not kept from the others, and not tried again.
+    /// Writes a line to all outputs. A failed write is not retried and does not affect other
+    /// outputs.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         for output in self.0.iter() {
             let _ = match output {
@@ -169,22 +171,22 @@ impl Write for Outputs {
     }
 }
 
-/// Mode of a log file that is created: logs name clients and are not for every user of the machine. Programs that
-/// collect logs read them by their group.
+/// Mode of new log files: logs name clients and must not be readable by all users. Log shippers
+/// read them by the group.
 const FILE_MODE: u32 = 0o640;
 
-/// Lets pass what is important enough and not too much of the same.
+/// Drops lines below the level, and repeated lines.
 struct Threshold {
     style: Current,
     seen: Mutex<HashMap<Identifier, (Instant, u64)>>,
 }
 
-/// The `debug` exporter's output is what the user asked for; it has a sampling of its own.
+/// The user asked for the output of the `debug` exporter, and the exporter has its own sampling.
 const NEVER_SAMPLED: &str = "tributary::exporters::debug";
 
 impl<S> Filter<S> for Threshold {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        // Libraries below us have nothing to tell an operator unless something is wrong.
+        // Libraries have nothing to tell an operator unless something is wrong.
         let worth_it = is_ours(metadata) || *metadata.level() <= Level::WARN;
         worth_it && *metadata.level() <= self.style.load().threshold
     }
@@ -198,7 +200,7 @@ impl<S> Filter<S> for Threshold {
         let configured = style.sampling.as_ref();
         let configured = configured.filter(|sampling| sampling.enabled);
         let sampling = match configured {
-            // Clients can make libraries repeat themselves without end.
+            // Clients can cause unlimited repetitions in libraries.
             _ if !is_ours(metadata) => &OF_LIBRARIES,
             Some(sampling) => sampling,
             None if *metadata.level() >= Level::DEBUG => return true,
@@ -220,15 +222,15 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("tributary")
 }
 
-/// Lines of one call in a library.
+/// Sampling of lines from one call site in a library.
 const OF_LIBRARIES: Sampling = Sampling {
     enabled: true,
     tick: WINDOW,
     initial: 10,
     thereafter: 0,
 };
-/// Lines of one call here, below the level `debug`. Calls limit themselves; this bounds what one that does not can do
-/// to a disk.
+/// Sampling of lines from one call site of the collector, above the level `debug`. Call sites limit
+/// themselves; this bounds the disk usage of one that does not.
 const OF_OURS: Sampling = Sampling {
     enabled: true,
     tick: WINDOW,
@@ -280,7 +282,7 @@ where
             line.append(&mut fields.rest);
             return writeln!(writer, "{}", Value::Object(line));
         }
-        // Red, yellow and blue: what zap's colours are.
+        // Red, yellow and blue, as in zap.
         let colour = match *event.metadata().level() {
             Level::ERROR => "31",
             Level::WARN => "33",
@@ -298,7 +300,7 @@ where
     }
 }
 
-/// Where in the source a line is written, as in `queue/delivery.rs:93`.
+/// Returns the source location of a line, as in `queue/delivery.rs:93`.
 fn caller(metadata: &Metadata<'_>) -> Option<String> {
     let file = metadata.file()?;
     let file = file.rsplit_once("src/").map_or(file, |(_, file)| file);
@@ -351,7 +353,7 @@ mod tests {
     use super::*;
     use crate::telemetry::config::LogsConfig;
 
-    /// What is written of `lines` calls of `log`.
+    /// Returns the number of lines written by `lines` calls of `log`.
     fn written(lines: usize, log: impl Fn()) -> usize {
         let file = tempfile::NamedTempFile::new().unwrap();
         let logs = LogsConfig {
@@ -401,7 +403,7 @@ mod tests {
         }
     }
 
-    /// The line that a configuration makes of an event.
+    /// Returns the line for an event with the given configuration.
     fn line(yaml: &str) -> Value {
         let config: TelemetryConfig = serde_yaml::from_str(yaml).unwrap();
         let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));

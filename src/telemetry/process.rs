@@ -1,4 +1,4 @@
-//! What the process itself costs, under the Collector's names.
+//! Resource usage of the process, under the Collector's names.
 
 use std::fmt::Write;
 use std::sync::LazyLock;

@@ -1,22 +1,23 @@
-//! What is different where a person looks on: colours, and progress.
+//! Output for interactive use: colours, and progress.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// Whether stderr takes colours: it is a terminal, and `NO_COLOR` (<https://no-color.org>) does not say otherwise.
+/// Whether stderr supports colours: it is a terminal, and `NO_COLOR` (<https://no-color.org>) is
+/// not set.
 pub(crate) fn has_colours() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     std::io::stderr().is_terminal() && !set("NO_COLOR") && !is_dumb
 }
 
-/// How long work may take before its progress is shown.
+/// Delay before progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often progress is shown.
+/// Interval of progress updates.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A line on the terminal that says how far long work has come. Elsewhere there is none.
+/// A progress line on the terminal. Without a terminal, nothing is shown.
 pub(crate) struct Progress {
     what: &'static str,
     total: Option<u64>,
@@ -27,7 +28,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins. `what` are the things that are counted, as in `files`.
+    /// Starts the progress of `what`, the counted objects, as in `files`.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         Progress {
             what,
@@ -39,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// So many more are done.
+    /// Adds finished objects.
     pub(crate) fn add(&mut self, done: u64) {
         self.done += done;
         if !self.is_terminal || Instant::now() < self.next {
@@ -47,7 +48,7 @@ impl Progress {
         }
         self.next = Instant::now() + INTERVAL;
         self.is_shown = true;
-        // Where nobody reads, nothing is lost.
+        // A failed write to the terminal does not matter.
         let _ = write!(std::io::stderr(), "\r\x1b[K{}", self.line());
     }
 

@@ -10,55 +10,59 @@ use tributary_otlp::Signal;
 use tributary_ottl::parse;
 use tributary_ottl::path::Context;
 
-/// What is counted: metrics by name, for each kind of telemetry. A kind that is not mentioned has its default metric;
-/// one that is has those that are written, and no others.
+/// Metrics to count, by name, for each kind of telemetry. A kind that is not configured has its
+/// default metric; a configured kind has only the configured metrics.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Metrics that count spans. Default: `trace.span.count`, all of them.
+    /// Metrics that count spans. Default: `trace.span.count`, which counts all spans.
     pub spans: BTreeMap<String, MetricConfig>,
-    /// Metrics that count events of spans. Default: `trace.span.event.count`, all of them.
+    /// Metrics that count span events. Default: `trace.span.event.count`, which counts all events.
     pub spanevents: BTreeMap<String, MetricConfig>,
-    /// Metrics that count metrics; without attributes, for metrics have none. Default: `metric.count`, all of them.
+    /// Metrics that count metrics; without attributes, since metrics have none. Default:
+    /// `metric.count`, which counts all metrics.
     pub metrics: BTreeMap<String, MetricConfig>,
-    /// Metrics that count data points. Default: `metric.datapoint.count`, all of them.
+    /// Metrics that count data points. Default: `metric.datapoint.count`, which counts all data
+    /// points.
     pub datapoints: BTreeMap<String, MetricConfig>,
-    /// Metrics that count log records. Default: `log.record.count`, all of them.
+    /// Metrics that count log records. Default: `log.record.count`, which counts all log records.
     pub logs: BTreeMap<String, MetricConfig>,
-    /// Metrics that count profiles, not their samples. Default: `profile.count`, all of them.
+    /// Metrics that count profiles, not their samples. Default: `profile.count`, which counts all
+    /// profiles.
     pub profiles: BTreeMap<String, MetricConfig>,
 }
 
-/// A metric that counts.
+/// A metric of a count.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricConfig {
-    /// What it means: the description of the metric.
+    /// Description of the metric.
     pub description: String,
-    /// Only what one of these conditions is true of is counted; without any, everything. The language is that of the
-    /// `filter` processor; paths without a context in front belong to what is counted, as in `attributes["env"] ==
-    /// "prod"`. A condition that cannot be evaluated is not true, and logged.
+    /// Conditions: only items that fulfil at least one of them are counted; without conditions, all
+    /// items are counted. The language is that of the `filter` processor; paths without a context
+    /// belong to the counted item, as in `attributes["env"] == "prod"`. A condition that cannot be
+    /// evaluated is false, and logged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// Each combination of values of these attributes has a count of its own, a data point of the metric. An
-    /// attribute of the resource or the scope counts where what is counted has none of that key.
+    /// Attributes to group by: each combination of their values has its own data point. If an item
+    /// lacks an attribute, that of the resource or the scope is used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<AttributeConfig>,
 }
 
-/// An attribute that keeps counts apart.
+/// An attribute to group by.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AttributeConfig {
-    /// Its key.
+    /// Key of the attribute.
     pub key: String,
-    /// Its value where it is missing: a text or a number, not empty and not 0. Without one, what lacks the attribute
-    /// is not counted.
+    /// Value for items without the attribute: a text or a number, not empty and not 0. Without a
+    /// default value, such items are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_value: Option<DefaultValue>,
 }
 
-/// The value of an attribute that is missing.
+/// Value of a missing attribute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DefaultValue {
@@ -104,7 +108,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The sections with what they count.
+    /// Returns the sections of the configuration with their metrics.
     pub(super) fn sections(&self) -> [(&'static str, Context, &BTreeMap<String, MetricConfig>); 6] {
         [
             ("spans", Context::Span, &self.spans),
@@ -156,7 +160,7 @@ impl MetricConfig {
     }
 }
 
-/// The signal that has what a context is about.
+/// Returns the signal that a context belongs to.
 pub(super) fn signal_of(context: Context) -> Signal {
     let mut all = Signal::ALL.into_iter();
     all.find(|signal| context.is_of(*signal))

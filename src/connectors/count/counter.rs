@@ -1,4 +1,4 @@
-//! Counting what is of one kind, and the metrics that come of it.
+//! Counts the items of one kind and writes the resulting metrics.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
@@ -21,7 +21,7 @@ use tributary_otlp::view::{AnyValue, attribute};
 use tributary_ottl::path::{Context, Depth};
 use tributary_ottl::{Condition, Here, attributes, parse, within};
 
-/// The metrics of one section of the configuration.
+/// Metrics of one section of the configuration.
 #[derive(Debug)]
 pub(super) struct Section {
     context: Context,
@@ -34,7 +34,7 @@ struct Definition {
     name: String,
     description: String,
     conditions: Vec<Condition>,
-    /// Keys, with the values where they are missing.
+    /// Keys, with the default values for missing attributes.
     attributes: Vec<(String, Option<Value>)>,
 }
 
@@ -70,12 +70,12 @@ impl Section {
         })
     }
 
-    /// Whether it counts nothing.
+    /// Whether the section has no metrics.
     pub(super) fn is_empty(&self) -> bool {
         self.metrics.is_empty()
     }
 
-    /// What is known at the beginning: nothing.
+    /// Returns the initial state, without shared results.
     fn unknown(&self) -> Vec<Known> {
         let known = |definition: &Definition| Known {
             conditions: None,
@@ -84,12 +84,13 @@ impl Section {
         self.metrics.iter().map(known).collect()
     }
 
-    /// What is known within the resource or the scope at hand, which is in what `before` is known of.
+    /// Returns the shared results within the current resource or scope, based on those of the
+    /// surrounding level.
     fn within(&self, before: &[Known], depth: Depth, here: &Here<'_>) -> Vec<Known> {
         let context = match depth {
             Depth::Resource => Some(Context::Resource),
             Depth::Scope => Some(Context::Scope),
-            // It has no attributes that count for what is in it.
+            // An item has none of the attributes that this counter groups by.
             Depth::Item | Depth::Inner => None,
         };
         let known = |(definition, before): (&Definition, &Known)| {
@@ -126,8 +127,8 @@ impl Section {
             })
     }
 
-    /// The attributes of the data point that counts this, encoded in its field for them; `None` when one is missing.
-    /// What of them is not its own is taken off `room`.
+    /// Returns the encoded attributes of the data point; `None` if one is missing. Attributes of
+    /// the resource or scope are charged to `room`.
     fn key(
         &self,
         definition: &Definition,
@@ -151,12 +152,12 @@ impl Section {
     }
 }
 
-/// What of a metric is known within a resource or a scope, so that it is not looked for again for all that is in it.
+/// Results for a metric within a resource or a scope, shared by all items in it.
 #[derive(Debug)]
 struct Known {
-    /// With the answers to what they ask; the metric's own if they ask nothing.
+    /// Remaining conditions after evaluation; `None` for the metric's own conditions.
     conditions: Option<Vec<Condition>>,
-    /// Encoded attributes, by the places of their keys.
+    /// Encoded attributes, by the index of their keys.
     attributes: Vec<Option<Arc<[u8]>>>,
 }
 
@@ -166,23 +167,23 @@ impl Known {
     }
 }
 
-/// How many bytes of attributes of resources and scopes may be carried over into what counts their items. In a request
-/// they are there once.
+/// Maximum bytes of resource and scope attributes to copy into data points. A request contains each
+/// of them only once.
 #[derive(Debug)]
 pub(super) struct Room(usize);
 
-/// For any request, and for each of its bytes: a small log record has 40 bytes, and ten metrics may count it by names of
-/// services and hosts.
+/// Limit for any request, and for each of its bytes: a small log record has 40 bytes, and ten
+/// metrics may group it by names of services and hosts.
 const ROOM: usize = 16 << 20;
 const ROOM_PER_BYTE: usize = 32;
 
 impl Room {
-    /// For a request of so many bytes.
+    /// Returns the limit for a request of this size in bytes.
     pub(super) fn new(request: usize) -> Self {
         Room(request.saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM))
     }
 
-    /// Whether there was enough so far.
+    /// Whether the limit has not been exceeded.
     pub(super) fn is_left(&self) -> bool {
         self.0 > 0
     }
@@ -192,7 +193,7 @@ impl Room {
     }
 }
 
-/// The value that a data point has for one that was found.
+/// Converts an attribute to the value of a data point.
 fn of_point(found: AnyValue<'_>) -> Value {
     match found {
         AnyValue::Int(value) => Value::IntValue(value),
@@ -201,7 +202,7 @@ fn of_point(found: AnyValue<'_>) -> Value {
     }
 }
 
-/// An encoded attribute in the field of a data point.
+/// Encodes an attribute in the field of a data point.
 fn pair(key: &str, value: Value) -> Vec<u8> {
     let pair = KeyValue {
         key: key.to_owned(),
@@ -213,10 +214,10 @@ fn pair(key: &str, value: Value) -> Vec<u8> {
     encoded
 }
 
-/// The field of a data point that has its attributes.
+/// Field number of a data point's attributes.
 const POINT_ATTRIBUTES: u32 = 7;
 
-/// The value that is meant by a setting. As in the Collector, the empty text and 0 are none.
+/// Returns the value of a setting. As in the Collector, the empty text and 0 mean no value.
 fn stated(value: &DefaultValue) -> Option<Value> {
     match value {
         DefaultValue::Text(text) if text.is_empty() => None,
@@ -228,27 +229,27 @@ fn stated(value: &DefaultValue) -> Option<Value> {
     }
 }
 
-/// The counts of one section, of one resource.
+/// Counts of one section for one resource.
 #[derive(Debug)]
 pub(super) struct Counter<'s> {
     section: &'s Section,
-    /// As many as the section has metrics.
+    /// One for each metric of the section.
     counts: Vec<Counts>,
-    /// What is known of the resource, the scope, and the item around what is counted.
+    /// Shared results for the resource, the scope, and the item that contains the counted element.
     known: [Vec<Known>; 3],
     deepest: Depth,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Encoded attributes with their counts, in the order in which they came.
+    /// Encoded attributes with their counts, in order of arrival.
     points: Vec<(Vec<u8>, u64)>,
     places: HashMap<Vec<u8>, usize, RandomState>,
 }
 
 impl Counts {
     fn add(&mut self, key: Vec<u8>) {
-        // Without attributes there is only one.
+        // Without attributes, there is only one data point.
         if key.is_empty() {
             match self.points.first_mut() {
                 Some((_, count)) => *count += 1,
@@ -281,7 +282,7 @@ impl<'s> Counter<'s> {
         }
     }
 
-    /// Another resource, scope or item is at hand, at that depth; what is counted from now on is in it.
+    /// Enters another resource, scope or item at this depth; the following items belong to it.
     pub(super) fn enter(&mut self, depth: Depth, here: &Here<'_>) {
         let at = depth as usize;
         let before = at.checked_sub(1).and_then(|above| self.known.get(above));
@@ -295,12 +296,12 @@ impl<'s> Counter<'s> {
         }
     }
 
-    /// Whether there is nothing to ask it for.
+    /// Whether there is nothing to count.
     pub(super) fn is_idle(&self) -> bool {
         self.section.is_empty()
     }
 
-    /// Counts one, unless there is no room for more.
+    /// Counts an item, unless the limit is exceeded.
     pub(super) fn count(&mut self, here: &Here<'_>, room: &mut Room) {
         let metrics = self.section.metrics.iter();
         let known = self.known.get(self.deepest as usize);
@@ -315,7 +316,8 @@ impl<'s> Counter<'s> {
         }
     }
 
-    /// Appends the metrics that counted anything to a `ScopeMetrics`; returns how many data points they have.
+    /// Appends the metrics with counts to a `ScopeMetrics`; returns the number of their data
+    /// points.
     pub(super) fn write(&self, (start, end): (u64, u64), scope: &mut Vec<u8>) -> usize {
         let mut written = 0;
         for (definition, counts) in self.section.metrics.iter().zip(&self.counts) {

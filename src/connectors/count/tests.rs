@@ -358,7 +358,8 @@ fn what_cannot_be_counted_is_an_error_at_its_place() {
     );
 }
 
-/// What a resource and a scope have is looked for once, and there is a bound on how often it goes into data points.
+/// Attributes of a resource and a scope are looked up once, and their copies in data points are
+/// limited.
 #[tokio::test]
 async fn a_large_resource_does_not_become_a_large_attribute_of_everything_in_it() {
     let config = config(

@@ -23,7 +23,7 @@ const SCOPE_NAME: &str = "tributary/connector/count";
 const TOO_MUCH: &str = "what counts its items would have more of the attributes of its resources and scopes than a \
                         request of that size may: send less in one request, or have smaller attributes";
 
-/// What is counted in requests of one signal.
+/// Sections of the configuration that count requests of one signal.
 #[derive(Debug)]
 pub(super) struct Sections {
     /// Spans, metrics, log records or profiles.

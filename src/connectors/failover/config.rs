@@ -9,28 +9,30 @@ use tributary_config::Unread;
 use tributary_config::units::Duration;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 
-/// Hands everything to the first level of pipelines that takes it.
+/// Forwards all data to the first level of pipelines that accepts it.
 ///
-/// A level refuses when one of its pipelines does. Exporters of a level need `sending_queue: {enabled: false}`, or
-/// `wait_for_result: true` in it: a queue takes what it cannot deliver, and so hides the trouble behind it.
+/// A level refuses if one of its pipelines refuses. Exporters of a level need `sending_queue:
+/// {enabled: false}`, or `wait_for_result: true` in it: a queue accepts data that it cannot
+/// deliver, and so hides the failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The pipelines of each level, most wanted first: `[[traces/here], [traces/there]]`. A level may have several
-    /// pipelines of a signal, which all get everything, and pipelines of several signals, each of which fails over by
-    /// itself. Required.
+    /// Pipelines of each level, in order of preference: `[[traces/here], [traces/there]]`. A level
+    /// may have several pipelines of a signal, which all get all data, and pipelines of several
+    /// signals, each of which fails over separately. Required.
     pub priority_levels: Vec<Vec<PipelineId>>,
-    /// How often one batch asks the levels above the current one whether they take something again. Default: 10m.
+    /// Interval at which one batch probes the levels above the current one. Default: 10m.
     pub retry_interval: Duration,
-    /// A queue in front of all levels: what no level takes is held and offered again, after 100ms at first and at least
-    /// every 45s, for ever. Default: off, what no level takes is refused, and the sender still has it.
+    /// Queue in front of all levels: data that no level accepts is queued and retried without
+    /// limit, after 100ms at first and at least every 45s. Default: off; such data is refused, and
+    /// the sender keeps it.
     pub sending_queue: Section<QueueConfig>,
-    /// Has no effect, and gives a warning: one batch asks all levels above the current one, in order. (In the Collector
-    /// the time between them.)
+    /// Has no effect and causes a warning: one batch probes all levels above the current one, in
+    /// order. (In the Collector: the time between them.)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_gap: Option<Unread>,
-    /// Has no effect, and gives a warning: higher levels are asked for as long as the process runs. (In the Collector,
-    /// after so many times a level is never used again.)
+    /// Has no effect and causes a warning: higher levels are probed as long as the process runs.
+    /// (In the Collector: the number of attempts after which a level is never used again.)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<Unread>,
 }
@@ -95,7 +97,8 @@ impl Validate for Config {
 }
 
 impl Config {
-    /// Reports levels that do not fit the pipelines that end in the connector and those that start with it.
+    /// Reports levels that do not match the pipelines that end in the connector and the pipelines
+    /// that start with it.
     pub(super) fn check_levels(
         &self,
         ends: &[PipelineId],

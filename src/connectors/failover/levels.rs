@@ -1,4 +1,4 @@
-//! Which level is asked first, and what becomes of a refusal.
+//! Selection of the first level, and handling of refusals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
-/// The levels that have pipelines of a signal.
+/// Levels that have pipelines of a signal.
 pub(super) struct Levels {
     id: ComponentId,
     signal: Signal,
@@ -26,7 +26,7 @@ pub(super) struct Levels {
 }
 
 struct Level {
-    /// In the configuration, from 1.
+    /// Number of the level in the configuration, from 1.
     number: usize,
     consumer: Arc<dyn Consumer>,
 }
@@ -68,19 +68,20 @@ impl Levels {
         }
     }
 
-    /// Says which level it begins with. Not before it is started: a configuration that cannot be built changes nothing.
+    /// Publishes the current level. Called at the start, so that a configuration that cannot be
+    /// built changes nothing.
     pub(super) fn start(&self) {
         if let Some(level) = self.levels.get(self.position.current()) {
             self.metrics.at(level.number);
         }
     }
 
-    /// Asks one level after the other.
+    /// Offers a batch to one level after the other.
     async fn offer(&self, batch: Batch) -> Result<(), Nack> {
         let first = self.position.current();
         let all = 0..self.levels.len();
-        // Nothing is refused before every level was asked: those above the current one come last, unless it is their
-        // turn.
+        // A batch is refused only after every level has refused it: levels above the current one
+        // come last, unless a probe is due.
         let order: Vec<usize> =
             match first > 0 && self.position.is_time_to_probe(self.retry_interval) {
                 true => all.collect(),
@@ -97,7 +98,7 @@ impl Levels {
                     return Ok(());
                 }
                 Err(nack) if is_about_data(&nack) => {
-                    // A level that may take it later decides, not one that never will.
+                    // A temporary refusal takes precedence over permanent ones.
                     return Err(worst.filter(|worst| worst.retryable).unwrap_or(nack));
                 }
                 Err(nack) if worst.as_ref().is_some_and(|worst| worst.retryable) => drop(nack),
@@ -107,8 +108,8 @@ impl Levels {
         Err(worst.unwrap_or_else(|| Nack::unavailable("no level has a pipeline of this signal")))
     }
 
-    /// Notes that the level at `to` took a batch that began at `from`. Where another batch has changed the level
-    /// since, what that one saw is newer.
+    /// Records that the level at `to` accepted a batch that started at `from`. If another batch has
+    /// changed the level since, the change of the other batch is newer.
     fn taken(&self, from: usize, to: usize, why: Option<&Nack>) {
         if from == to || !self.position.change(from, to) {
             return;
@@ -155,8 +156,8 @@ impl Consumer for Levels {
     }
 }
 
-/// Whether another level would say the same: the data is at fault. All other refusals are one level's trouble, such as that
-/// our credentials are wrong there, that its quota is used up, or that it takes no requests as large as this one.
+/// Whether the data is at fault, so that other levels would refuse it too. All other refusals
+/// concern one level only, such as wrong credentials, an exhausted quota or a size limit.
 fn is_about_data(nack: &Nack) -> bool {
     !nack.retryable && matches!(nack.code, Code::InvalidArgument | Code::OutOfRange)
 }

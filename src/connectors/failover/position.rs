@@ -1,4 +1,4 @@
-//! Which level is asked first, over a reload too.
+//! The current level, which survives a reload.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,18 +12,18 @@ use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 
-/// The place of a signal among its levels: of a connector, and of the one that a reload puts in its place. To begin at
-/// the first level again would make each batch under way wait for one that is known to be away.
+/// Current level of a signal, shared by a connector and its successor after a reload. A restart at
+/// the first level would make each batch in flight wait for a level that is known to fail.
 #[derive(Debug)]
 pub(super) struct Position {
-    /// Of the level that is asked first; counts from 0.
+    /// Index of the first level to try, from 0.
     current: AtomicUsize,
-    /// When a batch asks the levels above the current one.
+    /// Time at which a batch probes the levels above the current one.
     next_probe: Mutex<Instant>,
     budget: Arc<Budget>,
 }
 
-/// Whose place it is: among other levels it is another one.
+/// Identity of a position; changed levels give another one.
 #[derive(Debug, PartialEq, Eq)]
 struct Owner {
     connector: ComponentId,
@@ -31,11 +31,12 @@ struct Owner {
     levels: Vec<Vec<PipelineId>>,
 }
 
-/// Of all connectors of the process, those that a reload is about to stop included.
+/// Positions of all connectors in the process, including those that a reload is about to stop.
 static POSITIONS: Mutex<Vec<(Owner, Weak<Position>)>> = Mutex::new(Vec::new());
 
 impl Position {
-    /// That of a connector's signal: its predecessor's if a reload is about to replace that one, or the first.
+    /// Returns the position of a connector's signal: that of its predecessor if a reload is
+    /// replacing it, or the first level.
     pub(super) fn of(cx: &BuildContext, signal: Signal, levels: &[Vec<PipelineId>]) -> Arc<Self> {
         let owner = Owner {
             connector: cx.id.clone(),
@@ -46,7 +47,7 @@ impl Position {
         positions.retain(|(_, position)| position.strong_count() > 0);
         let same = positions.iter().filter(|(other, _)| *other == owner);
         let mut known = same.filter_map(|(_, position)| position.upgrade());
-        // Another budget is another process, so to say: there are several in tests.
+        // Another budget means another collector in the same process, as in tests.
         if let Some(position) = known.find(|position| Arc::ptr_eq(&position.budget, &cx.budget)) {
             return position;
         }
@@ -59,18 +60,18 @@ impl Position {
         position
     }
 
-    /// The level that is asked first.
+    /// Returns the index of the first level to try.
     pub(super) fn current(&self) -> usize {
         self.current.load(SeqCst)
     }
 
-    /// Changes the level, unless another batch has done so since.
+    /// Changes the level, unless another batch has changed it since.
     pub(super) fn change(&self, from: usize, to: usize) -> bool {
         let changed = self.current.compare_exchange(from, to, SeqCst, SeqCst);
         changed.is_ok()
     }
 
-    /// Whether this batch is the one that asks higher levels. The next one is an interval later.
+    /// Whether this batch must probe higher levels. The next probe is an interval later.
     pub(super) fn is_time_to_probe(&self, interval: Duration) -> bool {
         let mut next = self
             .next_probe
@@ -83,7 +84,7 @@ impl Position {
         due
     }
 
-    /// No batch asks higher levels before an interval from now.
+    /// Postpones the next probe until an interval from now.
     pub(super) fn probe_after(&self, interval: Duration) {
         let mut next = self
             .next_probe

@@ -1,4 +1,4 @@
-//! What the connector promises to who brings a batch.
+//! Guarantees of the connector to senders.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn a_reload_keeps_the_level_of_the_same_levels_and_what_is_only_built_says
         (level(), b.span_names()),
         (2.0, vec!["1".into(), "2".into()])
     );
-    // Other levels begin anew, and not before they are started.
+    // Changed levels start again, after they are started.
     let other = "{priority_levels: [[traces/b], [traces/a]]}";
     let mut third = recorded.within(|| build_in(&host, other, &levels));
     assert_eq!(level(), 2.0);
@@ -111,7 +111,7 @@ async fn one_batch_per_interval_asks_a_level_that_is_still_down_and_arrives_all_
     offer(&failover, "1").await.unwrap();
     tokio::time::advance(Duration::from_secs(61)).await;
     offer(&failover, "2").await.unwrap();
-    // Would be taken by the first level if it were asked.
+    // The first level would accept the batch if it were tried.
     offer(&failover, "3").await.unwrap();
     assert_eq!(b.span_names(), ["1", "2", "3"]);
     assert!(a.taken().is_empty());
@@ -125,7 +125,8 @@ async fn what_no_level_takes_is_refused_and_nothing_is_refused_that_a_level_take
     let nack = offer(&failover, "1").await.unwrap_err();
     assert!(nack.retryable, "{nack:?}");
     offer(&failover, "1").await.unwrap();
-    // The second level is the current one and goes down; the first one is up, though not to be probed yet.
+    // The second level is the current one and fails; the first one works, but its probe is not due
+    // yet.
     offer(&failover, "2").await.unwrap();
     assert_eq!(
         (a.span_names(), b.span_names()),
@@ -178,7 +179,7 @@ async fn with_a_queue_what_no_level_takes_is_acknowledged_and_offered_until_one_
     let mut failover = build(yaml, &[("traces/a", &a)]);
     failover.component.start();
     offer(&failover, "1").await.unwrap();
-    // Two hundred retries take longer than an exporter would try.
+    // Two hundred retries take longer than an exporter would retry.
     tokio::time::sleep(Duration::from_secs(200 * 45)).await;
     assert_eq!(a.span_names(), ["1"]);
 }

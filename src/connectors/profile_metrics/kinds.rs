@@ -1,54 +1,55 @@
-//! What profiles count, by the names and units that profilers give it, and the metrics that come of it.
+//! Quantities that profiles measure, by the names and units that profilers use, and the metrics
+//! derived from them.
 
 use tributary_profiles::names::is_cumulative;
 
-/// What a profile counts.
+/// Quantity that a profile measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Time on a processor.
+    /// CPU time.
     CpuTime,
-    /// Time that passed, running or not.
+    /// Elapsed time, on a CPU or not.
     WallTime,
-    /// Time off the processors.
+    /// Time off the CPU.
     OffCpuTime,
-    /// Bytes that were allocated.
+    /// Bytes allocated.
     MemoryAllocated,
-    /// Objects that were allocated.
+    /// Objects allocated.
     MemoryAllocations,
-    /// Bytes that are in use.
+    /// Bytes in use.
     MemoryUsed,
-    /// Objects that are in use.
+    /// Objects in use.
     MemoryObjects,
-    /// Time that was waited for locks.
+    /// Time spent waiting for locks.
     LockWaitTime,
-    /// How often a lock had to be waited for.
+    /// Number of waits for a lock.
     LockContentions,
-    /// Goroutines that exist.
+    /// Existing goroutines.
     Goroutines,
-    /// Threads that exist.
+    /// Existing threads.
     Threads,
 }
 
 /// A metric of a resource, and of its functions.
 #[derive(Debug)]
 pub struct Metric {
-    /// What is counted.
+    /// Measured quantity.
     pub kind: Kind,
-    /// The name behind `profile.`, `profile.function.self.` and `profile.function.inclusive.`.
+    /// Name after `profile.`, `profile.function.self.` and `profile.function.inclusive.`.
     pub name: &'static str,
-    /// In UCUM, as the semantic conventions of OpenTelemetry write units.
+    /// Unit in UCUM, as in OpenTelemetry's semantic conventions.
     pub unit: &'static str,
-    /// What it means.
+    /// Description of the metric.
     pub description: &'static str,
-    /// Whether it is a level, a gauge; otherwise it is a sum.
+    /// Whether the metric is a gauge; otherwise it is a sum.
     pub is_level: bool,
-    /// Whether functions have it, too.
+    /// Whether there is a metric per function, too.
     pub of_functions: bool,
-    /// Whether there is a metric of it per request.
+    /// Whether there is a metric per request, too.
     pub per_request: bool,
 }
 
-/// All metrics of what profiles count.
+/// Metrics of all quantities.
 pub const METRICS: [Metric; 11] = [
     metric(Kind::CpuTime, "cpu.time", "s", "Time on a processor.")
         .functions()
@@ -116,7 +117,7 @@ pub const METRICS: [Metric; 11] = [
     metric(Kind::Threads, "thread.count", "{thread}", "Threads.").level(),
 ];
 
-/// The other metrics: their names with their units.
+/// Names and units of the other metrics.
 pub const OTHERS: [(&str, &str); 5] = [
     (super::write::HOTNESS, "1"),
     (super::write::PROFILES, "{profile}"),
@@ -164,21 +165,21 @@ impl Metric {
         }
     }
 
-    /// Whether its values are nanoseconds.
+    /// Whether the values are nanoseconds.
     pub(super) fn is_time(&self) -> bool {
         self.unit == "s"
     }
 }
 
 impl Kind {
-    /// Its metric.
+    /// Returns the metric of the quantity.
     pub(super) fn metric(self) -> &'static Metric {
-        // One for each: see the test.
+        // The test checks that every kind has a metric.
         METRICS.get(self as usize).unwrap_or(&METRICS[0])
     }
 }
 
-/// What a unit measures, and how much of it one is.
+/// Dimension of a unit, and its size in the base unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// Nanoseconds.
@@ -212,9 +213,9 @@ const TIME: Unit = Unit::Time(1);
 const MEMORY: Unit = Unit::Memory(1);
 const COUNT: Unit = Unit::Count;
 
-/// Sample types, with underscores between words. Of pprof itself and Go (runtime/pprof, and its mutex and block
-/// profiles), jemalloc (jemalloc_pprof, jeprof), async-profiler and JFR, Datadog's profilers, and the OpenTelemetry eBPF
-/// profiler.
+/// Sample types, with underscores between words, of pprof itself and Go (runtime/pprof, and its
+/// mutex and block profiles), jemalloc (jemalloc_pprof, jeprof), async-profiler and JFR, Datadog's
+/// profilers, and the OpenTelemetry eBPF profiler.
 const SAMPLE_TYPES: [(&str, Unit, Kind); 34] = [
     ("cpu", TIME, Kind::CpuTime),
     ("cpu_time", TIME, Kind::CpuTime),
@@ -252,17 +253,18 @@ const SAMPLE_TYPES: [(&str, Unit, Kind); 34] = [
     ("threadcreate", COUNT, Kind::Threads),
 ];
 
-/// What the values of a profile mean.
+/// Meaning of the values of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) kind: Kind,
-    /// How many nanoseconds, bytes or objects a value of 1 is.
+    /// Nanoseconds, bytes or objects per unit of the values.
     pub(super) scale: i128,
-    /// Whether it counts from the start of the process.
+    /// Whether the values count from the start of the process.
     pub(super) cumulative: bool,
 }
 
-/// What profiles of this sample type count, if there is a metric of it. `duration` is the profile's.
+/// Returns the meaning of a sample type, if there is a metric for it. `duration` is the duration of
+/// the profile.
 pub(super) fn recognize((name, unit): (&str, &str), duration: u64) -> Option<Meaning> {
     let cumulative = is_cumulative(name, unit, duration);
     let name = name.replace('-', "_");
@@ -279,7 +281,8 @@ pub(super) fn recognize((name, unit): (&str, &str), duration: u64) -> Option<Mea
     })
 }
 
-/// What profiles count that only say how often they looked: each sample stands for a period of time.
+/// Returns the meaning of a profile that only counts samples: each sample stands for a period of
+/// time.
 pub(super) fn recognize_by_period(
     (name, unit): (&str, &str),
     (period_name, period_unit): (&str, &str),

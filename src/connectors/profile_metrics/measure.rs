@@ -1,4 +1,5 @@
-//! What a request of profiles says, resource by resource: sums by function, and how much of it has names.
+//! Measurement of a request of profiles by resource: sums by function, and the share of frames with
+//! names.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -24,29 +25,30 @@ use tributary_profiles::names;
 use tributary_profiles::reindex::{Fault, Memo};
 use tributary_profiles::top::count;
 
-/// What one resource sent.
+/// Measurement of one resource.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// What stays of the resource.
+    /// The retained attributes of the resource.
     pub(super) retained: Vec<u8>,
-    /// Its service.
+    /// Service of the resource.
     pub(super) service: Vec<u8>,
-    /// All of the resource, as a hash: the resource may be large, and each of its profiles and series refers to it.
+    /// Hash of the whole resource: the resource may be large, and each of its profiles and series
+    /// refers to it.
     pub(super) instance: Vec<u8>,
     pub(super) received: Received,
     pub(super) profiles: Vec<Measurement>,
-    /// The sample types of profiles that there is no metric for, with their units.
+    /// Sample types, with their units, of profiles without a matching metric.
     pub(super) unknown: Vec<String>,
 }
 
-/// How much there was.
+/// Counts of the received data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) profiles: u64,
     pub(super) samples: u64,
-    /// Frames in the stacks of the samples that have a function's name.
+    /// Frames in the stacks of the samples that have a function name.
     pub(super) named: u64,
-    /// Those that have none.
+    /// Frames without a function name.
     pub(super) unnamed: u64,
 }
 
@@ -59,31 +61,31 @@ impl Received {
     }
 }
 
-/// A profile.
+/// Measurement of a profile.
 #[derive(Debug)]
 pub(super) struct Measurement {
     pub(super) kind: Kind,
-    /// Which profile of its source it was, if that is known.
+    /// Name of the profile at its source, if known.
     pub(super) source: Option<Arc<str>>,
-    /// When it began, in nanoseconds since 1970; 0 when not known.
+    /// Start of the profile in nanoseconds since 1970; 0 if not known.
     pub(super) time: u64,
-    /// What it goes on from, where it counts from the start of a process: equal for the profile before it.
+    /// Identity of the series of a cumulative profile: equal to that of the previous profile.
     pub(super) series: Option<Vec<u8>>,
     pub(super) values: Counted,
 }
 
-/// What a profile counted, in nanoseconds, bytes, or numbers of things. Nearly all of it is added up and forgotten,
-/// so its names are in one piece of memory.
+/// Values of a profile in nanoseconds, bytes or counts. Nearly all are added up and dropped at
+/// once, so all names share one allocation.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     pub(super) total: i128,
     names: String,
-    /// Each with the end of its name.
+    /// Values of each function, with the end of its name in `names`.
     functions: Vec<(usize, Function)>,
 }
 
 impl Counted {
-    /// So much, of no function so far.
+    /// Creates a value without functions.
     pub(super) fn new(total: i128) -> Self {
         Counted {
             total,
@@ -91,13 +93,14 @@ impl Counted {
         }
     }
 
-    /// A function has this; it may have something already.
+    /// Adds the values of a function, which may occur several times.
     pub(super) fn push(&mut self, name: &str, function: Function) {
         self.names.push_str(name);
         self.functions.push((self.names.len(), function));
     }
 
-    /// What functions have, in no order. A name may come several times: its values add up.
+    /// Returns the values of functions, unordered. A name may occur several times; its values add
+    /// up.
     pub(super) fn functions(&self) -> impl Iterator<Item = (&str, Function)> {
         let mut start = 0;
         self.functions.iter().map(move |(end, function)| {
@@ -107,37 +110,37 @@ impl Counted {
         })
     }
 
-    /// The memory it takes, about.
+    /// Returns the approximate memory size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.names.len() + self.functions.len() * size_of::<(usize, Function)>()
     }
 }
 
-/// The sum of what several profiles counted.
+/// Sum of the values of several profiles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Values {
     pub(super) total: i128,
     pub(super) functions: HashMap<Arc<str>, Function, RandomState>,
 }
 
-/// The values of a function.
+/// Values of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Function {
-    /// In itself.
+    /// Value of the function itself.
     pub(super) own: i128,
-    /// In itself and in what it calls, once for each stack it is in.
+    /// Value of the function and its callees, counted once per stack.
     pub(super) total: i128,
 }
 
-/// No value is larger: so many can be added up that no sum overflows. In nanoseconds it is a few times the age of the
-/// universe.
+/// Upper limit of values, so that sums cannot overflow. In nanoseconds the limit is a few times the
+/// age of the universe.
 const LARGEST: i128 = 1 << 90;
 
-/// What the entry of a function takes, besides its name.
+/// Memory of a function's entry, besides its name.
 const FUNCTION_BYTES: usize = 96;
 
 impl Values {
-    /// Adds what a profile counted. Returns by how many bytes it grew.
+    /// Adds the values of a profile. Returns the growth in bytes.
     pub(super) fn add(&mut self, more: &Counted) -> usize {
         self.total += more.total;
         let mut grown = 0;
@@ -156,20 +159,20 @@ impl Values {
         grown
     }
 
-    /// The memory it takes, about.
+    /// Returns the approximate memory size in bytes.
     pub(super) fn bytes(&self) -> usize {
         let names = self.functions.keys().map(|name| name.len());
         names.sum::<usize>() + self.functions.len() * FUNCTION_BYTES
     }
 }
 
-/// Why there is nothing to be known of a request.
+/// Reason why a request cannot be measured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unmeasured {
-    /// It breaks the rules of its dictionary.
+    /// The request breaks the rules of its dictionary.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// It would be the same the next time.
+    /// The request exceeds the bounds, and would do so again.
     #[error(
         "their stacks have {found} {what} together, and {most} are the most for a request of that size: send less in one \
          request, or shorter stacks"
@@ -183,18 +186,20 @@ pub(super) enum Unmeasured {
     NoRoom,
 }
 
-/// How much is in the stacks of a request, each as often as profiles have it: 10000 profiles can share a stack of
-/// 100000 frames, or a name of a megabyte.
+/// Limits of the stacks in a request, counted once per use in a profile: 10000 profiles can share a
+/// stack of 100000 frames, or a name of a megabyte.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Frames. A sample takes 15 bytes, and stacks of 200 frames are usual for Java.
+    /// Maximum number of frames. A sample takes 15 bytes, and stacks of 200 frames are usual for
+    /// Java.
     pub(super) frames: u64,
-    /// Bytes of the names of functions.
+    /// Maximum bytes of function names.
     pub(super) names: u64,
 }
 
 impl Bounds {
-    /// Those for a request of so many bytes. The exporter `parquet` has the same ones.
+    /// Returns the limits for a request of this size in bytes, equal to those of the exporter
+    /// `parquet`.
     pub(super) fn of(request: usize) -> Self {
         let bound = |each: u64| each.saturating_mul(request as u64).saturating_add(64 << 20);
         Bounds {
@@ -204,10 +209,11 @@ impl Bounds {
     }
 }
 
-/// Reads a request. The memory that what it counts takes is added to `memory`.
+/// Measures a request. `memory` grows by the size of the values.
 ///
 /// # Errors
-/// It breaks the rules of its dictionary, has more than `bounds`, or there is no memory.
+/// Returns an error if the request breaks the rules of its dictionary, exceeds `bounds`, or no
+/// memory is left.
 pub(super) fn measure(
     request: &[u8],
     keys: &[String],
@@ -234,10 +240,10 @@ pub(super) fn measure(
 
 struct Reader<'d> {
     dictionary: &'d Dictionary,
-    /// How many frames of a location, and of a stack, have names, and how many have none.
+    /// Frames with and without names, by location and by stack.
     locations: HashMap<LocationId, (u64, u64), RandomState>,
     stacks: HashMap<StackId, Stack, RandomState>,
-    /// Profiles, frames of their stacks, and bytes of names so far.
+    /// Profiles, frames in their stacks, and bytes of names so far.
     profiles: u64,
     frames: u64,
     names: u64,
@@ -249,7 +255,7 @@ struct Reader<'d> {
 struct Stack {
     named: u64,
     unnamed: u64,
-    /// In which profile it was met last.
+    /// Profile that used the stack last.
     profile: u64,
 }
 
@@ -279,7 +285,7 @@ impl Reader<'_> {
     fn scope(&mut self, from: &ScopeProfiles, into: &mut Measured) -> Result<(), Unmeasured> {
         let scope = from.scope.as_ref();
         let source = source(scope);
-        // Each of its profiles asks these.
+        // These values are equal for all profiles of the scope.
         let is_one_of_several = is_one_of_several(scope);
         let origin = origin(source.as_deref(), scope);
         let recognized: Vec<_> = from
@@ -295,7 +301,8 @@ impl Reader<'_> {
                 Some(meaning) => Some(*meaning),
                 None => {
                     let periods = self.by_period(&profile.header);
-                    // Who says how long it took and how often it was looked says the same twice.
+                    // Profilers that report both durations and sample counts report the same
+                    // quantity twice.
                     let again = |found: &Meaning| is_one_of_several || kinds.contains(&found.kind);
                     if periods.as_ref().is_some_and(again) {
                         continue;
@@ -418,7 +425,7 @@ impl Stack {
     }
 }
 
-/// How many frames of a location have names, and how many have none.
+/// Returns the number of frames of a location with names and without names.
 fn frames(dictionary: &Dictionary, location: LocationId) -> (u64, u64) {
     let (mut named, mut unnamed) = (0, 0);
     let lines = dictionary.get_lines(dictionary.get_location(location).lines);
@@ -433,8 +440,8 @@ fn frames(dictionary: &Dictionary, location: LocationId) -> (u64, u64) {
     (named, unnamed)
 }
 
-/// What tells the profiles of a scope from those of others, as a hash: both texts may be long, and each profile refers to
-/// them.
+/// Returns a hash that distinguishes the profiles of a scope: both texts may be long, and each
+/// profile refers to them.
 fn origin(source: Option<&str>, scope: Option<&InstrumentationScope>) -> Vec<u8> {
     let mut origin = Vec::new();
     put_delimited(1, source.unwrap_or_default().as_bytes(), &mut origin);
@@ -452,7 +459,8 @@ fn source(scope: Option<&InstrumentationScope>) -> Option<Arc<str>> {
     }
 }
 
-/// Whether the profiles of a scope are of a pprof file with several sample types, all of which need not be at hand.
+/// Whether the profiles of a scope belong to a pprof file with several sample types, some of which
+/// may be missing here.
 fn is_one_of_several(scope: Option<&InstrumentationScope>) -> bool {
     let mut attributes = scope.into_iter().flat_map(|scope| &scope.attributes);
     attributes.any(|attribute| {
@@ -475,8 +483,8 @@ mod tests {
         names: u64::MAX,
     };
 
-    /// Profiles of processor time, each with these stacks of the same two locations: one with 100 lines, and another one
-    /// with one line. All lines are of the same function, of 50 letters.
+    /// CPU profiles with these stacks of the same two locations: one with 100 lines, and one with
+    /// one line. All lines belong to the same function, with a name of 50 letters.
     fn request(profiles: usize, stacks: &[[i32; 2]]) -> Vec<u8> {
         let line = proto::Line {
             function_index: 1,
@@ -518,7 +526,7 @@ mod tests {
                 type_strindex: 1,
                 unit_strindex: 2,
             }),
-            // Stacks that come again are walked once.
+            // Repeated stacks are walked once.
             samples: (1..)
                 .take(stacks.len())
                 .cycle()

@@ -1,4 +1,4 @@
-//! How many requests services served, by their spans or by their own counters.
+//! Number of requests that services served, from spans or from the services' own counters.
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
@@ -10,7 +10,7 @@ use tributary_otlp::view::{
     Attributes, Data, Metric, Number, Request, ResourceEntry, ScopeEntry, Span,
 };
 
-/// What one resource says of its requests.
+/// Served requests of one resource.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) service: Vec<u8>,
@@ -49,7 +49,7 @@ const REPLACED: [(&str, &str); 2] = [
 const DELTA: i32 = 1;
 const CUMULATIVE: i32 = 2;
 
-/// What is in a valid request of traces or metrics. `names` are the metrics that count requests.
+/// Reads a valid request of traces or metrics. `names` are the metrics that count requests.
 pub(super) fn served(signal: Signal, request: &[u8], names: &[String]) -> Vec<Served> {
     let mut all = Vec::new();
     for entry in Request::new(request).resources() {

@@ -1,8 +1,9 @@
-//! What counts from the start of a process, as it was last seen: what came since is the difference.
+//! Last values of cumulative profiles and counters, for the differences between them.
 //!
-//! The first of a series yields nothing, for since when it counts nobody knows. One that fell is of another process,
-//! all of which came since. What there is no room for is forgotten, the longest unused first, and begins anew: that is
-//! counted, for what came in between is in no metric.
+//! The first value of a series yields nothing, since the start of its counters is not known. A
+//! value that fell belongs to another process, so all of it is new. If the limit is reached, the
+//! least recently used series are evicted and start again; evictions are counted, because the
+//! values between are in no metric.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use super::measure::{Counted, Function, Values};
 use tributary_memory::{Budget, Permit};
 
-/// The last of each series.
+/// Last value of each series.
 pub(super) struct Series {
     last: HashMap<Key, (u64, Last), RandomState>,
-    /// By when each was used last.
+    /// Series by their last use.
     by_use: BTreeMap<u64, Key>,
-    /// Counts uses.
+    /// Number of uses.
     clock: u64,
-    /// Of the hashes: random, so that nobody can make two series one.
+    /// Random seed of the hashes, so that no sender can construct two series with equal hashes.
     seed: u64,
     bytes: usize,
     limit: usize,
@@ -29,7 +30,7 @@ pub(super) struct Series {
     forgotten: Counter,
 }
 
-/// The hash of what tells a series from others: resources are long, and there may be a million series.
+/// Hash of the identity of a series: resources are large, and there may be a million series.
 type Key = u128;
 
 enum Last {
@@ -37,12 +38,12 @@ enum Last {
     Counter { start: u64, time: u64, value: f64 },
 }
 
-/// What an entry takes in both maps, which are half empty at worst, besides its functions.
+/// Memory of an entry in both maps, which are half empty at worst, besides its functions.
 const ENTRY_BYTES: usize = 256;
 
 impl Series {
-    /// Nothing known yet; at most so many bytes of this budget will be kept. `forgotten` counts series that there was
-    /// no room for.
+    /// Creates an empty state that uses at most `limit` bytes of the budget. `forgotten` counts
+    /// evicted series.
     pub(super) fn new(limit: usize, budget: &Arc<Budget>, forgotten: &Counter) -> Self {
         Series {
             last: HashMap::default(),
@@ -56,7 +57,8 @@ impl Series {
         }
     }
 
-    /// What came since the profile before this one of its series. `None` for the first one, and for one that is older.
+    /// Returns the difference to the previous profile of the series; `None` for the first profile
+    /// and for an older one.
     pub(super) fn profile(
         &mut self,
         series: &[u8],
@@ -89,7 +91,7 @@ impl Series {
         difference
     }
 
-    /// What a counter counted since it was last seen: nothing at a point that is older than that.
+    /// Returns the increase of a counter since its previous point; 0 for an older point.
     pub(super) fn counter(&mut self, series: &[u8], (start, time): (u64, u64), value: f64) -> f64 {
         let key = self.key(series);
         let mut next = Last::Counter { start, time, value };
@@ -137,7 +139,7 @@ impl Series {
         }
     }
 
-    /// Makes the permit as large as what is kept; false where the budget has no room.
+    /// Adjusts the permit to the memory in use; returns false if the budget has no room.
     fn reserve(&mut self) -> bool {
         self.permit.shrink_to(self.bytes);
         let more = self.bytes.saturating_sub(self.permit.bytes());
@@ -153,7 +155,7 @@ fn cost(last: &Last) -> usize {
     ENTRY_BYTES + values
 }
 
-/// What was counted, by function. The names are those of `before`, as far as it has them.
+/// Sums the values by function. Names are shared with `before` where possible.
 fn after(counted: &Counted, before: &Values) -> Values {
     let mut values = Values {
         total: counted.total,
@@ -169,7 +171,8 @@ fn after(counted: &Counted, before: &Values) -> Values {
     values
 }
 
-/// What is new in `after`, all of it if it is of another process: nothing that counts falls.
+/// Returns the increase from `before` to `after`, or all of `after` if a value fell: the process is
+/// then another one.
 fn difference(before: &Values, after: &Values) -> Counted {
     let fell = |name: &Arc<str>, was: &Function| {
         let now = after.functions.get(name).copied().unwrap_or_default();
@@ -229,7 +232,7 @@ mod tests {
         let second = [("f", 12), ("g", 3)];
         assert_eq!(next(2, 15, &second), expected(5, &[("f", 2), ("g", 3)]));
         assert_eq!(next(2, 15, &second), expected(0, &[]));
-        // An older one comes late.
+        // A late, older profile.
         assert_eq!(next(1, 10, &[("f", 10)]), None);
         // Another process, with two binaries of one name.
         let restarted = [("f", 1), ("[b]", 9), ("[b]", 10)];

@@ -1,4 +1,5 @@
-//! The connector at work: what is counted into a window is acknowledged, so from then on the connector answers for it.
+//! The running connector. Data is acknowledged once it is counted into a window; the connector is
+//! responsible for it from then on.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -29,7 +30,7 @@ use tributary_otlp::Signal;
 const FULL: &str =
     "the profile_metrics connector is full: the pipeline of metrics does not take its windows";
 
-/// What leaves after a window is cut into requests of this size: small enough for any receiver.
+/// Size of emitted requests: small enough for any receiver.
 const REQUEST_BYTES: usize = 2 << 20;
 
 pub(super) fn build(
@@ -71,11 +72,11 @@ pub(super) fn build(
 
 struct Gatherer {
     interval: Duration,
-    /// The resource attributes that stay.
+    /// Keys of the retained resource attributes.
     keys: Arc<[String]>,
-    /// How many functions have data points of their own.
+    /// Maximum number of functions with their own data points.
     functions: usize,
-    /// The metrics that count requests.
+    /// Names of the metrics that count requests.
     names: Arc<[String]>,
     most_resources: usize,
     max_bytes: usize,
@@ -89,24 +90,24 @@ struct Gatherer {
 #[derive(Default)]
 pub(super) struct Gathered {
     window: Option<Window>,
-    /// When the last window ended, in nanoseconds since 1970: the next one begins there.
+    /// End of the last window in nanoseconds since 1970, which is the start of the next one.
     ended: u64,
-    /// What counts from a start; it outlives the windows.
+    /// State of cumulative series, which outlives the windows.
     series: Option<Series>,
 }
 
 impl Gathered {
-    /// Ends the window.
+    /// Closes the window.
     fn close(&mut self) -> Option<Window> {
         let mut window = self.window.take()?;
-        // Clocks go back at times.
+        // Clocks may go back.
         window.end = now().max(window.start.saturating_add(1));
         self.ended = window.end;
         Some(window)
     }
 }
 
-/// What was read from a batch.
+/// Decoded content of a batch.
 enum Read {
     Profiles(Vec<Measured>),
     Requests(Vec<Served>),
@@ -118,11 +119,11 @@ fn now() -> u64 {
 }
 
 impl Gatherer {
-    /// What a batch says, and the memory of that.
+    /// Decodes a batch. Returns its content and the permit for its memory.
     async fn read(&self, batch: &mut Batch) -> Result<(Read, Permit), Nack> {
         let signal = batch.signal();
         let requests = batch.wire().clone();
-        // Tables of profiles take several times as much as their encoding.
+        // Decoded profile tables take several times as much memory as their encoding.
         let mut memory = match signal {
             Signal::Profiles => self
                 .budget
@@ -156,7 +157,7 @@ impl Gatherer {
         read.unwrap_or_else(|| Err(Nack::unavailable(CLOSED)))
     }
 
-    /// Adds what was read to the window, unless there is no room for it now.
+    /// Adds decoded content to the window, unless there is no room at the moment.
     fn take_in(
         &self,
         batch: &Batch,
@@ -242,7 +243,7 @@ impl Holder for Gatherer {
     type Gathered = Gathered;
     type Ready = Window;
 
-    // One after the other: what counts a service's CPU is added up in the order of time.
+    // One batch at a time: the CPU time of a service is added up in the order of time.
     const UNDER_WAY: Most = Most {
         count: 1,
         bytes: usize::MAX,
@@ -293,10 +294,10 @@ impl Holder for Gatherer {
         senders.became(points);
         self.became(items, points);
         self.holding.became(held, senders.held());
-        // Given back only now: the budget counts what is here, not what will be.
+        // The window is dropped only now: the budget charges the memory in use.
         drop(window);
         let mut outcome = Ok(());
-        // There may be none: traces in which nothing was served.
+        // There may be no points: traces without served requests.
         for (points, piece) in pieces.into_iter().filter(|(points, _)| *points > 0) {
             let mut batch = Batch::new(Signal::Metrics, points, piece);
             batch.mark_joined();
@@ -313,14 +314,15 @@ impl Holder for Gatherer {
 }
 
 impl Gatherer {
-    /// What was acknowledged has become data points, which this connector answers for from here on.
+    /// Records that acknowledged items have become data points, for which the connector is
+    /// responsible.
     fn became(&self, items: usize, points: usize) {
         self.account.dropped(items, DropReason::Merged);
         self.account.received(points);
     }
 }
 
-/// What leaves counts as delivered once it was taken.
+/// Counts emitted points as delivered once the next stage accepts them.
 struct Delivering {
     account: Account,
     next: Arc<dyn Consumer>,
@@ -343,7 +345,7 @@ impl Consumer for Delivering {
 
 struct Entrance(Arc<Gatherer>);
 
-/// Items that came in and are not taken yet; they are refused if they never are.
+/// Counts received items as refused unless they are accepted.
 struct Entering<'a> {
     account: &'a Account,
     items: usize,
@@ -372,7 +374,7 @@ impl Consumer for Entrance {
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
             gatherer.holding.with_patience(FULL, take_in).await?;
             drop(memory);
-            // Of what is waited for nothing is in memory but what it was measured as.
+            // While the request waits, only its measurement stays in memory.
             drop(batch);
             answer.outcome().await?;
             entering.items = 0;
@@ -386,7 +388,7 @@ impl Consumer for Entrance {
 }
 
 struct Metrics {
-    /// Windows that ended at their time, and before.
+    /// Windows closed on time, and early.
     in_time: Counter,
     early: Counter,
     first: Counter,

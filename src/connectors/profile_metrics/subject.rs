@@ -1,14 +1,15 @@
-//! Whose telemetry it is: the part of a resource that stays.
+//! The part of a resource that is retained.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
-/// The attributes that make a service, for what is counted per request.
+/// Attributes that identify a service, for values per request.
 const SERVICE: [&str; 2] = ["service.namespace", "service.name"];
 
-/// An encoded `Resource` that has nothing but the attributes of these keys, in their order: equal for equal values.
+/// Encodes a `Resource` with only the attributes of these keys, in their order: equal for equal
+/// values.
 pub(super) fn retained<K: AsRef<str>>(resource: Option<&Resource>, keys: &[K]) -> Vec<u8> {
     let attributes = resource.map_or(&[][..], |resource| &resource.attributes);
     let find = |key: &K| attributes.iter().find(|found| found.key == key.as_ref());
@@ -19,12 +20,13 @@ pub(super) fn retained<K: AsRef<str>>(resource: Option<&Resource>, keys: &[K]) -
     resource.encode_to_vec()
 }
 
-/// The service of a resource, in the same form.
+/// Returns the service of a resource, in the same form.
 pub(super) fn service(resource: Option<&Resource>) -> Vec<u8> {
     retained(resource, &SERVICE)
 }
 
-/// What stands for all resources that are too many, as the metrics SDK of OpenTelemetry marks them.
+/// Returns the resource that stands for all resources beyond the limit, as in OpenTelemetry's
+/// metrics SDK.
 pub(super) fn overflow() -> Vec<u8> {
     let overflow = KeyValue {
         key: "otel.metric.overflow".to_owned(),

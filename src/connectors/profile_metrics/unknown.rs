@@ -1,4 +1,4 @@
-//! Sample types that there is no metric for: counted, and named in the log once each.
+//! Sample types without a metric: counted, and each logged once.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use metrics::{Counter, counter};
 
 use tributary_config::ComponentId;
 
-/// Names that the log has; they come from outside, so they are cut, and there may be only so many.
+/// Limits on logged names, which come from clients: number, and length in characters.
 const MOST_NAMES: usize = 64;
 const LONGEST_NAME: usize = 80;
 
-/// What was met of them.
+/// Sample types found so far.
 pub(super) struct Unknown {
     connector: ComponentId,
     profiles: Counter,
@@ -19,7 +19,7 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// None was met yet.
+    /// Creates the initial state.
     pub(super) fn new(connector: &ComponentId) -> Self {
         Unknown {
             connector: connector.clone(),
@@ -52,7 +52,7 @@ impl Unknown {
     }
 }
 
-/// What a sample type and its unit are called in the log.
+/// Returns the name of a sample type and its unit in the log.
 pub(super) fn name(kind: &str, unit: &str) -> String {
     let all = kind.chars().chain(" in ".chars()).chain(unit.chars());
     all.take(LONGEST_NAME).collect()

@@ -1,4 +1,4 @@
-//! What is gathered until it leaves as metrics.
+//! Data buffered until it is emitted as metrics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,24 +16,25 @@ use crate::pipeline::holding;
 use crate::pipeline::senders::Senders;
 use tributary_memory::Permit;
 
-/// What came in a while.
+/// Data received within one window.
 pub(super) struct Window {
-    /// When it leaves.
+    /// Time at which the window is emitted.
     pub(super) due: Instant,
-    /// When it began, in nanoseconds since 1970.
+    /// Start of the window, in nanoseconds since 1970.
     pub(super) start: u64,
-    /// When it ended; 0 while it has not.
+    /// End of the window; 0 while it is open.
     pub(super) end: u64,
-    /// By what stays of them.
+    /// Resources, by their retained attributes.
     pub(super) resources: BTreeMap<Vec<u8>, Resource>,
     /// Requests by service.
     pub(super) requests: BTreeMap<Vec<u8>, Requests>,
-    /// Items that were acknowledged.
+    /// Number of acknowledged items.
     pub(super) items: usize,
     pub(super) senders: Senders,
     pub(super) bytes: usize,
     pub(super) permit: Permit,
-    /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
+    /// Batches without content. Their permits are charged where the budget had no room for `permit`
+    /// to grow.
     pub(super) others: Vec<Batch>,
 }
 
@@ -43,7 +44,7 @@ impl holding::Bytes for Window {
     }
 }
 
-/// What is known of a resource.
+/// Buffered data of a resource.
 #[derive(Debug, Default)]
 pub(super) struct Resource {
     pub(super) service: Vec<u8>,
@@ -51,49 +52,51 @@ pub(super) struct Resource {
     pub(super) gathered: BTreeMap<(Kind, Option<Arc<str>>), Gathered>,
 }
 
-/// What is known of something that profiles count.
+/// Buffered values of one quantity.
 #[derive(Debug)]
 pub(super) enum Gathered {
-    /// What adds up.
+    /// Values that add up.
     Sum(Values),
-    /// The last level of each instance, with its time.
+    /// Last level of each instance, with its time.
     Levels(HashMap<Vec<u8>, (u64, Counted), RandomState>),
 }
 
-/// The requests of a service.
+/// Requests of a service.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) spans: u64,
-    /// By the service's own counters, if there are any.
+    /// Requests according to the service's own counters, if there are any.
     pub(super) counted: Option<f64>,
 }
 
 impl Requests {
-    /// How many there were. Counters see every request, of which spans may be a sample: they win.
+    /// Returns the number of requests. The service's counters take precedence: they see every
+    /// request, while spans may be sampled.
     pub(super) fn count(&self) -> f64 {
         self.counted.unwrap_or(self.spans as f64)
     }
 }
 
-/// How many combinations of what is counted, and where it comes from, a resource may have.
+/// Maximum number of combinations of quantity and source per resource.
 const MOST_GATHERED: usize = 128;
 
-/// What a resource takes, a service, and an entry of something gathered, besides keys and functions.
+/// Memory of a resource, a service and an entry of buffered values, besides keys and functions.
 const RESOURCE_BYTES: usize = 384;
 const SERVICE_BYTES: usize = 96;
 const GATHERED_BYTES: usize = 128;
 
-/// What happened while something was added.
+/// Result of an addition to the window.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Added {
-    /// By how many bytes the window grew.
+    /// Growth of the window in bytes.
     pub(super) bytes: usize,
-    /// Profiles that count from a start and are the first ones.
+    /// Number of cumulative profiles that are the first of their series.
     pub(super) first: usize,
 }
 
 impl Window {
-    /// Adds what a resource sent. There may be so many resources; further ones become one.
+    /// Adds the measurement of a resource. After `most` resources, further ones are combined into
+    /// one.
     pub(super) fn add(&mut self, more: Measured, series: &mut Series, most: usize) -> Added {
         let mut added = Added::default();
         let key = bounded(more.retained, self.resources.len(), most, |key| {
@@ -130,7 +133,7 @@ impl Window {
         added
     }
 
-    /// Adds requests that were served, by their service.
+    /// Adds served requests by service.
     pub(super) fn serve(&mut self, more: Served, series: &mut Series, most: usize) -> Added {
         let mut added = Added::default();
         let key = bounded(more.service, self.requests.len(), most, |key| {
@@ -154,7 +157,7 @@ impl Window {
 }
 
 impl Resource {
-    /// Adds values. Returns by how many bytes it grew.
+    /// Adds values. Returns the growth in bytes.
     fn gather(
         &mut self,
         mut key: (Kind, Option<Arc<str>>),
@@ -178,7 +181,8 @@ impl Resource {
             Gathered::Sum(sum) => grown + sum.add(&values),
             Gathered::Levels(levels) => match levels.get_mut(instance) {
                 Some((last, _)) if *last > time => grown,
-                // The one before it stays counted: this is a bound, not a balance.
+                // The replaced value stays charged: the charge is an upper bound, not an exact
+                // balance.
                 Some(known) => {
                     let more = values.bytes().saturating_sub(known.1.bytes());
                     *known = (time, values);
@@ -194,7 +198,7 @@ impl Resource {
     }
 }
 
-/// The key, unless it is one too many.
+/// Returns the key, or the overflow key if the limit is reached.
 fn bounded(key: Vec<u8>, known: usize, most: usize, is_known: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     match known < most || is_known(&key) {
         true => key,

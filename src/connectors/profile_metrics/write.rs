@@ -1,4 +1,4 @@
-//! From what was gathered to a request of metrics.
+//! Converts a window to a request of metrics.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,30 +20,30 @@ use super::measure::{Function, Values};
 use super::window::{Gathered, Resource, Window};
 use tributary_profiles::names::PROFILE_NAME;
 
-/// The name of the scope of all metrics that this connector makes.
+/// Scope name of all metrics of this connector.
 const SCOPE_NAME: &str = "tributary/connector/profile_metrics";
 
-/// What a function's own part of a total is.
+/// Share of a function's own value in a total.
 pub(super) const HOTNESS: &str = "profile.function.hotness";
-/// Profiles that were received.
+/// Received profiles.
 pub(super) const PROFILES: &str = "profile.received.profiles";
-/// Their samples.
+/// Samples of the received profiles.
 pub(super) const SAMPLES: &str = "profile.received.samples";
-/// The frames of those, with names or without.
+/// Frames of the samples, with names or without.
 pub(super) const FRAMES: &str = "profile.received.frames";
-/// Requests that were served.
+/// Served requests.
 pub(super) const REQUESTS: &str = "profile.requests";
 
-/// The attribute that names a function: that of the semantic conventions.
+/// Attribute with the name of a function, from the semantic conventions.
 const FUNCTION_NAME: &str = "code.function.name";
-/// The attribute that says which total a share is of: the name of a metric.
+/// Attribute with the metric name of the total that a share belongs to.
 const METRIC_NAME: &str = "profile.metric.name";
-/// The attribute that says whether frames have the names of functions.
+/// Attribute with whether frames have function names.
 const SYMBOLIZED: &str = "profile.frame.symbolized";
-/// What stands for all functions that have no data point of their own.
+/// Stands for all functions without their own data points.
 const OTHER: &str = "other";
 
-/// The metrics of a window, with as many functions for each total; encoded.
+/// Encodes the metrics of a window, with this number of functions for each total.
 pub(super) fn request(window: &Window, functions: usize) -> Vec<u8> {
     let writer = Writer {
         start: window.start,
@@ -67,7 +67,7 @@ pub(super) fn request(window: &Window, functions: usize) -> Vec<u8> {
 
 fn entry(resource: &[u8], metrics: Vec<Metric>) -> ResourceMetrics {
     ResourceMetrics {
-        // It was encoded here.
+        // The bytes were encoded by this connector.
         resource: v1::Resource::decode(resource).ok(),
         scope_metrics: vec![ScopeMetrics {
             scope: Some(InstrumentationScope {
@@ -87,7 +87,7 @@ struct Writer {
     functions: usize,
 }
 
-/// What is known of one kind, by where it comes from.
+/// Values of one kind, by source.
 type Sources<'g> = Vec<(&'g Option<Arc<str>>, Cow<'g, Values>)>;
 
 impl Writer {
@@ -174,7 +174,7 @@ impl Writer {
         ]
     }
 
-    /// How many requests a service had, and what each of them took on the average.
+    /// Returns the number of requests of a service, and the average cost of a request.
     fn requests(&self, requests: f64, resources: &[&Resource]) -> Vec<Metric> {
         let count = self.point(Vec::new(), whole(requests.round() as i128));
         let words = "Requests served, by the service's own counters or by its spans.";
@@ -203,7 +203,8 @@ impl Writer {
         metrics
     }
 
-    /// The functions that have most in themselves, and the rest, so that their sum is the total.
+    /// Returns the functions with the largest own values, and the rest, so that the sum is the
+    /// total.
     fn own<'v>(&self, values: &'v Values) -> Vec<(&'v str, i128)> {
         let mut ranked = self.ranked(values, |function| function.own);
         let rest = values.total - ranked.iter().map(|(_, own)| own).sum::<i128>();
@@ -213,8 +214,8 @@ impl Writer {
         ranked
     }
 
-    /// The functions with the largest values; of equal ones the first by name. What calls it `other` itself is part
-    /// of the rest: two data points of one name would be one too many.
+    /// Returns the functions with the largest values; equal values are ordered by name. A function
+    /// called `other` is part of the rest, since two data points must not have the same name.
     fn ranked<'v>(
         &self,
         values: &'v Values,
@@ -279,7 +280,7 @@ impl Writer {
 fn level(name: &str, unit: &str, description: &str, points: Vec<NumberDataPoint>) -> Metric {
     let mut points = points;
     for point in &mut points {
-        // A level is of a moment.
+        // A gauge has no start time.
         point.start_time_unix_nano = 0;
     }
     let gauge = Gauge {
@@ -298,7 +299,7 @@ fn with(name: &str, unit: &str, description: &str, data: metric::Data) -> Metric
     }
 }
 
-/// The values of a kind; levels are added up over instances.
+/// Returns the values of a kind; gauges are summed over instances.
 fn sources(resource: &Resource, kind: Kind) -> Sources<'_> {
     let of_kind = resource
         .gathered
@@ -339,7 +340,7 @@ fn text(key: &str, value: &str) -> KeyValue {
     }
 }
 
-/// A value in the unit of its metric.
+/// Returns a value in the unit of its metric.
 fn value(metric: &kinds::Metric, value: i128) -> f64 {
     match metric.is_time() {
         true => value as f64 / 1e9,
@@ -347,7 +348,7 @@ fn value(metric: &kinds::Metric, value: i128) -> f64 {
     }
 }
 
-/// Times are seconds, which are no whole numbers; all else is.
+/// Times are seconds and need fractions; all other values are integers.
 fn number(metric: &kinds::Metric, of: i128) -> Number {
     match metric.is_time() {
         true => Number::AsDouble(value(metric, of)),

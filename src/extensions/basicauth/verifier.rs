@@ -1,9 +1,9 @@
 //! Checks passwords at a bounded cost.
 //!
-//! Good hashes are slow on purpose: checking one takes 50 ms and more. So what was checked once is remembered, what is
-//! being checked is not checked twice at the same time, checks run beside the workers that serve connections and on
-//! half of the processors at most, and whoever is wrong too often has to wait. An unknown user costs what a known one
-//! does, so that time does not tell names.
+//! Good hashes are slow on purpose: a check takes 50 ms or more. Outcomes are therefore cached,
+//! concurrent checks of equal credentials are merged, checks run outside of the workers that serve
+//! connections and on half of the cores at most, and addresses with too many failures must wait. An
+//! unknown user costs as much time as a known one, so that the time reveals no names.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,28 +19,28 @@ use super::htpasswd::{Entry, Hash};
 use tributary_net::auth::{Identity, Refused, Verdict};
 use tributary_net::network;
 
-/// Checks users and passwords.
+/// Verifier of users and passwords.
 pub(super) struct Verifier {
     users: ArcSwap<Users>,
-    /// How many are checked at once.
+    /// Limit on running checks.
     running: Arc<Semaphore>,
-    /// How many are checked or wait for it.
+    /// Limit on running and waiting checks.
     room: Arc<Semaphore>,
-    /// How many requests wait for the outcome.
+    /// Limit on requests that wait for an outcome.
     waiting: Arc<Semaphore>,
     failures: Arc<Failures>,
 }
 
-/// The users that count now, and what is known about them. What is known ends with them.
+/// Current users, with a cache of outcomes that ends with them.
 pub(super) struct Users {
     hashes: HashMap<Box<[u8]>, (Arc<str>, Hash)>,
-    /// One name per user, to pick from for those who are none.
+    /// One name per user, from which unknown users get a hash.
     decoys: Vec<Box<[u8]>>,
     key: hmac::Key,
     known: Mutex<Known>,
 }
 
-/// Of credentials only sums under a random key are kept.
+/// HMAC of credentials under a random key; the credentials themselves are not kept.
 type Sum = [u8; 32];
 
 #[derive(Default)]
@@ -51,10 +51,10 @@ struct Known {
 }
 
 impl Users {
-    /// Of two entries for one user the later one counts.
+    /// Creates the users. Of two entries for one user, the later one is valid.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
+    /// Returns an error if the system provides no random numbers.
     pub(super) fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Result<Self, String> {
         let named =
             |Entry { user, hash, .. }: Entry<'a>| (user.as_bytes().into(), (user.into(), hash));
@@ -86,8 +86,8 @@ impl Users {
         sum
     }
 
-    /// The hash to check against; for an unknown user the one of somebody else, always the same, and whether the user
-    /// is known.
+    /// Returns the hash to check against, and whether the user is known. An unknown user always
+    /// gets the same hash of another user.
     fn hash(&self, user: &[u8]) -> Option<(&Hash, bool)> {
         if let Some((_, hash)) = self.hashes.get(user) {
             return Some((hash, true));
@@ -106,11 +106,11 @@ impl Users {
         }
     }
 
-    /// Remembers an outcome.
+    /// Caches an outcome.
     fn learn(&self, sum: Sum, right: bool) {
         let mut known = self.known();
         known.under_way.remove(&sum);
-        // Every user has one right password, but for those that bcrypt cuts off at 72 bytes.
+        // Every user has one valid password, except where bcrypt truncates at 72 bytes.
         let (list, most) = match right {
             true => (&mut known.right, MOST_KNOWN.max(2 * self.hashes.len())),
             false => (&mut known.wrong, MOST_KNOWN),
@@ -147,7 +147,7 @@ impl Verifier {
         }
     }
 
-    /// From now on these users count. Whether that changes anything.
+    /// Replaces the users. Returns whether the users changed.
     pub(super) fn replace(&self, users: Users) -> bool {
         let changed = !self.users.load().same(&users);
         if changed {
@@ -156,7 +156,7 @@ impl Verifier {
         changed
     }
 
-    /// Whether the user has the password.
+    /// Verifies the password of a user.
     pub(super) fn verify(&self, user: &[u8], password: &[u8], peer: IpAddr) -> Verdict {
         let users = self.users.load();
         if password.len() > LONGEST_PASSWORD {
@@ -194,7 +194,8 @@ impl Verifier {
         let (running, failures) = (self.running.clone(), self.failures.clone());
         let (checked, name, password) = (users.clone(), user.to_vec(), password.to_vec());
         let forgetful = users.clone();
-        // On its own: a client that goes away must not make the work undone, to be begun again by the next request.
+        // The check runs in its own task: if a client disconnects, its outcome must still be cached
+        // for the next request.
         tokio::spawn(async move {
             let permit = running.acquire_owned().await;
             let check = move || {
@@ -205,15 +206,15 @@ impl Verifier {
                 done.send_replace(Some(right));
             };
             if tokio::task::spawn_blocking(check).await.is_err() {
-                // It panicked. Nobody is to wait for it.
+                // The check panicked; no request may wait for it.
                 forgetful.known().under_way.remove(&sum);
             }
         });
         self.wait(under_way, users.clone(), user)
     }
 
-    /// The outcome of a check that is under way, unless too many wait already: what a client has sent of a request
-    /// stays in memory while it waits, and nobody knows yet who it is.
+    /// Waits for the outcome of a running check, unless too many requests wait: the received part
+    /// of an unauthenticated request stays in memory meanwhile.
     fn wait(
         &self,
         mut under_way: watch::Receiver<Option<bool>>,
@@ -229,27 +230,27 @@ impl Verifier {
             let done = under_way.wait_for(Option::is_some).await;
             match done.ok().and_then(|done| *done) {
                 Some(right) => users.outcome(&user, right),
-                // The process ends, or the check has panicked.
+                // The process is shutting down, or the check panicked.
                 None => Err(Refused::Busy),
             }
         }))
     }
 }
 
-/// How often addresses may be wrong: [`BURST`] times at once, and then once in [`PAUSE`].
+/// Limits failures per address: [`BURST`] at once, then one per [`PAUSE`].
 #[derive(Default)]
 struct Failures(Mutex<Buckets>);
 
 #[derive(Default)]
 struct Buckets {
     by_address: HashMap<IpAddr, Bucket>,
-    /// When those that are full again were last thrown away.
+    /// Time of the last removal of full buckets.
     swept: Option<Instant>,
 }
 
 impl Buckets {
-    /// Whether there is room for one more address. Looking through all of them is not for every request: an attacker
-    /// with that many addresses would like it.
+    /// Whether there is room for one more address. Not every request may scan all addresses, which
+    /// would help an attacker with many addresses.
     fn has_room(&mut self) -> bool {
         let full = |buckets: &HashMap<_, _>| buckets.len() >= MOST_ADDRESSES;
         let due = self.swept.is_none_or(|swept| swept.elapsed() >= PAUSE);
@@ -264,10 +265,10 @@ impl Buckets {
     }
 }
 
-/// What an address has used up.
+/// Used tries of an address.
 struct Bucket {
     used: u32,
-    /// When the last one came back.
+    /// Time at which the last try was returned.
     since: Instant,
 }
 
@@ -283,8 +284,8 @@ impl Bucket {
 }
 
 impl Failures {
-    /// Takes one try, if there is one left. A try that is under way counts as a failure until it [ends](Self::ends),
-    /// or a thousand at once would be one.
+    /// Takes a try, if one is left. A try in progress counts as a failure until it
+    /// [ends](Self::ends); otherwise a thousand concurrent tries would count as one.
     fn begins(&self, peer: IpAddr) -> bool {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = network(peer);
@@ -306,7 +307,7 @@ impl Failures {
         true
     }
 
-    /// Gives the try back when it was right.
+    /// Returns the try if the password was right.
     fn ends(&self, peer: IpAddr, right: bool) {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let peer = network(peer);
@@ -319,19 +320,20 @@ impl Failures {
     }
 }
 
-/// Longer ones are wrong: SHA-based hashes take time in the square of the length.
+/// Maximum length of passwords: SHA-based hashes take time in the square of the length.
 pub(super) const LONGEST_PASSWORD: usize = 1024;
-/// Checks that run or wait to run. More are refused; the client may try again.
+/// Maximum number of running and waiting checks. Further ones are refused; the client may retry.
 const MOST_CHECKS: usize = 256;
-/// Requests that wait for a check, several for the same one. More are refused as well.
+/// Maximum number of requests that wait for a check; several may wait for the same one. Further
+/// ones are refused.
 const MOST_WAITING: usize = 1024;
-/// Outcomes of each kind that are remembered.
+/// Maximum number of cached outcomes of each kind.
 const MOST_KNOWN: usize = 10_000;
-/// Addresses that were wrong lately.
+/// Maximum number of addresses with recent failures.
 const MOST_ADDRESSES: usize = 10_000;
-/// Wrong tries of one address at once.
+/// Failures of one address allowed at once.
 const BURST: u32 = 20;
-/// After them, one more in this time.
+/// Time after which one more try is allowed.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -341,7 +343,7 @@ mod tests {
     use super::super::htpasswd;
     use super::*;
 
-    /// Of `secret`, with a cost that is low enough for tests.
+    /// Hash of `secret`, with a cost low enough for tests.
     const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
     const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -355,7 +357,7 @@ mod tests {
         Verifier::new(users(text))
     }
 
-    /// The verdict, and whether it took a check.
+    /// Returns the verdict, and whether a check ran.
     async fn asked(
         verifier: &Verifier,
         user: &str,
@@ -390,7 +392,7 @@ mod tests {
             let second = asked(&verifier, user, password).await;
             assert_eq!(second, (expected, false), "{user} {password}");
         }
-        // What makes up the two cannot be moved between them.
+        // User and password must not be interchangeable at their boundary.
         assert_eq!(asked(&verifier, "bobs", "ecret").await.0, wrong);
 
         assert!(!verifier.replace(users(&text)), "the same again");
@@ -452,14 +454,14 @@ mod tests {
             asked(&verifier, "plain", "guess").await.0,
             Err(Refused::Busy)
         );
-        // Even what is right is not checked: that is what guessing would find out.
+        // Right passwords are refused as well; otherwise guessing would succeed.
         assert_eq!(
             asked(&verifier, "plain", "secret").await.0,
             Err(Refused::Busy)
         );
         let elsewhere = verifier.verify(b"plain", b"secret", Ipv4Addr::new(192, 0, 2, 1).into());
         assert!(matches!(elsewhere, Verdict::Known(Ok(_))));
-        // And what was right before stays so, for whoever knows it.
+        // Cached right passwords stay valid.
         assert_eq!(asked(&verifier, "plain", "secret").await.0, is("plain"));
 
         tokio::time::advance(PAUSE).await;

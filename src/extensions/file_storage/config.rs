@@ -1,4 +1,4 @@
-//! The configuration: the Collector's keys, and how durable it is to be.
+//! The configuration: the Collector's keys, and settings for durability.
 
 use std::path::PathBuf;
 
@@ -9,62 +9,67 @@ use tributary_config::units::Duration;
 use tributary_config::{Problems, Validate};
 use tributary_storage::Options;
 
-/// Keeps queues of exporters in a directory, so that they survive the process. An exporter uses it by `sending_queue:
-/// {storage: file_storage}`.
+/// Keeps sending queues of exporters in a directory, so that the queues survive a restart. An
+/// exporter uses it by `sending_queue: {storage: file_storage}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the queues are: a directory for each exporter and signal. Default: `/var/lib/otelcol/file_storage`.
+    /// Directory of the queues, with a subdirectory for each exporter and signal. Default:
+    /// `/var/lib/otelcol/file_storage`.
     pub directory: PathBuf,
-    /// Whether to make the directory if there is none. Default: false.
+    /// Whether to create the directory if it is missing. Default: false.
     pub create_directory: bool,
-    /// Its permissions then, in octal and in quotes. Default: "0750".
+    /// Permissions of a created directory, in octal and in quotes. Default: "0750".
     pub directory_permissions: String,
-    /// How long to wait at the start for another process to let go of a queue. Default: 1s.
+    /// Longest time to wait at the start for another process to release a queue. Default: 1s.
     pub timeout: Duration,
-    /// When what was taken in is forced to the disk: `always`, before it is acknowledged, so that it survives a power
-    /// failure; `interval`, every `fsync_interval`; `never`, when the operating system thinks fit. The crash of the
-    /// process costs nothing with any of them. `true` is `always`, `false` is `never`. Default: `always`.
+    /// Point at which batches are forced to the disk with fsync. `always`: before a batch is
+    /// acknowledged, so that it survives a power failure. `interval`: every `fsync_interval`.
+    /// `never`: when the operating system decides. A crash of the process loses nothing in any
+    /// mode. `true` means `always`, `false` means `never`. Default: `always`.
     pub fsync: Fsync,
-    /// How often with `fsync: interval`: a power failure costs at most what was acknowledged since. Above 0. Default:
-    /// 1s.
+    /// Interval of `fsync: interval`. A power failure loses at most the batches acknowledged since
+    /// the last fsync. Above 0. Default: 1s.
     pub fsync_interval: Duration,
-    /// `lz4` or `none`. With `lz4` what waits is compressed: as long as not more than 10 MiB do, what is written is about to be
-    /// sent and deleted. Default: `lz4`.
+    /// Compression of stored batches: `lz4` or `none`. With `lz4`, batches are compressed only if
+    /// the backlog is larger than 10 MiB; the batches of a smaller backlog are soon sent and
+    /// deleted. Default: `lz4`.
     pub compression: Compression,
-    /// Accepted for files of the Collector, without an effect: what is damaged is always skipped, and counted.
+    /// Accepted for compatibility with the Collector, without an effect: damaged data is always
+    /// skipped and counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recreate: Option<bool>,
-    /// Accepted for files of the Collector, without an effect: segments are deleted as they are read.
+    /// Accepted for compatibility with the Collector, without an effect: segments are deleted once
+    /// they are delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionConfig>,
 }
 
-/// When what was taken in is forced to the disk.
+/// Point at which batches are forced to the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
-    /// Before it is acknowledged.
+    /// Before a batch is acknowledged.
     #[default]
     Always,
     /// Every `fsync_interval`.
     Interval,
-    /// When the operating system thinks fit.
+    /// When the operating system decides.
     Never,
 }
 
-/// How blocks are stored.
+/// Compression of stored blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// LZ4 blocks, for what has to wait.
+    /// LZ4 blocks, for a backlog that is not soon delivered.
     #[default]
     Lz4,
-    /// As they are.
+    /// No compression.
     None,
 }
 
-/// What the Collector's storage needs to give room back.
+/// Compaction in the Collector's storage, without an effect here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompactionConfig {
@@ -94,7 +99,7 @@ pub struct CompactionConfig {
     pub cleanup_on_start: Option<bool>,
 }
 
-/// As the Collector's booleans, where they say the same.
+/// Writes the Collector's booleans for modes that have one.
 impl Serialize for Fsync {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -111,7 +116,7 @@ impl<'de> Deserialize<'de> for Fsync {
     }
 }
 
-/// Takes the Collector's booleans as well.
+/// Accepts the Collector's booleans as well.
 struct FsyncVisitor;
 
 impl serde::de::Visitor<'_> for FsyncVisitor {
@@ -152,13 +157,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The permissions of the directory.
+    /// Returns the permissions of the directory.
     pub(super) fn directory_mode(&self) -> Option<u32> {
         let mode = u32::from_str_radix(&self.directory_permissions, 8).ok()?;
         (mode <= 0o777).then_some(mode)
     }
 
-    /// How queues are kept.
+    /// Returns the options of the stored queues.
     pub(super) fn options(&self) -> Options {
         Options {
             fsync: match self.fsync {
@@ -168,7 +173,7 @@ impl Config {
             },
             compress: self.compression == Compression::Lz4,
             lock_timeout: *self.timeout,
-            // Who may list the directory may read what is in it.
+            // A user who may list the directory may also read the files in it.
             file_mode: self.directory_mode().unwrap_or(0o750) & 0o666 | 0o600,
             ..Options::default()
         }

@@ -14,27 +14,27 @@ use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
 use tributary_symbols::worker::WorkerLimits;
 
-/// A place to upload binaries to. Who may upload decides what the addresses of profiles are called, so clients have to
-/// authenticate.
+/// Receives uploads of binaries for symbolization. Uploaded binaries decide the function names in
+/// profiles, so clients must authenticate.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to listen. Default `localhost:13135`.
+    /// Address to listen on. Default `localhost:13135`.
     pub endpoint: Endpoint,
     /// TLS. Absent: plain text.
     pub tls: Section<ServerTls>,
-    /// Who may upload. Required.
+    /// Authentication of clients. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
-    /// Where files are kept; made if there is none. To be named in `directories` of the processor, too. Default:
-    /// `/var/lib/tributary/symbols`.
+    /// Directory of uploaded files, created if missing. Add this directory to `directories` of the
+    /// processor `symbolication` as well. Default: `/var/lib/tributary/symbols`.
     pub directory: PathBuf,
-    /// The most bytes of all files; further ones are refused. Nothing is deleted: what is no longer needed is to be removed
-    /// by whoever knows. Default: 20GiB.
+    /// Maximum size of all files together; further uploads are refused. Files are never deleted
+    /// automatically: remove unneeded files yourself. Default: 20GiB.
     pub max_bytes: ByteSize,
-    /// The most bytes of one file. Default: 2GiB.
+    /// Maximum size of one file. Default: 2GiB.
     pub max_upload_bytes: ByteSize,
 }
 
@@ -53,7 +53,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What reads the build id of a file needs hardly anything.
+    /// Reading the build id of a file needs few resources.
     pub(super) fn worker_limits(&self) -> WorkerLimits {
         WorkerLimits {
             memory: 256 << 20,

@@ -22,9 +22,9 @@ use tributary_net::auth::Guard;
 use tributary_net::server::{Handler, Peer, plain};
 use tributary_symbols::BuildId;
 
-/// How many files may come at once.
+/// Maximum number of concurrent uploads.
 const AT_ONCE: usize = 8;
-/// When who was one too many should come back, in seconds.
+/// Retry delay, in seconds, for uploads beyond the limit.
 const COME_BACK: u64 = 5;
 
 /// Takes files.

@@ -25,7 +25,7 @@ struct World {
     address: SocketAddr,
 }
 
-/// Whose token is `right` may upload.
+/// Starts a server that accepts the token `right`.
 fn serve(edit: impl Fn(&mut Config)) -> World {
     let directory = tempfile::tempdir().unwrap();
     let auth: crate::extensions::bearertokenauth::Config =
@@ -68,7 +68,7 @@ impl World {
         self.send(put(path, body)).await
     }
 
-    /// What is there, without the directories in between.
+    /// Returns the stored files, without directories.
     fn files(&self) -> Vec<String> {
         let root = self.directory.path().join("made");
         let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! The directory of uploads.
+//! Directory of uploaded files.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -12,7 +12,7 @@ use tributary_symbols::BuildId;
 use tributary_symbols::failure::Failure;
 use tributary_symbols::worker::Compiler;
 
-/// Files by build id, bounded in bytes.
+/// Files by build id, with a limit on their total size.
 pub(super) struct Uploads {
     directory: PathBuf,
     max_bytes: u64,
@@ -20,36 +20,36 @@ pub(super) struct Uploads {
     reader: Arc<dyn Compiler>,
 }
 
-/// Which file of a binary it is.
+/// Kind of a file that belongs to a binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Its debug information.
+    /// Debug information.
     DebugInfo,
     /// The binary itself.
     Executable,
 }
 
-/// A file that is coming. Deleted with this, unless it is kept.
+/// A file that is being uploaded. It is deleted on drop, unless it is kept.
 pub(super) struct Incoming {
     path: PathBuf,
     pub(super) file: File,
-    /// Bytes that count for it.
+    /// Bytes charged to the file.
     claimed: u64,
     used: Arc<Used>,
 }
 
-/// Bytes that are taken.
+/// Bytes in use.
 #[derive(Default)]
 struct Used {
-    /// By files that are kept.
+    /// Bytes of kept files.
     kept: AtomicU64,
-    /// Held while they are counted, or become more.
+    /// Locked while kept files are counted or added.
     counting: Mutex<()>,
-    /// By files that are coming.
+    /// Bytes of files that are being uploaded.
     coming: AtomicU64,
 }
 
-/// Why a file is not kept.
+/// Reason why a file is not kept.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error("the file is no ELF file with a build id, as the linker's --build-id makes it")]
@@ -64,15 +64,16 @@ pub(super) enum Refused {
     Io(#[from] io::Error),
 }
 
-/// What a process that has crashed left behind is deleted after this long: a younger one may be coming still, to the
-/// instance before a reload or to another process.
+/// Age at which files of a crashed process are deleted: a younger file may still be uploaded, to
+/// the instance before a reload or to another process.
 const LEFT_BEHIND: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The beginning of the names of files that are coming.
+/// Name prefix of files that are being uploaded.
 const COMING: &str = ".upload-";
 
 impl Uploads {
-    /// The uploads in a directory, which is made if there is none. What a crash left half is deleted after some hours.
+    /// Opens the directory, and creates it if missing. Incomplete files of a crash are deleted
+    /// after some hours.
     pub(super) fn open(
         directory: &Path,
         max_bytes: u64,
@@ -100,7 +101,8 @@ impl Uploads {
         })
     }
 
-    /// A file for what comes. Looks at what is kept: somebody may have removed some of it. Blocks.
+    /// Creates a file for an upload. Counts the kept files again, since some may have been removed.
+    /// Blocks.
     pub(super) fn begin(&self) -> io::Result<Incoming> {
         {
             let _counting = self.used.counting();
@@ -120,7 +122,7 @@ impl Uploads {
         })
     }
 
-    /// Makes room for so many bytes more of a file.
+    /// Reserves bytes for a file.
     pub(super) fn claim(&self, incoming: &mut Incoming, bytes: u64) -> Result<(), Refused> {
         let coming = &self.used.coming;
         let coming = coming.fetch_add(bytes, Relaxed).saturating_add(bytes);
@@ -132,7 +134,7 @@ impl Uploads {
         }
     }
 
-    /// Keeps a file that is of that binary.
+    /// Keeps a file if it belongs to this binary.
     pub(super) async fn keep(
         &self,
         incoming: Incoming,
@@ -164,12 +166,13 @@ impl Uploads {
 }
 
 impl Incoming {
-    /// To where it stays, in the place of what was there. It is going to be acknowledged, so it is on the disk first.
+    /// Moves the file to its final path, and replaces an existing file. The file is synced first,
+    /// because the upload will be acknowledged.
     fn move_to(self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         let _counting = self.used.counting();
         fs::rename(&self.path, path)?;
-        // What was there before counts until the next one comes.
+        // A replaced file is counted until the next upload starts.
         self.used.kept.fetch_add(self.claimed, Relaxed);
         Ok(())
     }
@@ -183,13 +186,13 @@ impl Used {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        // Once it is kept there is nothing at this place.
+        // A kept file is no longer at this path.
         let _ = fs::remove_file(&self.path);
         self.used.coming.fetch_sub(self.claimed, Relaxed);
     }
 }
 
-/// The bytes of all files below a directory of the build-id layout.
+/// Returns the size of all files below a directory in the build-id layout.
 fn size_of(root: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for directory in fs::read_dir(root)? {

@@ -1,4 +1,4 @@
-//! What takes more than appending: profiles.
+//! Merging of profiles, which cannot simply be appended.
 
 use std::sync::Arc;
 

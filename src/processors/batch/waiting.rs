@@ -51,7 +51,7 @@ impl Waiting {
         self.bytes
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     pub(super) fn requests(&self) -> usize {
         self.requests.len()
     }

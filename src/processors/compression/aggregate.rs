@@ -1,9 +1,9 @@
-//! Windows of profiles: gathered, summed up, handed on.
+//! Windows of profiles: buffered, summed and forwarded.
 //!
-//! Profiles that come from a queue on disk are acknowledged to that when their summary has gone on. All others are when
-//! they were added to a window, so from then on this processor answers for them, by the rules of the `batch` processor:
-//! what left a window is offered until the next stage takes it, and while enough waits for that, nothing more is taken
-//! in.
+//! Profiles from a persistent queue are acknowledged to the queue once their summary is delivered.
+//! Other profiles are acknowledged when they are added to a window, and the processor becomes
+//! responsible for them, as in the `batch` processor: it retries a closed window until the next
+//! stage accepts it, and refuses further profiles while enough windows wait.
 
 mod flush;
 
@@ -27,19 +27,20 @@ use tributary_memory::{Budget, Permit};
 use tributary_profiles::aggregate::{Options, Read, Summary, series};
 use tributary_profiles::{Aggregator, understood};
 
-/// How many series are remembered, in a single request, too. Beyond that, some pass that might have waited.
+/// Maximum number of remembered series, also within a single request. Profiles of further series
+/// may be forwarded without waiting.
 const MAX_SERIES: usize = 100_000;
 
 const FULL: &str = "the compression processor is full: the next stage does not take its profiles";
 
-/// What the configuration says.
+/// Settings of the configuration.
 pub(super) struct Settings {
     pub(super) options: Options,
     pub(super) interval: Duration,
     pub(super) max_bytes: usize,
 }
 
-/// The processor.
+/// Builds the processor.
 pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
@@ -62,46 +63,48 @@ struct Gatherer {
     metrics: Metrics,
     budget: Arc<Budget>,
     hashes: RandomState,
-    /// Held while a request is read and added, which may take milliseconds; who waits for it blocks no thread. Taken before
-    /// the lock of `holding` where both are needed.
+    /// Locked while a request is decoded and added, which may take milliseconds; waiting tasks do
+    /// not block a thread. If both locks are needed, this one is taken before the lock of
+    /// `holding`.
     window: Arc<tokio::sync::Mutex<Window>>,
     holding: Holding<(), Ready>,
 }
 
-/// What is being gathered.
+/// The current window.
 #[derive(Default)]
 struct Window {
     pending: Option<Pending>,
     due: Option<Instant>,
-    /// When each series was seen last.
+    /// Time at which each series was last seen.
     seen: HashMap<u64, Instant, RandomState>,
 }
 
-/// Profiles that will leave as one summary.
+/// Profiles that become one summary.
 struct Pending {
     aggregator: Aggregator,
-    /// As they came in.
+    /// Number of items as received.
     items: usize,
     senders: Senders,
     permit: Option<Permit>,
-    /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
+    /// Batches without content. Their permits are charged where the budget had no room for `permit`
+    /// to grow.
     others: Vec<Batch>,
 }
 
-/// What a request turned out to be.
+/// Result of decoding a request.
 enum Reading {
-    /// Profiles of series that were quiet: a summary by themselves.
+    /// Profiles of series that were quiet: a summary on their own.
     Passes(Summary),
-    /// Profiles to be added to the window.
+    /// Profiles to add to the window.
     Joins(Read),
-    /// Nobody knows; it goes on as it is.
+    /// Content that cannot be summarized; the request is forwarded unchanged.
     NotUnderstood,
 }
 
-/// What waits to be handed on.
+/// Data that is ready to be forwarded.
 enum Ready {
     Window(Box<Pending>),
-    /// As it came, or a summary already.
+    /// A batch as received, or a finished summary.
     Batch(Batch, Senders),
 }
 
@@ -137,10 +140,11 @@ impl Gatherer {
         self.holding.wake();
     }
 
-    /// Ends the window.
+    /// Closes the window.
     fn close_window(&self, window: &mut Window) {
         window.due = None;
-        // A request may have been read for it that nobody waited for.
+        // The window may contain only requests whose senders gave up before the requests were
+        // added.
         if let Some(pending) = window.pending.take().filter(|pending| pending.items > 0) {
             self.ready(Ready::Window(Box::new(pending)));
         }
@@ -151,8 +155,8 @@ impl Gatherer {
             .retain(|_, seen| now.duration_since(*seen) < interval);
     }
 
-    /// Does what takes long with a request, away from the threads that serve sockets where it is much. Nothing is taken in
-    /// yet: nobody may be waiting any more.
+    /// Decodes a request, away from the threads that serve sockets if it is large. The request is
+    /// not added yet: its sender may have given up.
     fn read(&self, window: &mut Window, request: &[u8]) -> Reading {
         if !understood(request) {
             return Reading::NotUnderstood;
@@ -165,7 +169,8 @@ impl Gatherer {
                 Err(_) => Reading::NotUnderstood,
             };
         }
-        // What is read and never added, because nobody waited for it or it broke a rule, must not pile up either.
+        // Requests decoded but never added, because the sender gave up or they were invalid, must
+        // not accumulate either.
         if window.pending.as_mut().is_some_and(|pending| {
             let bytes = pending.aggregator.bytes();
             bytes > self.settings.max_bytes || !pending.account_for(bytes, &self.budget)
@@ -186,8 +191,8 @@ impl Gatherer {
         }
     }
 
-    /// Adds a request to the window it was read for, or lets it pass. Without an await: who gives up waiting has not been
-    /// taken in.
+    /// Adds a decoded request to its window, or forwards it. The function does not await, so that
+    /// the request of a sender that gave up is never added.
     fn take_in(
         &self,
         window: &mut Window,
@@ -231,7 +236,7 @@ impl Gatherer {
         }
     }
 
-    /// Remembers that these series were seen now. Says whether they were all quiet before.
+    /// Records that these series were seen now. Returns true if all of them were quiet before.
     fn note(&self, window: &mut Window, series: &[u64]) -> bool {
         let now = Instant::now();
         let interval = self.settings.interval;
@@ -241,7 +246,7 @@ impl Gatherer {
                 window.seen.clear();
             }
             let before = window.seen.insert(*series, now);
-            // A series twice in one request is as good as two requests.
+            // The same series twice in a request counts like two requests.
             quiet &= before.is_none_or(|seen| seen != now && now.duration_since(seen) >= interval);
         }
         quiet
@@ -249,7 +254,7 @@ impl Gatherer {
 }
 
 impl Pending {
-    /// Keeps the permit as large as what is gathered, if the budget has room.
+    /// Adjusts the permit to the buffered size, if the budget has room.
     fn account_for(&mut self, bytes: usize, budget: &Arc<Budget>) -> bool {
         let Some(permit) = &mut self.permit else {
             self.permit = budget.acquire(bytes).ok();
@@ -271,7 +276,7 @@ impl Entered for Gatherer {
         let decoding = decoding.map_err(decoding::refusal)?;
         let request = batch.wire().to_bytes();
         let mut window = self.window.clone().lock_owned().await;
-        // Again: the last window may have left in the meantime.
+        // Check again, since the state may have changed in the meantime.
         if self.room()?.is_none() {
             return Err(Nack::unavailable(FULL));
         }
@@ -282,7 +287,7 @@ impl Entered for Gatherer {
         };
         let read = on_a_turn_if_large(batch.bytes(), read).await;
         let (mut window, reading) = read.ok_or_else(|| Nack::unavailable(CLOSED))?;
-        // From here on the window accounts for it.
+        // From here on, the window's permit covers the data.
         drop(decoding);
         let (senders, answer) = Senders::of(&mut batch, false);
         self.take_in(&mut window, batch, senders, reading);
@@ -294,10 +299,10 @@ impl Entered for Gatherer {
 struct Metrics {
     /// Requests whose series were quiet.
     passed: Counter,
-    /// Windows that ended at their time, and before.
+    /// Windows closed on time, and early.
     in_time: Counter,
     early: Counter,
-    /// Sums that did not fit.
+    /// Sums that exceeded the range of values.
     saturated: Counter,
 }
 

@@ -94,8 +94,8 @@ fn compact_profiles(requests: &Requests) -> Option<Requests> {
 /// The fields of a message but for its entries, as they are in the message.
 type Header<'a> = SmallVec<[&'a [u8]; 2]>;
 
-/// What a header says, with its attributes in order: the fields of the resource or scope, an empty one, its attributes
-/// sorted by key, an empty one, and the fields beside it.
+/// Identity of a header: the fields of the resource or scope, an empty one, its attributes sorted
+/// by key, an empty one, and the fields beside it.
 type Identity<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// The field of `Resource` that has its attributes.

@@ -1,8 +1,8 @@
-//! Where keys are in the ring: open addressing with linear probing.
+//! Positions of keys in the ring: open addressing with linear probing.
 //!
-//! What is looked for and the place where it goes are on one cache line, which the table of a general library has on two:
-//! with millions of keys each is fetched from memory, and that is what remembering costs. Measured against
-//! `hashbrown::HashTable`: see `benches/dedup.rs`.
+//! A mark and its position share a cache line, which a general-purpose table keeps on two. With
+//! millions of keys, each cache line is loaded from memory, and these loads dominate the cost.
+//! `benches/dedup.rs` compares with `hashbrown::HashTable`.
 
 /// A table of places by 32 bits of their keys, which are evenly distributed.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Index {
         self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// What is in the first slot for a key; for nothing but to have it near.
+    /// Returns the content of the first slot for a key, to prefetch it.
     #[inline]
     pub(super) fn first_slot(&self, hash: u32) -> u32 {
         let last = self.slots.len().wrapping_sub(1);

@@ -1,9 +1,10 @@
-//! What spans, data points and log records are known by, computed from their bytes.
+//! Keys that identify spans, data points and log records, computed from their bytes.
 //!
-//! A record's bytes are hashed as they are: whoever sends something again sends what it has encoded once, and tiers that
-//! take requests apart and put them together leave records alone. Resources and scopes are hashed by themselves, field
-//! by field and attribute by attribute, in whatever order they are. So grouping makes no difference. A record that was
-//! decoded and written anew by a program that orders its fields differently is not known again: it passes.
+//! A record's bytes are hashed unchanged: a sender encodes a record once and resends the same
+//! bytes, and collectors that split and merge requests do not change records. Resources and scopes
+//! are hashed separately, field by field and attribute by attribute, independent of order. Grouping
+//! therefore makes no difference. A record that was decoded and encoded again by a program with
+//! another field order is not recognized and passes.
 
 use std::sync::Arc;
 
@@ -15,30 +16,32 @@ use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_secret};
 use tributary_otlp::Signal;
 use tributary_otlp::reader::{Field, Fields, Value};
 
-/// The key of what has neither an identity nor a time: it cannot be told from another one that happens to be equal.
+/// Key of an item with neither an identity nor a time: it cannot be distinguished from another item
+/// with equal content.
 pub(super) const NONE: u128 = 0;
 
-/// In the place of a key: it was delivered before.
+/// Replaces the key of an item that was already delivered.
 pub(super) const DUPLICATE: u128 = 1;
 
-/// The size of XXH3's own default secret, in bytes.
+/// Size of XXH3's default secret, in bytes.
 const SECRET: usize = 192;
 
-/// Above so many bytes XXH3 works on stripes of 64, for which there are instructions.
+/// Length in bytes above which XXH3 processes stripes of 64 bytes with vector instructions.
 const LONG: usize = 240;
 
-/// Hashes, in a way that nobody outside can foresee: else somebody could make up records that pass for those of others.
+/// Hasher with a random secret, so that no sender can construct a record whose key equals that of
+/// another record.
 pub(in crate::processors) struct Keys {
     secret: [u8; SECRET],
-    /// Attributes of resources that do not count.
+    /// Resource attributes that do not affect keys.
     ignored: Arc<[String]>,
 }
 
 impl Keys {
     pub(in crate::processors) fn new(ignored: Vec<String>) -> Self {
         let mut secret = [0; SECRET];
-        // Without randomness from the system there would be no TLS and no authentication either; accidents are still
-        // told apart.
+        // Without randomness from the system there would be no TLS and no authentication either.
+        // Accidental collisions are still avoided.
         if SystemRandom::new().fill(&mut secret).is_err() {
             for part in secret.as_chunks_mut::<8>().0 {
                 *part = fastrand::u64(..).to_le_bytes();
@@ -50,18 +53,18 @@ impl Keys {
         }
     }
 
-    /// Attributes of resources that do not count.
+    /// Returns the resource attributes that do not affect keys.
     pub(super) fn ignored(&self) -> Arc<[String]> {
         self.ignored.clone()
     }
 
-    /// What a whole request is known by, from its bytes.
+    /// Returns the key of a whole request, computed from its bytes.
     pub(super) fn request(&self, request: &[u8]) -> u128 {
         self.join([self.hash(request), REQUEST])
     }
 
-    /// What a whole request is known by, from the keys of its items: what is equal byte by byte has equal ones, and its
-    /// bytes need not be hashed twice. [`NONE`] when one of the items has none.
+    /// Returns the key of a whole request, computed from the keys of its items: equal requests have
+    /// equal keys, and the bytes need not be hashed twice. Returns [`NONE`] if an item has no key.
     pub(super) fn request_of(&self, items: &[u128]) -> u128 {
         let mut bytes = Vec::with_capacity(size_of_val(items));
         for key in items {
@@ -73,18 +76,18 @@ impl Keys {
         self.join([self.hash(&bytes), REQUEST])
     }
 
-    /// What a profile is known by, from the key that [`tributary_profiles::identity`] has for it.
+    /// Returns the key of a profile, computed from the key of [`tributary_profiles::identity`].
     pub(super) fn profile(&self, delivery: u128) -> u128 {
         self.join([delivery, PROFILE])
     }
 
-    /// Appends the key of each item of a request, in order; [`NONE`] for those that have none.
+    /// Appends the key of each item of a request, in order; [`NONE`] for items without a key.
     ///
-    /// Log records, and spans without ids, may well be equal without having been sent twice: the second of two equal
-    /// ones in an entry of a request has another key than the first. Each entry counts for itself, because requests that
-    /// are put together on the way are entries of one request.
+    /// Log records, and spans without ids, may be equal without being duplicates: the second of two
+    /// equal items in an entry of a request has another key than the first. Each entry counts
+    /// separately, because merged requests become entries of one request.
     pub(super) fn of_items(&self, signal: Signal, request: &[u8], keys: &mut Vec<u128>) {
-        // Room for all at once: to grow step by step would cost more than all look-ups.
+        // Reserves memory for all keys at once: growth in steps would cost more than all lookups.
         let expected = match signal {
             Signal::Logs => keys.capacity() - keys.len(),
             _ => 0,
@@ -110,7 +113,7 @@ impl Keys {
         }
     }
 
-    /// A span's ids say which one it is, wherever it is found.
+    /// Returns the key of a span. Its ids identify a span in any context.
     fn span(&self, context: u128, span: &[u8], equal: &mut Ordinals) -> u128 {
         let (mut trace, mut own, mut dated) = (false, false, false);
         for field in fields(span) {
@@ -131,7 +134,7 @@ impl Keys {
     }
 
     fn record(&self, context: u128, record: &[u8], equal: &mut Ordinals) -> u128 {
-        // Time, and time of observation.
+        // The time and the observed time.
         let dated = fields(record).any(|field| match field.value {
             Value::Fixed64(time) => matches!(field.number, 1 | 11) && time != 0,
             _ => false,
@@ -142,7 +145,8 @@ impl Keys {
         }
     }
 
-    /// A point is known with all that its metric and its form of data say besides points.
+    /// Appends the keys of data points. A key includes everything in the metric and its data except
+    /// the other points.
     fn points(&self, context: u128, metric: &[u8], keys: &mut Vec<u128>) {
         let mut header = context;
         let mut forms = 0;
@@ -161,7 +165,8 @@ impl Keys {
         for field in fields(metric) {
             for point in data(&field).into_iter().flat_map(|form| messages(form, 1)) {
                 let dated = fields(point).any(|field| field.number == 3 && is_time(field.value));
-                // Of several forms only the last counts: no client writes that, and it is better not touched.
+                // If a metric has several data forms, only the last is valid. No client sends such
+                // a metric, so it is left alone.
                 keys.push(match dated && forms == 1 {
                     true => self.item(header, point),
                     false => NONE,
@@ -170,15 +175,15 @@ impl Keys {
         }
     }
 
-    /// An item in its context. Both are hashes, so their sum is one.
+    /// Returns the key of an item in its context. Both are hashes, so their sum is one too.
     #[inline]
     fn item(&self, context: u128, item: &[u8]) -> u128 {
         self.hash(item).wrapping_add(context).max(DUPLICATE + 1)
     }
 
-    /// A key for one of several equal items.
+    /// Returns the key of one of several equal items.
     fn nth(&self, key: u128, equal: &mut Ordinals) -> u128 {
-        // Keys are hashes: those of an entry are found at a distance from themselves where nobody else's are.
+        // Keys are hashes, so adding the hash of the entry gives a range of keys for each entry.
         let here = key.wrapping_add(equal.entry);
         let before = equal.before.entry(here).or_default();
         let ordinal = *before;
@@ -189,23 +194,24 @@ impl Keys {
         }
     }
 
-    /// The key of a scope of a resource, of which `resource` is the key.
+    /// Returns the key of a scope of a resource with the key `resource`.
     pub(in crate::processors) fn scope(&self, resource: u128, scope: &[u8]) -> u128 {
         self.join([resource, self.header(scope, 2)])
     }
 
-    /// The fields of a message but for those with some numbers, in whatever order they are.
+    /// Returns the hash of a message's fields, independent of order, without the field numbers in
+    /// `but`.
     pub(in crate::processors) fn set(&self, message: &[u8], but: &[u32]) -> u128 {
         let compared = fields(message).filter(|field| !but.contains(&field.number));
         compared.fold(0, |sum: u128, field| sum.wrapping_add(self.hash(field.raw)))
     }
 
-    /// One of several values.
+    /// Returns the hash of one of several values.
     pub(in crate::processors) fn numbered(&self, value: &[u8], number: u32) -> u128 {
         self.join([self.hash(value), u128::from(number)])
     }
 
-    /// A `Resource*` message but for what was sent by the resource.
+    /// Returns the hash of a `Resource*` message without the telemetry of the resource.
     pub(in crate::processors) fn resource(&self, entry: &[u8]) -> u128 {
         let mut sum: u128 = 0;
         for field in fields(entry).filter(|field| field.number != 2) {
@@ -218,7 +224,8 @@ impl Keys {
         sum
     }
 
-    /// A message but for its field `entries`, with its field 1, a resource or a scope, attribute by attribute.
+    /// Returns the hash of a message without its field `entries`. Field 1, a resource or a scope,
+    /// is hashed attribute by attribute.
     fn header(&self, message: &[u8], entries: u32) -> u128 {
         let mut sum: u128 = 0;
         for field in fields(message).filter(|field| field.number != entries) {
@@ -231,7 +238,8 @@ impl Keys {
         sum
     }
 
-    /// A resource or a scope. The attributes are a set: their order says nothing.
+    /// Returns the hash of a resource or a scope. Attributes are a set, so their order does not
+    /// matter.
     fn attributes_owner(&self, owner: &Field<'_>, attributes: u32, ignored: &[String]) -> u128 {
         let mut sum: u128 = 0;
         for field in owner.fields().map_while(Result::ok) {
@@ -243,14 +251,14 @@ impl Keys {
                 sum = sum.wrapping_add(self.hash(field.raw));
             }
         }
-        // An empty resource is none.
+        // An empty resource equals an absent one.
         match sum {
             0 => 0,
             sum => self.join([sum, u128::from(attributes)]),
         }
     }
 
-    /// XXH3: of two implementations each is faster where it is used.
+    /// Hashes with XXH3. Each of the two implementations is used where it is faster.
     #[inline]
     fn hash(&self, bytes: &[u8]) -> u128 {
         if bytes.len() > LONG
@@ -270,19 +278,19 @@ impl Keys {
     }
 }
 
-/// What keeps keys of different kinds apart.
+/// Domain separation of keys of different kinds.
 const REQUEST: u128 = 1;
 const PROFILE: u128 = 2;
 const POINT: u128 = 3;
 
-/// How many equal items there were in an entry of a request.
+/// Number of equal items so far in an entry of a request.
 struct Ordinals {
-    /// Which entry it is.
+    /// Hash of the entry.
     entry: u128,
     before: HashMap<u128, u64, Passing>,
 }
 
-/// Passes keys through, which are hashes already.
+/// Hasher that returns keys unchanged, since they are hashes.
 #[derive(Debug, Clone, Default)]
 struct Passing;
 
@@ -314,7 +322,8 @@ fn is_time(value: Value<'_>) -> bool {
     matches!(value, Value::Fixed64(time) if time != 0)
 }
 
-/// The data of a metric, when this is one of the forms: gauge, sum, histogram, exponential histogram, summary.
+/// Returns the data of a metric if the field is a gauge, sum, histogram, exponential histogram or
+/// summary.
 pub(super) fn data<'a>(field: &Field<'a>) -> Option<&'a [u8]> {
     match field.number {
         5 | 7 | 9 | 10 | 11 => field.value.bytes(),

@@ -1,4 +1,4 @@
-//! What becomes of equal log records: the part of the configuration that is for logs alone.
+//! Settings for equal log records.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,63 +7,65 @@ use crate::processors::log_dedup;
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 
-/// What becomes of log records that are equal without having been delivered before: the keys of `log_dedup`.
+/// Treatment of log records that are equal and not duplicates, with the keys of `log_dedup`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Logs {
-    /// `keep`: they all pass. `count`: they are counted over an interval, and one of them leaves with their number, as
-    /// with the processor `log_dedup`. Default: `keep`.
+    /// `keep`: all of them pass. `count`: they are counted over an interval, and one record is
+    /// forwarded with the count, as by the processor `log_dedup`. Default: `keep`.
     pub mode: LogMode,
-    /// With `count`: how long equal records are counted, from the first one on. Above 0. Default: 10s.
+    /// With `count`: counting interval, from the first of the equal records. Above 0. Default: 10s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
-    /// With `count`: the attribute that has their number. Default: `log_count`.
+    /// With `count`: attribute that contains the count. Default: `log_count`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_count_attribute: Option<String>,
-    /// With `count`: the time zone of the attributes `first_observed_timestamp` and `last_observed_timestamp`: a name of
-    /// the IANA database such as `America/New_York`, `UTC`, or `Local` for that of this machine. Default: `UTC`.
+    /// With `count`: time zone of the attributes `first_observed_timestamp` and
+    /// `last_observed_timestamp`: a name of the IANA database such as `America/New_York`, `UTC`, or
+    /// `Local` for the zone of this machine. Default: `UTC`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
-    /// With `count`: fields that say nothing about whether records are equal, and are removed: `attributes.KEY`,
-    /// `body.KEY` for bodies that are maps, with further keys for maps inside of maps, or `attributes` for all. A dot
-    /// within a key is written `\.`. Not together with `include_fields`. Default: none.
+    /// With `count`: fields that are ignored in the comparison and removed: `attributes.KEY`,
+    /// `body.KEY` for bodies that are maps, with further keys for nested maps, or `attributes` for
+    /// all attributes. A dot within a key is written `\.`. Not together with `include_fields`.
+    /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_fields: Option<Vec<String>>,
-    /// With `count`: the only fields that say whether records of a resource and a scope are equal, in the form of
-    /// `exclude_fields`. Records without any of them are compared in full. Default: none.
+    /// With `count`: the only fields to compare within a resource and a scope, in the form of
+    /// `exclude_fields`. Records without any of these fields are compared in full. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_fields: Option<Vec<String>>,
-    /// With `count`: only records for which one of these OTTL conditions is true are counted, see the processor `log_dedup`.
-    /// Default: none, all are counted.
+    /// With `count`: OTTL conditions; only records that fulfil at least one are counted, see the
+    /// processor `log_dedup`. Default: none, all records are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<String>>,
-    /// With `count`: request headers that keep data apart: records with different values are counted for themselves. The
-    /// receiver must have `include_metadata: true`. Default: none.
+    /// With `count`: request headers that separate data: records with different values are counted
+    /// separately. The receiver must have `include_metadata: true`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_keys: Option<Vec<String>>,
-    /// With `count`: the most combinations of values of `metadata_keys` in an interval; requests with further ones are
-    /// refused. 0: no limit. Default: 0.
+    /// With `count`: maximum number of combinations of values of `metadata_keys` in an interval;
+    /// requests with further ones are refused. 0: no limit. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_cardinality_limit: Option<u32>,
-    /// With `count`: the most memory for what is counted, as in `64MiB`. Above it the interval ends early. At least
-    /// 64KiB. Default: 64MiB.
+    /// With `count`: maximum memory for counted records, as in `64MiB`. Above it, the interval ends
+    /// early. At least 64KiB. Default: 64MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<ByteSize>,
 }
 
-/// What becomes of equal log records.
+/// Treatment of equal log records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogMode {
-    /// They pass.
+    /// All of them pass.
     #[default]
     Keep,
-    /// They become one, with their number.
+    /// One record is forwarded with the count.
     Count,
 }
 
 impl Logs {
-    /// The configuration of the processor that counts.
+    /// Returns the configuration of the counting processor.
     pub(super) fn counting(&self) -> log_dedup::Config {
         let default = log_dedup::Config::default();
         let own = self.clone();

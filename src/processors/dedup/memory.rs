@@ -1,4 +1,4 @@
-//! What a processor knows of one pipeline, over a reload too.
+//! State of a processor in one pipeline, which survives a reload.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -13,18 +13,19 @@ use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 
-/// What was delivered and what is under way: of a processor in a pipeline, and of the one that a reload puts in its place.
+/// Delivered keys and keys in flight, shared by a processor in a pipeline and its successor after a
+/// reload.
 pub(super) struct Memory {
     pub(super) keys: Keys,
     pub(super) metrics: Metrics,
-    /// A plain mutex: it is held for some look-ups per item and never across an await.
+    /// A blocking mutex: it is held for a few lookups per item and never across an await.
     state: Mutex<State>,
-    /// Told when the outcome of a delivery is known.
+    /// Notified when the outcome of a delivery is known.
     pub(super) settled: Notify,
     budget: Arc<Budget>,
 }
 
-/// Whose memory it is, and what it depends on: with another window or other attributes to ignore it is another one.
+/// Identity of a state. A changed window or changed ignored attributes give another state.
 #[derive(PartialEq, Eq)]
 struct Owner {
     processor: ComponentId,
@@ -32,12 +33,12 @@ struct Owner {
     settings: String,
 }
 
-/// Of all processors of the process, those that a reload is about to stop included.
+/// States of all processors in the process, including those that a reload is about to stop.
 static MEMORIES: Mutex<Vec<(Owner, Weak<Memory>)>> = Mutex::new(Vec::new());
 
 impl Memory {
-    /// That of a processor: what its predecessor knows if a reload is about to replace that one, or nothing. What the
-    /// predecessor has under way is under way here, too.
+    /// Returns the state of a processor: that of its predecessor if a reload is replacing it, or an
+    /// empty one. Keys in flight in the predecessor are in flight here too.
     pub(super) fn of(config: &Config, cx: &BuildContext, signal: Signal) -> Arc<Self> {
         if cx.pipeline.is_empty() {
             return Arc::new(Memory::new(config, cx, signal));
@@ -57,7 +58,7 @@ impl Memory {
         memories.retain(|(_, memory)| memory.strong_count() > 0);
         let same = memories.iter().filter(|(other, _)| *other == owner);
         let mut known = same.filter_map(|(_, memory)| memory.upgrade());
-        // Another budget is another process, so to say: there are several in tests.
+        // Another budget means another collector in the same process, as in tests.
         if let Some(memory) = known.find(|memory| Arc::ptr_eq(&memory.budget, &cx.budget)) {
             return memory;
         }
@@ -67,7 +68,7 @@ impl Memory {
     }
 
     fn new(config: &Config, cx: &BuildContext, signal: Signal) -> Self {
-        // Nothing always fits.
+        // A permit for zero bytes always succeeds.
         let permit = cx.budget.nothing();
         let max_bytes = config.max_bytes.as_usize();
         Memory {
@@ -96,19 +97,20 @@ impl Drop for Memory {
     }
 }
 
-/// What was delivered, and what is under way.
+/// Delivered keys and keys in flight.
 pub(super) struct State {
     pub(super) seen: Seen,
     pub(super) under_way: UnderWay,
-    /// How many deliveries there were.
+    /// Number of deliveries.
     deliveries: u64,
-    /// What the metrics have been told.
+    /// Values last reported to the metrics.
     told: (usize, u64),
 }
 
 impl State {
-    /// The number of a new delivery and how many keys it has, if none of them is under way in another one: those that are
-    /// known have been replaced by [`DUPLICATE`], the others are under way now.
+    /// Claims the keys of a new delivery. Known keys are replaced by [`DUPLICATE`]; the others are
+    /// in flight from now on. Returns the number of the delivery and its number of keys, or `None`
+    /// if another delivery has one of the keys in flight.
     pub(super) fn claim(&mut self, keys: &mut [u128]) -> Option<(u64, usize)> {
         self.deliveries += 1;
         let delivery = self.deliveries;
@@ -136,7 +138,7 @@ impl State {
         let Some(at) = other else {
             return Some((delivery, count));
         };
-        // Who waits holds nothing: else two could wait for each other.
+        // A waiting delivery must not keep keys, or two could wait for each other.
         let taken = keys.get(..at).unwrap_or_default();
         self.under_way.give_back(taken, delivery);
         None

@@ -1,4 +1,4 @@
-//! A batch that is examined: the keys of its items, and what is left of it without those that are duplicates.
+//! A batch under examination: the keys of its items, and the remainder without duplicates.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,47 +17,48 @@ use tributary_otlp::{Requests, Signal};
 use tributary_profiles::Shape;
 use tributary_profiles::identity::Delivery;
 
-/// The requests of a batch.
+/// Requests of a batch.
 pub(super) struct Offer {
     signal: Signal,
     parts: SmallVec<[Part; 1]>,
-    /// The keys of the items of all parts.
+    /// Keys of the items of all requests.
     pub(super) keys: Vec<u128>,
 }
 
-/// One request, as a client sent it.
+/// One request, as sent by a client.
 struct Part {
     request: Bytes,
-    /// The key of the request as a whole; [`NONE`] until it is known.
+    /// Key of the whole request; [`NONE`] until it is computed.
     key: u128,
-    /// Where the keys of its items are.
+    /// Range of the keys of its items.
     items: Range<usize>,
     profiles: Option<Profiles>,
 }
 
 struct Profiles {
     sketches: Vec<Sketch>,
-    /// The memory for the sketches, and for what is noted of each profile.
+    /// Memory for the sketches and the records of each profile.
     _noted: Permit,
-    /// How they are known, where not all have ids.
+    /// Identities of profiles, where some have no ids.
     deliveries: Vec<Option<Delivery>>,
 }
 
-/// What is noted of a profile while its request is examined: its sketch, its keys, its id, and what becomes of it; twice,
-/// because lists double.
+/// Memory for a profile while its request is examined: its sketch, its keys, its id and its
+/// outcome. The sum is doubled because lists double when they grow.
 const PROFILE_BYTES: usize =
     2 * (size_of::<Sketch>() + size_of::<Option<Delivery>>() + 2 * size_of::<(u64, &[u8])>() + 80);
 
-/// What is left of a batch.
+/// Remainder of a batch.
 pub(super) struct Rest {
     pub(super) requests: Requests,
-    /// How many items were taken out.
+    /// Number of removed items.
     pub(super) dropped: usize,
 }
 
 impl Offer {
-    /// The requests of a batch; the keys of their items are not there yet. Those of requests are there if that saves
-    /// work: all that profiles refer to may have to be hashed.
+    /// Creates the requests of a batch, without the keys of their items. Keys of whole requests are
+    /// computed if they save work: otherwise everything that the profiles refer to may have to be
+    /// hashed.
     pub(super) fn new(batch: &mut Batch, keys: &Keys) -> Self {
         let signal = batch.signal();
         let part = |request: &Bytes| Part {
@@ -76,7 +77,7 @@ impl Offer {
         }
     }
 
-    /// Takes out requests that are known as a whole; returns how many items they have.
+    /// Removes requests that are known as a whole. Returns the number of their items.
     pub(super) fn drop_requests(&mut self, known: impl Fn(u128) -> bool) -> usize {
         let mut items = 0;
         let (signal, keys) = (self.signal, &mut self.keys);
@@ -92,18 +93,19 @@ impl Offer {
         items
     }
 
-    /// Whether nothing is left.
+    /// Whether no request is left.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// All requests as they are.
+    /// Returns all requests unchanged.
     pub(super) fn requests(self) -> Requests {
         self.parts.into_iter().map(|part| part.request).collect()
     }
 
-    /// Computes the keys of all items, of which there are about so many. Returns how many samples of profiles could not
-    /// be examined for want of memory: they have no keys. It waits only for many profiles without ids.
+    /// Computes the keys of all items; `items` is their approximate number. Returns the number of
+    /// profile samples that could not be examined because of the memory budget: they have no keys.
+    /// The function waits only for many profiles without ids.
     pub(super) async fn examine(
         &mut self,
         items: usize,
@@ -142,8 +144,9 @@ impl Offer {
         unexamined
     }
 
-    /// The keys of requests that are known as a whole once all of the offer was accepted. Those with an item that may
-    /// come again, and be another one, are not. In `keys` those of duplicates have been replaced by [`DUPLICATE`].
+    /// Returns the keys of requests that will be known as a whole once the batch is accepted. A
+    /// request with an item that cannot be identified has no such key. Keys of duplicates in `keys`
+    /// have been replaced by [`DUPLICATE`].
     pub(super) fn request_keys(&self, keys: &[u128]) -> SmallVec<[u128; 1]> {
         let whole = |part: &&Part| {
             let items = keys.get(part.items.clone()).unwrap_or_default();
@@ -157,8 +160,8 @@ impl Offer {
             .collect()
     }
 
-    /// What is left without the duplicates, which `keys` says. What has none is not copied; profiles get the ids they do
-    /// not have.
+    /// Returns the requests without the duplicates marked in `keys`. A request without duplicates
+    /// is not copied. Profiles without ids get ids.
     pub(super) async fn rest(self, keys: &[u128], budget: &Arc<Budget>) -> Rest {
         let mut rest = Rest {
             requests: Requests::default(),
@@ -227,7 +230,7 @@ impl Profiles {
         Ok(profiles::keys(keys, &self.deliveries))
     }
 
-    /// What becomes of a request; nothing where it stays as it is.
+    /// Returns the rewritten request; `None` if the request does not change.
     async fn rest(self, request: &Bytes, drop: Vec<bool>, budget: &Arc<Budget>) -> Option<Bytes> {
         let Profiles {
             sketches,
@@ -243,7 +246,7 @@ impl Profiles {
         let room = decoding::room(std::slice::from_ref(request), budget).ok();
         let (bytes, request) = (request.len(), request.clone());
         let rewrite = move || {
-            // Held until all is done.
+            // The permit must live until the work is done.
             let room = &room;
             profiles::without(&request, &sketches, &deliveries, &drop, room.is_some())
         };

@@ -1,7 +1,8 @@
-//! What profiles are known by.
+//! Identity of profiles.
 //!
-//! With an id, a profile is known by that and by its sample type, which both are found quickly. Without one all of its
-//! content makes the id: it is written into the profile, so that the next hop need not do this again and decides alike.
+//! A profile with an id is identified by the id and its sample type, and both are cheap to find.
+//! Otherwise all of its content determines an id, which is written into the profile, so that the
+//! next hop need not repeat this and decides alike.
 
 use bytes::Bytes;
 
@@ -15,24 +16,24 @@ use tributary_profiles::reindex::{Fault, Memo};
 use tributary_profiles::write::encode;
 use tributary_profiles::{Dictionary, Shape};
 
-/// A profile on the wire, as far as it matters here.
+/// The parts of an encoded profile that its identity needs.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Sketch {
-    /// A valid one.
+    /// Valid profile id.
     profile_id: Option<[u8; 16]>,
-    /// Places in the table of strings.
+    /// Indices in the string table.
     kind: u64,
     unit: u64,
-    /// How many there are.
+    /// Number of samples.
     pub(super) samples: usize,
 }
 
-/// How many profiles a request has.
+/// Returns the number of profiles in a request.
 pub(super) fn count(request: &[u8]) -> usize {
     profiles(request).count()
 }
 
-/// The profiles of a request, in order.
+/// Returns the sketches of a request's profiles, in order.
 pub(super) fn sketches(request: &[u8]) -> Vec<Sketch> {
     profiles(request).map(sketch).collect()
 }
@@ -45,7 +46,7 @@ fn profiles(request: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn sketch(profile: &[u8]) -> Sketch {
     let mut sketch = Sketch::default();
-    // Not `fields`: there are many, and that is not inlined.
+    // Not `fields`, which is not inlined: a request has many fields.
     for field in Fields::new(profile) {
         let Ok(field) = field else { break };
         match (field.number, field.value) {
@@ -68,12 +69,12 @@ fn sketch(profile: &[u8]) -> Sketch {
     sketch
 }
 
-/// Whether all of them have ids, so that nothing else of them need be read.
+/// Whether all profiles have ids, so that no other content is needed.
 pub(super) fn all_have_ids(sketches: &[Sketch]) -> bool {
     sketches.iter().all(|sketch| sketch.profile_id.is_some())
 }
 
-/// The keys of profiles that all have ids.
+/// Returns the keys of profiles that all have ids.
 pub(super) fn keys_by_id(keys: &Keys, request: &[u8], sketches: &[Sketch]) -> Vec<u128> {
     let mut wanted: Vec<u64> = sketches
         .iter()
@@ -98,7 +99,7 @@ pub(super) fn keys_by_id(keys: &Keys, request: &[u8], sketches: &[Sketch]) -> Ve
         let at = found.binary_search_by_key(&place, |(place, _)| *place).ok();
         match at.and_then(|at| found.get(at)) {
             Some((_, string)) => Some(*string),
-            // Not set, in a message without a dictionary.
+            // Index 0 is unset in a message without a dictionary.
             None => (place == 0).then_some(&b""[..]),
         }
     };
@@ -116,11 +117,11 @@ pub(super) fn keys_by_id(keys: &Keys, request: &[u8], sketches: &[Sketch]) -> Ve
         .collect()
 }
 
-/// How each profile of a request of this shape is known, in order; resources are compared without the attributes that
-/// are ignored.
+/// Returns the identity of each profile in a request of this shape, in order. Resources are
+/// compared without ignored attributes.
 ///
-/// # Errors
-/// An index points nowhere, or something else cannot be understood: such a request is not touched.
+/// Returns an error if an index is out of range or the request is invalid in another way: such a
+/// request is not changed.
 pub(super) fn deliveries(
     request: &[u8],
     shape: &Shape,
@@ -135,7 +136,7 @@ pub(super) fn deliveries(
         deliveries.push(identities.delivery(profile)?);
     }
     if identities.unknown() {
-        // What is not understood may be all that makes two of them different.
+        // Unknown fields may be the only difference between two profiles.
         for (delivery, profile) in deliveries.iter_mut().zip(&profiles) {
             *delivery = delivery.filter(|_| profile.has_id());
         }
@@ -143,14 +144,15 @@ pub(super) fn deliveries(
     Ok(deliveries)
 }
 
-/// The keys of profiles, in order.
+/// Returns the keys of profiles, in order.
 pub(super) fn keys(keys: &Keys, deliveries: &[Option<Delivery>]) -> Vec<u128> {
     let key = |known: &Option<Delivery>| known.map_or(NONE, |known| keys.profile(known.key));
     deliveries.iter().map(key).collect()
 }
 
-/// The request without the profiles for which `drop` says so; the others have ids where `deliveries` has some. With
-/// `decode` what only they referred to is left out, too, as far as that can be written anew.
+/// Returns the request without the profiles marked in `drop`; the others get the ids in
+/// `deliveries`. With `decode`, unreferenced dictionary entries are removed too, if the request can
+/// be rewritten.
 pub(super) fn without(
     request: &[u8],
     sketches: &[Sketch],
@@ -165,8 +167,8 @@ pub(super) fn without(
     })
 }
 
-/// Nothing where not all of the request would be written: a later version of the protocol has more fields, and samples
-/// without observations are left out.
+/// Returns `None` if the rewritten request would be incomplete: a later version of the protocol may
+/// have more fields, and samples without observations are left out.
 fn rewrite(request: &[u8], deliveries: &[Option<Delivery>], drop: &[bool]) -> Option<Bytes> {
     let mut dictionary = Dictionary::default();
     let mut ingested = ingest(request, &mut dictionary, &mut Memo::default(), None).ok()?;
@@ -192,8 +194,8 @@ fn rewrite(request: &[u8], deliveries: &[Option<Delivery>], drop: &[bool]) -> Op
     Some(encode(&dictionary, resources))
 }
 
-/// Writes ids into the profiles of a request that have no valid one; everything else stays as it is. `None` when there
-/// is nothing to write.
+/// Writes ids into the profiles of a request without a valid id; everything else stays unchanged.
+/// `None` if no profile needs an id.
 pub(super) fn fill(
     request: &[u8],
     sketches: &[Sketch],
@@ -202,7 +204,7 @@ pub(super) fn fill(
     edit(request, sketches, deliveries, &[])
 }
 
-/// The same, and the profiles for which `drop` says so are taken out. Their part of the dictionary stays.
+/// Does the same, and removes the profiles marked in `drop`. Their part of the dictionary stays.
 fn edit(
     request: &[u8],
     sketches: &[Sketch],
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
     use tributary_profiles::testing_requests::named;
 
-    /// A request with two equal profiles; the second one has a field that is not known.
+    /// Returns a request with two equal profiles; the second one has an unknown field.
     fn with_unknown_field(id: &[u8]) -> Vec<u8> {
         let mut request = named("a", 1, ["one"]);
         let dictionary = request.dictionary.take();

@@ -66,7 +66,7 @@ fn descend<'a>(fields: Fields<'a>, way: &[Step], drop: &mut &[bool], editor: &mu
     }
 }
 
-/// How many items a message has that is so far on the way; an item is one.
+/// Returns the number of items in a message at this position of the path; an item counts as one.
 fn items(field: &Field<'_>, way: &[Step]) -> usize {
     let Some((step, way)) = way.split_first() else {
         return 1;

@@ -1,11 +1,13 @@
-//! What was delivered: keys in the order in which they came, found in constant time, forgotten the oldest first.
+//! Keys of delivered items in order of arrival, with lookup in constant time and eviction of the
+//! oldest.
 //!
-//! A ring has the keys, 16 bytes each; an index finds their places. Times are kept for stretches of the ring. That
-//! takes 26 to 36 bytes per key, against 40 and more of a map with times as values, and whatever is the oldest is always
-//! known.
+//! A ring stores the keys, 16 bytes each, and an index maps keys to positions. Times are stored per
+//! span of the ring. The structure takes 26 to 36 bytes per key; a map with times as values takes
+//! at least 40 and does not know the oldest key.
 //!
-//! The index is in parts, each of which grows for itself, and it has 32 bits of each key beside its place: so growth
-//! does not go through the ring, which is in no cache, and nobody waits for a table of millions to be made anew.
+//! The index is divided into shards that grow separately, and stores 32 bits of each key beside its
+//! position. Growth therefore reads no keys from the ring, which is not in the cache, and no caller
+//! waits for the rebuild of a table of millions.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,57 +19,58 @@ use tokio::time::Instant;
 use super::index::Index;
 use tributary_memory::Permit;
 
-/// What one key is charged for in the memory budget, all told.
+/// Bytes charged to the memory budget per key, everything included.
 pub(super) const BYTES_PER_KEY: usize = 40;
 
-/// Keys that are allocated, and charged for, together: 20 KiB.
+/// Keys allocated and charged together: 20 KiB.
 pub(super) const CHUNK: usize = 512;
 
-/// Times are this much more precise than the window is long.
+/// Spans per window, which sets the precision of times.
 const STRETCHES: u32 = 128;
 
-/// Parts of the index.
+/// Shards of the index.
 const PARTS: usize = 16;
 
-/// How many keys too old are let go of for each new one, so that none has to wait for many.
+/// Expired keys removed per new key, so that no call removes many at once.
 const SWEEP: usize = 4;
 
-/// Keys that were remembered within a time window and a byte bound.
+/// Keys remembered within a time window and a byte limit.
 #[derive(Debug)]
 pub(super) struct Seen {
     window: Duration,
-    /// The most chunks.
+    /// Maximum number of chunks.
     limit: usize,
     /// The ring. All chunks but the last are full.
     chunks: VecDeque<Vec<u128>>,
-    /// The place of the first key of the first chunk. Places count on for ever and wrap around.
+    /// Position of the first key of the first chunk. Positions increase without end and wrap
+    /// around.
     base: u32,
-    /// The first place that is still in the index.
+    /// First position that is still in the index.
     first: u32,
-    /// Where the next key goes.
+    /// Position of the next key.
     next: u32,
-    /// Keys before this place are too old, whether they are in the index or not.
+    /// Keys before this position have expired, whether or not they are still in the index.
     horizon: u32,
     index: [Index; PARTS],
     stretches: VecDeque<Stretch>,
     permit: Permit,
-    /// How many were forgotten before their time.
+    /// Number of keys evicted before the end of their window.
     forgotten: u64,
 }
 
-/// Keys that were remembered at about the same time.
+/// Keys remembered at about the same time.
 #[derive(Debug)]
 struct Stretch {
     began: Instant,
     ended: Instant,
-    /// The place after its last key.
+    /// Position after the last key of the span.
     end: u32,
 }
 
 impl Seen {
-    /// Nothing yet. `permit` grows with what is remembered.
+    /// Creates an empty set. `permit` grows with the remembered keys.
     pub(super) fn new(window: Duration, max_bytes: usize, permit: Permit) -> Self {
-        // Places have 32 bits, and are compared by their distance.
+        // Positions have 32 bits and are compared by their distance.
         let keys = (max_bytes / BYTES_PER_KEY).min(1 << 30);
         Seen {
             window,
@@ -84,17 +87,17 @@ impl Seen {
         }
     }
 
-    /// How many keys are in memory.
+    /// Returns the number of keys in memory.
     pub(super) fn len(&self) -> usize {
         distance(self.first, self.next)
     }
 
-    /// How many keys were forgotten before the end of their window, for want of memory.
+    /// Returns the number of keys evicted before the end of their window because of the byte limit.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Takes note of the time: what is too old by now is not found any more.
+    /// Expires the keys that are older than the window at `now`.
     pub(super) fn advance(&mut self, now: Instant) {
         while let Some(oldest) = self.stretches.front() {
             if now.saturating_duration_since(oldest.ended) < self.window {
@@ -114,8 +117,9 @@ impl Seen {
         part.is_some_and(|part| part.contains(mark(key), is))
     }
 
-    /// Fetches what is needed to look for these keys from memory, for all of them at a time: without a branch that depends
-    /// on what is found, the processor waits for none of it. One by one each would be waited for.
+    /// Prefetches the index slots and ring positions of all keys in one loop. The loop has no
+    /// branch that depends on loaded data, so the cache misses overlap; separate lookups would wait
+    /// for each miss.
     pub(super) fn fetch(&self, keys: &[u128]) {
         let slots = keys.iter().map(|key| {
             let part = self.index.get(part(*key));
@@ -124,7 +128,7 @@ impl Seen {
         std::hint::black_box(slots.fold(0, std::ops::BitOr::bitor));
     }
 
-    /// Remembers keys that came now.
+    /// Remembers keys that arrive at `now`.
     pub(super) fn remember(&mut self, keys: impl Iterator<Item = u128>, now: Instant) {
         self.advance(now);
         let before = self.next;
@@ -161,7 +165,8 @@ impl Seen {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Sees to it that the last chunk has room for a key; at the bound the oldest ones go.
+    /// Ensures that the last chunk has room for a key; at the byte limit, the oldest keys are
+    /// evicted.
     fn make_room(&mut self) -> bool {
         if self.chunks.back().is_some_and(|last| last.len() < CHUNK) {
             return true;
@@ -175,13 +180,14 @@ impl Seen {
         if self.chunks.is_empty() {
             return false;
         }
-        // The oldest chunk is used again.
+        // The oldest chunk is reused.
         let end = self.base.wrapping_add(CHUNK as u32);
         while distance(self.first, end) <= CHUNK && self.first != end {
             self.forgotten += u64::from(is_from(self.first, self.horizon));
             self.forget_first();
         }
-        // Places are told apart by less than 2^31, so none that is gone may be looked at later.
+        // Positions compare correctly within a distance of 2^31, so evicted positions must be
+        // behind the horizon.
         if is_from(self.first, self.horizon) {
             self.horizon = self.first;
         }
@@ -197,7 +203,7 @@ impl Seen {
         true
     }
 
-    /// Lets go of some keys that are too old, and of chunks without others.
+    /// Removes some expired keys, and chunks that become empty.
     fn sweep(&mut self, most: usize) {
         for _ in 0..most {
             if is_from(self.first, self.horizon) {
@@ -225,7 +231,7 @@ impl Seen {
         self.first = place.wrapping_add(1);
     }
 
-    /// The index follows when most of what was remembered is gone.
+    /// Shrinks the index after most keys have been removed.
     fn shrink_index(&mut self) {
         for part in &mut self.index {
             part.shrink(CHUNK / PARTS);
@@ -240,21 +246,21 @@ impl Seen {
     }
 }
 
-/// What is under way: the keys of each delivery whose outcome is not known.
+/// Keys of each delivery in flight.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay(HashTable<(u128, u64)>);
 
-/// Whose key it is already.
+/// The delivery that already has a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// That of the same delivery.
+    /// The same delivery.
     Own,
-    /// That of another one.
+    /// Another delivery.
     Other,
 }
 
 impl UnderWay {
-    /// Puts a key down for a delivery, unless it is already.
+    /// Registers a key for a delivery, unless a delivery already has it.
     #[inline]
     pub(super) fn take(&mut self, key: u128, delivery: u64) -> Result<(), Taken> {
         let same = |other: &(u128, u64)| other.0 == key;
@@ -271,7 +277,7 @@ impl UnderWay {
         }
     }
 
-    /// Takes keys of this delivery back; `keys` may have others too.
+    /// Releases the keys of this delivery; keys of other deliveries in `keys` are ignored.
     pub(super) fn give_back(&mut self, keys: &[u128], delivery: u64) {
         for key in keys {
             let own = |other: &(u128, u64)| *other == (*key, delivery);
@@ -279,15 +285,16 @@ impl UnderWay {
                 found.remove();
             }
         }
-        // A burst must not be held for ever.
+        // The memory of a burst must not be kept forever.
         if self.0.is_empty() && self.0.capacity() > KEPT {
             self.0 = HashTable::new();
         }
     }
 
-    /// Takes all keys back if there is no other delivery: `count` is how many keys this one has. Says whether it did.
+    /// Releases all keys if no other delivery has any; `count` is the number of keys of this
+    /// delivery. Returns true if the keys were released.
     ///
-    /// That is most often so, and costs next to nothing, unless the table is much too large.
+    /// This case is the most common one, and cheap unless the table is much too large.
     pub(super) fn clear(&mut self, count: usize) -> bool {
         let alone = self.0.len() == count && self.0.capacity() <= 32 * count.max(32);
         if alone {
@@ -297,22 +304,23 @@ impl UnderWay {
     }
 }
 
-/// Room for so many keys under way is kept: half a megabyte.
+/// Capacity that an empty table keeps: half a megabyte.
 const KEPT: usize = 16 << 10;
 
-/// A key is a hash already.
+/// Keys are already hashes.
 #[inline]
 fn whole_hash(key: u128) -> u64 {
     (key >> 64) as u64
 }
 
-/// What the index has of a key: 32 bits, so one in billions of comparisons goes to the ring in vain.
+/// Returns the 32 bits of a key in the index, so that one in billions of comparisons reads the ring
+/// in vain.
 #[inline]
 fn mark(key: u128) -> u32 {
     (key >> 96) as u32
 }
 
-/// The part of the index for a key: by other bits than those of its mark.
+/// Returns the index shard of a key, from other bits than those of its mark.
 #[inline]
 fn part(key: u128) -> usize {
     key as usize % PARTS
@@ -329,7 +337,7 @@ fn distance(from: u32, to: u32) -> usize {
     to.wrapping_sub(from) as usize
 }
 
-/// Whether a place is not before `from`.
+/// Whether a position is at or after `from`.
 #[inline]
 fn is_from(place: u32, from: u32) -> bool {
     place.wrapping_sub(from).cast_signed() >= 0
@@ -347,7 +355,7 @@ mod tests {
         Seen::new(WINDOW, chunks * CHUNK * BYTES_PER_KEY, permit)
     }
 
-    /// Keys as they are: hashes.
+    /// Keys as in production: hashes.
     fn keys(range: std::ops::Range<u64>) -> impl Iterator<Item = u128> {
         range.map(|number| xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()))
     }
@@ -371,7 +379,7 @@ mod tests {
             let known = (found(&seen, 0..1000), found(&seen, 1000..2000));
             assert_eq!(known, (old, new), "{after:?}");
         }
-        // What is too old goes as new ones come, and gives its memory back.
+        // Expired keys are removed as new keys arrive, and their memory is released.
         seen.remember(keys(2000..3000), start + WINDOW * 2);
         assert_eq!(seen.len(), 1000);
         assert!(seen.permit.bytes() <= 3 * CHUNK * BYTES_PER_KEY);
@@ -414,7 +422,7 @@ mod tests {
         for step in 0..2000 {
             let first = step * 300;
             seen.remember(keys(first..first + 300), Instant::now());
-            // Old and new are there together for a moment when a part of the index grows: half as much again.
+            // While a shard grows, its old and new tables exist together: half as much again.
             let parts = seen.index.iter().map(Index::bytes);
             let most = seen.bytes() + parts.max().unwrap() / 2;
             assert!(most <= seen.permit.bytes(), "{} keys", seen.len());

@@ -26,8 +26,8 @@ pub(super) struct Dedup {
     next: Next,
 }
 
-/// What one item takes while it is examined and under way, in bytes: its key in a list and, at worst, in two tables
-/// that have just grown.
+/// Memory of an item while it is examined and in flight, in bytes: its key in a list and, at worst,
+/// in two tables that have just grown.
 const ITEM_BYTES: usize = 16 + 2 * 80;
 
 impl Dedup {

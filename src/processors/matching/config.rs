@@ -9,15 +9,15 @@ use tributary_config::Problems;
 use tributary_config::re2;
 use tributary_otlp::Signal;
 
-/// Properties that telemetry is compared with. All that are given must match.
+/// Properties to match telemetry against. All given properties must match.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MatchConfig {
-    /// How texts are compared: `strict` means equal, `regexp` that a regular expression matches somewhere in the text.
-    /// Required.
+    /// Comparison of texts: `strict` means equality, `regexp` a regular expression that matches
+    /// anywhere in the text. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MatchType>,
-    /// How the Collector remembers results. It is accepted so that its files work, and has no effect.
+    /// Accepted for compatibility with the Collector's cache of results, without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regexp: Option<RegexpCache>,
     /// The resource's `service.name` must match one of these.
@@ -35,16 +35,16 @@ pub struct MatchConfig {
     /// For logs: the severity text must match one of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log_severity_texts: Vec<String>,
-    /// For logs: the least severity.
+    /// For logs: the minimum severity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_severity_number: Option<SeverityConfig>,
     /// For metrics: the name of the metric must match one of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metric_names: Vec<String>,
-    /// For traces, logs and profiles: all of these attributes must be there, with these values.
+    /// For traces, logs and profiles: all of these attributes must exist and have these values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<MatchAttribute>,
-    /// All of these attributes of the resource must be there, with these values.
+    /// All of these attributes of the resource must exist and have these values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<MatchAttribute>,
     /// The instrumentation scope must match all of these.
@@ -52,37 +52,38 @@ pub struct MatchConfig {
     pub libraries: Vec<LibraryConfig>,
 }
 
-/// How texts are compared.
+/// Comparison of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MatchType {
-    /// They must be equal.
+    /// The texts are equal.
     Strict,
-    /// A regular expression must match somewhere.
+    /// A regular expression matches anywhere in the text.
     Regexp,
 }
 
-/// How the Collector remembers results of regular expressions; without an effect here.
+/// The Collector's cache of regular expression results; without an effect here.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegexpCache {
-    /// Whether it remembers results.
+    /// Whether results are cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cacheenabled: Option<bool>,
-    /// How many.
+    /// Maximum number of cached results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cachemaxnumentries: Option<u64>,
 }
 
-/// An attribute that must be there.
+/// An attribute that must exist.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MatchAttribute {
-    /// Its key. Required.
+    /// Attribute key. Required.
     #[serde(default)]
     pub key: String,
-    /// Its value: a text, a number or a boolean of the same type; with `match_type: regexp` a regular expression, with
-    /// which numbers and booleans are compared as texts. Default: any value.
+    /// Attribute value: a text, a number or a boolean of the same type. With `match_type: regexp`,
+    /// a regular expression, which is matched against the text form of numbers and booleans.
+    /// Default: any value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Literal>,
 }
@@ -91,31 +92,31 @@ pub struct MatchAttribute {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryConfig {
-    /// Its name.
+    /// Name of the scope.
     #[serde(default)]
     pub name: String,
-    /// Its version. Default: any version.
+    /// Version of the scope. Default: any version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// The least severity of log records.
+/// Minimum severity of log records.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SeverityConfig {
-    /// The least `SeverityNumber` that matches: 9 is INFO, 13 WARN, 17 ERROR. Default: 0.
+    /// Minimum `SeverityNumber` that matches: 9 is INFO, 13 WARN, 17 ERROR. Default: 0.
     pub min: i32,
     /// Whether records without a severity number match. Default: false.
     pub match_undefined: bool,
 }
 
 impl MatchConfig {
-    /// Checks it under that key of the configuration.
+    /// Validates the properties at `key` of the configuration.
     pub(in crate::processors) fn validate(&self, key: &str, problems: &mut Problems) {
         self.validate_at(&[key], problems);
     }
 
-    /// Checks it under that path of the configuration.
+    /// Validates the properties at `path` of the configuration.
     pub(in crate::processors) fn validate_at(&self, path: &[&str], problems: &mut Problems) {
         let at = |key: &[&'static str]| -> Vec<String> {
             path.iter()
@@ -203,7 +204,7 @@ impl MatchConfig {
                 && self.libraries.is_empty())
     }
 
-    /// Refuses what has no meaning in a pipeline of that signal.
+    /// Rejects properties that do not exist in a pipeline of this signal.
     pub(in crate::processors) fn check_signal(
         &self,
         key: &str,
@@ -218,7 +219,7 @@ impl MatchConfig {
         }
     }
 
-    /// Reports under that path what has no meaning in a pipeline of that signal.
+    /// Reports the properties at `path` that do not exist in a pipeline of this signal.
     pub(in crate::processors) fn validate_for(
         &self,
         path: &[&str],
@@ -263,7 +264,7 @@ fn no_meaning(signal: Signal) -> String {
     format!("has no meaning for {signal}: use a processor of its own for them")
 }
 
-/// The kinds of spans, at their numbers less one.
+/// Names of span kinds, at the index of their number less one.
 pub(super) const KINDS: [&str; 5] = [
     "SPAN_KIND_INTERNAL",
     "SPAN_KIND_SERVER",
@@ -280,7 +281,7 @@ fn check(text: &str, is_pattern: bool) -> Result<(), String> {
 }
 
 impl MatchAttribute {
-    /// The key at which something is wrong, and what.
+    /// Returns the key of the first invalid property and the reason.
     pub(in crate::processors) fn check(
         &self,
         patterns: bool,

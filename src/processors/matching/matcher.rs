@@ -1,4 +1,4 @@
-//! Comparing telemetry with properties, on the wire.
+//! Matches encoded telemetry against properties.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use tributary_otlp::view::{
     AnyValue, Attributes, LogRecord, Message, Metric, ResourceEntry, ScopeEntry, Span, View as _,
 };
 
-/// What `service.name` counts as where there is none: the Collector's word.
+/// Stands for a missing `service.name`, as in the Collector.
 const NO_SERVICE: &str = "<nil-service-name>";
 
-/// Some texts, of which one must match.
+/// Texts of which at least one must match.
 #[derive(Debug, Clone)]
 enum Texts {
     Strict(Vec<String>),
@@ -36,7 +36,7 @@ impl Texts {
         })
     }
 
-    /// `None` for no texts.
+    /// Returns `None` for an empty list.
     fn some(how: MatchType, texts: &[String]) -> Result<Option<Self>, BuildError> {
         (!texts.is_empty())
             .then(|| Texts::new(how, texts))
@@ -51,12 +51,12 @@ impl Texts {
     }
 }
 
-/// Nothing to compare with matches everything.
+/// An absent list matches everything.
 fn matches<'t>(texts: Option<&Texts>, text: impl FnOnce() -> Cow<'t, str>) -> bool {
     texts.is_none_or(|texts| texts.matches(&text()))
 }
 
-/// An attribute that must be there.
+/// An attribute that must exist.
 #[derive(Debug, Clone)]
 struct Expected {
     key: String,
@@ -122,7 +122,7 @@ impl Expected {
     }
 }
 
-/// The properties of one `include` or `exclude`.
+/// Properties of one `include` or `exclude`.
 #[derive(Debug, Clone, Default)]
 pub(in crate::processors) struct Matcher {
     services: Option<Texts>,
@@ -255,7 +255,7 @@ impl Matcher {
     }
 }
 
-/// What is meant: what matches `include`, if there is one, and not one of `exclude`.
+/// Selection of the items that match `include`, if there is one, and do not match `exclude`.
 #[derive(Debug, Clone, Default)]
 pub(in crate::processors) struct Choice {
     pub(in crate::processors) include: Option<Matcher>,
@@ -290,20 +290,20 @@ impl Choice {
         }
     }
 
-    /// Whether everything is meant.
+    /// Whether the selection includes everything.
     pub(in crate::processors) fn is_everything(&self) -> bool {
         self.include.is_none() && self.exclude.is_empty()
     }
 }
 
-/// Whether an `exclude` matches the resource and the scope at hand.
+/// Whether an `exclude` matches the current resource and scope.
 #[derive(Debug, Clone, Copy, Default)]
 struct Excluded {
     resource: bool,
     scope: bool,
 }
 
-/// A walk through a request, with what is known about the resource and the scope at hand.
+/// Traversal of a request, with the results for the current resource and scope.
 pub(in crate::processors) struct Selecting<'c> {
     choice: &'c Choice,
     signal: Signal,
@@ -311,7 +311,7 @@ pub(in crate::processors) struct Selecting<'c> {
 }
 
 impl Selecting<'_> {
-    /// Whether something of a resource may be meant.
+    /// Whether items of a resource may be selected.
     pub(in crate::processors) fn of_resource(&mut self, entry: ResourceEntry<'_>) -> bool {
         for (matcher, excluded) in self.choice.exclude.iter().zip(&mut self.excluded) {
             excluded.resource = matcher.resource(entry);
@@ -319,7 +319,7 @@ impl Selecting<'_> {
         (self.choice.include.as_ref()).is_none_or(|matcher| matcher.resource(entry))
     }
 
-    /// Whether something of a scope of that resource may be meant.
+    /// Whether items of a scope of the current resource may be selected.
     pub(in crate::processors) fn of_scope(&mut self, entry: ScopeEntry<'_>) -> bool {
         for (matcher, excluded) in self.choice.exclude.iter().zip(&mut self.excluded) {
             excluded.scope = excluded.resource && matcher.scope(entry);
@@ -327,19 +327,19 @@ impl Selecting<'_> {
         (self.choice.include.as_ref()).is_none_or(|matcher| matcher.scope(entry))
     }
 
-    /// Whether an item of that scope is meant, by `matches`.
+    /// Whether `matches` selects an item of the current scope.
     fn of(&self, matches: impl Fn(&Matcher) -> bool) -> bool {
         let mut excluded = self.choice.exclude.iter().zip(&self.excluded);
         self.choice.include.as_ref().is_none_or(&matches)
             && !excluded.any(|(matcher, known)| known.scope && matches(matcher))
     }
 
-    /// Whether a span, metric or log record of that scope is meant.
+    /// Whether a span, metric or log record of the current scope is selected.
     pub(in crate::processors) fn of_item(&self, item: Message<'_>) -> bool {
         self.of(|matcher| matcher.item(self.signal, item))
     }
 
-    /// Whether a profile with these attributes is meant.
+    /// Whether a profile with these attributes is selected.
     pub(in crate::processors) fn of_attributes(&self, attributes: Attributes<'_>) -> bool {
         self.of(|matcher| matcher.attributes(attributes.clone()))
     }

@@ -14,97 +14,106 @@ use tributary_symbols::find::debuginfod::Debuginfod;
 use tributary_symbols::find::object_store::StoreConfig;
 use tributary_symbols::worker::WorkerLimits;
 
-/// Where symbols come from, where they are kept, and how long data waits for them.
+/// Sources of symbols, the symbol cache, and the time that data waits for symbols.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Directories with binaries and debug information by build id, searched first and in this order: `/usr/lib/debug`
-    /// of a distribution, the directory of the extension `symbol_upload`, the cache of a debuginfod client. What is put
-    /// there is found within a minute. Split debug information is a package (`.dwp`) beside a file, or `.dwo` files
-    /// below a directory, under the paths at which they were built. Default: `/usr/lib/debug`.
+    /// Directories with binaries and debug information by build id, searched first and in this
+    /// order: `/usr/lib/debug` of a distribution, the directory of the extension `symbol_upload`,
+    /// the cache of a debuginfod client. New files are found within a minute. Split debug
+    /// information is a package (`.dwp`) next to the binary, or `.dwo` files below a directory,
+    /// under the paths at which they were built. Default: `/usr/lib/debug`.
     pub directories: Vec<PathBuf>,
-    /// A bucket with the same, asked when no directory has it. Default: off.
+    /// Bucket with the same layout, searched if no directory has the file. Default: off.
     pub object_store: Section<StoreConfig>,
-    /// debuginfod servers, asked last. Default: none.
+    /// debuginfod servers, searched last. Default: none.
     pub debuginfod: Debuginfod,
-    /// Where compiled symbols are kept.
+    /// Cache of compiled symbols.
     pub cache: CacheConfig,
-    /// For how long nobody asks again for a binary that no source has. Directories are looked into again after a minute
-    /// all the same. Default: 1h.
+    /// Time for which a binary that no source has is not requested again. Directories are still
+    /// searched again after a minute. Default: 1h.
     pub missing_for: Duration,
-    /// How long the sender of a request may wait for symbols that are being fetched. Default: 0s, not at all.
+    /// Longest time that a request waits for symbols while they are fetched; its sender waits as
+    /// well. Default: 0s, no waiting.
     pub wait: Duration,
-    /// Keep requests here while their symbols are being fetched, after `wait`. Present but empty means on with its
-    /// defaults. Default: off, requests go on without the names that are missing.
+    /// Buffers requests while their symbols are fetched, after `wait`. Present but empty means on
+    /// with its defaults. Default: off; requests are forwarded without the missing symbols.
     pub hold: Section<HoldConfig>,
-    /// Which profilers send the addresses of callers as they are on the stack.
+    /// Profilers that send return addresses for the callers of a stack.
     pub call_sites: CallSites,
-    /// What the process may use that reads the binaries.
+    /// Resource limits of the process that reads the binaries.
     pub worker: WorkerConfig,
 }
 
-/// What the addresses of callers are, that is, of all frames but the innermost one. Only the lookup depends on it: in
-/// the profile addresses stay as they are.
+/// Meaning of caller addresses, that is, of the addresses of all frames except the innermost one.
+/// The setting affects the lookup only; the addresses in the profile do not change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallSites {
-    /// For the profiles of all scopes that are not in `scopes`. Default: `adjusted`.
+    /// Meaning for the profiles of all scopes that are not in `scopes`. Default: `adjusted`.
     pub default: CallSite,
-    /// By the name of a profile's scope, which says who made it, or `tributary/receiver/pprof` for whatever came as pprof and has
-    /// a scope of another name. Default: none.
+    /// Meaning by the name of a profile's scope, which identifies the profiler.
+    /// `tributary/receiver/pprof` stands for profiles that were received as pprof and have a scope
+    /// with another name. Default: none.
     pub scopes: BTreeMap<String, CallSite>,
 }
 
-/// Stands for the scopes of all profiles that came as pprof. It was their name.
+/// Stands for the scopes of all profiles that were received as pprof; earlier versions gave them
+/// this name.
 const PPROF: &str = "tributary/receiver/pprof";
 
-/// What the address of a caller is.
+/// Meaning of a caller's address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallSite {
-    /// Inside of the call instruction, as OTLP and pprof have it. It is looked up as it is.
+    /// An address within the call instruction, as in OTLP and pprof. The lookup uses the address
+    /// itself.
     #[default]
     Adjusted,
-    /// Of the instruction behind the call, as it is on the stack. What is looked up is the address before it, unless
-    /// the same location is the innermost frame of another stack, or a caller in a profile whose addresses are
-    /// adjusted.
+    /// The return address, that is, the address of the instruction after the call. The lookup uses
+    /// the preceding address, unless the same location is the innermost frame of another stack, or
+    /// a caller in a profile with adjusted addresses.
     ReturnAddresses,
 }
 
-/// A directory for compiled symbols. Several processes of one user may share it, and it may be lost: then it is filled
-/// again.
+/// Directory of compiled symbols. Several processes of one user may share the directory. If it is
+/// lost, it is filled again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheConfig {
-    /// The directory; made if there is none. It has to belong to the user that the collector runs as, and nobody else
-    /// may write to it. Downloads that are under way are here, too. Default: `/var/cache/tributary/symbols`.
+    /// Directory of the cache, created if missing. It must belong to the user that runs the
+    /// collector, and other users must not have write permission. The directory also contains
+    /// downloads in progress. Default: `/var/cache/tributary/symbols`.
     pub directory: PathBuf,
-    /// The most bytes of compiled symbols, on disk and mapped by each pipeline; what was not used for longest is
-    /// deleted. It should have room for those of all binaries that are profiled. Default: 2GiB.
+    /// Maximum size of compiled symbols, on disk and mapped by each pipeline; the least recently
+    /// used ones are evicted. The cache should have room for the symbols of all profiled binaries.
+    /// Default: 2GiB.
     pub max_bytes: ByteSize,
 }
 
-/// How long, and how much, data is kept here while its symbols are being fetched.
+/// Limits of the requests buffered while their symbols are fetched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HoldConfig {
-    /// The longest time; then data goes on with the names that are there. More than 0. Default: 30s.
+    /// Longest time that a request is buffered; then it is forwarded with the symbols found so far.
+    /// More than 0. Default: 30s.
     pub max_wait: Duration,
-    /// The most bytes of data, which count in the memory budget; beyond them data goes on at once. At least 1MiB. Default:
-    /// 64MiB.
+    /// Maximum size of buffered requests, which counts toward the memory budget; further requests
+    /// are forwarded at once. At least 1MiB. Default: 64MiB.
     pub max_bytes: ByteSize,
 }
 
-/// Limits of the process that compiles one binary. One that needs more has no symbols; others are not affected.
+/// Limits of the process that compiles one binary. A binary that exceeds a limit gets no symbols;
+/// other binaries are not affected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerConfig {
-    /// The most memory, besides the files it reads; binaries are compiled one after the other. At least 64MiB. Default:
-    /// 1GiB.
+    /// Maximum memory, in addition to the files that the process reads. Binaries are compiled one
+    /// at a time. At least 64MiB. Default: 1GiB.
     pub max_memory: ByteSize,
-    /// The most CPU time for one binary, in whole seconds. At least 1s. Default: 60s.
+    /// Maximum CPU time for one binary, in whole seconds. At least 1s. Default: 60s.
     pub max_cpu: Duration,
-    /// The most bytes of one compiled file. At least 1MiB. Default: 512MiB.
+    /// Maximum size of one compiled file. At least 1MiB. Default: 512MiB.
     pub max_output: ByteSize,
 }
 
@@ -153,10 +162,10 @@ impl Default for WorkerConfig {
 }
 
 impl CallSites {
-    /// The locations of a request that have return addresses.
+    /// Returns the locations of a request that have return addresses.
     ///
     /// # Errors
-    /// When these bytes are no request.
+    /// Returns an error if the bytes are not a valid request.
     pub(super) fn return_addresses(&self, request: &[u8]) -> Result<ReturnAddresses, Fault> {
         let all_are = |call_site| {
             self.default == call_site && self.scopes.values().all(|scope| *scope == call_site)
@@ -177,7 +186,7 @@ impl CallSites {
 }
 
 impl WorkerConfig {
-    /// With files of at most `input` bytes.
+    /// Returns the limits of a worker that reads files of at most `input` bytes.
     pub(crate) fn limits(&self, input: u64) -> WorkerLimits {
         WorkerLimits {
             memory: self.max_memory.0,
@@ -188,11 +197,13 @@ impl WorkerConfig {
     }
 }
 
-/// A binary, its debug information and what it has in common with others.
+/// A binary, its debug information, and the supplementary debug file that it shares with other
+/// binaries.
 const FILES_OF_A_BINARY: u64 = 3;
 
 impl Config {
-    /// The most bytes of the files of one binary. Files of this machine may have as many as downloads.
+    /// Returns the maximum size of the files of one binary. The limit for downloads also applies to
+    /// local files.
     pub(super) fn largest_input(&self) -> u64 {
         let store = (*self.object_store).as_ref();
         let largest = store.map_or(0, |store| store.max_bytes.0);

@@ -1,4 +1,4 @@
-//! What became of the locations.
+//! Metrics of the outcomes of locations.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,24 +9,24 @@ use metrics::{Counter, Gauge, counter, gauge};
 use tributary_config::ComponentId;
 use tributary_symbols::Source;
 
-/// What became of the locations without lines, by outcome.
+/// Number of locations without lines, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcomes {
-    /// They have names now, by the source of the names in the order of [`Source::ALL`].
+    /// Symbolized locations, by the source of the symbols in the order of [`Source::ALL`].
     pub(super) named: [usize; Source::ALL.len()],
-    /// Their binary's symbols have nothing at their addresses.
+    /// Locations whose addresses are not in the symbols of their binary.
     pub(super) unknown: usize,
-    /// Their binary's symbols are being fetched.
+    /// Locations whose symbols are being fetched.
     pub(super) pending: usize,
-    /// There are no symbols of their binary.
+    /// Locations of binaries without symbols.
     pub(super) without_symbols: usize,
-    /// Their names would have made the batch too large.
+    /// Locations whose names would exceed the size limit of the batch.
     pub(super) without_room: usize,
-    /// Nothing says of which binary they are.
+    /// Locations without a build id.
     pub(super) without_build_id: usize,
 }
 
-/// Counts locations.
+/// Counters of locations.
 pub(super) struct Metrics {
     named: [Counter; Source::ALL.len()],
     unknown: Counter,
@@ -39,8 +39,8 @@ pub(super) struct Metrics {
     totals: Arc<Totals>,
 }
 
-/// For the rate: what there was since the start. The instances of a processor, of which each pipeline has one, share it
-/// as they share the metric.
+/// Totals since the start, for the rate. The instances of a processor, one for each pipeline, share
+/// them as they share the metric.
 #[derive(Default)]
 struct Totals {
     all: AtomicU64,
@@ -122,7 +122,7 @@ impl Metrics {
         }
     }
 
-    /// A request whose dictionary cannot be read, which goes on as it is.
+    /// Counts a request with an invalid dictionary, which is forwarded unchanged.
     pub(super) fn unreadable(&self) {
         self.unreadable.increment(1);
     }

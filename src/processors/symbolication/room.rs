@@ -1,28 +1,28 @@
-//! How much names may add to a batch.
+//! Limit on the bytes that symbols add to a batch.
 
 use tributary_memory::Permit;
 
-/// The fewest bytes that may be added to a batch, and how often what it has.
+/// Minimum limit in bytes, and limit as a multiple of the batch size.
 ///
-/// A location of a few bytes may be in thirty functions, each of which was inlined into the next. Real requests become
-/// up to three times as long, where every location is new.
+/// A location of a few bytes may have thirty functions, each inlined into the next. Real requests
+/// grow up to three times if every location is new.
 const FEWEST: usize = 8 << 20;
 const TIMES: usize = 8;
 
-/// So many bytes more are asked for at once.
+/// Bytes reserved at once.
 const STEP: usize = 256 << 10;
 
-/// Bytes that may be added: so many for so much data, as far as the memory budget has them.
+/// Bytes that may be added, limited by the size of the batch and by the memory budget.
 pub(super) struct Room {
-    /// For what is added.
+    /// Permit for the added bytes.
     permit: Permit,
     most: usize,
-    /// What was added to the requests before this one.
+    /// Bytes added to previous requests of the batch.
     before: usize,
 }
 
 impl Room {
-    /// For a batch of so many bytes; `permit` is for none yet.
+    /// Creates the limit for a batch of this size in bytes; `permit` must be empty.
     pub(super) fn new(permit: Permit, bytes: usize) -> Self {
         Room {
             permit,
@@ -31,10 +31,10 @@ impl Room {
         }
     }
 
-    /// Whether there is room for so many more bytes of this request.
+    /// Whether `added` bytes may be added to the current request.
     pub(super) fn has(&mut self, added: usize) -> bool {
         let added = self.before.saturating_add(added);
-        // Until the request is written they are there twice.
+        // The added bytes exist twice until the request is written.
         let missing = added.saturating_mul(2).checked_sub(self.permit.bytes());
         let missing = missing.filter(|missing| *missing > 0);
         let granted = |missing: usize| {
@@ -44,12 +44,12 @@ impl Room {
         added <= self.most && missing.is_none_or(granted)
     }
 
-    /// A request was named: the next one comes.
+    /// Records the bytes added to a finished request.
     pub(super) fn next(&mut self, added: usize) {
         self.before = self.before.saturating_add(added);
     }
 
-    /// The permit for all that was added.
+    /// Returns the permit for all added bytes.
     pub(super) fn into_permit(mut self) -> Permit {
         self.permit.shrink_to(self.before);
         self.permit

@@ -1,4 +1,5 @@
-//! The stage: requests pass with the names that are known, or are held until more are.
+//! The stage: requests are forwarded with the available symbols, or buffered until more are
+//! available.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,17 +56,18 @@ struct Passing {
 }
 
 impl Passing {
-    /// What is known of the binaries of a batch, at the latest after `wait`.
+    /// Looks up the binaries of a batch, after `wait` at the latest.
     async fn binaries(&self, batch: &mut Batch) -> Binaries {
         let mut binaries = self.symbolizer.binaries(batch, Asked::First).await;
         if binaries.pending.is_empty() || self.wait.is_zero() {
             return binaries;
         }
         let pending = std::mem::take(&mut binaries.pending);
-        // What was read takes more memory than the batch: in the meantime it goes.
+        // The decoded addresses take more memory than the batch, so they are dropped during the
+        // wait.
         drop(binaries);
         let settled = pending.into_iter().map(Pending::settled);
-        // Whether all or some are there: what there is now counts.
+        // The available symbols are used, whether or not all have arrived.
         let _ = timeout(self.wait, join_all(settled)).await;
         self.symbolizer.binaries(batch, Asked::Again).await
     }
@@ -85,7 +87,7 @@ impl Consumer for Passing {
     }
 }
 
-/// Keeps what waits for symbols.
+/// Buffer of batches that wait for symbols.
 struct Keeper {
     passing: Passing,
     hold: HoldConfig,
@@ -96,7 +98,7 @@ struct Keeper {
 struct Gathered {
     waiting: Vec<Waiting>,
     bytes: usize,
-    /// Counts up: the name of the next one.
+    /// Counter that identifies the next batch.
     number: u64,
 }
 
@@ -106,7 +108,7 @@ struct Waiting {
     kept: Kept,
 }
 
-/// A batch, and who sent it.
+/// A batch and its senders.
 struct Kept(Batch, Senders);
 
 impl holding::Bytes for Kept {
@@ -120,7 +122,7 @@ impl holding::Bytes for Kept {
 }
 
 impl Keeper {
-    /// Keeps a batch until its symbols are there, if there is room; otherwise it is given back.
+    /// Buffers a batch until its symbols have arrived. If there is no room, the batch is returned.
     fn keep(
         self: &Arc<Self>,
         mut batch: Batch,
@@ -151,7 +153,7 @@ impl Keeper {
         let keeper = self.clone();
         tokio::spawn(async move {
             let settled = pending.into_iter().map(Pending::settled);
-            // After that it is due, whatever is there.
+            // After the wait, the batch is due, whichever symbols have arrived.
             let _ = timeout(keeper.hold.max_wait.0, join_all(settled)).await;
             let mut state = keeper.holding.state();
             let mut waiting = state.gathered.waiting.iter_mut();

@@ -1,4 +1,4 @@
-//! From a batch to the same batch with names.
+//! Symbolization of a batch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tributary_profiles::naming::{
 use tributary_symbols::library::{Asked, Library, Lookup, Pending};
 use tributary_symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
 
-/// Names locations.
+/// Symbolizes locations.
 pub(super) struct Symbolizer {
     library: Arc<Library>,
     call_sites: Arc<CallSites>,
@@ -30,17 +30,17 @@ pub(super) struct Symbolizer {
     budget: Arc<Budget>,
 }
 
-/// What is known of the binaries of a batch.
+/// Lookup results for the binaries of a batch.
 #[derive(Default)]
 pub(super) struct Binaries {
-    /// By the request; none of what cannot be read.
+    /// Addresses of each request; `None` if the request cannot be decoded.
     requests: Vec<Option<Addresses>>,
     known: HashMap<BuildId, Symbols>,
-    /// Those that are being fetched.
+    /// Binaries whose symbols are being fetched.
     pub(super) pending: Vec<Pending>,
 }
 
-/// What has no names in a request.
+/// Addresses of a request without lines.
 struct Addresses {
     binaries: Vec<(Option<BuildId>, UnnamedBinary)>,
     return_addresses: ReturnAddresses,
@@ -69,18 +69,19 @@ impl Symbolizer {
         }
     }
 
-    /// What is known of the binaries of a batch's locations that have no names. Begins to fetch what is missing.
+    /// Looks up the binaries of a batch's locations without lines, and starts to fetch missing
+    /// symbols.
     pub(super) async fn binaries(&self, batch: &mut Batch, asked: Asked) -> Binaries {
         let requests = batch.wire().clone();
         let call_sites = self.call_sites.clone();
         let read = move || {
             let requests = requests.parts().iter();
-            // What cannot be read is counted when it goes on.
+            // Requests that cannot be decoded are counted when they are forwarded.
             requests
                 .map(|request| Addresses::read(request, &call_sites))
                 .collect::<Vec<_>>()
         };
-        // None when the runtime ends: then nothing is named.
+        // `None` at shutdown; the batch is then forwarded without symbols.
         let requests = on_a_turn_if_large(batch.bytes(), read)
             .await
             .unwrap_or_default();
@@ -107,7 +108,8 @@ impl Symbolizer {
         binaries
     }
 
-    /// The batch with the names that are known; itself if there are none, or the runtime ends.
+    /// Adds the available symbols to a batch. Returns the same batch if there are none, or at
+    /// shutdown.
     pub(super) async fn name(&self, mut batch: Batch, binaries: Binaries) -> Batch {
         let requests = batch.wire().clone();
         let bytes = batch.bytes();
@@ -144,7 +146,7 @@ impl Symbolizer {
 }
 
 impl Addresses {
-    /// What has no names in a request; none if that cannot be read.
+    /// Reads the addresses of a request without lines; `None` if the request cannot be decoded.
     fn read(request: &[u8], call_sites: &CallSites) -> Option<Self> {
         let unnamed = Unnamed::read(request).ok()?;
         let return_addresses = match unnamed.binaries.is_empty() {
@@ -153,7 +155,7 @@ impl Addresses {
         };
         let binaries = unnamed.binaries.into_iter();
         let mut binaries: Vec<_> = binaries.map(|binary| (build_id(&binary), binary)).collect();
-        // Those that are the same one are named together.
+        // Mappings of the same binary are symbolized together.
         binaries.sort_by(|(one, _), (other, _)| one.cmp(other));
         Some(Addresses {
             binaries,
@@ -163,14 +165,15 @@ impl Addresses {
     }
 }
 
-/// The GNU build id, else Go's, also where that is said to be a GNU one. What is none is a stranger's text and goes nowhere.
+/// Returns the GNU build id, or else Go's, even where Go's is labelled as a GNU build id. Other
+/// text is untrusted and is not used.
 fn build_id(binary: &UnnamedBinary) -> Option<BuildId> {
     let gnu = binary.gnu_build_id.as_deref();
     let gnu = gnu.and_then(|id| BuildId::from_go_digits(id).or_else(|| id.parse().ok()));
     gnu.or_else(|| binary.go_build_id.as_deref().map(BuildId::from_go))
 }
 
-/// A request with names; none if there are none.
+/// Adds symbols to a request; `None` if there are none.
 fn named(
     request: &Bytes,
     addresses: Addresses,
@@ -182,7 +185,7 @@ fn named(
         without_build_id: addresses.without_build_id,
         ..Outcomes::default()
     };
-    // Made for the first that can be named: it reads all strings and functions.
+    // Created for the first symbolized binary, since it reads all strings and functions.
     let mut naming = None;
     for same in addresses
         .binaries
@@ -195,7 +198,7 @@ fn named(
             Some(Some(Symbols::Ready(file))) => {
                 let naming = match &mut naming {
                     Some(naming) => naming,
-                    // It was read before.
+                    // The request was decoded before.
                     none => none.insert(Naming::new(request).ok()?),
                 };
                 let mappings = same.iter().flat_map(|(_, binary)| &binary.mappings);
@@ -216,10 +219,10 @@ fn named(
     naming.write()
 }
 
-/// About what a line takes in a request, in bytes.
+/// Approximate size of a line in a request, in bytes.
 const LINE_BYTES: usize = 12;
 
-/// A binary whose symbols are here.
+/// A binary with available symbols.
 struct Found<'f> {
     file: &'f SymbolFile,
     recent: &'f RecentNames,
@@ -227,7 +230,7 @@ struct Found<'f> {
 }
 
 impl Found<'_> {
-    /// Names what there are names for, as long as there is room for them.
+    /// Adds the available names while there is room for them.
     fn name<'m>(
         &self,
         mappings: impl Iterator<Item = &'m UnnamedMapping>,
@@ -242,7 +245,7 @@ impl Found<'_> {
         };
         for mapping in mappings {
             let mut left = mapping.locations.len();
-            // In the order of the addresses, which the cursor is fast with.
+            // Sorted by address, which makes the cursor fast.
             for (address, location) in &mapping.locations {
                 let Some(address) = self.address(*address, *location, mapping) else {
                     (outcomes.unknown, left) = (outcomes.unknown + 1, left - 1);
@@ -275,9 +278,10 @@ impl Found<'_> {
         }
     }
 
-    /// The address in the binary that is looked up for a location.
+    /// Returns the address in the binary to look up for a location.
     fn address(&self, address: u64, location: usize, mapping: &UnnamedMapping) -> Option<u64> {
-        // Before it is made one of the binary: behind a call at the very end of a mapping there is none.
+        // Subtract before the conversion: a return address at the end of a mapping is outside of
+        // it.
         let address = match self.return_addresses.has(location) {
             true => address.saturating_sub(1),
             false => address,
@@ -291,7 +295,7 @@ impl Found<'_> {
     }
 }
 
-/// The functions of a file that are in the request's table, each read once.
+/// Functions of a file in the request's table, each read once.
 struct Functions<'f> {
     names: Names<'f>,
     known: HashMap<FunctionId, FunctionIndex, RandomState>,

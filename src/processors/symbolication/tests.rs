@@ -1,4 +1,4 @@
-//! Binaries in a directory, profiles with addresses, and what goes on.
+//! Binaries in a directory, profiles with addresses, and the forwarded requests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ use tributary_symbols::find::Found;
 use tributary_symbols::library::testing::tools;
 use tributary_symbols::testing::{CODE, SIZE, elf, id};
 
-/// Has a binary with the functions `main` and `work` once it is told so.
+/// Provides a binary with the functions `main` and `work` after a signal.
 struct Slow {
     file: PathBuf,
     there: Arc<Notify>,
@@ -103,14 +103,15 @@ impl World {
         self.stage.0.consume(batch()).await.unwrap();
     }
 
-    /// The names of the locations of what went on: request by request.
+    /// Returns the names of the locations in each forwarded request.
     fn names(&self) -> Vec<Vec<String>> {
         let batches = self.next.batches().into_iter();
         batches.map(|batch| names(&batch)).collect()
     }
 }
 
-/// A profile of a binary that is mapped at 0x40_0000, with addresses in `main`, in `work` and behind them, and one sample.
+/// Returns a profile of a binary mapped at 0x40_0000, with addresses in `main`, in `work` and after
+/// both, and one sample.
 fn batch() -> Batch {
     let strings = ["", BUILD_ID_GNU];
     let build_id = any_value::Value::StringValue(id(1).to_string());
@@ -206,7 +207,8 @@ fn holding(max_wait: u64, max_bytes: ByteSize) -> Config {
     }
 }
 
-/// Until what was fetched is there. The files of these tests are read by threads, which paused time does not wait for.
+/// Waits until fetched files have arrived. Threads read the files in these tests, and paused time
+/// does not wait for threads.
 async fn until(condition: impl Fn() -> bool) {
     while !condition() {
         sleep(Duration::from_millis(1)).await;

@@ -12,171 +12,177 @@ use tributary_net::kafka::{
 };
 use tributary_otlp::Signal;
 
-/// Reads telemetry from topics of Kafka, as a member of a consumer group. A message counts as read when the next stage
-/// has accepted it, never before: after a crash, or when partitions move, some messages may come twice and none is
-/// lost.
+/// Reads telemetry from Kafka topics as a member of a consumer group. A message is marked as
+/// consumed only after the next stage has accepted it. After a crash or a rebalance, some messages
+/// may be delivered twice; none is lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Brokers to learn the others from, as `host:port`. Default: `localhost:9092`.
+    /// Bootstrap brokers, as `host:port`. Default: `localhost:9092`.
     pub brokers: Vec<String>,
-    /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request,
-    /// so all it does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
+    /// Minimum Kafka version of the brokers. Clients and brokers negotiate the version of each
+    /// request, so this setting only rejects versions that are too old: the first supported one is
+    /// 0.11. Default: `2.1.0`.
     pub protocol_version: String,
-    /// What the brokers call us in their logs, metrics and quotas. Default: `otel-collector`.
+    /// Client id in the logs, metrics and quotas of the brokers. Default: `otel-collector`.
     pub client_id: String,
-    /// Whether to replace the names of `brokers` by the canonical names of their addresses, as Kerberos wants it.
+    /// Whether to replace the names in `brokers` by their canonical names, as Kerberos requires.
     /// Default: false.
     pub resolve_canonical_bootstrap_servers_only: bool,
-    /// How long a connection is kept that nothing is sent on; 0 is for ever. Default: 9m.
+    /// Time after which an idle connection is closed; 0 disables the timeout. Default: 9m.
     pub conn_idle_timeout: Duration,
-    /// What is known of topics and brokers.
+    /// Refresh of the metadata of topics and brokers.
     pub metadata: ClusterMetadata,
-    /// TLS to the brokers. Default: off, plaintext.
+    /// TLS to the brokers. Absent: plain text.
     pub tls: Section<Tls>,
-    /// Who we are to the brokers. Default: nobody.
+    /// Authentication to the brokers. Default: none.
     pub auth: Auth,
-    /// Where traces come from. Default: topic `otlp_spans`.
+    /// Topics and encoding of traces. Default: topic `otlp_spans`.
     pub traces: SignalConfig,
-    /// Where metrics come from. Default: topic `otlp_metrics`.
+    /// Topics and encoding of metrics. Default: topic `otlp_metrics`.
     pub metrics: SignalConfig,
-    /// Where logs come from. Default: topic `otlp_logs`.
+    /// Topics and encoding of logs. Default: topic `otlp_logs`.
     pub logs: SignalConfig,
-    /// Where profiles come from. Default: topic `otlp_profiles`.
+    /// Topics and encoding of profiles. Default: topic `otlp_profiles`.
     pub profiles: SignalConfig,
-    /// The consumer group: its members share the partitions, and its offsets say what was read. Default:
-    /// `otel-collector`.
+    /// Consumer group. Its members share the partitions, and its committed offsets mark the
+    /// consumed messages. Default: `otel-collector`.
     pub group_id: String,
-    /// Who this member is, so that it gets its partitions back after a restart; each member needs another. Default:
-    /// none, it is a new member each time.
+    /// Id of a static group member, which keeps its partitions across a restart. Each member needs
+    /// a different id. Default: none; the member is new after each start.
     pub group_instance_id: String,
-    /// The rack of this machine: where the brokers choose replicas by rack, the nearest is read from. Default: none.
+    /// Rack of this machine. If the brokers select replicas by rack, messages are read from the
+    /// nearest replica. Default: none.
     pub rack_id: String,
-    /// Where to begin in a partition without an offset of the group: `latest` (with what comes; the place is committed
-    /// at once) or `earliest`. Default: `latest`.
+    /// Start position in a partition without a committed offset of the group: `latest` (new
+    /// messages only; the position is committed at once) or `earliest`. Default: `latest`.
     pub initial_offset: InitialOffset,
-    /// How long a member may be silent before its partitions are given to others. At most 1h, and within what the
-    /// brokers allow. Default: 10s.
+    /// Time without a heartbeat after which the group assigns the partitions of a member to other
+    /// members. At most 1h, and within the bounds that the brokers set. Default: 10s.
     pub session_timeout: Duration,
-    /// How often a member says that it is there; below `session_timeout`. Default: 3s.
+    /// Interval of heartbeats to the group coordinator; less than `session_timeout`. Default: 3s.
     pub heartbeat_interval: Duration,
-    /// How partitions are shared: `range`, `roundrobin` or `cooperative-sticky`, which takes no partition away that
-    /// stays. All members of a group need the same. Default: `cooperative-sticky`.
+    /// Assignment of partitions to members: `range`, `roundrobin` or `cooperative-sticky`, which
+    /// does not interrupt partitions that stay with their member. All members of a group need the
+    /// same strategy. Default: `cooperative-sticky`.
     pub group_rebalance_strategy: RebalanceStrategy,
-    /// The bytes that a broker should have before it answers. From 1 to 100000000. Default: 1.
+    /// Minimum size of a broker's fetch response, in bytes. From 1 to 100000000. Default: 1.
     pub min_fetch_size: u32,
-    /// The most bytes of an answer of a broker, unless one batch of records is larger. Three times this is the memory
-    /// that the receiver has for messages that wait; it counts in the memory budget. From 1024 to 1000000000. Default:
-    /// 1048576.
+    /// Maximum size of a broker's fetch response, in bytes, unless a single batch of records is
+    /// larger. The receiver buffers up to three times this size; the buffer counts toward the
+    /// memory budget. From 1024 to 1000000000. Default: 1048576.
     pub max_fetch_size: u32,
-    /// The most bytes of one partition in an answer, unless one batch of records is larger. From 1 to 1000000000.
-    /// Default: 1048576.
+    /// Maximum size of one partition in a fetch response, in bytes, unless a single batch of
+    /// records is larger. From 1 to 1000000000. Default: 1048576.
     pub max_partition_fetch_size: u32,
-    /// How long a broker waits for `min_fetch_size`. At most 5m. Default: 250ms.
+    /// Longest time that a broker waits for `min_fetch_size` bytes. At most 5m. Default: 250ms.
     pub max_fetch_wait: Duration,
-    /// When offsets are committed.
+    /// Commits of offsets.
     pub autocommit: Autocommit,
-    /// Which messages count as read.
+    /// Rules for marking messages as consumed.
     pub message_marking: MessageMarking,
-    /// How a message is tried again that the next stage refused for now; messages of the same partition wait. Off:
-    /// after the time that the next stage asks for, or a second. Default: on.
+    /// Back-off after the next stage refuses a message temporarily; later messages of the same
+    /// partition wait. Off: retry after the delay that the next stage asks for, or after one
+    /// second. Default: on.
     pub error_backoff: Section<ErrorBackoff>,
-    /// Headers of messages as attributes of resources.
+    /// Message headers that become resource attributes.
     pub header_extraction: HeaderExtraction,
 }
 
-/// Where a signal comes from, and as what.
+/// Topics and encoding of one signal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignalConfig {
-    /// The topics. One that begins with `^` is a regular expression for the beginning of names (POSIX extended).
-    /// Default: the signal's, as said there.
+    /// Topics to read. A topic that begins with `^` is a regular expression (POSIX extended) that
+    /// matches the beginning of topic names. Default: the topic given for each signal.
     pub topics: Vec<String>,
-    /// `otlp_proto` or `otlp_json`. Default: `otlp_proto`.
+    /// Encoding of messages: `otlp_proto` or `otlp_json`. Default: `otlp_proto`.
     pub encoding: Encoding,
-    /// Regular expressions (POSIX extended, without commas) of topics that are not read though a pattern in `topics`
-    /// matches. Default: none.
+    /// Regular expressions (POSIX extended, without commas) of topics to exclude, although a
+    /// pattern in `topics` matches them. Default: none.
     pub exclude_topics: Vec<String>,
 }
 
-/// Where to begin.
+/// Start position in a partition without a committed offset.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InitialOffset {
-    /// With what comes.
+    /// New messages only.
     #[default]
     Latest,
-    /// With what is there.
+    /// The oldest message of the partition.
     Earliest,
 }
 
-/// How partitions are shared.
+/// Assignment of partitions to group members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RebalanceStrategy {
-    /// Neighbours of each topic.
+    /// Consecutive partitions of each topic.
     Range,
-    /// One after the other.
+    /// Partitions in turn.
     RoundRobin,
-    /// As before, as far as possible, without stopping.
+    /// The previous assignment as far as possible, without interrupting partitions that stay.
     #[default]
     #[serde(rename = "cooperative-sticky")]
     CooperativeSticky,
 }
 
-/// When offsets are committed. Only those of messages that count as read ever are.
+/// Commits of offsets. Only offsets of messages marked as consumed are committed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Autocommit {
-    /// Whether offsets are committed at intervals; otherwise after each message, which costs a request each. Default:
-    /// true.
+    /// Whether offsets are committed at intervals; otherwise after each message, at the cost of one
+    /// request per message. Default: true.
     pub enable: bool,
-    /// The interval; what was read since comes again after a crash. Above 0. Default: 1s.
+    /// Commit interval. After a crash, messages consumed since the last commit are delivered again.
+    /// Above 0. Default: 1s.
     pub interval: Duration,
 }
 
-/// Which messages count as read.
+/// Rules for marking messages as consumed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MessageMarking {
-    /// Must be true: a message counts when the next stage has accepted it, for one that counts before can be lost.
-    /// Default: true. (The Collector's is false.)
+    /// Must be true: a message is marked after the next stage has accepted it. A message marked
+    /// earlier could be lost. Default: true. (The Collector's default is false.)
     pub after: bool,
-    /// Whether a message is passed over that the next stage still refuses for now when `error_backoff` gives up;
-    /// otherwise it is tried for as long as it takes. Default: false.
+    /// Whether to skip a message that the next stage still refuses temporarily when `error_backoff`
+    /// gives up; otherwise retries continue without limit. Default: false.
     pub on_error: bool,
-    /// Whether a message is passed over that cannot be read, or that the next stage refuses for good because of what is
-    /// in it. It is counted and logged, with topic, partition and offset. Otherwise its partition stops there until the
-    /// collector starts again or the partition moves. What is refused for another reason, such as wrong credentials, is
-    /// tried again like what is refused for now. Default: true. (The Collector's is that of `on_error`.)
+    /// Whether to skip a message that cannot be decoded, or whose content the next stage refuses
+    /// permanently. A skipped message is counted and logged with topic, partition and offset. If
+    /// false, the partition stops at the message until the collector restarts or the partition is
+    /// reassigned. Refusals for other reasons, such as wrong credentials, are retried like
+    /// temporary ones. Default: true. (The Collector's default is the value of `on_error`.)
     pub on_permanent_error: bool,
 }
 
-/// The waits between two attempts.
+/// Back-off between attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ErrorBackoff {
-    /// The wait after the first refusal. Default: 1s.
+    /// Delay after the first refusal. Default: 1s.
     pub initial_interval: Duration,
-    /// The longest wait, unless the next stage asks for more. Default: 30s.
+    /// Maximum delay, unless the next stage asks for a longer one. Default: 30s.
     pub max_interval: Duration,
-    /// How much longer each wait is than the one before; at least 1. Default: 1.5.
+    /// Factor by which each delay is longer than the previous one; at least 1. Default: 1.5.
     pub multiplier: f64,
-    /// By how much a wait may be longer or shorter than computed, as a fraction between 0 and 1. Default: 0.5.
+    /// Random deviation of each delay, as a fraction between 0 and 1. Default: 0.5.
     pub randomization_factor: f64,
-    /// The time after which a message is given up with `message_marking::on_error`, and the waits begin anew without; 0
-    /// is never. Default: 0.
+    /// Time after which a message is skipped if `message_marking::on_error` is true; otherwise the
+    /// delays start again at `initial_interval`. 0 disables the limit. Default: 0.
     pub max_elapsed_time: Duration,
 }
 
-/// Headers of messages as attributes of resources.
+/// Message headers that become resource attributes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeaderExtraction {
-    /// Whether to take any. Default: false.
+    /// Whether to extract headers. Default: false.
     pub extract_headers: bool,
-    /// Which: each becomes the attribute `kafka.header.NAME` of all resources of its message, in the place of what is
-    /// there under that key. Default: none.
+    /// Headers to extract. Each becomes the attribute `kafka.header.NAME` of all resources in its
+    /// message and replaces an existing attribute of that name. Default: none.
     pub headers: Vec<String>,
 }
 
@@ -246,7 +252,7 @@ impl Default for ErrorBackoff {
 }
 
 impl ErrorBackoff {
-    /// The same for whoever computes the waits.
+    /// Converts the settings to the type that computes the delays.
     pub fn retry(&self) -> RetryConfig {
         RetryConfig {
             initial_interval: self.initial_interval,
@@ -259,7 +265,7 @@ impl ErrorBackoff {
 }
 
 impl Config {
-    /// How the brokers are reached.
+    /// Returns the settings of the connections to the brokers.
     pub fn connection(&self) -> Connection<'_> {
         Connection {
             brokers: &self.brokers,
@@ -273,7 +279,7 @@ impl Config {
         }
     }
 
-    /// Where a signal comes from.
+    /// Returns the topics and encoding of a signal.
     pub fn signal(&self, signal: Signal) -> &SignalConfig {
         match signal {
             Signal::Traces => &self.traces,

@@ -1,4 +1,4 @@
-//! The receiver's life: fetch, hand to the lanes, store what was read.
+//! Main loop of the receiver: fetch messages, distribute them to lanes, store offsets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,14 @@ use tributary_memory::{Budget, Permit};
 use tributary_net::kafka::client::Renewals;
 use tributary_net::sampled_log::SampledLog;
 
-/// How long messages may stay at the bound before those partitions are paused that have the most of them. Without a
-/// pause nothing could be heard from the group, nor from the other partitions; each one costs that what librdkafka has
-/// fetched is fetched again.
+/// Time at the size limit after which the partitions with the most buffered messages are paused.
+/// Without a pause, the receiver would see neither group events nor other partitions. Each pause
+/// costs a second fetch of librdkafka's prefetched messages.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long to wait before what failed is tried again: a place in the memory budget, a new member.
+/// Retry delay for memory in the budget and for a new member.
 const AGAIN: Duration = Duration::from_secs(1);
-/// What is held of `max_fetch_size`: in the lanes, in librdkafka's queue, and in an answer that arrives.
+/// Number of buffers of `max_fetch_size`: the lanes, librdkafka's queue, and a response that is
+/// arriving.
 const SHARES: usize = 3;
 
 /// The receiver.
@@ -40,33 +41,33 @@ pub(super) struct Receiver {
     task: Option<JoinHandle<()>>,
 }
 
-/// What reads.
+/// State of the running receiver.
 struct Reading {
     id: ComponentId,
     config: Config,
     topics: Topics,
     intake: Arc<Intake>,
     budget: Arc<Budget>,
-    /// `None` when the last one had a fatal error.
+    /// `None` after a fatal error of the last member.
     member: Option<Member>,
     renewals: Renewals,
     errors: SampledLog,
     stop: CancellationToken,
 }
 
-/// Why a member ended.
+/// Reason why a member ended.
 enum Ending {
     Stopped,
     Broken,
-    /// There is another one, with the certificates of now.
+    /// Another member replaces it, with new certificates.
     Renewed(Member),
 }
 
 impl Receiver {
-    /// A member that joins its group at the start.
+    /// Creates a member; it joins its group at the start.
     ///
     /// # Errors
-    /// When librdkafka does not take the configuration.
+    /// Returns an error if librdkafka rejects the configuration.
     pub(super) fn new(
         config: &Config,
         cx: &BuildContext,
@@ -154,7 +155,7 @@ impl Reading {
         }
     }
 
-    /// The place in the memory budget for all that waits; nothing is fetched before. `None` at the end.
+    /// Reserves memory for all buffered messages; no message is fetched before. `None` at shutdown.
     async fn memory(&self) -> Option<Permit> {
         let needed = self.bound().saturating_mul(SHARES);
         loop {
@@ -177,12 +178,12 @@ impl Reading {
         }
     }
 
-    /// Bytes that the lanes may have, but for the last message of each.
+    /// Returns the maximum size of the lanes in bytes. The last message of each lane may exceed it.
     fn bound(&self) -> usize {
         self.config.max_fetch_size as usize
     }
 
-    /// Reads until the receiver ends or the member can do nothing any more.
+    /// Reads until the receiver stops or the member cannot continue.
     async fn read(&self, member: &Member) -> Ending {
         let Ok(consumer) = member.consumer() else {
             return Ending::Broken;
@@ -219,12 +220,12 @@ impl Reading {
                 received = consumer.recv(), if full_since.is_none() => match received {
                     Ok(message) => match self.message(&message) {
                         Some(message) => {
-                            // A rebalance may have been handled while this was waited for: then the message is the first of
-                            // a new assignment.
+                            // A rebalance may have happened during the wait: the message is then
+                            // the first one of a new assignment.
                             revoke(member, &mut lanes);
                             lanes.push(message);
                         }
-                        // Of a topic that is ours by librdkafka's reading of a pattern only.
+                        // Only librdkafka's interpretation of a pattern includes this topic.
                         None => member.pause(&[(message.topic().into(), message.partition())]),
                     },
                     Err(error) => {
@@ -242,7 +243,7 @@ impl Reading {
                 },
             }
         };
-        // What is under way is answered; what waits is not begun, and comes again.
+        // Messages in flight are finished; buffered ones are dropped and delivered again.
         stop.cancel();
         while !lanes.is_idle() {
             let step = lanes.next().await;

@@ -1,4 +1,4 @@
-//! What happens to a message: read it, hand it on, try again.
+//! Processing of a message: decode, forward, retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 
-/// What takes about a millisecond at most is read at once.
+/// Size in bytes up to which decoding takes about a millisecond at most, and is done in place.
 const SHORT: usize = 256 << 10;
-/// When to try again without `error_backoff`, if nobody says.
+/// Retry delay without `error_backoff`, if the refusal contains none.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A message.
@@ -38,22 +38,22 @@ pub(super) struct Message {
     pub(super) signal: Signal,
     pub(super) encoding: Encoding,
     pub(super) payload: Bytes,
-    /// The headers that were asked for: positions in the configuration, and values.
+    /// Extracted headers: positions in the configuration, and values.
     pub(super) headers: Vec<(usize, String)>,
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It counts as read: it was accepted, or passed over.
+    /// The message is consumed: accepted, or skipped.
     Passed,
-    /// It does not, and its partition stops here.
+    /// The message is not consumed, and its partition stops here.
     Stuck,
-    /// It does not: the receiver ends, or the partition went to somebody else.
+    /// The message is not consumed: the receiver stops, or the partition was reassigned.
     Interrupted,
 }
 
-/// The way into the pipelines.
+/// Entry to the pipelines.
 pub(super) struct Intake {
     id: ComponentId,
     outputs: Outputs,
@@ -62,9 +62,9 @@ pub(super) struct Intake {
     backoff: Option<RetryConfig>,
     stamps: Vec<Stamp>,
     metrics: ReceiverMetrics,
-    /// `tributary_receiver_kafka_skipped_messages`, of those that can never be accepted.
+    /// Counter `tributary_receiver_kafka_skipped_messages` for messages that can never be accepted.
     unfit: Counter,
-    /// The same, of those that were given up.
+    /// The same counter for messages skipped after retries.
     given_up: Counter,
     log: SampledLog,
     mistakes: SampledLog,
@@ -97,7 +97,7 @@ impl Intake {
         }
     }
 
-    /// Takes a message all the way to the pipeline's last answer.
+    /// Processes a message until its final outcome is known.
     pub(super) async fn take(&self, message: &Message, stop: &CancellationToken) -> Verdict {
         let mut batch = None;
         let mut backoff = self.waits();
@@ -109,7 +109,8 @@ impl Intake {
             match (refused.retryable, may_be_about_content(refused.code)) {
                 (true, _) => {}
                 (false, true) => return self.give_up(message, &refused),
-                // Somebody's mistake, which can be mended: no reason to lose everything until then.
+                // The cause is a configuration error that can be corrected, so no data must be lost
+                // until then.
                 (false, false) => self.refused_by_mistake(message, &refused),
             }
             let wait = match &mut backoff {
@@ -150,7 +151,7 @@ impl Intake {
         Some(Backoff::new(config, Instant::now()))
     }
 
-    /// One attempt. What was read is kept in `batch` for the next one.
+    /// Makes one attempt. The decoded message is kept in `batch` for the next one.
     async fn hand_on(&self, message: &Message, batch: &mut Option<Batch>) -> Result<(), Nack> {
         if message.payload.is_empty() {
             return Ok(());
@@ -175,7 +176,7 @@ impl Intake {
         outcome
     }
 
-    /// The batch in a message; nothing when it has no items.
+    /// Decodes the batch in a message; `None` if it has no items.
     async fn read(&self, message: &Message) -> Result<Option<Batch>, Nack> {
         let bytes = message.payload.clone();
         let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
@@ -187,7 +188,7 @@ impl Intake {
                 Encoding::OtlpJson => Format::Json,
             },
             codec: None,
-            // JSON is never more than four times as large as protobuf, and the budget bounds that.
+            // JSON takes at most four times the size of protobuf, and the budget limits the size.
             limit: usize::MAX,
             limit_key: "max_fetch_size",
             stamp: None,
@@ -263,8 +264,8 @@ impl Intake {
     }
 }
 
-/// Whether a refusal for good may have to do with what is in the message. Servers that do not tell say `INTERNAL` or
-/// `UNKNOWN` for bad data, too, and one such message must not stop its partition.
+/// Whether a permanent refusal may be caused by the content of the message. Some servers return
+/// `INTERNAL` or `UNKNOWN` for invalid data, and such a message must not stop its partition.
 fn may_be_about_content(code: Code) -> bool {
     use Code::{DataLoss, Internal, InvalidArgument, OutOfRange, ResourceExhausted, Unknown};
     matches!(
@@ -273,7 +274,7 @@ fn may_be_about_content(code: Code) -> bool {
     )
 }
 
-/// The request with a header's value on its resources.
+/// Adds a header's value to the resources of a request.
 fn stamped(stamp: &Stamp, signal: Signal, value: &str, held: Held) -> Result<Held, Nack> {
     let malformed = |error| Nack::invalid(format!("malformed {signal} request: {error}"));
     let Held { bytes, mut permit } = held;

@@ -1,4 +1,4 @@
-//! Messages that wait, in the order of their partitions, and which partitions keep the others from going on.
+//! Queues of messages by partition, and selection of the partitions to pause.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,42 +10,42 @@ use tokio_util::sync::CancellationToken;
 use super::intake::{Intake, Message, Verdict};
 use futures_util::future::BoxFuture;
 
-/// What a message costs besides its value, in bytes: itself, and its place in a lane.
+/// Memory of a message besides its value, in bytes: the message itself, and its place in a lane.
 const MESSAGE_BYTES: usize = 256;
 
 /// A topic and the number of a partition.
 pub(super) type Partition = (Arc<str>, i32);
 
-/// A lane for each partition: one message of it is under way at a time, the others wait.
+/// A lane for each partition: one message is in flight at a time, the others wait.
 pub(super) struct Lanes {
     intake: Arc<Intake>,
     stop: CancellationToken,
     lanes: HashMap<Partition, Lane>,
     under_way: FuturesUnordered<BoxFuture<'static, Settled>>,
-    /// Of all messages that are here.
+    /// Bytes of all messages.
     pub(super) bytes: usize,
-    /// Of those in lanes that are not held.
+    /// Bytes of messages in lanes that are not paused.
     pub(super) free_bytes: usize,
-    /// Partitions that are not held any more.
+    /// Partitions to resume.
     released: Vec<Partition>,
-    /// Of the lane that is made next.
+    /// Generation of the next lane.
     generation: u64,
 }
 
 struct Lane {
     generation: u64,
     waiting: VecDeque<Message>,
-    /// Of what waits and what is under way.
+    /// Bytes of waiting and in-flight messages.
     bytes: usize,
     busy: bool,
     stuck: bool,
-    /// Nothing more is fetched until there are at most so many bytes.
+    /// The lane is paused until its size is at most this many bytes.
     held_until: Option<usize>,
-    /// Cancelled when the partition is somebody else's.
+    /// Cancelled when the partition is revoked.
     revoked: CancellationToken,
 }
 
-/// A message that is not under way any more.
+/// A message that is no longer in flight.
 struct Settled {
     partition: Partition,
     generation: u64,
@@ -54,12 +54,12 @@ struct Settled {
     verdict: Verdict,
 }
 
-/// What is to be done about a partition.
+/// Action for a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The offset was read.
+    /// Marks the messages up to the offset as consumed.
     Read(Partition, i64),
-    /// The partition stops.
+    /// Stops the partition.
     Stuck(Partition),
 }
 
@@ -77,15 +77,16 @@ impl Lanes {
         }
     }
 
-    /// Whether nothing more should be taken in for now, where all may have `most` bytes. What is not held may have half
-    /// of what the others leave: so there is always room for a partition that goes on, however many do not.
+    /// Whether the lanes are full, if all may use `most` bytes. Lanes that are not paused may use
+    /// half of the remainder, so that working partitions always have room, however many others are
+    /// blocked.
     pub(super) fn is_full(&self, most: usize) -> bool {
         let others = self.bytes - self.free_bytes;
         self.free_bytes > 0 && self.free_bytes >= most.saturating_sub(others) / 2
     }
 
-    /// Holds the partitions that have the most, until there is room for the others; which ones these are. Each is
-    /// [released](Self::released) when half of its messages have gone on.
+    /// Pauses the largest partitions until there is room for the others, and returns them. Each is
+    /// [released](Self::released) once half of its messages are finished.
     pub(super) fn hold(&mut self, most: usize) -> Vec<Partition> {
         let mut held = Vec::new();
         while self.is_full(most) {
@@ -99,7 +100,7 @@ impl Lanes {
                     held.push(partition.clone());
                 }
             }
-            // Not so: one has the average at least.
+            // Not reached: at least one lane has the average size.
             if held.len() == before {
                 break;
             }
@@ -107,17 +108,17 @@ impl Lanes {
         held
     }
 
-    /// The partitions that are not held any more since the last call.
+    /// Returns the partitions to resume since the last call.
     pub(super) fn released(&mut self) -> Vec<Partition> {
         std::mem::take(&mut self.released)
     }
 
-    /// Whether nothing is under way.
+    /// Whether no message is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Takes a message in.
+    /// Adds a message.
     pub(super) fn push(&mut self, message: Message) {
         let partition = (message.topic.clone(), message.partition);
         let generation = &mut self.generation;
@@ -146,7 +147,7 @@ impl Lanes {
         self.advance(&partition);
     }
 
-    /// The partition is somebody else's: its messages will come to them.
+    /// Drops the lane of a revoked partition: its new member receives the messages.
     pub(super) fn revoke(&mut self, partition: &Partition) {
         let Some(lane) = self.lanes.remove(partition) else {
             return;
@@ -158,7 +159,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until something is to be done about a partition. Nothing when nothing is under way.
+    /// Waits for the next action. Returns `None` if no message is in flight.
     pub(super) async fn next(&mut self) -> Option<Step> {
         while let Some(settled) = self.under_way.next().await {
             self.bytes -= settled.bytes;
@@ -199,7 +200,7 @@ impl Lanes {
         None
     }
 
-    /// Sends the next message of a partition on its way, if it is its turn.
+    /// Starts the next message of a partition, if none is in flight.
     fn advance(&mut self, partition: &Partition) {
         let Some(lane) = self.lanes.get_mut(partition) else {
             return;

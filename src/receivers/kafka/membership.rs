@@ -1,4 +1,4 @@
-//! A member of a consumer group: librdkafka's consumer, what it is told, and its end.
+//! A consumer group member: librdkafka's consumer, its settings, and its shutdown.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,23 +24,24 @@ use tributary_config::ComponentId;
 use tributary_net::kafka::client::{Logging, creation_error, settings};
 use tributary_net::kafka::milliseconds;
 
-/// How long a member may be silent before it counts as stuck, in milliseconds; librdkafka's default.
+/// Time without polling after which a member counts as stuck, in milliseconds; librdkafka's
+/// default.
 const LONGEST_SILENCE: u64 = 300_000;
 
-/// How long to wait for the brokers at the end. With them it takes milliseconds; when they are away, what was read
-/// comes again.
+/// Longest wait for the brokers at shutdown. Reachable brokers take milliseconds; if they are
+/// unreachable, uncommitted messages are delivered again.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// How long to wait for each of the two answers that say where to begin.
+/// Longest wait for each of the two responses that determine the start position.
 const FIRST_WORDS: Duration = Duration::from_secs(5);
 
-/// A member. It leaves the group when it is dropped, on a thread of its own.
+/// A group member. When it is dropped, it leaves the group on a separate thread.
 pub(super) struct Member {
     consumer: Option<StreamConsumer<Membership>>,
     commits_each: bool,
 }
 
-/// What a member hears of its group.
+/// Callbacks for group events.
 pub(super) struct Membership {
     id: ComponentId,
     logging: Logging,
@@ -49,10 +50,10 @@ pub(super) struct Membership {
 }
 
 impl Member {
-    /// Connects; it joins the group with [`subscribe`](Self::subscribe).
+    /// Creates a member; it joins the group with [`subscribe`](Self::subscribe).
     ///
     /// # Errors
-    /// When librdkafka does not take a setting.
+    /// Returns an error if librdkafka rejects a setting.
     pub(super) fn new(config: &Config, topics: &Topics, id: &ComponentId) -> Result<Self, String> {
         let membership = Membership {
             id: id.clone(),
@@ -71,21 +72,21 @@ impl Member {
     /// Joins the group.
     ///
     /// # Errors
-    /// When librdkafka cannot use a pattern.
+    /// Returns an error if librdkafka rejects a pattern.
     pub(super) fn subscribe(&self, topics: &Topics) -> Result<(), String> {
         let names: Vec<&str> = topics.subscription.iter().map(String::as_str).collect();
         let subscribed = self.consumer()?.subscribe(&names);
         subscribed.map_err(|error| format!("cannot subscribe to {}: {error}", names.join(", ")))
     }
 
-    /// The consumer; there is one until the end.
+    /// Returns the consumer, which exists until shutdown.
     pub(super) fn consumer(&self) -> Result<&StreamConsumer<Membership>, String> {
         self.consumer
             .as_ref()
             .ok_or_else(|| "the member has left".to_owned())
     }
 
-    /// The partitions that are somebody else's since the last call.
+    /// Returns the partitions revoked since the last call.
     pub(super) fn revoked(&self) -> Vec<Partition> {
         let Some(consumer) = &self.consumer else {
             return Vec::new();
@@ -98,40 +99,41 @@ impl Member {
         std::mem::take(&mut revoked)
     }
 
-    /// Everything up to this offset was read. A partition that is somebody else's by now stays as it is: then the
-    /// message comes to them, too.
+    /// Marks the messages up to this offset as consumed. If the partition was reassigned, nothing
+    /// changes and its new member receives the message too.
     pub(super) fn read(&self, (topic, partition): &Partition, offset: i64) {
         let Some(consumer) = &self.consumer else {
             return;
         };
-        // Stored, it is committed at intervals and at the end.
+        // Stored offsets are committed at intervals and at shutdown.
         let stored = consumer.store_offset(topic, *partition, offset);
         if stored.is_ok() && self.commits_each {
             let mut list = TopicPartitionList::new();
             let next = Offset::Offset(offset + 1);
             if list.add_partition_offset(topic, *partition, next).is_ok() {
-                // What becomes of it is said to `commit_callback`.
+                // `commit_callback` receives the outcome.
                 let _ = consumer.commit(&list, CommitMode::Async);
             }
         }
     }
 
-    /// Stops fetching these partitions. What librdkafka has fetched of them is fetched again.
+    /// Pauses fetching of these partitions. librdkafka drops prefetched messages and fetches them
+    /// again.
     pub(super) fn pause(&self, partitions: &[Partition]) {
         if let Some((consumer, list)) = self.assigned(partitions) {
-            // A partition that is somebody else's by now is no matter.
+            // A reassigned partition needs no pause.
             let _ = consumer.pause(&list);
         }
     }
 
-    /// Goes on with fetching these partitions.
+    /// Resumes fetching of these partitions.
     pub(super) fn resume(&self, partitions: &[Partition]) {
         if let Some((consumer, list)) = self.assigned(partitions) {
             let _ = consumer.resume(&list);
         }
     }
 
-    /// Those of these partitions that are ours.
+    /// Returns the partitions in the list that are assigned to this member.
     fn assigned(
         &self,
         partitions: &[Partition],
@@ -150,19 +152,20 @@ impl Member {
         Some((consumer, list))
     }
 
-    /// Why the member can do nothing any more, if so.
+    /// Returns the reason why the member cannot continue, if there is one.
     pub(super) fn fatal_error(&self) -> Option<String> {
         let (_, reason) = self.consumer.as_ref()?.client().fatal_error()?;
         Some(reason)
     }
 
-    /// Commits what was read, and leaves the group, or goes on trying to on a thread of its own.
+    /// Commits stored offsets and leaves the group. After a timeout, this continues on a separate
+    /// thread.
     pub(super) async fn leave(mut self) {
         let (tell, left) = oneshot::channel::<()>();
         if let Some(consumer) = self.consumer.take() {
             end(consumer, Some(tell));
         }
-        // An error says that it has ended, too.
+        // A closed channel also means that the thread has ended.
         let _ = timeout(LAST_WORDS, left).await;
     }
 }
@@ -175,12 +178,12 @@ impl Drop for Member {
     }
 }
 
-/// On a thread of its own: both wait for brokers.
+/// Runs on a separate thread, since both steps wait for brokers.
 fn end(consumer: StreamConsumer<Membership>, tell: Option<oneshot::Sender<()>>) {
     let ending = std::thread::Builder::new().name("kafka-end".to_owned());
-    // Without a thread it ends here.
+    // If no thread can be created, the consumer is dropped here.
     let _ = ending.spawn(move || {
-        // Nothing to commit is an error for librdkafka; others are said in its log.
+        // librdkafka returns an error if there is nothing to commit; its log contains other errors.
         let _ = consumer.commit_consumer_state(CommitMode::Sync);
         drop(consumer);
         drop(tell);
@@ -217,7 +220,7 @@ impl ConsumerContext for Membership {
                     false => consumer.assign(list),
                 };
                 if begun.count() > 0 {
-                    // What becomes of it is said to `commit_callback`.
+                    // `commit_callback` receives the outcome.
                     let _ = consumer.commit(&begun, CommitMode::Async);
                 }
                 done
@@ -273,13 +276,14 @@ impl Membership {
             .map(|element| (element.topic().into(), element.partition()));
         let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.extend(partitions);
-        // One that is paused would stay so when it comes back, whoever asked for it.
+        // A paused partition would stay paused when it is assigned again.
         let _ = consumer.resume(list);
     }
 
-    /// Lets the partitions that the group has not begun with begin at their ends, and returns these places, which are
-    /// to be committed. Otherwise what was fetched and not read when the receiver ends would be lost: the next one
-    /// would begin at the end of then. When the brokers do not say, it is left to librdkafka.
+    /// Sets the start position of partitions without a committed offset to their current ends, and
+    /// returns these offsets, which must be committed. Otherwise messages fetched but not consumed
+    /// at shutdown would be lost: the next start would begin at the ends of that time. If the
+    /// brokers do not respond, librdkafka chooses the position.
     fn begin(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -304,7 +308,7 @@ impl Membership {
     }
 }
 
-/// The ends of those partitions that the group has committed nothing of.
+/// Returns the ends of the partitions without a committed offset of the group.
 fn ends_of_new(
     consumer: &BaseConsumer<Membership>,
     list: &TopicPartitionList,
@@ -327,7 +331,8 @@ fn ends_of_new(
     Ok(ends)
 }
 
-/// Waits for brokers on this thread, as librdkafka wants it, and lets other tasks go elsewhere where there are threads.
+/// Blocks this thread, as librdkafka's calls require, after moving other tasks to other threads if
+/// there are any.
 fn on_this_thread<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
@@ -335,7 +340,7 @@ fn on_this_thread<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What librdkafka is told.
+/// Returns librdkafka's settings.
 fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfig {
     let mut settings = settings(&config.connection());
     let session = milliseconds(config.session_timeout);
@@ -366,7 +371,7 @@ fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfig {
                 InitialOffset::Earliest => "earliest",
             },
         )
-        // An offset is stored by us, when the next stage has the message.
+        // The receiver stores an offset itself, after the next stage has accepted the message.
         .set("enable.auto.offset.store", "false")
         .set("enable.auto.commit", config.autocommit.enable.to_string())
         .set(
@@ -375,7 +380,7 @@ fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfig {
         )
         .set("fetch.min.bytes", config.min_fetch_size.to_string())
         .set("fetch.max.bytes", most.to_string())
-        // Otherwise librdkafka would raise what is above.
+        // Otherwise librdkafka would raise the limits above.
         .set("message.max.bytes", most.clamp(1000, 1_000_000).to_string())
         .set(
             "max.partition.fetch.bytes",
@@ -389,9 +394,9 @@ fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfig {
             "queued.max.messages.kbytes",
             most.div_ceil(1024).to_string(),
         )
-        // The queue is short, so look again soon.
+        // The queue is short, so check it again soon.
         .set("fetch.queue.backoff.ms", "20")
-        // What a broker's disk or a network did to a record is not telemetry.
+        // Records damaged by a disk or the network must not pass as telemetry.
         .set("check.crcs", "true");
     if !config.group_instance_id.is_empty() {
         settings.set("group.instance.id", &config.group_instance_id);

@@ -1,4 +1,4 @@
-//! What the receiver promises, with brokers inside this process.
+//! Guarantees of the receiver, with brokers inside this process.
 
 mod brokers;
 mod order;

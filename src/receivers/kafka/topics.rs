@@ -1,4 +1,4 @@
-//! Which topics are read, and of which signal each is.
+//! Topics to read, with the signal of each.
 
 use std::collections::HashMap;
 
@@ -9,31 +9,31 @@ use tributary_config::re2;
 use tributary_net::kafka::{Encoding, default_topic};
 use tributary_otlp::Signal;
 
-/// The topics of a receiver.
+/// Topics of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     by_name: HashMap<String, (Signal, Encoding)>,
     patterns: Vec<(Regex, Signal, Encoding)>,
-    /// What to subscribe to: names, and patterns that begin with `^`.
+    /// Subscription: names, and patterns that begin with `^`.
     pub(super) subscription: Vec<String>,
-    /// Patterns of topics that are to be left alone.
+    /// Patterns of excluded topics.
     pub(super) excluded: Vec<String>,
 }
 
-/// What is wrong with the topics in a configuration.
+/// An error in the configured topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrongTopic {
-    /// Where.
+    /// Path of the key in the configuration.
     pub(super) path: Vec<String>,
-    /// What.
+    /// Reason of the error.
     pub(super) reason: String,
 }
 
 impl Topics {
-    /// The topics of these signals.
+    /// Returns the topics of these signals.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// Returns all errors in the configured topics.
     pub(super) fn new(
         config: &Config,
         signals: impl IntoIterator<Item = Signal>,
@@ -96,7 +96,7 @@ impl Topics {
                 }
             }
         }
-        // To the client, what is excluded is not there at all.
+        // librdkafka treats an excluded topic as if it did not exist.
         for (name, (signal, _)) in &topics.by_name {
             if let Some(pattern) = exclusions.iter().find(|regex| regex.is_match(name)) {
                 wrong.push(WrongTopic {
@@ -111,7 +111,8 @@ impl Topics {
         }
     }
 
-    /// Of which signal a topic is, and how it is encoded. Names go before patterns, then signals in their order.
+    /// Returns the signal and the encoding of a topic. Names take precedence over patterns, then
+    /// signals in their order.
     #[cfg(feature = "kafka")]
     pub(super) fn find(&self, topic: &str) -> Option<(Signal, Encoding)> {
         let by_pattern = || {

@@ -18,7 +18,7 @@ use tributary_net::tls::ServerTls;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What to listen with; at least one.
+    /// Transports to listen with; at least one.
     pub protocols: Protocols,
 }
 
@@ -36,42 +36,43 @@ pub struct Protocols {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrpcConfig {
-    /// Where to listen. Default `localhost:4317`.
+    /// Address to listen on. Default `localhost:4317`.
     pub endpoint: Endpoint,
     /// The kind of socket. Only `tcp`, the default, is supported.
     pub transport: String,
     /// TLS. Absent: plain text. Clients must speak HTTP/2 (ALPN `h2`).
     pub tls: Section<ServerTls>,
-    /// Who may send. Absent: everybody who reaches the address.
+    /// Authentication of clients. Absent: every client that reaches the address is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Largest message in MiB (2^20 bytes), as sent and after decompression. Default 4, as in gRPC; 0 means the
-    /// default.
+    /// Maximum size of a message in MiB (2^20 bytes), both as sent and after decompression. Default
+    /// 4, as in gRPC; 0 means the default.
     pub max_recv_msg_size_mib: u32,
-    /// Requests at once on one connection. Default 1000; 0 means the default.
+    /// Maximum number of concurrent requests on one connection. Default 1000; 0 means the default.
     pub max_concurrent_streams: u32,
-    /// Bytes of one request that a client may send ahead of being read (the HTTP/2 stream window, 65535 to
-    /// 16777216). All requests of one connection together get four times as much. Default 1048576; 0 means the
-    /// default.
+    /// Bytes of one request that a client may send before the server reads them (the HTTP/2 stream
+    /// window, from 65535 to 16777216). The window of a connection is four times as large. Default
+    /// 1048576; 0 means the default.
     pub read_buffer_size: u32,
-    /// Bytes of responses that may wait for one client to read them. Default 409600; 0 means the default.
+    /// Maximum size of buffered responses per client, in bytes. Default 409600; 0 means the
+    /// default.
     pub write_buffer_size: u32,
-    /// When to ping and to close connections.
+    /// Pings and closing of connections.
     pub keepalive: Keepalive,
     /// Keep the request headers with the data, for processors and exporters that use them. Default false.
     pub include_metadata: bool,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
 }
 
-/// When to ping and to close connections.
+/// Pings and closing of connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keepalive {
-    /// What this server does.
+    /// Pings and closing of connections by this server.
     pub server_parameters: ServerParameters,
-    /// What clients may do. Accepted with a warning: pings cost next to nothing here, and no client is ever
-    /// disconnected for them.
+    /// Pings that clients may send. Accepted with a warning and not enforced: pings are cheap here,
+    /// and no client is disconnected because of pings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforcement_policy: Option<EnforcementPolicy>,
 }
@@ -84,7 +85,7 @@ pub struct ServerParameters {
     pub max_connection_idle: Duration,
     /// Close a connection at this age, give or take a tenth, so that clients spread over new servers. Default: never.
     pub max_connection_age: Duration,
-    /// After `max_connection_age`, how long requests under way may still take. Default: until they are done.
+    /// Time after `max_connection_age` for requests in progress to finish. Default: no limit.
     pub max_connection_age_grace: Duration,
     /// Ping a client that has been silent for this long. Default 2h.
     pub time: Duration,
@@ -92,13 +93,13 @@ pub struct ServerParameters {
     pub timeout: Duration,
 }
 
-/// What grpc-go servers use to disconnect clients that ping too often.
+/// The limits at which grpc-go servers disconnect clients that ping too often.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnforcementPolicy {
-    /// The least time between pings. Not enforced: clients may ping as often as they like.
+    /// Minimum time between pings. Not enforced: clients may ping as often as they like.
     pub min_time: Duration,
-    /// Whether clients may ping without a request under way. Not enforced: they may.
+    /// Whether clients may ping without a request in progress. Not enforced: clients may.
     pub permit_without_stream: bool,
 }
 
@@ -106,13 +107,13 @@ pub struct EnforcementPolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Where to listen. Default `localhost:4318`.
+    /// Address to listen on. Default `localhost:4318`.
     pub endpoint: Endpoint,
     /// The kind of socket. Only `tcp`, the default, is supported.
     pub transport: String,
     /// TLS. Absent: plain text.
     pub tls: Section<ServerTls>,
-    /// Who may send. Absent: everybody who reaches the address.
+    /// Authentication of clients. Absent: every client that reaches the address is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// Path of traces. Default `/v1/traces`.
@@ -121,23 +122,25 @@ pub struct HttpConfig {
     pub metrics_url_path: String,
     /// Path of logs. Default `/v1/logs`. The path of profiles is always `/v1development/profiles`.
     pub logs_url_path: String,
-    /// Largest body in bytes, as sent and after decompression. Default 20971520 (20 MiB); 0 means the default.
+    /// Maximum size of a body in bytes, both as sent and after decompression. Default 20971520 (20
+    /// MiB); 0 means the default.
     pub max_request_body_size: usize,
-    /// Answers to browsers. Absent: cross-origin requests are not allowed.
+    /// Cross-origin requests from browsers. Absent: cross-origin requests are not allowed.
     pub cors: Section<Cors>,
-    /// HTTP/2: requests at once on one connection. Default 1000; 0 means the default.
+    /// Maximum number of concurrent requests on one HTTP/2 connection. Default 1000; 0 means the
+    /// default.
     pub max_concurrent_streams: u32,
     /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
     /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`.
     pub compression_algorithms: Vec<String>,
-    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` says how slow a body may
-    /// be.
+    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` sets
+    /// the minimum transfer rate of a body.
     pub read_timeout: Duration,
-    /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
-    /// Default 1m.
+    /// Longest time for an HTTP/1 request head to arrive after its first byte;
+    /// `limits::header_timeout` applies too. Default 1m.
     pub read_header_timeout: Duration,
-    /// Longest time from the request head to the answer. After it the data was not taken and the client gets status
-    /// 503. Default 0: no limit.
+    /// Longest time from the request head to the response. After this time the data is not accepted
+    /// and the client gets status 503. Default 0: no limit.
     pub write_timeout: Duration,
     /// Close a connection after this long without a request. Default 5m, above the usual export interval of SDKs; 0
     /// means never.
@@ -148,7 +151,7 @@ pub struct HttpConfig {
     pub include_metadata: bool,
     /// Headers to add to every response. Default none.
     pub response_headers: Headers,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
 }
 
@@ -197,14 +200,14 @@ impl Default for HttpConfig {
 }
 
 impl GrpcConfig {
-    /// The largest message in bytes.
+    /// Returns the maximum size of a message in bytes.
     pub fn max_message(&self) -> usize {
         (or(self.max_recv_msg_size_mib, DEFAULT_MESSAGE_MIB) as usize) << 20
     }
 }
 
 impl HttpConfig {
-    /// The largest body in bytes.
+    /// Returns the maximum size of a body in bytes.
     pub fn max_body(&self) -> usize {
         match self.max_request_body_size {
             0 => DEFAULT_BODY,
@@ -337,7 +340,7 @@ const DEFAULT_MESSAGE_MIB: u32 = 4;
 const LARGEST_MESSAGE_MIB: u32 = 4095;
 pub(super) const DEFAULT_READ_BUFFER: u32 = 1 << 20;
 pub(super) const DEFAULT_WRITE_BUFFER: u32 = 400 << 10;
-/// RFC 9113, 6.9.2: what clients assume before they know better.
+/// The initial window that clients assume (RFC 9113, 6.9.2).
 const SMALLEST_WINDOW: u32 = 65_535;
 const LARGEST_WINDOW: u32 = 16 << 20;
 

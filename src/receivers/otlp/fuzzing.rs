@@ -44,7 +44,7 @@ pub fn encodings(name: &[u8]) -> (bool, bool) {
     )
 }
 
-/// What a browser is told: for a preflight, and with an answer.
+/// Returns the CORS headers of a preflight and of a response.
 pub fn cors(origins: Vec<String>, request: &Request<()>) -> (Option<HeaderMap>, HeaderMap) {
     let policy = Policy::new(&Cors {
         allowed_origins: origins,
@@ -108,7 +108,8 @@ impl http_body::Body for Pieces {
     }
 }
 
-/// What is read of a body: a gRPC message with its flag, or all of it. None if the reader waits for something.
+/// Reads a body: a gRPC message with its flag, or all of it. Returns `None` if the reader waits for
+/// more.
 pub fn read(
     pieces: Pieces,
     grpc: bool,

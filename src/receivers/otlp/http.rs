@@ -183,7 +183,7 @@ fn asked_format<B>(request: &Request<B>) -> Format {
     format.unwrap_or(Format::Protobuf)
 }
 
-/// What a content type stands for; parameters such as `charset` make no difference.
+/// Returns the format of a content type; parameters such as `charset` are ignored.
 pub(super) fn format(content_type: &HeaderValue) -> Option<Format> {
     let essence = content_type.to_str().ok()?.split(';').next()?.trim();
     if essence.eq_ignore_ascii_case(PROTOBUF) {

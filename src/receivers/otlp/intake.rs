@@ -1,4 +1,4 @@
-//! What happens to a body after it was read, whichever way it came: decompress, transcode, validate, hand on.
+//! Processing of a received body from any transport: decompress, transcode, validate, forward.
 
 use std::sync::Arc;
 
@@ -24,27 +24,27 @@ use tributary_otlp::stamp::Stamp;
 use tributary_profiles::layout;
 use tributary_profiles::layout::OldLayout;
 
-/// The common part of both transports.
+/// State shared by both transports.
 pub(super) struct Intake {
     pub(super) id: ComponentId,
     pub(super) outputs: Outputs,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: ReceiverMetrics,
-    /// Limits what a client can write into the log by being refused.
+    /// Limits the log lines that a client can cause by refused requests.
     pub(super) refusals: SampledLog,
-    /// The memory budget is used up.
+    /// Time without room in the memory budget.
     pub(super) no_memory: Episode,
-    /// Puts the client's identity on what it sends.
+    /// Adds the client's identity to the data.
     pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
     pub(super) pace: Pace,
-    /// Largest body in bytes, before and after decompression.
+    /// Maximum size of a body in bytes, before and after decompression.
     pub(super) limit: usize,
-    /// The key of the configuration that sets the limit.
+    /// Key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
 }
 
-/// What a body is.
+/// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::receivers) enum Format {
     Protobuf,
@@ -52,7 +52,7 @@ pub(in crate::receivers) enum Format {
 }
 
 impl Intake {
-    /// What a body may be.
+    /// Returns the limits of a body.
     pub(super) fn bounds(&self) -> Bounds<'_> {
         Bounds {
             size: self.limit,
@@ -61,7 +61,7 @@ impl Intake {
         }
     }
 
-    /// Takes a body all the way to the pipeline's answer.
+    /// Processes a body until the pipeline's outcome is known.
     pub(super) async fn take(
         &self,
         signal: Signal,
@@ -102,13 +102,13 @@ impl Intake {
         result
     }
 
-    /// Counts an answer that is a refusal, and says who got it.
+    /// Counts a refusal, and logs it with the client.
     pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
         self.turned_away(peer);
         log_refusal(&self.id, &self.refusals, nack, peer);
     }
 
-    /// Counts a refusal of what is no request for telemetry.
+    /// Counts a refused request that is not an export request.
     pub(super) fn turned_away(&self, peer: &Peer) {
         self.metrics.refused_request(peer.identity.as_ref());
     }
@@ -119,7 +119,7 @@ impl Intake {
         if nack.reason != OUT_OF_MEMORY {
             return;
         }
-        // Nobody knows how many items it has: one at least.
+        // The number of items is not known; it is at least one.
         self.metrics.refused(signal, 1);
         if self.no_memory.occurs(1) {
             tracing::warn!(
@@ -132,7 +132,7 @@ impl Intake {
         }
     }
 
-    /// Says that there is memory again, and what it cost that there was none.
+    /// Logs that memory is available again, and the number of requests refused meanwhile.
     fn log_room(&self) {
         if let Some(ended) = self.no_memory.over() {
             tracing::info!(
@@ -145,7 +145,7 @@ impl Intake {
         }
     }
 
-    /// The refusal of a signal without a pipeline.
+    /// Returns the refusal of a signal without a pipeline.
     pub(super) fn unserved(&self, signal: Signal) -> Nack {
         Nack::permanent(
             Code::Unimplemented,
@@ -156,14 +156,14 @@ impl Intake {
         )
     }
 
-    /// The headers to keep with a batch.
+    /// Returns the headers to keep with a batch.
     pub(super) fn metadata(&self, headers: &HeaderMap) -> Option<Arc<Metadata>> {
         self.include_metadata.then(|| metadata::of(headers))
     }
 
-    /// Makes a valid protobuf request of the body, and counts its items. What takes long is done off the workers that
-    /// serve connections, by as many threads as there are cores: more would need more memory, and be no faster. Who
-    /// waits for a turn holds no more than the body as sent.
+    /// Converts the body to a valid protobuf request, and counts its items. Slow work runs on
+    /// separate threads, not on the workers that serve connections, and at most once per core: more
+    /// would need more memory and not be faster. A waiting request buffers only the body as sent.
     async fn prepare(
         &self,
         signal: Signal,
@@ -190,12 +190,13 @@ impl Intake {
             let most = SHORT_OUTPUT.min(self.limit);
             match decompress(codec, &held.bytes, most, &mut held.permit) {
                 Ok(output) => return work.read(replace(held, output)),
-                // It was not what it looked like.
+                // The body is larger than its size suggested.
                 Err(_) if most < self.limit => {}
                 Err(error) => return Err(work.refuse(error)),
             }
         }
-        // A connection's own turns first: one that brings a thousand bombs waits behind itself.
+        // The limit per connection comes first, so that a connection with a thousand decompression
+        // bombs delays only itself.
         let ending = || Nack::unavailable("the collector is shutting down");
         let _own = peer.turns.acquire().await.map_err(|_| ending())?;
         let done = on_a_turn(move || work.run(held)).await;
@@ -207,20 +208,21 @@ fn outdated(layout: OldLayout) -> Nack {
     Nack::invalid(layout.to_string())
 }
 
-/// Everything between the body as sent and the request.
+/// Steps from the body as sent to the request.
 pub(in crate::receivers) struct Work {
     pub(in crate::receivers) signal: Signal,
     pub(in crate::receivers) format: Format,
     pub(in crate::receivers) codec: Option<Codec>,
     pub(in crate::receivers) limit: usize,
     pub(in crate::receivers) limit_key: &'static str,
-    /// What to put on the request, and who sent it.
+    /// Identity to add to the request, and the sender.
     pub(in crate::receivers) stamp: Option<(Arc<Stamp>, Option<Arc<str>>)>,
 }
 
 impl Work {
-    /// Whether it takes about a millisecond at most, judged by the size of the body as sent. Telemetry compresses
-    /// about 10 to 1; what unpacks to more than [`SHORT_OUTPUT`] is not short after all.
+    /// Whether the work takes at most about a millisecond, estimated from the size of the body as
+    /// sent. Telemetry compresses about 10 to 1; a body that decompresses to more than
+    /// [`SHORT_OUTPUT`] is not short after all.
     fn is_short(&self, bytes: usize) -> bool {
         let longest = match (self.codec, self.format) {
             (None, Format::Protobuf) => 1 << 20,
@@ -230,7 +232,7 @@ impl Work {
         bytes <= longest
     }
 
-    /// The request, and how many items it has.
+    /// Returns the number of items and the request.
     pub(in crate::receivers) fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
         if let Some(codec) = self.codec {
             let output = decompress(codec, &held.bytes, self.limit, &mut held.permit)
@@ -240,7 +242,7 @@ impl Work {
         self.read(held)
     }
 
-    /// Reads what is not, or no longer, compressed.
+    /// Reads a decompressed body.
     fn read(self, mut held: Held) -> Result<(usize, Held), Nack> {
         if self.format == Format::Json {
             if self.signal == Signal::Profiles {
@@ -252,7 +254,7 @@ impl Work {
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
         let checked = tributary_otlp::check(self.signal, &held.bytes);
         if self.signal == Signal::Profiles {
-            // What is not valid may well be valid in an old layout, and then that is what is wrong with it.
+            // An invalid request may be valid in an old layout, which is then the reason to report.
             let recognised = match checked {
                 Ok(_) => layout::glance(&held.bytes),
                 Err(_) => layout::recognise(&held.bytes),
@@ -261,7 +263,8 @@ impl Work {
         }
         let checked = checked.map_err(malformed)?;
         if checked.repeats_single {
-            // No SDK writes this; a hostile client gets no more memory by it than the budget has.
+            // No SDK writes such a request; a hostile client still gets no more memory than the
+            // budget has.
             let len = held.bytes.len();
             held.permit
                 .grow(len.saturating_mul(tributary_otlp::DECODED_BYTES_PER_BYTE))
@@ -285,7 +288,7 @@ impl Work {
         let stamping = stamp
             .prepare(self.signal, identity, &bytes)
             .map_err(malformed)?;
-        // The request and its copy are both there for a moment.
+        // The request and its copy exist together for a moment.
         permit
             .grow(stamping.bytes().unwrap_or(0))
             .map_err(out_of_memory)?;
@@ -302,9 +305,9 @@ impl Work {
         let len = held.bytes.len();
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
-        // A text with escapes is put together aside.
+        // A text with escapes is decoded into a separate buffer.
         let aside = memchr::memchr(b'\\', &held.bytes).map_or(0, |_| len);
-        // The output begins with half of the text's size, and old and new place are held while it moves.
+        // The output starts with half of the text's size, and both buffers exist while it grows.
         held.permit
             .grow(len + len / 2 + aside)
             .map_err(out_of_memory)?;
@@ -340,17 +343,18 @@ impl Work {
     }
 }
 
-/// Below this the size of JSON does not matter.
+/// Minimum output limit for JSON, in bytes: below it, the size of the text does not matter.
 const SMALL_JSON: usize = 1 << 10;
-/// `0,` in JSON, eight bytes in protobuf.
+/// Growth of packed numbers: `0,` in JSON takes eight bytes in protobuf.
 const PACKED_BYTES_PER_BYTE: usize = 4;
-/// What a short body may unpack to.
+/// Maximum output, in bytes, of a short body.
 const SHORT_OUTPUT: usize = 1 << 20;
-/// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue. A request of one
-/// empty span has six bytes; without this a flood of them would hold forty times what the budget says.
+/// Memory of a request besides its bytes: the batch, its permit, and an entry in a queue. A request
+/// of one empty span has six bytes; without this charge, a flood of such requests would use forty
+/// times the budget.
 const BATCH_BYTES: usize = 512;
 
-/// Puts `output`, for which the permit has grown, in the place of what it was made from.
+/// Replaces a body by `output`, for which the permit has grown.
 fn replace(held: Held, output: Vec<u8>) -> Held {
     let Held { bytes, mut permit } = held;
     drop(bytes);
@@ -361,8 +365,8 @@ fn replace(held: Held, output: Vec<u8>) -> Held {
     }
 }
 
-/// Counts items as refused unless they were accepted: an answer that never came, because the client's deadline passed
-/// or it went away, is no acceptance.
+/// Counts items as refused unless they were accepted. If no outcome arrives, because the client's
+/// deadline passed or the client disconnected, the items count as refused.
 struct Counted<'a> {
     metrics: &'a ReceiverMetrics,
     signal: Signal,
@@ -394,7 +398,7 @@ mod tests {
 
     use super::*;
 
-    /// Stamps a request of one record within that budget.
+    /// Stamps a request of one record within this budget.
     fn stamped(budget: &Arc<Budget>) -> Result<Held, Nack> {
         let scope = ScopeLogs {
             log_records: vec![LogRecord::default()],
@@ -428,7 +432,7 @@ mod tests {
         let held = stamped(&budget).unwrap();
         assert_eq!(held.permit.bytes(), held.bytes.len());
         assert_eq!(budget.used(), held.bytes.len());
-        // The request and its copy do not fit together.
+        // The budget has no room for the request and its copy.
         let budget = Budget::new(held.bytes.len());
         let refused = stamped(&budget).unwrap_err();
         assert_eq!(refused.code, Code::ResourceExhausted);

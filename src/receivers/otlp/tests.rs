@@ -219,7 +219,7 @@ async fn http2(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer {
     (head.status, head.headers, body.to_bytes())
 }
 
-/// What a gRPC call came to.
+/// Outcome of a gRPC call.
 #[derive(Debug)]
 struct Reply {
     http: StatusCode,

@@ -7,50 +7,56 @@ use crate::receivers::glob::Glob;
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 
-/// Reads the files that the `file` exporter writes, here or in the Collector: OTLP/JSON, one request in a line, or what
-/// `format` and `compression` say.
+/// Reads files of the `file` exporter, of this collector or of the OpenTelemetry Collector:
+/// OTLP/JSON with one request per line, or another encoding according to `format` and
+/// `compression`.
 ///
-/// How far each file was read is in memory only: after a start of the collector, `start_at` says where to begin.
+/// Read positions are kept in memory only: after a restart of the collector, `start_at` sets the
+/// position again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which files: paths in which `*` stands for any text without `/`, `?` for one character, `[a-z]` for one of these
-    /// and `[^a-z]` for one of the others. Required.
+    /// Paths of files to read. In a path, `*` matches any text without `/`, `?` one character,
+    /// `[a-z]` one character of the range and `[^a-z]` one character outside of the range.
+    /// Required.
     pub include: Vec<String>,
-    /// Which of these files not. Default: none.
+    /// Paths of files to exclude, although `include` matches them. Default: none.
     pub exclude: Vec<String>,
-    /// Where to begin with files that are there at the start, `beginning` or `end`; files that appear later are read
-    /// from the beginning. Default: `end`.
+    /// Start position in files that exist at the start: `beginning` or `end`. Files that appear
+    /// later are read from the beginning. Default: `end`.
     pub start_at: StartAt,
-    /// How often to look for new files and lines. Default: 200ms.
+    /// Interval of polls for new files and lines. Default: 200ms.
     pub poll_interval: Duration,
-    /// Whether to read all files again at every look, whatever `start_at` says. Default: false.
+    /// Whether each poll reads all files again from the beginning, whatever `start_at` says.
+    /// Default: false.
     pub replay_file: bool,
-    /// Largest line or message in bytes, as it is and after decompression; what is larger is skipped. Default: 64MiB.
+    /// Maximum size of a line or message, both as stored and after decompression; larger ones are
+    /// skipped. Default: 64MiB.
     pub max_log_size: ByteSize,
-    /// `json`: OTLP/JSON. `proto`: protobuf; it does not say of which signal a request is, so the receiver may be in
-    /// pipelines of one signal only. (The Collector has no such key.) Default: `json`.
+    /// Encoding of requests. `json`: OTLP/JSON. `proto`: protobuf. Protobuf does not name the
+    /// signal of a request, so with `proto` the receiver may be in pipelines of one signal only.
+    /// (The Collector has no such key.) Default: `json`.
     pub format: Format,
-    /// `zstd` if each request is compressed, and so behind its length, as the `file` exporter writes it with
-    /// `compression: zstd`. Default: `none`.
+    /// Compression of requests. `zstd`: each request is compressed and follows its length, as the
+    /// `file` exporter writes with `compression: zstd`. Default: `none`.
     pub compression: Compression,
-    /// Where to remember how far files were read. Not supported.
+    /// Storage extension for read positions. Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<String>,
 }
 
-/// Where to begin.
+/// Start position in files that exist at the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StartAt {
-    /// With what is there.
+    /// The existing content is read.
     Beginning,
-    /// With what comes.
+    /// Only content that is appended later is read.
     #[default]
     End,
 }
 
-/// What a request is written in.
+/// Encoding of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -61,16 +67,16 @@ pub enum Format {
     Proto,
 }
 
-/// How a request is compressed.
+/// Compression of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&[""]))]
 pub enum Compression {
-    /// It is not.
+    /// No compression.
     #[default]
     #[serde(alias = "")]
     None,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a record: decompress, see of which signal it is, read, hand on.
+//! Processing of a record: decompress, detect the signal, decode, forward.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,33 +25,33 @@ use tributary_memory::Budget;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
-/// The way into the pipelines.
+/// Entry to the pipelines.
 pub(super) struct Intake {
     id: ComponentId,
     outputs: Outputs,
     budget: Arc<Budget>,
     metrics: ReceiverMetrics,
-    /// `tributary_receiver_file_skipped_records`.
+    /// Counter `tributary_receiver_file_skipped_records`.
     skipped: Counter,
     log: SampledLog,
     reading: Reading,
 }
 
-/// How records are read.
+/// Rules for decoding records.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     is_compressed: bool,
     limit: usize,
-    /// The signal of all records, when they do not say it themselves.
+    /// Signal of all records, if the encoding does not contain it.
     signal: Option<Signal>,
 }
 
-/// What became of a record.
+/// Outcome of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was accepted, or never can be.
+    /// The record was accepted, or can never be accepted.
     Done,
-    /// It may be accepted after some time.
+    /// The record may be accepted after this delay.
     Later(Duration),
 }
 
@@ -79,7 +79,7 @@ impl Intake {
         }
     }
 
-    /// Takes a record all the way to the pipeline's answer.
+    /// Processes a record until the pipeline's outcome is known.
     pub(super) async fn take(&self, path: &Path, record: &Record) -> Verdict {
         let refused = match self.hand_on(record).await {
             Ok(()) => return Verdict::Done,
@@ -131,7 +131,7 @@ impl Intake {
         let Some((signal, items, held)) = read? else {
             return Ok(());
         };
-        // A file may have other signals too, for other receivers.
+        // A file may contain other signals for other receivers.
         let Some(consumer) = self.outputs.get(signal).filter(|_| items > 0) else {
             return Ok(());
         };
@@ -147,7 +147,8 @@ impl Intake {
 }
 
 impl Reading {
-    /// The request in a record, its signal and how many items it has. Nothing when it is empty.
+    /// Decodes a record. Returns the signal, the number of items and the request; `None` for an
+    /// empty record.
     fn read(self, mut held: Held) -> Result<Option<(Signal, usize, Held)>, Nack> {
         if self.is_compressed {
             let output = decompress(Codec::Zstd, &held.bytes, self.limit, &mut held.permit)
@@ -179,8 +180,9 @@ impl Reading {
     }
 }
 
-/// Of which signal an OTLP/JSON request is, by its keys; nothing when it has none. What comes after the key that says
-/// it is read once only, by who knows what it is.
+/// Returns the signal of an OTLP/JSON request according to its keys; `None` for an empty request.
+/// The value of the key is skipped here, so that it is parsed only once, by the decoder of the
+/// signal.
 fn signal_of(json: &[u8]) -> Result<Option<Signal>, Nack> {
     let signal = Cell::new(None);
     let read = serde_json::Deserializer::from_slice(json).deserialize_map(Keys(&signal));
@@ -195,7 +197,7 @@ fn signal_of(json: &[u8]) -> Result<Option<Signal>, Nack> {
     }
 }
 
-/// Reads keys until one says the signal; the first of the others.
+/// Visitor that reads keys until one names the signal.
 struct Keys<'c>(&'c Cell<Option<Signal>>);
 
 impl<'de> Visitor<'de> for Keys<'_> {
@@ -226,9 +228,9 @@ impl<'de> Visitor<'de> for Keys<'_> {
     }
 }
 
-/// The key of the configuration that limits records.
+/// Key of the limit on the size of records.
 const LIMIT_KEY: &str = "max_log_size";
-/// When to try again what was refused without a word about that.
+/// Retry delay after a refusal without one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// What takes about a millisecond at most is read at once.
+/// Size in bytes up to which decoding takes about a millisecond at most, and is done in place.
 const SHORT: usize = 256 << 10;

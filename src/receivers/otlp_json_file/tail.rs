@@ -1,4 +1,4 @@
-//! A file that is read while others write to it: its whole records from a position on.
+//! Reader of complete records in a file while other processes append to it.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -8,49 +8,50 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-/// How records are told apart.
+/// Separation of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Each is a line.
+    /// Each record is a line.
     Lines,
-    /// Each stands behind its length in 4 bytes, most significant first.
+    /// Each record follows its length in 4 bytes, most significant first.
     Lengths,
 }
 
-/// What is read at a time.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 /// Bytes of a length.
 const PREFIX: usize = 4;
 
-/// A position in an open file. The file is followed when it is renamed.
+/// Position in an open file. The reader follows a renamed file.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) path: PathBuf,
     file: File,
     pub(super) identity: (u64, u64),
-    /// Everything before it is done with.
+    /// Position up to which records are finished.
     offset: u64,
-    /// The number of the record at `offset`, from 1. Of lines, where it was read from the beginning.
+    /// Number of the record at `offset`, from 1. Lines are counted only if the file was read from
+    /// the beginning.
     number: u64,
-    /// The line at `offset` is the rest of one that is skipped.
+    /// Whether the data at `offset` is the remainder of a skipped line.
     in_skipped: bool,
-    /// A last line without its newline was looked at when the file had this size.
+    /// Size of the file when its last line, without a newline, was last examined.
     looked_at: u64,
 }
 
-/// What was read.
+/// A record that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Its content; `None` if it is larger than it may be.
+    /// Content of the record; `None` if it is larger than the limit.
     pub(super) content: Option<Bytes>,
-    /// Where it begins.
+    /// Offset of the record.
     pub(super) offset: u64,
-    /// Its number, from 1.
+    /// Number of the record, from 1.
     pub(super) number: u64,
     after: After,
 }
 
-/// What the position is after a record.
+/// Position after a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct After {
     offset: u64,
@@ -74,7 +75,7 @@ impl Tail {
         })
     }
 
-    /// Goes to the end. What is being written there at the moment is skipped as a whole.
+    /// Moves to the end. A record that is being written is skipped as a whole.
     pub(super) fn skip_to_end(&mut self, framing: Framing) -> io::Result<()> {
         let len = self.file.metadata()?.len();
         match framing {
@@ -102,21 +103,22 @@ impl Tail {
         Ok(())
     }
 
-    /// Goes to the beginning.
+    /// Moves to the beginning.
     pub(super) fn rewind(&mut self) {
         (self.offset, self.number) = (0, 1);
         (self.in_skipped, self.looked_at) = (false, 0);
     }
 
-    /// The record is done with.
+    /// Moves the position past a finished record.
     pub(super) fn passed(&mut self, record: &Record) {
         self.offset = record.after.offset;
         self.number = record.after.number;
         self.in_skipped = record.after.in_skipped;
     }
 
-    /// Some whole records from the position on, of at most `limit` bytes each; none when there is nothing new. The
-    /// position stays. Whether the file was cut since, and is read from its beginning.
+    /// Returns complete records from the position on, of at most `limit` bytes each, or none if
+    /// there is nothing new. The position does not change. The flag is true if the file was
+    /// truncated and is read from its beginning.
     pub(super) fn read(
         &mut self,
         framing: Framing,
@@ -161,7 +163,7 @@ impl Tail {
             at.number += 1;
             at.in_skipped = false;
             let content = match () {
-                // What was skipped, and said so, needs no second word.
+                // The skipped line has already been reported.
                 () if was_skipped => Some(Bytes::new()),
                 () if line.len() > limit => None,
                 () => Some(line),
@@ -176,7 +178,8 @@ impl Tail {
         if !records.is_empty() || buffer.is_empty() {
             return Ok(records);
         }
-        // One piece of a line. JSON is whole when it parses: no beginning of an object is an object.
+        // The last line may be incomplete. JSON is complete if it parses: no prefix of an object is
+        // an object.
         let end = After {
             offset: self.offset + buffer.len() as u64,
             ..at
@@ -245,7 +248,7 @@ impl Tail {
         Ok(records)
     }
 
-    /// What is at the position, at most so much.
+    /// Returns the bytes at the position, `most` at most.
     fn bytes(&self, len: u64, most: usize) -> io::Result<Bytes> {
         let left = usize::try_from(len - self.offset).unwrap_or(usize::MAX);
         let mut buffer = vec![0; left.min(most)];
@@ -263,7 +266,7 @@ impl Tail {
     }
 }
 
-/// Device and inode.
+/// Returns the device and the inode.
 pub(super) fn identity_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
@@ -302,7 +305,7 @@ mod tests {
             file.write_all(content).unwrap();
         }
 
-        /// All records as texts, with their numbers.
+        /// Returns all records as texts, with their numbers.
         fn rest(&mut self, limit: usize) -> Vec<(u64, String)> {
             let mut all = Vec::new();
             loop {

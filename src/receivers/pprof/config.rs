@@ -1,4 +1,4 @@
-//! The configuration of `pprof`: its sections, each of which is declared beside what it configures.
+//! The configuration of `pprof`. Each section is declared next to the code it configures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,48 +12,52 @@ use tributary_config::units::ByteSize;
 use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 use tributary_profiles::pprof::{IdLabel, LinkLabels};
 
-/// Takes pprof files wherever they are. At least one of `remote`, `targets`, `file`, `self` and `server` is needed.
+/// Receives pprof profiles. At least one of `remote`, `targets`, `file`, `self` and `server` is
+/// required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// One URL of a profile that is taken again and again.
+    /// URL of one profile to scrape at an interval.
     pub remote: Section<Remote>,
-    /// Servers whose profiles are taken again and again. Default: none.
+    /// Servers to scrape profiles from at an interval. Default: none.
     pub targets: Vec<Target>,
-    /// How many requests of `remote` and `targets` are under way at most; 0 is no limit. A CPU profile is a request that
-    /// takes its seconds. Default: 256.
+    /// Maximum number of concurrent requests of `remote` and `targets`; 0 disables the limit. The
+    /// request for a CPU profile lasts as long as the profile. Default: 256.
     pub max_concurrent_scrapes: usize,
-    /// With `delta` in `targets`: the memory that the profiles to subtract may take, of all targets together, as in `256MiB`;
-    /// never more than a quarter of the memory budget, in which it counts. One of 300 stacks takes about 100 KB, one of
-    /// 10,000 stacks 3 MB, and a Go target has four of them, so the default is enough for some hundred targets. Where it is
-    /// not, the targets that came last are without differences: the log says so, and
-    /// `tributary_receiver_pprof_forgotten_series` counts it. Default: 256MiB.
+    /// Memory for the previous profiles of all targets with `delta`, as in `256MiB`. At most a
+    /// quarter of the memory budget is used, and the memory counts toward the budget. A profile
+    /// with 300 stacks takes about 100 KB, one with 10,000 stacks 3 MB, and a Go target has four
+    /// such profiles, so the default suffices for some hundred targets. Beyond the limit, the most
+    /// recently added targets get no differences; the log reports this, and
+    /// `tributary_receiver_pprof_forgotten_series` counts the affected series. Default: 256MiB.
     pub delta_max_bytes: ByteSize,
-    /// Stretches the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
+    /// Lengthens the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
     pub adaptive: Section<Adaptive>,
-    /// Takes the files that are sent to `POST /v1/pprof`. Absent: does not listen.
+    /// Server that receives profiles by `POST /v1/pprof`. Absent: off.
     pub server: Section<ServerConfig>,
-    /// Takes the files of a directory. Absent: reads none.
+    /// Directory to read profiles from. Absent: off.
     pub file: Section<FileConfig>,
-    /// Profiles this process. Absent: does not.
+    /// Profiles of this process. Absent: off.
     #[serde(rename = "self")]
     pub own: Section<OwnConfig>,
-    /// Which labels of samples name a trace and a span, and become links.
+    /// Sample labels that contain trace and span ids and become links.
     pub links: Links,
-    /// Whether the file itself goes along with what it became, as `original_payload`. What is done to the profiles later
-    /// is not done to that, and files of which only the difference is taken (`delta`) are left out. Default: false.
+    /// Whether to add the received file as `original_payload`. Later changes to the profiles do not
+    /// change the payload, and files reduced to their difference (`delta`) have no payload.
+    /// Default: false.
     pub include_original: bool,
 }
 
-/// Labels that name a trace and a span, each as `KEY` or `KEY=FORMAT`. The formats are `hex` (the default: 32 digits for a
-/// trace, 16 for a span) and `decimal` (a number of 64 bits, as Datadog's libraries write them). A sample with one label
-/// for each gets a link instead of the labels; the first in a list that a sample has counts.
+/// Sample labels that contain trace and span ids, each as `KEY` or `KEY=FORMAT`. The formats are
+/// `hex` (the default: 32 digits for a trace, 16 for a span) and `decimal` (a 64-bit number, as
+/// Datadog's libraries write it). A sample with a trace label and a span label gets a link in place
+/// of the labels. If a sample has several labels of a list, the first in the list is used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Links {
-    /// Labels for the trace; an empty list: none. Default: `[trace_id]`.
+    /// Labels of trace ids; an empty list disables links. Default: `[trace_id]`.
     pub trace_id: Vec<String>,
-    /// Labels for the span; an empty list: none. Default: `[span_id]`.
+    /// Labels of span ids; an empty list disables links. Default: `[span_id]`.
     pub span_id: Vec<String>,
 }
 
@@ -69,7 +73,8 @@ impl Default for Links {
 }
 
 impl Links {
-    /// What the reader of files is told. What is no label has been reported.
+    /// Returns the labels for the pprof decoder. Invalid labels are skipped; validation has
+    /// reported them.
     pub(super) fn labels(&self) -> LinkLabels {
         let labels = |texts: &[String]| texts.iter().filter_map(|text| text.parse().ok()).collect();
         LinkLabels {
@@ -109,18 +114,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether any section is there.
+    /// Whether any section is configured.
     fn has_sections(&self) -> bool {
         self.scrapes() || self.server.is_some() || self.file.is_some() || self.own.is_some()
     }
 
-    /// Whether anything is scraped.
+    /// Whether any section scrapes.
     fn scrapes(&self) -> bool {
         self.remote.is_some() || !self.targets.is_empty()
     }
 }
 
-/// What one small profile takes.
+/// Memory of one small profile.
 const LEAST_DELTA_BYTES: u64 = 64 << 10;
 
 impl Validate for Config {
@@ -158,7 +163,7 @@ impl Validate for Config {
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
-        // One without an address has been reported.
+        // Validation reports a server without an address elsewhere.
         let server = self
             .server
             .iter()

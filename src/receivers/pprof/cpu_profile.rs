@@ -1,14 +1,14 @@
-//! Where this process spends its CPU time.
+//! CPU profiles of this process.
 //!
-//! A timer of the kernel that counts CPU time (`ITIMER_PROF`) interrupts whichever thread runs. What happens then is no
-//! more than must: registers and the upper part of the stack are copied (`signal`). Unwinding is done later, by the
-//! call frame information that every binary has for panics (`binaries`, and `framehop`), so that neither the program nor
-//! its libraries need frame pointers. Functions get no names here: mappings with their build ids say where addresses
-//! belong, as in all profiles.
+//! A kernel timer of CPU time (`ITIMER_PROF`) interrupts the running thread. The signal handler
+//! only copies the registers and the upper part of the stack (`signal`). Unwinding happens later,
+//! with the call frame information that every binary contains for panics (`binaries`, and
+//! `framehop`), so neither the program nor its libraries need frame pointers. Functions are not
+//! symbolized here: mappings with build ids identify the addresses, as in all profiles.
 //!
-//! The crate `pprof` was looked at and does it otherwise: it unwinds inside the signal handler, by default with a
-//! library that takes locks there; it spills to a temporary file, which a read-only container has no place for; and its
-//! profiles have no mappings, so that nobody can symbolize them later.
+//! The crate `pprof` was considered and not used. It unwinds within the signal handler, by default
+//! with a library that takes locks there. It writes to a temporary file, which a read-only
+//! container cannot do. Its profiles have no mappings, so they cannot be symbolized later.
 
 #[cfg(all(
     target_os = "linux",
@@ -40,38 +40,38 @@ use std::io;
 ))]
 pub use self::native::Profiler;
 
-/// How often each stack was seen: addresses of instructions, the innermost first.
+/// Sample count of each stack: instruction addresses, the innermost first.
 pub type Stacks = HashMap<Vec<u64>, u64>;
 
-/// A part of a file that is in memory as code.
+/// A part of a file that is mapped as executable code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapped {
-    /// The first address.
+    /// First address of the mapping.
     pub start: u64,
-    /// The address behind the last one.
+    /// Address after the last one.
     pub limit: u64,
-    /// Where in the file the first address is.
+    /// Offset of the first address in the file.
     pub file_offset: u64,
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Which build of it.
+    /// Build id of the file.
     pub build_id: BuildId,
 }
 
-/// What tells builds of a file apart, in lower-case hexadecimal digits.
+/// Identity of a build, in lower-case hexadecimal digits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum BuildId {
-    /// What its linker wrote into it.
+    /// Build id written by the linker.
     Gnu(String),
-    /// A hash of its ends, where the linker wrote nothing (semantic conventions of OpenTelemetry,
-    /// `process.executable.build_id.htlhash`).
+    /// Hash of the beginning and end of the file, if the linker wrote no build id (OpenTelemetry
+    /// semantic conventions, `process.executable.build_id.htlhash`).
     Hash(String),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[default]
     Unknown,
 }
 
-/// Takes samples while it lives; there is no other one meanwhile.
+/// Profiler that samples while the value exists. Only one may exist at a time.
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -84,29 +84,29 @@ pub struct Profiler(std::convert::Infallible);
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 impl Profiler {
-    /// Begins.
+    /// Starts sampling.
     ///
     /// # Errors
-    /// Always, on this system.
+    /// Always returns an error on this system.
     pub fn start(_: u32) -> io::Result<Self> {
         Err(unsupported())
     }
 
-    /// Cannot be called: there is none.
+    /// Never called: no value of this type exists.
     pub fn collect(&mut self, _: &mut Stacks) -> u64 {
         match self.0 {}
     }
 
-    /// Cannot be called: there is none.
+    /// Never called: no value of this type exists.
     pub fn mapped(&self) -> &[Mapped] {
         match self.0 {}
     }
 }
 
-/// Whether this system can do it.
+/// Checks that this system supports CPU profiles.
 ///
 /// # Errors
-/// When it cannot.
+/// Returns an error if it does not.
 pub fn supported() -> io::Result<()> {
     match cfg!(all(
         target_os = "linux",
@@ -122,7 +122,8 @@ fn unsupported() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// Stacks that are told apart at most until they are taken away; the samples of others are lost. About 20 MB.
+/// Maximum number of distinct stacks between two collections; samples of further stacks are lost.
+/// About 20 MB.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")

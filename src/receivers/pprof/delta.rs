@@ -1,24 +1,26 @@
-//! What happened between two profiles that count from the start of a process.
+//! Differences between two cumulative profiles.
 //!
-//! Go's `allocs`, `mutex` and `block` profiles, and half of `heap`, are counters: each has everything since the process
-//! began. Adding up scrapes of them counts the same thing again and again, so here each becomes the difference to the
-//! one before it, stack by stack:
+//! Go's `allocs`, `mutex` and `block` profiles, and half of `heap`, are counters: each profile
+//! contains everything since the process started. The sum of several scrapes would count the same
+//! events repeatedly. Each profile is therefore replaced by the difference to the previous profile,
+//! stack by stack:
 //!
-//! - The first profile of a series is only remembered: since when it counts nobody knows.
-//! - A value that fell, or a stack that is gone, means another process: counters only rise. All of its profile happened
-//!   since the last one, so it is taken as it is, as Prometheus does with counters. Two of them in a row mean that one
-//!   address leads to several processes by turns; that cannot be subtracted, so nothing is taken until two in a row fit
-//!   each other.
-//! - Levels (`inuse_space`, goroutines) and what says how long it took (CPU profiles, Go's own `?seconds=`) pass as they
-//!   are.
-//! - A difference is of the time from one profile to the next. A sample without one vanishes, and so does a profile
-//!   without a sample.
+//! - The first profile of a series is only remembered: the start of its counters is not known.
+//! - A value that fell, or a stack that disappeared, means another process, since counters only
+//!   rise. The whole profile then belongs to the time since the previous one and is forwarded
+//!   unchanged, as Prometheus does with counters. Two such profiles in a row mean that several
+//!   processes share one address. Their profiles cannot be subtracted, so none is forwarded until
+//!   two profiles in a row match.
+//! - Gauges (`inuse_space`, goroutines) and profiles with a duration (CPU profiles, Go's own
+//!   `?seconds=`) are forwarded unchanged.
+//! - A difference covers the time from one profile to the next. Samples without a difference are
+//!   dropped, and so are profiles without samples.
 //!
-//! What was not delivered is not lost: only a delivered profile becomes the one to subtract.
+//! A failed delivery loses nothing: only a delivered profile replaces the previous one.
 //!
-//! Samples are equal if all that they say is: stack, labels (the size class of `heap` is one), link. They are compared
-//! by their place in a dictionary which each series keeps, never by hashes alone. Addresses count from the start of
-//! their binary.
+//! Samples are equal if their stack, labels (such as the size class of `heap`) and link are equal.
+//! Samples are compared by their index in a dictionary of the series, never by hashes alone.
+//! Addresses are relative to the start of their binary.
 
 mod remembered;
 
@@ -38,64 +40,66 @@ use tributary_profiles::reindex::Memo;
 use tributary_profiles::relocations::Relocations;
 use tributary_profiles::write::encode;
 
-/// What is known of one series, and the dictionary to read its next profile into.
+/// State of one series, and the dictionary to decode its next profile into.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     dictionary: Dictionary,
     relocations: Option<Relocations>,
     last: Option<Last>,
-    /// What the dictionary took when it had nothing that is not needed.
+    /// Size of the dictionary after the last compaction.
     compact: usize,
 }
 
-/// A profile to subtract.
+/// A previous profile, to subtract.
 #[derive(Debug, Default)]
 struct Last {
     columns: Vec<(ValueType, HashMap<SampleKey, i64, RandomState>)>,
-    /// When it was taken.
+    /// Time of the profile.
     time: u64,
-    /// Whether it did not fit the one before it.
+    /// Whether the profile did not continue its predecessor.
     began: bool,
 }
 
-/// What a profile is, seen from the one before it.
+/// Relation of a profile to the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It counts nothing from the start of a process.
+    /// The profile is not cumulative.
     NotCumulative,
-    /// There is none before it.
+    /// There is no previous profile.
     First,
-    /// It goes on where that one ended.
+    /// The profile continues the previous one.
     Continued,
-    /// It is of another process, or of the same one started again.
+    /// The profile is of another process, or of the same one after a restart.
     Restarted,
-    /// The one before it was not of the same process as the one before that either.
+    /// Neither this profile nor the previous one continues its predecessor.
     Unsteady,
 }
 
-/// What is left of a profile.
+/// Remainder of a profile after the subtraction.
 #[derive(Debug)]
 pub(super) struct Difference {
-    /// What happened since the last profile, and what is no counter. It may have no profiles.
+    /// Differences to the previous profile, and profiles that are not cumulative. May have no
+    /// profiles.
     pub(super) profiles: ScopeProfiles,
-    /// How it fits.
+    /// Relation to the previous profile.
     pub(super) fit: Fit,
     next: Option<Last>,
 }
 
 impl Series {
-    /// What to read the next profile into.
+    /// Returns the tables to decode the next profile into.
     pub(super) fn tables(&mut self) -> (&mut Dictionary, &mut Relocations) {
         let relocations = self.relocations.get_or_insert_with(Relocations::new);
         (&mut self.dictionary, relocations)
     }
 
-    /// What the profiles refer to.
+    /// Returns the dictionary of the profiles.
     pub(super) fn dictionary(&self) -> &Dictionary {
         &self.dictionary
     }
 
-    /// Subtracts the last profile. Nothing changes until [`delivered`](Self::delivered).
+    /// Subtracts the previous profile. The series does not change until
+    /// [`delivered`](Self::delivered).
     pub(super) fn difference(&self, mut profiles: ScopeProfiles) -> Difference {
         let counts = |profile: &Profile| is_cumulative(&self.dictionary, &profile.header);
         let cumulative: Vec<bool> = profiles.profiles.iter().map(counts).collect();
@@ -135,14 +139,14 @@ impl Series {
         }
     }
 
-    /// The difference has a new owner: what it was made from is the one to subtract next.
+    /// Records the delivery of a difference: its profile becomes the previous one.
     pub(super) fn delivered(&mut self, difference: Difference) {
         if let Some(next) = difference.next {
             self.last = Some(next);
         }
     }
 
-    /// Leaves of a counter what is new.
+    /// Reduces a cumulative profile to its difference.
     fn subtract(&self, profile: &mut Profile, fit: Fit) {
         let Some(last) = self.last.as_ref() else {
             profile.samples = Samples::default();
@@ -169,22 +173,23 @@ impl Series {
         }
         profile.samples = samples;
         let header = &mut profile.header;
-        // Clocks go back at times; then there is an end without a beginning.
+        // Clocks may go back; the difference then has an end and no start.
         if last.time != 0 && last.time < header.time {
             header.duration = header.time - last.time;
             header.time = last.time;
         } else {
-            // Without a duration the next one would take it for a counter.
+            // Without a duration, the next stage would take the difference for a cumulative
+            // profile.
             header.duration = 1;
         }
     }
 
-    /// Makes the dictionary anew once half of it at least is of no use: stacks of earlier processes, levels that are
-    /// gone.
+    /// Rebuilds the dictionary once at least half of it is unused, such as stacks of earlier
+    /// processes.
     fn tidy(&mut self) {
         const SMALL: usize = 256 << 10;
         let Some(last) = &self.last else {
-            // It remembers nothing: what was read was refused.
+            // No profile is remembered: the one just decoded was refused.
             *self = Series::default();
             return;
         };
@@ -251,7 +256,7 @@ impl Last {
         column.map(|(_, column)| column)
     }
 
-    /// Whether nothing has fallen since that one.
+    /// Whether no value has fallen since the previous profile.
     fn continues(&self, last: &Last) -> bool {
         last.columns.iter().all(|(sample_type, before)| {
             let now = self.column(*sample_type);
@@ -261,7 +266,7 @@ impl Last {
     }
 
     fn bytes(&self) -> usize {
-        // One byte of the table goes with each entry.
+        // Each entry uses one additional byte of the table.
         let column = |column: &HashMap<_, _, _>| {
             column.capacity() * (size_of::<(SampleKey, i64)>() + 1) * 8 / 7
         };
@@ -269,7 +274,8 @@ impl Last {
     }
 }
 
-/// What each sample has; those of nothing are left out, which pprof files have to show that a sample type is there.
+/// Returns the total of each sample. Zero totals, which pprof files contain for other sample types,
+/// are left out.
 fn totals(samples: &Samples) -> HashMap<SampleKey, i64, RandomState> {
     let mut totals: HashMap<SampleKey, i64, RandomState> = HashMap::default();
     totals.reserve(samples.len());
@@ -292,7 +298,8 @@ fn is_cumulative(dictionary: &Dictionary, header: &Header) -> bool {
     )
 }
 
-/// Leaves some of the profiles. The scope says where each one was in pprof's list, so it is told.
+/// Keeps some of the profiles. The scope stores the index of each profile in the pprof file, so the
+/// scope is updated too.
 fn keep(scope: &mut ScopeProfiles, kept: &[bool]) {
     let mut at = 0;
     scope.profiles.retain(|_| {

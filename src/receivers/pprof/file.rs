@@ -1,12 +1,13 @@
-//! `file`: takes the pprof files that appear in a directory, each version once.
+//! `file`: reads the pprof files that appear in a directory, each version once.
 //!
-//! The directories are looked at every `collection_interval`. A file is read once it is the same (device, inode, size,
-//! times) at two looks: so one that is being written is waited for, however it is written, and takes one to two
-//! intervals. What was delivered, or cannot be read as a profile, is not read again until it changes; what the pipeline
-//! refuses for now is tried again at every look. The Collector reads all files at every look.
+//! The directories are polled every `collection_interval`. A file is read once it is unchanged
+//! (device, inode, size, times) between two polls, so that a file is complete, no matter how it is
+//! written. This delay is one to two intervals. A file that was delivered, or that is not a valid
+//! profile, is not read again until it changes. A file that the pipeline refuses temporarily is
+//! retried at every poll. The Collector reads all files at every poll.
 //!
-//! Which files were read is not written anywhere: after a start of the collector they are read again. Their profiles
-//! are the same to the byte, which a `dedup` processor further on notices.
+//! The set of read files is not persisted: after a restart of the collector, all files are read
+//! again. Their profiles are equal byte by byte, so a `dedup` processor recognizes the duplicates.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -32,22 +33,23 @@ use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::files::Stamp;
 use tributary_net::sampled_log::SampledLog;
 
-/// Takes the pprof files whose paths match a pattern, each version of a file once. A file that is being written is waited
-/// for.
+/// Reads the pprof files whose paths match a pattern, each version of a file once. A file is read
+/// after its last write.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileConfig {
-    /// Which files: a path in which `*` stands for any text without `/`, `?` for one character, `[a-z]` for one of
-    /// these and `[^a-z]` for one of the others. Required.
+    /// Pattern of paths to read. In the pattern, `*` matches any text without `/`, `?` one
+    /// character, `[a-z]` one character of the range and `[^a-z]` one character outside of the
+    /// range. Required.
     pub include: String,
-    /// How often to look for them. A file is read when it has not changed from one look to the next. Default 10s.
+    /// Interval of polls. A file is read when it has not changed between two polls. Default 10s.
     pub collection_interval: Duration,
-    /// How long after the start to look first. Default 1s.
+    /// Delay of the first poll. Default 1s.
     pub initial_delay: Duration,
-    /// Attributes of the resource of all profiles. Default: none. (The Collector has no such key.)
+    /// Resource attributes of all profiles. Default: none. (The Collector has no such key.)
     pub resource: BTreeMap<String, String>,
-    /// Largest file in bytes, as it is and after decompression. Default 67108864 (64 MiB); 0 means the default. (The
-    /// Collector has no such key.)
+    /// Maximum size of a file in bytes, both as stored and after decompression. Default 67108864
+    /// (64 MiB); 0 means the default. (The Collector has no such key.)
     pub max_file_size: usize,
 }
 
@@ -64,7 +66,7 @@ impl Default for FileConfig {
 }
 
 impl FileConfig {
-    /// The largest file in bytes.
+    /// Returns the maximum size of a file in bytes.
     pub(super) fn max_file(&self) -> usize {
         match self.max_file_size {
             0 => DEFAULT_SIZE,
@@ -72,7 +74,8 @@ impl FileConfig {
         }
     }
 
-    /// The section of the receiver `id`. `intake` is its own, with [`LIMIT_KEY`] as the key of its limit.
+    /// Builds the section of the receiver `id`. `intake` must belong to this section alone, with
+    /// [`LIMIT_KEY`] as the key of its limit.
     pub(super) fn build(
         &self,
         id: &ComponentId,
@@ -110,28 +113,28 @@ impl Validate for FileConfig {
     }
 }
 
-/// What is known of the files.
+/// State of the files.
 struct Files {
     id: ComponentId,
     glob: Glob,
-    /// Attributes of the resource.
+    /// Resource attributes of all profiles.
     resource: Vec<KeyValue>,
     intake: Intake,
     seen: HashMap<PathBuf, Seen>,
-    /// Lines about files that cannot be read for now.
+    /// Log of temporary read failures.
     failures: SampledLog,
-    /// Whether it was said that there are too many.
+    /// Whether the log already says that there are too many files.
     too_many: bool,
 }
 
-/// What a file was at the last look.
+/// State of a file at the last poll.
 struct Seen {
     stamp: Stamp,
-    /// Whether nothing more is to be done about this version of it.
+    /// Whether this version of the file needs no more work.
     done: bool,
 }
 
-/// A file that is not read.
+/// Reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 enum Unread {
     #[error("cannot read it: {0}")]
@@ -143,7 +146,7 @@ enum Unread {
 impl Look for Files {
     async fn look(&mut self, stop: &CancellationToken) {
         let glob = self.glob.clone();
-        // A file system may be slow.
+        // File systems may block.
         let found = tokio::task::spawn_blocking(move || {
             let mut paths = glob.find(MOST + 1);
             paths.sort_unstable();
@@ -189,11 +192,11 @@ impl Files {
         }
     }
 
-    /// Takes a file; whether nothing more is to be done about it.
+    /// Reads a file. Returns true if this version of the file needs no more work.
     async fn take(&self, path: &Path, stamp: &Stamp) -> bool {
         match self.read(path, stamp).await {
             Ok(true) => true,
-            // It is being written after all.
+            // The file is still being written.
             Ok(false) => false,
             Err(Unread::Refused(refused)) if refused.is_retryable() => {
                 debug!(
@@ -205,9 +208,10 @@ impl Files {
                 );
                 false
             }
-            // It was there a moment ago.
+            // The file was deleted after the poll.
             Err(Unread::Io(error)) if error.kind() == io::ErrorKind::NotFound => false,
-            // It is not the file's fault: too many open files, a file server that is away.
+            // The failure has another cause than the file, such as too many open files or an
+            // unavailable file server.
             Err(Unread::Io(error)) if error.kind() != io::ErrorKind::PermissionDenied => {
                 if let Some(suppressed) = self.failures.admit() {
                     warn!(
@@ -234,7 +238,7 @@ impl Files {
         }
     }
 
-    /// Reads and delivers a file; false if it is not what it was.
+    /// Reads and delivers a file; returns false if the file has changed since the poll.
     async fn read(&self, path: &Path, stamp: &Stamp) -> Result<bool, Unread> {
         let (limit, key) = (self.intake.limit, self.intake.limit_key);
         let size = tokio::fs::metadata(path).await?.len();
@@ -275,9 +279,9 @@ impl Files {
 }
 
 const DEFAULT_SIZE: usize = 64 << 20;
-/// The key that limits the size of a file.
+/// Key of the limit on the size of a file.
 pub(super) const LIMIT_KEY: &str = "max_file_size";
-/// How many files are known at once: a few MB at most.
+/// Maximum number of tracked files, which takes a few MB at most.
 const MOST: usize = 10_000;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use tributary_profiles::model::ResourceProfiles;
 
-/// What tells a file from others.
+/// Returns the identity of a file.
 pub(super) fn of_file(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }

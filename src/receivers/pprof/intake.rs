@@ -1,4 +1,4 @@
-//! What happens to a pprof file, whichever way it came: decompress, convert, count, hand on.
+//! Processing of a pprof file from any source: decompress, convert, count, forward.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::pipeline::Consumer;
 use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::turns;
 use crate::receivers::metrics::ReceiverMetrics;
-/// A file, with or without gzip, and the right to hold it.
+/// A file, with or without gzip, and its memory permit.
 pub(super) use crate::serving::body::Held;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
@@ -28,66 +28,66 @@ use tributary_profiles::relocations::Relocations;
 use tributary_profiles::write::encode;
 use tributary_profiles::{Dictionary, Profiles};
 
-/// The way into the pipeline that all sections of the receiver share. Clones are the same one.
+/// Entry to the pipeline, shared by all sections of the receiver. Clones refer to the same intake.
 #[derive(Clone)]
 pub(super) struct Intake {
-    /// The next stage.
+    /// Next stage of the pipeline.
     pub(super) consumer: Arc<dyn Consumer>,
-    /// Where memory comes from.
+    /// Memory budget.
     pub(super) budget: Arc<Budget>,
-    /// What is accepted, refused and unreadable.
+    /// Counters of accepted, refused and unreadable data.
     pub(super) metrics: ReceiverMetrics,
     repaired: Repaired,
-    /// The most bytes of a file, as it came and decompressed.
+    /// Maximum size of a file in bytes, both as received and after decompression.
     pub(super) limit: usize,
-    /// The key of the configuration that sets the limit.
+    /// Key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
-    /// What becomes of labels and of the file itself.
+    /// Treatment of labels and of the original file.
     options: Options,
 }
 
-/// A file that was converted.
+/// A converted file.
 #[derive(Debug)]
 pub(super) struct Converted {
     /// One resource with one scope, with a profile for each sample type.
     pub(super) profiles: Profiles,
-    /// The headers of the request it came with, if they are kept.
+    /// Headers of the request that contained the file, if they are kept.
     pub(super) metadata: Option<Arc<Metadata>>,
-    /// The right to hold them.
+    /// Memory permit of the profiles.
     permit: Permit,
 }
 
-/// What became of a file that was taken.
+/// Result of an accepted file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Accepted {
-    /// How many profiles it was: one for each sample type.
+    /// Number of profiles: one for each sample type.
     pub(super) profiles: usize,
-    /// How many samples these have. Without any, there was nothing to hand on.
+    /// Number of samples. If there are none, nothing was forwarded.
     pub(super) samples: usize,
 }
 
-/// Why a file was not taken. It is counted already.
+/// Reason why a file was refused. The refusal is already counted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum Refused {
-    /// It is no pprof file, or a broken one. The same never will be.
+    /// The file is not a valid pprof file. A retry is useless.
     #[error("{0}")]
     Unreadable(pprof::Error),
-    /// It is above the limit that this key of the configuration sets.
+    /// The file exceeds the limit of this key of the configuration.
     #[error("it is larger than {0} bytes; raise `{1}` to take it")]
     TooLarge(usize, &'static str),
-    /// There is no memory to convert it.
+    /// The memory budget has no room to convert the file.
     #[error("{0}")]
     NoRoom(NoRoom),
-    /// The pipeline refused it.
+    /// The pipeline refused the profiles.
     #[error("{0}")]
     Pipeline(Nack),
-    /// The process ends.
+    /// The collector is shutting down.
     #[error("the collector is shutting down")]
     ShuttingDown,
 }
 
 impl Refused {
-    /// Whether the same file may be taken later.
+    /// Whether the same file may be accepted later.
     pub(super) fn is_retryable(&self) -> bool {
         match self {
             Refused::Unreadable(_) | Refused::TooLarge(..) => false,
@@ -98,7 +98,7 @@ impl Refused {
     }
 }
 
-/// For a client that sent the file.
+/// Converts a refusal for the client that sent the file.
 impl From<Refused> for Nack {
     fn from(refused: Refused) -> Nack {
         let reason = refused.to_string();
@@ -120,8 +120,8 @@ impl From<Refused> for Nack {
 }
 
 impl Intake {
-    /// The intake of the receiver `id` for what comes over `transport`, with files of at most `limit` bytes, as the key
-    /// `limit_key` says.
+    /// Creates the intake of the receiver `id` for data received over `transport`, with files of at
+    /// most `limit` bytes, which the key `limit_key` sets.
     pub(super) fn new(
         id: &ComponentId,
         consumer: Arc<dyn Consumer>,
@@ -141,14 +141,14 @@ impl Intake {
         }
     }
 
-    /// Files are converted as the configuration says.
+    /// Sets the conversion options of the configuration.
     pub(super) fn converting(mut self, config: &Config) -> Self {
         self.options.links = config.links.labels();
         self.options.keep_original = config.include_original;
         self
     }
 
-    /// What a file is read with.
+    /// Returns the rules for reading a file.
     fn rules(&self, keep_original: bool) -> Rules {
         Rules {
             options: Options {
@@ -160,7 +160,7 @@ impl Intake {
         }
     }
 
-    /// Takes a file all the way to the pipeline's answer.
+    /// Processes a file until the pipeline's outcome is known.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -169,10 +169,12 @@ impl Intake {
         self.hand_on(converted).await
     }
 
-    /// Converts a file, for who changes the profiles before they are [handed on](Self::hand_on).
+    /// Converts a file. The caller may change the profiles before it [forwards](Self::hand_on)
+    /// them.
     ///
-    /// It is done off the workers that serve connections, by as many threads as there are cores: more would need more
-    /// memory, and be no faster. Who waits for a turn holds no more than the file as it came.
+    /// Conversion runs on separate threads, not on the workers that serve connections. At most one
+    /// conversion runs per core: more would need more memory and not be faster. A waiting caller
+    /// buffers only the file as received.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -191,15 +193,15 @@ impl Intake {
         }
     }
 
-    /// Counts a file that can never become profiles. One for which there is no memory now is not unreadable: scrapes
-    /// count it as dropped, the server as a refusal.
+    /// Counts a file that can never be converted. A file refused for lack of memory is not
+    /// unreadable: scrapes count it as dropped, the server as refused.
     fn not_converted(&self, refused: &Refused) {
         if matches!(refused, Refused::Unreadable(_) | Refused::TooLarge(..)) {
             self.metrics.unreadable(Signal::Profiles);
         }
     }
 
-    /// Undoes what was done to a file on its way here.
+    /// Decodes the content encodings of a received file.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -223,10 +225,11 @@ impl Intake {
         unpacked.inspect_err(|refused| self.not_converted(refused))
     }
 
-    /// Takes a file of a series, and hands on what happened since the last one of that name: see [`delta`](super::delta).
+    /// Processes a file of a series, and forwards the difference to the previous file of that name:
+    /// see [`delta`](super::delta).
     ///
     /// # Errors
-    /// See [`Refused`]. What the pipeline may take later comes with the next file.
+    /// See [`Refused`]. After a retryable refusal, the next file includes the difference.
     pub(super) async fn take_difference(
         &self,
         held: Held,
@@ -235,7 +238,7 @@ impl Intake {
         name: &str,
     ) -> Result<(Accepted, Fit), Refused> {
         let mut taken = deltas.take(name);
-        // The file is no original of what is left of it.
+        // The file is not the original of its difference.
         let rules = self.rules(false);
         let (mut taken, subtracted) = on_a_turn(move || {
             let subtracted = subtract(held, &origin, &rules, &mut taken.series);
@@ -270,7 +273,7 @@ impl Intake {
         result.map(|()| (accepted, fit))
     }
 
-    /// Encodes the profiles and gives them to the pipeline.
+    /// Encodes the profiles and forwards them to the pipeline.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -292,7 +295,7 @@ impl Intake {
         pushed.map(|()| accepted)
     }
 
-    /// Gives an encoded request to the pipeline, if there is anything in it.
+    /// Forwards an encoded request to the pipeline, unless it is empty.
     async fn push(
         &self,
         held: Held,
@@ -317,10 +320,10 @@ impl Intake {
 }
 
 impl Converted {
-    /// Profiles that were made here.
+    /// Creates profiles generated by this process.
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// Returns an error if the memory budget has no room for the profiles.
     pub(super) fn new(profiles: Profiles, budget: &Arc<Budget>) -> Result<Self, Refused> {
         let permit = budget.acquire(bytes_of(&profiles));
         let permit = permit.map_err(Refused::NoRoom)?;
@@ -338,7 +341,7 @@ impl Converted {
             mut permit,
         } = self;
         let kept = metadata.as_deref().map_or(0, metadata_bytes) + BATCH_BYTES;
-        // Encoded they are smaller than in memory; both are there for a moment.
+        // Encoded profiles are smaller than decoded ones; both exist together for a moment.
         permit.grow(bytes_of(&profiles).saturating_add(kept))?;
         let bytes = profiles.encode();
         drop(profiles);
@@ -347,7 +350,7 @@ impl Converted {
     }
 }
 
-/// How files are read.
+/// Rules for reading files.
 struct Rules {
     options: Options,
     limit_key: &'static str,
@@ -375,7 +378,7 @@ fn convert(
     Ok((converted, repairs))
 }
 
-/// What happened since the last file of a series, encoded.
+/// Computes the encoded difference to the previous file of a series.
 fn subtract(
     held: Held,
     origin: &Origin,
@@ -395,7 +398,7 @@ fn subtract(
     Ok((Held { bytes, permit }, difference, repairs))
 }
 
-/// Reads a file into a dictionary. Until it is shrunk, the permit is for more than what was read.
+/// Reads a file into a dictionary. Until it is shrunk, the permit covers more than the result.
 fn read(
     held: Held,
     origin: &Origin,
@@ -406,7 +409,8 @@ fn read(
     let Held { bytes, mut permit } = held;
     let Rules { options, limit_key } = rules;
     let refuse = |error| refuse(error, limit_key);
-    // Decompressed here and not by the reader, so that memory for what the file becomes can be taken by its size.
+    // Decompression happens here and not in the reader, so that the memory for the profiles can be
+    // reserved by size.
     let bytes = match bytes.starts_with(&GZIP) {
         true => {
             let output = decompress(Codec::Gzip, &bytes, options.limit, &mut permit)
@@ -461,13 +465,13 @@ fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
     }
 }
 
-/// The memory that profiles take.
+/// Returns the memory size of profiles in bytes.
 fn bytes_of(profiles: &Profiles) -> usize {
     let samples = profiles.iter().map(|profile| profile.samples.bytes());
     profiles.dictionary.bytes() + samples.sum::<usize>()
 }
 
-/// Runs what takes long on another thread when it is its turn.
+/// Runs slow work on another thread, with a limit on concurrent work.
 async fn on_a_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refused> {
@@ -497,9 +501,9 @@ impl Drop for Counted<'_> {
 }
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// What profiles take in memory for each byte of the file.
+/// Memory of profiles for each byte of the file.
 const CONVERTED_BYTES_PER_BYTE: usize = 8;
-/// What a request costs on its way besides its bytes: the batch, its permit, and an entry in a queue.
+/// Memory of a request besides its bytes: the batch, its permit, and an entry in a queue.
 const BATCH_BYTES: usize = 512;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! What the receiver counts beside what all receivers do.
+//! Metrics of this receiver, in addition to those of all receivers.
 
 use metrics::{Counter, counter};
 

@@ -1,4 +1,4 @@
-//! Where a pprof file comes from, and what that says about what is in it.
+//! The origin of a pprof file, and the resource and scope derived from the origin.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,41 +11,43 @@ use tributary_profiles::Dictionary;
 use tributary_profiles::id::MappingId;
 use tributary_profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
 
-/// The resource attribute that names the service.
+/// Resource attribute with the name of the service.
 pub(super) const SERVICE_NAME: &str = "service.name";
-/// The name of a scope whose profiles have no named sample type.
+/// Name of a scope whose profiles have no named sample type.
 const UNKNOWN: &str = "pprof";
 pub(super) use tributary_profiles::names::PROFILE_NAME;
 
-/// Where a file comes from.
+/// Origin of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
-    /// What was profiled; shared by all its files.
+    /// Profiled subject, shared by all its files.
     pub(super) subject: Arc<Subject>,
-    /// Which of its profiles this is (see [`PROFILE_NAME`]), if that is known.
+    /// Name of the profile (see [`PROFILE_NAME`]), if known.
     pub(super) profile: Option<Arc<str>>,
-    /// When the profile began, in nanoseconds since 1970 (UTC), for a file that does not say it. 0: not known.
+    /// Start of the profile in nanoseconds since 1970 (UTC), for a file without a start time. 0:
+    /// not known.
     pub(super) start: u64,
-    /// How long it took, for a file that says neither that nor when it began.
+    /// Duration of the profile, for a file with neither a duration nor a start time.
     pub(super) duration: Duration,
 }
 
-/// What was profiled.
+/// Profiled subject, such as a process.
 #[derive(Debug, Default)]
 pub(super) struct Subject {
-    /// Its resource attributes.
+    /// Resource attributes of the subject.
     attributes: Vec<KeyValue>,
-    /// The name of the service, where neither the attributes nor the files tell one.
+    /// Name of the service if neither the attributes nor the files contain one.
     fallback: Option<String>,
-    /// The attribute that a file cannot give, because who sent it says it by a certificate.
+    /// Attribute that a file cannot set, because the sender's certificate sets it.
     certified: Option<String>,
-    /// The program, as the last file that told it did. Not every file does: a profile without samples has no mapping.
+    /// Name of the program according to the last file that contained one. Some files do not: a
+    /// profile without samples has no mapping.
     program: Mutex<Option<String>>,
 }
 
 impl Subject {
-    /// Something with these resource attributes. Without `service.name` among them it is the name of the program, which
-    /// most files tell, or else `fallback`.
+    /// Creates a subject with these resource attributes. If `service.name` is not among them, it is
+    /// the name of the program, which most files contain, or else `fallback`.
     pub(super) fn new(attributes: Vec<KeyValue>, fallback: Option<String>) -> Self {
         Subject {
             attributes,
@@ -55,7 +57,8 @@ impl Subject {
         }
     }
 
-    /// Without this attribute, whatever the files tell, unless it was given.
+    /// Prevents files from setting this attribute; it has a value only if `attributes` contains
+    /// one.
     pub(super) fn certified(self, key: String) -> Self {
         Subject {
             certified: Some(key),
@@ -63,7 +66,7 @@ impl Subject {
         }
     }
 
-    /// The resource of a file with this main mapping.
+    /// Returns the resource of a file with this main mapping.
     pub(super) fn resource(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Resource {
         let mut attributes = self.attributes.clone();
         let has = |attributes: &[KeyValue], key: &str| {
@@ -78,7 +81,7 @@ impl Subject {
             let name = name.map(|(_, name)| name).or(self.fallback.as_deref());
             attributes.extend(name.map(|name| text(SERVICE_NAME, name)));
         }
-        // The way back to pprof finds the main mapping by these.
+        // The conversion back to pprof finds the main mapping by these attributes.
         if let Some((file, _)) = name
             && !has(&attributes, EXECUTABLE_PATH)
             && !has(&attributes, EXECUTABLE_NAME)
@@ -98,7 +101,7 @@ impl Subject {
     fn program(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Option<String> {
         let mut known = self.program.lock().unwrap_or_else(PoisonError::into_inner);
         let file = main.map(|main| dictionary.text(dictionary.get_mapping(main).filename));
-        // What is in brackets is no file: `[vdso]`.
+        // A name in brackets, such as `[vdso]`, is not a file.
         let file = file.filter(|file| {
             let name = file.rsplit('/').next().unwrap_or_default();
             !name.is_empty() && !file.starts_with('[')
@@ -113,8 +116,8 @@ impl Subject {
 impl Origin {
     /// Adds the name of the profile to the scope of a file with these sample types.
     ///
-    /// Backends such as Parca show profiles under the name of their scope, so the scope gets the name that their own scrapers give
-    /// such a profile.
+    /// Backends such as Parca show profiles under the name of their scope. The scope therefore gets
+    /// the name that the backends' own scrapers give such a profile.
     pub(super) fn scope<'t>(
         &self,
         scope: Option<InstrumentationScope>,
@@ -136,7 +139,8 @@ impl Origin {
     }
 }
 
-/// The name of a profile by its sample types. If no sample type is well known, the name is that of the last, which pprof shows.
+/// Returns the name of a profile by its sample types. If no sample type is well known, the name is
+/// that of the last sample type, which pprof shows.
 fn name_by_types<'t>(sample_types: impl Iterator<Item = &'t str>) -> &'t str {
     let mut last = UNKNOWN;
     for kind in sample_types {
@@ -150,7 +154,7 @@ fn name_by_types<'t>(sample_types: impl Iterator<Item = &'t str>) -> &'t str {
     last
 }
 
-/// An attribute with a text.
+/// Creates an attribute with a text value.
 pub(super) fn text(key: &str, value: &str) -> KeyValue {
     KeyValue {
         key: key.to_owned(),

@@ -1,9 +1,10 @@
 //! `self`: profiles this process.
 //!
-//! CPU only, see [`cpu_profile`](crate::receivers::pprof::cpu_profile). A profile of the heap needs an allocator that takes samples; this
-//! program uses the C library's, which does not.
+//! CPU profiles only, see [`cpu_profile`](crate::receivers::pprof::cpu_profile). A heap profile
+//! needs an allocator with sampling; this program uses the C library's, which has none.
 //!
-//! A profile that the pipeline refuses for now goes on: the next one begins where it began.
+//! A profile that the pipeline refuses temporarily is continued: the next profile starts where the
+//! refused one started.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,24 +30,25 @@ use tributary_profiles::dictionary::{Location, Mapping, SampleKey, ValueType};
 use tributary_profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
 use tributary_profiles::{Dictionary, Profiles, names};
 
-/// Profiles the CPU time of this process. Linux only, on x86-64 and arm64. The resource is that of the collector's own
-/// metrics, see `service.telemetry.resource`; frames have addresses and build ids, and no names.
+/// Profiles the CPU time of this process. Linux only, on x86-64 and arm64. The resource equals that
+/// of the collector's own metrics, see `service.telemetry.resource`. Frames have addresses and
+/// build ids, and no names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OwnConfig {
-    /// How long each profile takes. Default 10s.
+    /// Duration of each profile. Default 10s.
     pub collection_interval: Duration,
-    /// Samples for each second of CPU time, 1 to 1000. The kernel looks at its clock as often as it was built to, 100, 250
-    /// or 1000 times a second: above that there are fewer samples, and too little CPU time is told. Default 99. (The
-    /// Collector has no such key: it takes 100.)
+    /// Samples per second of CPU time, from 1 to 1000. The kernel's timer frequency (100, 250 or
+    /// 1000 Hz, a build option) is the upper limit: above it there are fewer samples, and the
+    /// reported CPU time is too low. Default 99. (The Collector has no such key: it uses 100.)
     pub frequency: u32,
-    /// Profiles of the heap. Must be false, the default: the allocator of this program takes no samples. (The Collector
-    /// has no such key.)
+    /// Heap profiles. Must be false, the default: the allocator of this program has no sampling.
+    /// (The Collector has no such key.)
     pub heap: bool,
-    /// Meant for Go's runtime. Accepted with a warning: there is nothing like it here.
+    /// A setting of Go's runtime. Accepted with a warning and without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_profile_fraction: Option<i64>,
-    /// Meant for Go's runtime. Accepted with a warning: there is nothing like it here.
+    /// A setting of Go's runtime. Accepted with a warning and without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutex_profile_fraction: Option<i64>,
 }
@@ -64,10 +66,10 @@ impl Default for OwnConfig {
 }
 
 impl OwnConfig {
-    /// The section of a receiver.
+    /// Builds the section of a receiver.
     ///
     /// # Errors
-    /// When this system cannot do it.
+    /// Returns an error if this system does not support CPU profiles.
     pub(super) fn build(
         &self,
         cx: &BuildContext,
@@ -127,7 +129,7 @@ impl Component for Section {
         }
     }
 
-    /// What was sampled so far is delivered.
+    /// Delivers the samples taken so far.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             self.stop.cancel();
@@ -180,7 +182,7 @@ async fn run(
                     %error,
                     "Could not deliver the profile of this process; it goes on"
                 );
-                // Not at every tick.
+                // Retry at intervals, not at every tick.
                 taken.since = Instant::now();
                 continue;
             }
@@ -205,15 +207,16 @@ async fn run(
     }
 }
 
-/// Starts the profiler. There is one in a process: after a reload the old one may still be there for a moment.
+/// Starts the profiler. Only one may run in a process: after a reload, the previous one may still
+/// exist for a moment.
 async fn begin(frequency: u32, id: &ComponentId, stop: &CancellationToken) -> Option<Profiler> {
     let mut attempts: u32 = 0;
     loop {
-        // It reads binaries.
+        // The start reads binaries.
         let started = tokio::task::spawn_blocking(move || Profiler::start(frequency)).await;
         match started.ok()? {
             Ok(profiler) => return Some(profiler),
-            // The first failure is what a reload looks like.
+            // A reload may cause the first failure.
             Err(error) if attempts == 1 => warn!(
                 otelcol.component.id = %id,
                 otelcol.component.kind = "receiver",
@@ -230,13 +233,13 @@ async fn begin(frequency: u32, id: &ComponentId, stop: &CancellationToken) -> Op
     }
 }
 
-/// What was sampled since the last profile.
+/// Samples since the last profile.
 struct Taken {
     stacks: Stacks,
-    /// Nanoseconds since 1970 (UTC).
+    /// Start in nanoseconds since 1970 (UTC).
     start: u64,
     began: Instant,
-    /// When it was last tried to deliver it.
+    /// Time of the last delivery attempt.
     since: Instant,
     lost: u64,
 }
@@ -254,7 +257,7 @@ impl Taken {
         }
     }
 
-    /// As Go writes it: `samples` in `count`, `cpu` in `nanoseconds`.
+    /// Converts to the form that Go uses: `samples` in `count`, `cpu` in `nanoseconds`.
     fn profiles(&self, mapped: &[Mapped], frequency: u32, origin: &Origin) -> Profiles {
         let mut dictionary = Dictionary::new();
         let mappings: Vec<_> = mapped
@@ -338,7 +341,7 @@ impl Taken {
     }
 }
 
-/// This process, as its metrics tell it: what is known of it is found together.
+/// Returns this process as the origin, with the same identity as in its metrics.
 fn origin(configured: &BTreeMap<String, Option<String>>) -> Origin {
     let attributes = identity::resource(configured);
     let attributes = attributes.iter().map(|(key, value)| text(key, value));
@@ -350,9 +353,9 @@ fn origin(configured: &BTreeMap<String, Option<String>>) -> Origin {
     }
 }
 
-/// How often samples are taken out of the handler's slots, as the profiler wants.
+/// Interval at which samples are collected from the handler's slots, as the profiler requires.
 const COLLECT: std::time::Duration = std::time::Duration::from_millis(100);
-/// When to try again while there is another profiler.
+/// Retry interval while another profiler runs.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Profiling less while the host is busy: what costs the services CPU should cost least when they need it most.
+//! Less profiling while the host is busy, so that profiling does not take CPU from services when
+//! they need it most.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +13,18 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use tributary_config::{ComponentId, Problems, Validate};
 
-/// Stretches the intervals while the CPU is busy. Present, even empty: on.
+/// Lengthens the intervals while the CPU is busy. Present, even empty: on.
 ///
-/// The use of the CPU is looked at every 5 seconds: the host's, or that of the control group of this process (cgroup v2)
-/// as a part of its quota, whichever is higher. Each look above the limit doubles the intervals. Three looks in a row at
-/// least 10 percent below the limit halve them again.
+/// CPU utilization is sampled every 5 seconds: the host's, or that of this process's control group
+/// (cgroup v2) relative to its quota, whichever is higher. Each sample above the limit doubles the
+/// intervals. Three consecutive samples at least 10 percentage points below the limit halve the
+/// intervals again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaptive {
-    /// Up to which use of the CPU the intervals are as configured, in percent. Default 70.
+    /// CPU utilization, in percent, up to which the intervals are as configured. Default 70.
     pub cpu_limit: u8,
-    /// How many times as long an interval may become, 2 to 64. Default 8.
+    /// Maximum factor by which an interval becomes longer, from 2 to 64. Default 8.
     pub max_stretch: u32,
 }
 
@@ -49,18 +51,18 @@ impl Validate for Adaptive {
     }
 }
 
-/// How many times as long intervals are at the moment, decided from what was seen of the CPU.
+/// Current factor by which intervals are longer, computed from samples of the CPU utilization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stretch {
     limit: u32,
     most: u32,
     factor: u32,
-    /// How many looks in a row were clearly below the limit.
+    /// Number of consecutive samples clearly below the limit.
     calm: u32,
 }
 
 impl Stretch {
-    /// Intervals as configured.
+    /// Starts with the configured intervals.
     pub(super) fn new(config: &Adaptive) -> Self {
         Stretch {
             limit: u32::from(config.cpu_limit) * 10,
@@ -70,7 +72,7 @@ impl Stretch {
         }
     }
 
-    /// The factor after one more look, at a use of the CPU in thousandths.
+    /// Returns the factor after one more sample of the CPU utilization, in thousandths.
     pub(super) fn see(&mut self, permille: u32) -> u32 {
         if permille > self.limit {
             self.calm = 0;
@@ -82,14 +84,15 @@ impl Stretch {
                 self.factor = (self.factor / 2).max(1);
             }
         } else {
-            // Between the two nothing changes: else it would swing.
+            // The factor does not change between the two bounds, or it would oscillate.
             self.calm = 0;
         }
         self.factor
     }
 }
 
-/// Looks at the CPU until it is dropped, and tells the factor. Without a way to see the CPU the factor stays 1.
+/// Samples the CPU utilization until the future is dropped, and publishes the factor. If the
+/// utilization cannot be read, the factor stays 1.
 pub(super) async fn watch_cpu(config: Adaptive, receiver: ComponentId, factor: watch::Sender<u32>) {
     let gauge = metrics::gauge!(
         "tributary_receiver_pprof_interval_stretch",
@@ -128,17 +131,17 @@ async fn adapt(
     }
 }
 
-/// What the system says about the use of the CPU since the last look.
+/// CPU utilization since the previous sample, as the system reports it.
 #[derive(Debug)]
 pub(super) struct Cpu {
     stat: PathBuf,
-    /// The directory of the control group, if it is there.
+    /// Directory of the control group, if it exists.
     group: PathBuf,
     host: Option<Host>,
     used: Option<(Instant, u64)>,
 }
 
-/// Counts of `/proc/stat`.
+/// Counters of `/proc/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Host {
     busy: u64,
@@ -146,7 +149,7 @@ struct Host {
 }
 
 impl Cpu {
-    /// Of the host and of the control group that this process is in.
+    /// Reads the utilization of the host and of this process's control group.
     pub(super) fn of_this_process() -> Self {
         let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let path = group.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -158,8 +161,9 @@ impl Cpu {
         }
     }
 
-    /// The use since the last look in thousandths; none at the first one, or where nothing can be read. These files are
-    /// made by the kernel when they are read, so reading them waits for nothing.
+    /// Returns the utilization since the previous sample in thousandths; `None` for the first
+    /// sample or if nothing can be read. The kernel generates these files on reading, so the reads
+    /// do not block.
     pub(super) fn look(&mut self) -> Option<u32> {
         let host = fs::read_to_string(&self.stat)
             .ok()
@@ -191,8 +195,9 @@ fn permille(part: u64, of: u64) -> Option<u32> {
     u32::try_from(permille).ok()
 }
 
-/// The first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal; what follows is part
-/// of user and nice. Waiting for a disk is not being busy. What a hypervisor takes away is: there is no CPU left.
+/// Parses the first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq,
+/// steal; the remaining values are part of user and nice. I/O wait is not busy time. Steal time is:
+/// a hypervisor took the CPU away.
 fn host(text: &str) -> Option<Host> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let mut times = [0u64; 8];
@@ -208,7 +213,7 @@ fn host(text: &str) -> Option<Host> {
     })
 }
 
-/// Microseconds of `cpu.stat` of a control group.
+/// Returns the microseconds of CPU time in `cpu.stat` of a control group.
 fn used(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     lines
@@ -218,7 +223,8 @@ fn used(text: &str) -> Option<u64> {
         .ok()
 }
 
-/// How many microseconds `cpu.max` of a control group allows in this time: a quota and a period, or `max`.
+/// Returns the microseconds of CPU time that `cpu.max` of a control group allows in `time`: a quota
+/// and a period, or `max`.
 fn allowed(text: &str, time: Duration) -> Option<u64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (u128, u128) = (quota.parse().ok()?, period.parse().ok()?);
@@ -226,11 +232,11 @@ fn allowed(text: &str, time: Duration) -> Option<u64> {
     u64::try_from(allowed).ok()
 }
 
-/// How often the CPU is looked at: a quick answer to a burst, and still thousands of the kernel's ticks.
+/// Sampling interval: short enough to react to a burst, and thousands of kernel ticks long.
 const EVERY: Duration = Duration::from_secs(5);
-/// How far below the limit, in percent, the CPU must be for the intervals to become shorter again.
+/// Margin below the limit, in percentage points, for the intervals to become shorter again.
 const MARGIN: u32 = 10;
-/// For how many looks.
+/// Number of consecutive samples below the margin.
 const CALM: u32 = 3;
 
 #[cfg(test)]
@@ -254,10 +260,10 @@ mod tests {
         };
         assert_eq!(seen(&mut stretch, &[0, 700, 701]), [1, 1, 2]);
         assert_eq!(seen(&mut stretch, &[1000, 900, 2000]), [4, 8, 8]);
-        // Between 60 and 70 percent nothing changes, however long.
+        // The factor does not change between 60 and 70 percent.
         assert_eq!(seen(&mut stretch, &[601, 650, 700, 690]), [8; 4]);
         assert_eq!(seen(&mut stretch, &[600, 0, 10]), [8, 8, 4]);
-        // One look in between, and the three begin anew.
+        // One sample in between restarts the count of three.
         assert_eq!(
             seen(&mut stretch, &[10, 10, 650, 10, 10, 10]),
             [4, 4, 4, 4, 4, 2]

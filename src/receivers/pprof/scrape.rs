@@ -1,8 +1,9 @@
-//! Scraping: profiles that are taken from servers again and again.
+//! Scrapes profiles from servers at intervals.
 //!
-//! Each profile of each server is a [`job`] with its own [pace](pace). What they have in common is small: a bound on
-//! requests under way, and [gates](gate) before what a server can only do once at a time. A scrape that is refused is
-//! dropped and counted: nobody waits for an acknowledgement, and the next one comes anyway.
+//! Each profile of each server is a [`job`] with its own [pace](pace). All jobs share a limit on
+//! concurrent requests, and [gates](gate) for profiles that a server can only create one at a time.
+//! A refused scrape is dropped and counted: no sender waits for an acknowledgment, and the next
+//! scrape follows soon.
 
 mod discovery;
 mod dns_sd;
@@ -53,16 +54,16 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_net::tls::ClientTls;
 use tributary_net::tls::rotation::RotatingClient;
 
-/// How long a scrape may take beyond the time the profile takes, unless it is said.
+/// Default timeout beyond the duration of the profile.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// The key of the configuration that limits what is taken.
+/// Key of the limit on the size of a scraped profile.
 const LIMIT_KEY: &str = "max_response_body_size";
 
-/// The sections `remote` and `targets`, if there is anything to scrape.
+/// Returns the sections `remote` and `targets`, if any server is configured.
 ///
 /// # Errors
-/// When TLS or authentication cannot be set up.
+/// Returns an error if TLS or authentication cannot be set up.
 pub(super) fn section(
     config: &Config,
     cx: &BuildContext,
@@ -83,7 +84,7 @@ pub(super) fn section(
             tls: match (target.speaks_tls(), tls(&target.tls, true, cx)) {
                 (Some(false), _) => None,
                 (Some(true), tls) => Some(tls.map_err(within)?),
-                // The system's authorities need not be there if nobody turns out to speak TLS.
+                // The system's certificate authorities are not required if no server uses TLS.
                 (None, tls) => tls.ok(),
             },
             options: ClientOptions::default(),
@@ -121,7 +122,7 @@ pub(super) fn section(
     })))
 }
 
-/// The one job of `remote`.
+/// Returns the job of `remote`.
 fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, BuildError> {
     let within = |error: String| BuildError(format!("remote::{error}"));
     let url =
@@ -151,7 +152,7 @@ fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, Bu
         intake,
         takes,
         timeout: timeout.unwrap_or(takes.unwrap_or_default() + MARGIN),
-        // Until it starts.
+        // Replaced at the start.
         pace: Pace::after(Instant::now(), Duration::ZERO, *remote.collection_interval),
         delta: false,
         metrics: ScraperMetrics::new(&cx.id, "remote"),
@@ -163,7 +164,7 @@ fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, Bu
     })
 }
 
-/// What TLS connections are made with.
+/// Returns the TLS settings of connections.
 fn tls(
     config: &ClientTls,
     http2: bool,
@@ -179,14 +180,14 @@ fn tls(
     Ok((config.clone(), source))
 }
 
-/// `remote`, before it starts.
+/// The section `remote`, before the start.
 struct Remoted {
     job: Job,
     delay: Duration,
     interval: Duration,
 }
 
-/// What there is to do.
+/// All configured scrapes.
 struct Work {
     shared: Arc<Shared>,
     remote: Option<Remoted>,
@@ -195,7 +196,7 @@ struct Work {
 }
 
 impl Work {
-    /// Runs until it is dropped, and all that it started with it.
+    /// Runs until the future is dropped, together with all started tasks.
     async fn run(self) {
         let mut tasks = JoinSet::new();
         if let Some(Remoted {
@@ -233,7 +234,7 @@ impl Component for Scraper {
         }
     }
 
-    /// What is under way is given up at once: nobody was promised anything.
+    /// Cancels requests in flight at once: no data has been acknowledged.
     fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             if let Some(running) = self.running {

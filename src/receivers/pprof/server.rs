@@ -1,22 +1,23 @@
-//! `server`: takes the pprof files that are sent here.
+//! `server`: receives pprof files over HTTP.
 //!
-//! `POST /v1/pprof` with the file as the body, with or without gzip (or any other `Content-Encoding`). What it is of,
-//! the query says: see [`labels`].
+//! `POST /v1/pprof` with the file as the body, with or without gzip (or any other
+//! `Content-Encoding`). The query describes the origin of the file: see [`labels`].
 //!
-//! | answer | when |
+//! | status | meaning |
 //! |---|---|
-//! | 204 | the pipeline has it, or there is no sample in it |
-//! | 400 | it is no pprof file or a broken one, or the query or the encoding is not understood |
-//! | 401, 403 | the client may not send |
+//! | 204 | the pipeline accepted the file, or the file has no samples |
+//! | 400 | the file is not a valid pprof file, or the query or the encoding is not understood |
+//! | 401, 403 | the client is not authorized |
 //! | 404, 405 | another path, another method |
-//! | 413 | it is larger than `max_request_body_size`, or takes more memory than the limit |
-//! | 429, 503 | not now: `Retry-After` says when. The Collector answers 500, which clients take for final |
-//! | 500 | the pipeline refused it for good |
+//! | 413 | the file is larger than `max_request_body_size`, or needs more memory than the limit |
+//! | 429, 503 | temporarily refused, with `Retry-After` (the Collector: 500, which is final) |
+//! | 500 | the pipeline refused the file permanently |
 //!
-//! What the pipeline, or the next hop behind it, refuses for good with a reason of its own has the answer of that: 400
-//! for what it finds invalid, 413 for what is too large for it, 401, 403 or 404 for what it does not let in.
+//! If the pipeline or the next hop refuses a file permanently with a specific reason, the status
+//! reflects the reason: 400 for invalid data, 413 for data that is too large, and 401, 403 or 404
+//! for missing access.
 //!
-//! The content type is not looked at: there is none for pprof files, and clients send all kinds.
+//! The content type is ignored: pprof files have none, and clients send various types.
 
 mod labels;
 
@@ -59,49 +60,51 @@ use tributary_net::server::{
 use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
 
-/// Takes pprof files at `POST /v1/pprof`: the file is the body, with or without gzip. Each parameter of the query is a
-/// resource attribute, as in `/v1/pprof?service.name=checkout`; `profile` says which of the profiles of its source it
-/// is, as in `&profile=mutex`.
+/// Receives pprof files at `POST /v1/pprof`, with the file as the body, with or without gzip. Each
+/// parameter of the query is a resource attribute, as in `/v1/pprof?service.name=checkout`;
+/// `profile` names the profile at its source, as in `&profile=mutex`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Where to listen, as in `localhost:8080`. Required.
+    /// Address to listen on, as in `localhost:8080`. Required.
     pub endpoint: Endpoint,
     /// The kind of socket. Only `tcp`, the default, is supported.
     pub transport: String,
     /// TLS. Absent: plain text.
     pub tls: Section<ServerTls>,
-    /// Who may send. Absent: everybody who reaches the address.
+    /// Authentication of clients. Absent: every client that reaches the address is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Largest body in bytes, as sent and after decompression. Default 20971520 (20 MiB); 0 means the default.
+    /// Maximum size of a body in bytes, both as sent and after decompression. Default 20971520 (20
+    /// MiB); 0 means the default.
     pub max_request_body_size: usize,
-    /// Answers to browsers. Absent: cross-origin requests are not allowed.
+    /// Cross-origin requests from browsers. Absent: cross-origin requests are not allowed.
     pub cors: Section<Cors>,
-    /// HTTP/2: requests at once on one connection. Default 1000; 0 means the default.
+    /// Maximum number of concurrent requests on one HTTP/2 connection. Default 1000; 0 means the
+    /// default.
     pub max_concurrent_streams: u32,
-    /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
-    /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`. A file that is compressed with gzip itself
-    /// needs none.
+    /// Accepted values of `Content-Encoding`; the empty text stands for bodies without compression.
+    /// Default: `""`, `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`. A
+    /// gzip-compressed pprof file needs no `Content-Encoding`.
     pub compression_algorithms: Vec<String>,
-    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` says how slow a body may
-    /// be.
+    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` sets
+    /// the minimum transfer rate of a body.
     pub read_timeout: Duration,
-    /// HTTP/1: longest time for a request head to arrive, once it has begun; `limits::header_timeout` applies too.
-    /// Default 1m.
+    /// Longest time for an HTTP/1 request head to arrive after its first byte;
+    /// `limits::header_timeout` applies too. Default 1m.
     pub read_header_timeout: Duration,
-    /// Longest time from the request head to the answer. After it the data was not taken and the client gets status
-    /// 503. Default 0: no limit.
+    /// Longest time from the request head to the response. After this time the data is not accepted
+    /// and the client gets status 503. Default 0: no limit.
     pub write_timeout: Duration,
     /// Close a connection after this long without a request. Default 5m; 0 means never.
     pub idle_timeout: Duration,
-    /// HTTP/1: keep connections open between requests. Default true.
+    /// Whether to keep HTTP/1 connections open between requests. Default true.
     pub keep_alives_enabled: bool,
     /// Keep the request headers with the data, for processors and exporters that use them. Default false.
     pub include_metadata: bool,
     /// Headers to add to every response. Default none.
     pub response_headers: Headers,
-    /// What clients may do at most.
+    /// Limits on clients.
     pub limits: Limits,
 }
 
@@ -129,7 +132,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The largest body in bytes.
+    /// Returns the maximum size of a body in bytes.
     pub(super) fn max_body(&self) -> usize {
         match self.max_request_body_size {
             0 => DEFAULT_BODY,
@@ -137,11 +140,11 @@ impl ServerConfig {
         }
     }
 
-    /// Binds the socket; nothing is accepted before the start. `intake` is that of this section, with
-    /// [`LIMIT_KEY`] as the key of its limit.
+    /// Binds the socket; connections are accepted only after the start. `intake` must belong to
+    /// this section, with [`LIMIT_KEY`] as the key of its limit.
     ///
     /// # Errors
-    /// When the address cannot be used, or a file of `tls` cannot be read.
+    /// Returns an error if the address cannot be used, or a file of `tls` cannot be read.
     pub(super) fn build(
         &self,
         cx: &BuildContext,
@@ -224,7 +227,8 @@ impl Component for Listening {
         }
     }
 
-    /// It holds nothing that was acknowledged: what is cut off at the deadline, its client still has.
+    /// Stops the server. Requests cut off at the deadline were not acknowledged, so their clients
+    /// still have the data.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             if let Some(server) = self.running {
@@ -235,15 +239,15 @@ impl Component for Listening {
     }
 }
 
-/// Answers the requests.
+/// Handler of requests.
 struct Push {
     id: ComponentId,
     intake: Intake,
     front: Front,
-    /// The resource attribute that says who sent a file, as its certificate does.
+    /// Resource attribute that identifies the sender according to its certificate.
     identity: Option<String>,
     include_metadata: bool,
-    /// Limits what a client can write into the log by being refused.
+    /// Limits the log lines that a client can cause by refused requests.
     refusals: SampledLog,
     pace: Pace,
 }
@@ -287,7 +291,8 @@ impl Push {
         let result = match read {
             Ok((held, encoding, origin)) => {
                 let codec = encoding.codec(&held.bytes);
-                // A connection's own turns first: one that brings a thousand bombs waits behind itself.
+                // The limit per connection comes first, so that a connection with a thousand
+                // decompression bombs delays only itself.
                 let own = peer.turns.acquire().await;
                 let converted = match self.intake.unpack(held, codec).await {
                     Ok(held) => self.intake.convert(held, origin).await,
@@ -326,13 +331,13 @@ impl Push {
         }
     }
 
-    /// Counts a refusal, and writes it into the log.
+    /// Counts a refusal, and logs it.
     fn tell(&self, nack: &Nack, peer: &Peer) {
         self.intake.metrics.refused_request(peer.identity.as_ref());
         log_refusal(&self.id, &self.refusals, nack, peer);
     }
 
-    /// What the query says of the file, and the certificate of its sender.
+    /// Returns the origin of the file, from the query and the certificate of the sender.
     fn origin(&self, request: &Request<Incoming>, peer: &Peer) -> Result<Origin, Nack> {
         let labels = labels(request.uri().query().unwrap_or_default())?;
         let subject = subject(
@@ -368,18 +373,20 @@ impl Handler for Push {
     }
 }
 
-/// What was profiled, as the query says; but who sent it, as the attribute `key`, only the certificate does.
+/// Returns the profiled subject according to the query. Only the certificate sets the attribute
+/// `key`, the identity of the sender.
 fn subject(mut attributes: Vec<KeyValue>, key: Option<&str>, identity: Option<&str>) -> Subject {
     let Some(key) = key else {
         return Subject::new(attributes, None);
     };
     attributes.retain(|attribute| attribute.key != *key);
     attributes.extend(identity.map(|identity| text(key, identity)));
-    // Without a name in the certificate there is none: neither the query nor the file may say it.
+    // Without a name in the certificate, the attribute stays unset: neither the query nor the file
+    // may set it.
     Subject::new(attributes, None).certified(key.to_owned())
 }
 
-/// The answer to what is no file for us.
+/// Returns the response to a request that contains no file.
 fn misdirected<B>(request: &Request<B>) -> Option<Response<Full<Bytes>>> {
     if request.uri().path() != PATH {
         let message = format!("404 page not found; pprof files are taken at {PATH}");
@@ -406,9 +413,9 @@ fn refused(nack: Nack) -> Response<Full<Bytes>> {
     response
 }
 
-/// The Collector's.
+/// The path of the Collector's receiver.
 const PATH: &str = "/v1/pprof";
-/// The key that limits the size of a file that is sent.
+/// Key of the limit on the size of a received file.
 pub(super) const LIMIT_KEY: &str = "max_request_body_size";
 
 #[cfg(test)]

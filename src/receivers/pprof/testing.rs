@@ -1,4 +1,4 @@
-//! What the tests of the sections have in common.
+//! Shared code for the tests of the sections.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ impl Default for Sink {
 }
 
 impl Sink {
-    /// What to answer from now on.
+    /// Sets the outcome of further batches.
     pub(super) fn answer(&self, answer: Result<(), Nack>) {
         *self.answer.lock().unwrap() = answer;
     }

@@ -13,7 +13,7 @@ use super::{BuildId, Mapped};
 pub(super) struct Binary {
     /// Its code.
     pub(super) code: Vec<Mapped>,
-    /// How to unwind it, if it can be read.
+    /// Unwind information, if the binary can be read.
     pub(super) module: Option<Module<Vec<u8>>>,
 }
 

@@ -5,11 +5,11 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-/// What is in a 64-bit little-endian ELF file.
+/// Contents of a 64-bit little-endian ELF file.
 #[derive(Debug, Default)]
 pub(super) struct Elf {
-    /// Where the code is: place in the file, and the address it is linked for. Only the code, because a page of the file
-    /// that has the end of one segment and the beginning of the next is mapped for both.
+    /// Code segments: range in the file, and linked address. Other segments are left out, because a
+    /// page with the end of one segment and the beginning of the next is mapped for both.
     pub(super) segments: Vec<(Range<u64>, u64)>,
     /// `.text`
     pub(super) text: Option<Range<u64>>,

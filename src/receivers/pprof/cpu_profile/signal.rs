@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 
 use libc::{c_int, c_void, iovec, siginfo_t, ucontext_t};
 
-/// What a thread had in its registers.
+/// Registers of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Registers {
     pub(super) pc: u64,
@@ -100,7 +100,7 @@ const FREE: u8 = 0;
 const WRITING: u8 = 1;
 const FULL: u8 = 2;
 
-/// What is copied of a stack, from the innermost frame outwards.
+/// Bytes copied from a stack, starting at the innermost frame.
 const STACK: usize = 32 << 10;
 /// As many samples as a tenth of a second has, with 13 busy cores and 99 Hz. They take 4 MiB once they have been used.
 const ROOM: usize = 128;

@@ -1,4 +1,4 @@
-//! What is remembered of all series of a receiver, over a reload too.
+//! Previous profiles of all series of a receiver, which survive a reload.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -35,7 +35,7 @@ static RECEIVERS: Mutex<Vec<(LinkLabels, Weak<Deltas>)>> = Mutex::new(Vec::new()
 #[derive(Debug)]
 struct Kept {
     series: HashMap<String, Entry>,
-    /// What they take.
+    /// Memory of all series in bytes.
     bytes: usize,
     /// The right to hold them.
     permit: Permit,
@@ -49,7 +49,7 @@ struct Entry {
     place: Place,
 }
 
-/// What is known of a series besides its profile.
+/// Age and use of a series.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     /// The smaller, the longer it has been here.

@@ -1,4 +1,4 @@
-//! What holds for every series of profiles.
+//! Properties of every series of profiles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

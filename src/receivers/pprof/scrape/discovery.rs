@@ -1,4 +1,4 @@
-//! Finding out which servers there are, again and again.
+//! Discovery of servers at intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,27 @@ use super::file_sd::Files;
 use super::target::Target;
 use tributary_config::ComponentId;
 
-/// A server that was found.
+/// A discovered server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Found {
-    /// Its `host:port`, or only the host.
+    /// The server's `host:port`, or only the host.
     pub(super) address: String,
-    /// The name it was found by, which is the one its certificate is for.
+    /// Name by which the server was found, which its certificate must match.
     pub(super) name: Option<String>,
-    /// What is said about it. Names that begin with `__` are for this receiver.
+    /// Labels of the server. Names that begin with `__` are instructions to this receiver.
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// Where servers are looked for.
+/// Sources of servers.
 pub(super) enum Discovery {
-    /// In files.
+    /// Files.
     Files(Files),
-    /// By names.
+    /// DNS names.
     Dns(Dns),
 }
 
 impl Discovery {
-    /// What the configuration says, if it is not an endpoint.
+    /// Returns the configured discovery; `None` for an endpoint.
     pub(super) fn of(target: &Target, id: &ComponentId) -> Option<Self> {
         let files = target.file_sd.as_ref();
         let files = files.map(|config| Discovery::Files(Files::new(config, id)));
@@ -38,8 +38,8 @@ impl Discovery {
         files.or_else(dns)
     }
 
-    /// Waits until it is time to look (the first time that is at once), and looks. What cannot be read, or resolved,
-    /// is as it was before.
+    /// Waits for the next refresh (the first one is immediate), and returns the servers. Results of
+    /// unreadable files and unresolved names do not change.
     pub(super) async fn next(&mut self) -> BTreeSet<Found> {
         match self {
             Discovery::Files(files) => files.next().await,

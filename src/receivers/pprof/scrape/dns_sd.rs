@@ -14,25 +14,26 @@ use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::discovery::one_family;
 
-/// Host names whose addresses are servers, as those of a headless service of Kubernetes. The system resolves them.
+/// Host names whose addresses are servers, as those of a headless service of Kubernetes. The
+/// system's resolver is used.
 ///
 /// With `https` the certificate must be for the name, unless `tls` says otherwise. SRV records are not supported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsSd {
-    /// The names.
+    /// Names to resolve.
     pub names: Vec<String>,
-    /// `A` for IPv4, `AAAA` for IPv6. Default: `A`, or `AAAA` for a name without any `A`: a server that has both kinds of
-    /// addresses is one target.
+    /// Record type: `A` for IPv4, `AAAA` for IPv6. Default: `A`, or `AAAA` for a name without any
+    /// `A`: a server with both kinds of addresses is one target.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<RecordType>,
     /// The port of all servers. Required.
     pub port: u16,
-    /// How often the names are resolved. Default: 30s.
+    /// Interval at which the names are resolved. Default: 30s.
     pub refresh_interval: Duration,
 }
 
-/// Which addresses.
+/// Record type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RecordType {
     /// IPv4.
@@ -80,7 +81,7 @@ pub(super) struct Dns {
     config: DnsSd,
     id: ComponentId,
     started: bool,
-    /// What each name resolved to when it last did.
+    /// Last known addresses of each name.
     known: BTreeMap<String, BTreeSet<Found>>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a scrape brought nothing: what came, and what to do.
+//! Reasons for failed scrapes, with advice.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,54 +8,54 @@ use http::StatusCode;
 use crate::receivers::pprof::intake::Refused;
 use tributary_memory::NoRoom;
 
-/// Why there is no profile.
+/// Reason for a missing profile.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum Failure {
-    /// There is no answer, or it broke off.
+    /// There is no response, or it is incomplete.
     #[error("{0}")]
     Unreachable(String),
-    /// It took too long.
+    /// The timeout has passed.
     #[error("it did not come within {}; raise `timeout` if it takes that long", shown(.0))]
     Slow(Duration),
-    /// The server answered something else than success.
+    /// The response has an unsuccessful status.
     #[error("{0}")]
     Refused(Refusal),
-    /// The body is encoded in a way that was not asked for.
+    /// The body has an encoding that was not requested.
     #[error("it is encoded as `{0}`, which was not asked for; a proxy in between may do that")]
     Encoding(String),
-    /// There is no body.
+    /// The body is empty.
     #[error("the answer is empty")]
     Empty,
-    /// The body is above the limit.
+    /// The body exceeds the limit.
     #[error("it is larger than {0} bytes; raise `max_response_body_size` to take it")]
     TooLarge(usize),
-    /// It is no pprof file.
+    /// The body is not a pprof file.
     #[error("what came{} is no usable pprof file: {error}{}", typed(content_type), .advice)]
     Content {
-        /// What the server says it is.
+        /// Content type according to the server.
         content_type: String,
-        /// What is wrong with it.
+        /// Reason for the refusal.
         error: String,
-        /// What to do, if that is clear.
+        /// Advice, if there is any.
         advice: &'static str,
     },
-    /// There is no memory for it.
+    /// The memory budget has no room for the body.
     #[error("{0}")]
     NoRoom(NoRoom),
 }
 
-/// An answer that is not success.
+/// An unsuccessful response.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
-    /// Where it leads.
+    /// Target of a redirect.
     pub(super) location: Option<String>,
-    /// The beginning of the body.
+    /// Beginning of the body.
     pub(super) said: String,
 }
 
 impl Failure {
-    /// What came was refused as this.
+    /// Creates the failure for a refused body.
     pub(super) fn content(content_type: &str, error: &Refused) -> Self {
         let error = error.to_string();
         let advice = match error.contains("HTML") {
@@ -98,7 +98,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What can be shown in one line of a log.
+/// Returns the first line of a text, shortened for the log.
 fn first_line(text: &str) -> String {
     const LONGEST: usize = 200;
     let line = text.trim().lines().next().unwrap_or_default();

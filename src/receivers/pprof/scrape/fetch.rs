@@ -1,4 +1,4 @@
-//! Fetching a profile over HTTP: the request, and a body that stays within its bounds.
+//! Fetches a profile over HTTP, with a limit on the size of the body.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use tributary_net::client::{
 use tributary_net::tls::ClientTls;
 use tributary_net::tls::rotation::RotatingClient;
 
-/// A body, as it came.
+/// A body as received.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) held: Held,
-    /// What the server says it is; empty if it does not.
+    /// Content type according to the server; empty if it sends none.
     pub(super) content_type: String,
 }
 
-/// What a body may have.
+/// Limits of a body.
 #[derive(Clone)]
 pub(super) struct Bounds {
-    /// The most bytes.
+    /// Maximum size in bytes.
     pub(super) limit: usize,
     pub(super) budget: Arc<Budget>,
 }
 
-/// What fetches; in tests of the schedule it is not a client.
+/// Fetcher of profiles; tests of the schedule replace the HTTP client.
 pub(super) trait Fetch: Send + Sync + 'static {
-    /// The body of a successful answer.
+    /// Returns the body of a successful response.
     fn fetch<'a>(
         &'a self,
         url: &'a Uri,
@@ -47,7 +47,7 @@ pub(super) trait Fetch: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Fetched, Failure>>;
 }
 
-/// A client for one server.
+/// HTTP client for one server.
 pub(super) struct Client {
     client: RenewingClient,
     connector: Connector,
@@ -55,10 +55,10 @@ pub(super) struct Client {
     auth: Option<Arc<dyn ClientAuthenticator>>,
 }
 
-/// What all servers of a section have in common.
+/// Settings shared by all servers of a section.
 #[derive(Clone)]
 pub(super) struct Transport {
-    /// Where TLS settings come from, for those with `https`.
+    /// TLS settings, for servers with `https`.
     pub(super) tls: Option<(ClientTls, RotatingClient)>,
     pub(super) options: ClientOptions,
     pub(super) headers: HeaderMap,
@@ -66,10 +66,11 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// A client for the server of a URL. Its certificate must be for `name`, or else for the host.
+    /// Creates a client for the server of a URL. The server's certificate must be valid for `name`,
+    /// or for the host if `name` is absent.
     ///
     /// # Errors
-    /// When that is no name of a certificate.
+    /// Returns an error if the name is not valid in a certificate.
     pub(super) fn client(&self, url: &Uri, name: Option<&str>) -> Result<Client, String> {
         let host = host_of(url);
         let tls = match (url.scheme_str(), &self.tls) {
@@ -96,7 +97,7 @@ impl Transport {
     }
 }
 
-/// The port of a URL.
+/// Returns the port of a URL.
 pub(super) fn port_of(url: &Uri) -> u16 {
     let default = match url.scheme_str() {
         Some("https") => 443,
@@ -105,13 +106,13 @@ pub(super) fn port_of(url: &Uri) -> u16 {
     url.port_u16().unwrap_or(default)
 }
 
-/// The headers of every request. A configured one replaces ours.
+/// Returns the headers of every request. Configured headers replace the default ones.
 pub(super) fn headers(configured: &Headers) -> HeaderMap {
     let mut headers = configured.to_map();
     let agent = concat!("tributary/", env!("CARGO_PKG_VERSION"));
     let ours = headers.entry(USER_AGENT);
     ours.or_insert(HeaderValue::from_static(agent));
-    // A pprof file is compressed already.
+    // A pprof file is already compressed.
     let ours = headers.entry(ACCEPT_ENCODING);
     ours.or_insert(HeaderValue::from_static("identity"));
     headers
@@ -139,7 +140,7 @@ impl Client {
             return Err(refusal(response).await);
         }
         let encoding = header(response.headers(), &CONTENT_ENCODING);
-        // The way a pprof file is compressed: some servers say so, and it is the same.
+        // Some servers declare the gzip compression of the pprof file itself; the body is the same.
         if !matches!(encoding.as_str(), "" | "identity" | "gzip" | "x-gzip") {
             return Err(Failure::Encoding(encoding));
         }
@@ -167,9 +168,9 @@ fn header(headers: &HeaderMap, name: &http::HeaderName) -> String {
     value.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What an answer other than success says.
+/// Describes an unsuccessful response.
 async fn refusal(response: Response<Incoming>) -> Failure {
-    /// Enough for the sentence that says why.
+    /// Enough for the sentence that gives the reason.
     const BEGINNING: usize = 1024;
     let (head, mut body) = response.into_parts();
     let mut said = Vec::new();
@@ -191,7 +192,7 @@ async fn refusal(response: Response<Incoming>) -> Failure {
     })
 }
 
-/// The whole body. The right to hold it grows with what has arrived.
+/// Reads the whole body. The permit grows with the received data.
 async fn read(mut body: Incoming, bounds: &Bounds) -> Result<Held, Failure> {
     let declared = body.size_hint().lower();
     if declared > bounds.limit as u64 {
@@ -217,7 +218,7 @@ async fn read(mut body: Incoming, bounds: &Bounds) -> Result<Held, Failure> {
     })
 }
 
-/// Takes memory before it is used.
+/// Reserves memory before it is used.
 fn make_room(
     bytes: &mut Vec<u8>,
     more: usize,

@@ -16,22 +16,22 @@ use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::discovery::{Group, is_targets_file, read_targets};
 use tributary_net::files::FileWatch;
 
-/// The most files of a pattern.
+/// Maximum number of files per pattern.
 const MAX_FILES: usize = 10_000;
 
-/// Files that name servers, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
-/// `{targets: ["host:port"], labels: {key: value}}`.
+/// Files that list servers, in the format of Prometheus' `file_sd_configs`: a list, as JSON or
+/// YAML, of `{targets: ["host:port"], labels: {key: value}}`.
 ///
-/// Labels become attributes of the resource: `job` and `service_name` are `service.name`, `instance` is
-/// `service.instance.id`, all others keep their names. Of those that begin with `__`, `__scheme__` and
-/// `__profile_path__` take the place of `scheme` and `path_prefix`; others are left out.
+/// Labels become resource attributes: `job` and `service_name` become `service.name`, `instance`
+/// becomes `service.instance.id`, all others keep their names. Of the labels that begin with `__`,
+/// `__scheme__` and `__profile_path__` replace `scheme` and `path_prefix`; all others are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileSd {
-    /// Files, or patterns of them: `/etc/targets/*.yaml`. They end with `.json`, `.yml` or `.yaml`. Changes are seen
-    /// within seconds.
+    /// Files, or patterns of files: `/etc/targets/*.yaml`. The names must end with `.json`, `.yml`
+    /// or `.yaml`. Changes are detected within seconds.
     pub files: Vec<String>,
-    /// How often they are read even if no change was seen. Default: 5m.
+    /// Interval at which the files are read even without a detected change. Default: 5m.
     pub refresh_interval: Duration,
 }
 
@@ -69,21 +69,21 @@ impl Validate for FileSd {
     }
 }
 
-/// Files that are looked at.
+/// Watched files.
 pub(super) struct Files {
     patterns: Vec<Glob>,
     directories: Vec<PathBuf>,
     refresh: std::time::Duration,
     id: ComponentId,
     watch: Option<FileWatch>,
-    /// What each file said when it could last be read.
+    /// Servers of each file when it was last readable.
     known: BTreeMap<PathBuf, BTreeSet<Found>>,
 }
 
 impl Files {
     pub(super) fn new(config: &FileSd, id: &ComponentId) -> Self {
         Files {
-            // Those that are no patterns were refused when the configuration was read.
+            // Validation has rejected invalid patterns.
             patterns: config
                 .files
                 .iter()
@@ -103,7 +103,8 @@ impl Files {
         }
         let (patterns, directories) = (self.patterns.clone(), self.directories.clone());
         let look = tokio::task::spawn_blocking(move || {
-            // The directories too: files come and go. Watched from before they are read.
+            // Directories are watched too, since files come and go. The watch starts before the
+            // files are read.
             let paths = matching(&patterns);
             let watch = FileWatch::new(paths.iter().cloned().chain(directories));
             let read = paths.into_iter().map(|path| {
@@ -112,7 +113,7 @@ impl Files {
             });
             (watch, read.collect::<Vec<_>>())
         });
-        // Not when the process ends.
+        // Only at shutdown.
         let Ok((watch, read)) = look.await else {
             return std::future::pending().await;
         };
@@ -147,13 +148,13 @@ fn found(group: Group) -> impl Iterator<Item = Found> {
     })
 }
 
-/// The files that are there, each once.
+/// Returns the existing files, each once.
 fn matching(patterns: &[Glob]) -> BTreeSet<PathBuf> {
     let found = patterns.iter().flat_map(|pattern| pattern.find(MAX_FILES));
     found.collect()
 }
 
-/// Where files of a pattern come and go, as far as one directory tells.
+/// Returns the directory to watch for new and deleted files of a pattern.
 fn directory(pattern: &str) -> PathBuf {
     match Path::new(pattern).parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),

@@ -1,4 +1,4 @@
-//! What takes time on a server is not asked of it twice at once: Go can take one CPU profile at a time.
+//! Gates against concurrent profiles of one server: Go can create one CPU profile at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! What is counted of scraping: the Collector's names where it has them.
+//! Metrics of scraping, with the Collector's names where they exist.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -8,19 +8,21 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 use tributary_config::ComponentId;
 
-/// The counters of a section.
+/// Counters of a section.
 #[derive(Clone)]
 pub(super) struct ScraperMetrics {
-    /// `otelcol_scraper_scraped_profile_records`: samples that were had.
+    /// `otelcol_scraper_scraped_profile_records`: scraped samples.
     pub(super) scraped: Counter,
-    /// `otelcol_scraper_errored_profile_records`: profiles that were not. How many samples they have nobody knows.
+    /// `otelcol_scraper_errored_profile_records`: failed scrapes of profiles, since their number of
+    /// samples is not known.
     pub(super) errored: Counter,
-    /// `tributary_scraper_dropped_profiles`: profiles that were had, and that the pipeline or the memory budget refused.
+    /// `tributary_scraper_dropped_profiles`: scraped profiles that the pipeline or the memory
+    /// budget refused.
     pub(super) dropped: Counter,
 }
 
 impl ScraperMetrics {
-    /// The handles of a section of a receiver.
+    /// Returns the counters of a section of a receiver.
     pub(super) fn new(receiver: &ComponentId, scraper: &'static str) -> Self {
         let labels = [
             ("receiver", receiver.to_string()),
@@ -34,8 +36,8 @@ impl ScraperMetrics {
     }
 }
 
-/// How a profile of a target fares. When the last one of a target's profile is dropped the target is gone, and its gauges
-/// are not shown any more. At a reload there are two for a while: the new receiver's and the old one's.
+/// Gauges of a target's profile. When the last value for a profile is dropped, its gauges are no
+/// longer shown. During a reload, the previous and the new receiver each have a value.
 pub(super) struct Watch {
     up: Gauge,
     duration: Gauge,
@@ -45,11 +47,12 @@ pub(super) struct Watch {
 /// Receiver, target and profile.
 type Key = (String, String, String);
 
-/// How many there are of each.
+/// Number of values for each key.
 static WATCHES: LazyLock<Mutex<HashMap<Key, usize>>> = LazyLock::new(Mutex::default);
 
 impl Watch {
-    /// The gauges of a profile of a target; not known yet, unless another one knows.
+    /// Returns the gauges of a target's profile. They are not set yet, unless another value for the
+    /// profile has set them.
     pub(super) fn new(receiver: &ComponentId, target: &str, profile: &str) -> Self {
         let key = (receiver.to_string(), target.to_owned(), profile.to_owned());
         let labels = [
@@ -71,7 +74,7 @@ impl Watch {
         watch
     }
 
-    /// The last scrape brought a profile, or not, and took so long.
+    /// Records the success and the duration of the last scrape.
     pub(super) fn scraped(&self, up: bool, took: Duration) {
         self.up.set(if up { 1.0 } else { 0.0 });
         self.duration.set(took.as_secs_f64());

@@ -1,4 +1,4 @@
-//! One profile of one target, taken again and again.
+//! Scrapes of one profile of one target at an interval.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,50 +19,51 @@ use crate::receivers::pprof::origin::{Origin, Subject};
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
-/// What all jobs of a receiver share.
+/// State shared by all jobs of a receiver.
 pub(in super::super) struct Shared {
     pub(super) id: ComponentId,
-    /// How many requests may be under way.
+    /// Limit on concurrent requests.
     pub(super) slots: Option<Semaphore>,
-    /// How many times as long intervals are at the moment.
+    /// Current factor by which intervals are longer than configured.
     pub(super) stretch: watch::Receiver<u32>,
-    /// What was scraped before, of what counts from the start of a process.
+    /// Previous profiles, for the differences of cumulative profiles.
     pub(super) deltas: Arc<Deltas>,
-    /// Lines about profiles that could not be had.
+    /// Log of failed scrapes.
     pub(super) failures: SampledLog,
-    /// Lines about profiles that were refused.
+    /// Log of refused profiles.
     pub(super) refusals: SampledLog,
 }
 
-/// A profile that is taken from a target.
+/// A profile that is scraped from a target.
 pub(super) struct Job {
     /// The target's `host:port`.
     pub(super) target: Arc<str>,
-    /// The profile's name.
+    /// Name of the profile.
     pub(super) profile: Arc<str>,
     pub(super) url: Uri,
     pub(super) subject: Arc<Subject>,
     pub(super) fetch: Arc<dyn Fetch>,
     pub(super) intake: Intake,
-    /// How long the target takes for it.
+    /// Time that the target takes to create the profile.
     pub(super) takes: Option<Duration>,
-    /// How long a scrape may take in all.
+    /// Timeout of a scrape.
     pub(super) timeout: Duration,
     pub(super) pace: Pace,
-    /// Whether what counts from the start of a process becomes differences.
+    /// Whether cumulative profiles become differences.
     pub(super) delta: bool,
     pub(super) metrics: ScraperMetrics,
 }
 
-/// How a scrape ended when it brought no profile into the pipeline.
+/// Outcome of a scrape that delivered no profile to the pipeline.
 enum Ended {
-    /// There was none.
+    /// The target sent no profile.
     Failed(Failure),
-    /// It was not taken; the target is not at fault.
+    /// The profile was dropped; the target is not at fault.
     Dropped(Refused),
 }
 
-/// A request that a target has not answered yet. If that is given up, it says so: a CPU profile of a minute may be lost.
+/// A request in flight. A cancelled request is logged, because a CPU profile of a minute may be
+/// lost.
 struct UnderWay<'j> {
     job: &'j Job,
     shared: &'j Shared,
@@ -90,16 +91,17 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Job {
-    /// Runs until it is dropped.
+    /// Runs until the future is dropped.
     pub(super) async fn run(self, shared: Arc<Shared>) {
         let watch = Watch::new(&shared.id, &self.target, &self.profile);
-        // What is subtracted from each other is taken by one at a time, also while a reload replaces the receiver.
+        // Scrapes of one URL must not overlap if they take time or become differences, even while a
+        // reload replaces the receiver.
         let alone = self.takes.is_some() || self.delta;
         let gate = alone.then(|| gate::of(&self.url));
         let mut stretch = shared.stretch.clone();
         let mut failures: u32 = 0;
         let mut due = self.pace.first();
-        // What the last line in the log said.
+        // Message of the last log line.
         let mut said = String::new();
         loop {
             self.wait(due, failures, &mut stretch).await;
@@ -127,7 +129,8 @@ impl Job {
         }
     }
 
-    /// Waits until the profile is due: at `due`, or sooner when the host becomes calm in the meantime. Back-off stays.
+    /// Waits until the profile is due: at `due`, or sooner if the intervals become shorter in the
+    /// meantime. A back-off is not shortened.
     async fn wait(&self, mut due: Instant, failures: u32, stretch: &mut watch::Receiver<u32>) {
         loop {
             tokio::select! {
@@ -210,7 +213,7 @@ impl Job {
         result
     }
 
-    /// The first failure is in the log, and each one that says something else; others are at debug level.
+    /// Logs the first failure and each different message; others are logged at debug level.
     fn failed(&self, shared: &Shared, failure: &Failure, said: &mut String) {
         let message = failure.to_string();
         let admitted = (message != *said).then(|| shared.failures.admit());
@@ -264,7 +267,7 @@ impl Job {
     }
 }
 
-/// A URL as it is logged, without the secrets in its parameters.
+/// Returns the URL for the log, without the secrets in its parameters.
 fn shown(url: &Uri) -> String {
     tributary_config::without_url_secrets(&url.to_string()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Which profiles are taken from a target: names that are known, or any path.
+//! Profiles of a target: well-known names, or any path.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tributary_config::Problems;
 use tributary_config::units::Duration;
 
-/// The profiles of Go's net/http/pprof by the names they go by here, each with its path below the prefix.
+/// Profiles of Go's net/http/pprof by their names here, each with its path below the prefix.
 const KNOWN: [(&str, &str); 7] = [
     ("cpu", "profile"),
     ("heap", "heap"),
@@ -23,7 +23,7 @@ const KNOWN: [(&str, &str); 7] = [
     ("threadcreate", "threadcreate"),
 ];
 
-/// How long a CPU profile takes, unless it is said.
+/// Default duration of a CPU profile, in seconds.
 const CPU_SECONDS: u32 = 10;
 
 /// One profile of a target: a name, or a mapping.
@@ -34,28 +34,29 @@ pub struct Profile(pub Settings);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What it is called: `cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`, or any name together
-    /// with `path`. It becomes the attribute `pprof.profile.name` of the profile's scope.
+    /// Name of the profile: `cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`,
+    /// or any name together with `path`. The name becomes the attribute `pprof.profile.name` of the
+    /// profile's scope.
     pub name: String,
-    /// Where it is: a path from the root of the target (`/debug/fgprof`), or one below `path_prefix` (`checkouts`).
-    /// Default: that of the name.
+    /// Path of the profile: from the root of the target (`/debug/fgprof`), or below `path_prefix`
+    /// (`checkouts`). Default: the path of the well-known name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// For how many seconds the target is to take it: the request gets `?seconds=`. For `cpu` and profiles with a
-    /// `path`; at most `collection_interval`. Default: 10 for `cpu`, otherwise not asked for.
+    /// Duration of the profile in seconds, sent as `?seconds=`. For `cpu` and profiles with a
+    /// `path`; at most `collection_interval`. Default: 10 for `cpu`, otherwise not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u32>,
-    /// How often it is taken. Default: the `collection_interval` of the target.
+    /// Interval of scrapes. Default: the `collection_interval` of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_interval: Option<Duration>,
-    /// Whether what it counts from the start of the process becomes the difference to the profile before it. Default:
-    /// the `delta` of the target.
+    /// Whether to subtract the previous profile from a cumulative one. Default: the `delta` of the
+    /// target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<bool>,
 }
 
 impl Profile {
-    /// A profile that is known by its name.
+    /// Creates a well-known profile.
     pub(super) fn named(name: &str) -> Self {
         Profile(Settings {
             name: name.to_owned(),
@@ -66,14 +67,14 @@ impl Profile {
         })
     }
 
-    /// For how long the target takes it.
+    /// Returns the time that the target takes for the profile.
     pub(super) fn takes(&self) -> Option<Span> {
         let default = || (self.0.name == "cpu" && self.0.path.is_none()).then_some(CPU_SECONDS);
         let seconds = self.0.seconds.or_else(default)?;
         Some(Span::from_secs(u64::from(seconds)))
     }
 
-    /// Its path and query, below this prefix unless it has one of its own.
+    /// Returns the path and query, below this prefix unless the path is absolute.
     pub(super) fn path(&self, prefix: &str) -> String {
         let known = KNOWN.iter().find(|(name, _)| *name == self.0.name);
         let known = known.map(|(_, path)| *path);
@@ -91,7 +92,7 @@ impl Profile {
 }
 
 impl Profile {
-    /// Reports what is wrong with it, for a target with this interval.
+    /// Reports invalid settings, for a target with this interval.
     pub(super) fn check(&self, interval: Duration, problems: &mut Problems) {
         let Settings {
             name,

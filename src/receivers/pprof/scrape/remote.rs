@@ -1,4 +1,4 @@
-//! The section `remote`: the Collector's, one URL.
+//! The section `remote`, compatible with the Collector: one URL to scrape.
 
 use http::Uri;
 use schemars::JsonSchema;
@@ -13,56 +13,59 @@ use tributary_config::{ExtensionUse, Headers, Problems, Validate};
 use tributary_net::client::{ClientOptions, host_of, parse_url};
 use tributary_net::tls::ClientTls;
 
-/// The most bytes of a profile, unless it is said: the Collector's figure for request bodies.
+/// Default maximum size of a profile: the Collector's default for request bodies.
 pub(super) const MAX_BODY: ByteSize = ByteSize::mib(20);
 
-/// Takes one profile from one URL, again and again.
+/// Scrapes one profile from one URL at an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Remote {
-    /// The URL of the profile, as in `http://localhost:6060/debug/pprof/profile?seconds=5`. Required. Redirects are not
-    /// followed, so that credentials do not go elsewhere: the log says where they lead.
+    /// URL of the profile, as in `http://localhost:6060/debug/pprof/profile?seconds=5`. Required.
+    /// Redirects are logged and not followed, so that credentials are not sent to another server.
     pub endpoint: String,
-    /// How often it is taken. While it cannot be had this gets longer, up to 2m. Default: 10s.
+    /// Interval of scrapes. While scrapes fail, the interval grows up to 2m. Default: 10s.
     pub collection_interval: Duration,
-    /// When it is taken first. Default: 1s.
+    /// Delay of the first scrape. Default: 1s.
     pub initial_delay: Duration,
-    /// How long it may take in all; 0: the `seconds` in the URL (30 for `/profile` without) and 10s. Default: 0.
+    /// Timeout of a scrape; 0 means the `seconds` of the URL (30 for `/profile` without `seconds`)
+    /// plus 10s. Default: 0.
     pub timeout: Duration,
-    /// The most bytes a profile may have, as it comes and decompressed. (The Collector has no such key.) Default: 20MiB.
+    /// Maximum size of a profile, both as received and after decompression. (The Collector has no
+    /// such key.) Default: 20MiB.
     pub max_response_body_size: ByteSize,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
     /// TLS, for `https://`.
     pub tls: ClientTls,
-    /// What says to the server who we are. Absent: nothing but `headers`.
+    /// Authentication to the server. Absent: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
+    /// Whether the TLS handshake offers HTTP/2; plain text connections always use HTTP/1.1.
+    /// Default: true.
     pub force_attempt_http2: bool,
-    /// How many idle connections are kept in all; 0 is no limit. Default: 100.
+    /// Maximum number of idle connections; 0 disables the limit. Default: 100.
     pub max_idle_conns: usize,
-    /// How many idle connections are kept to the host; 0 is no limit of its own. Default: 0.
+    /// Maximum number of idle connections to the host; 0 disables the limit. Default: 0.
     pub max_idle_conns_per_host: usize,
-    /// Has no effect, and gives a warning: there is never more than one request. Default: 0.
+    /// Has no effect and causes a warning: at most one request is in progress. Default: 0.
     pub max_conns_per_host: usize,
-    /// How long an idle connection is kept; 0 is forever. Default: 90s.
+    /// Time after which an idle connection is closed; 0 disables the timeout. Default: 90s.
     pub idle_conn_timeout: Duration,
-    /// Whether every request gets a connection of its own. Default: false.
+    /// Whether every request uses a new connection. Default: false.
     pub disable_keep_alives: bool,
-    /// How long an HTTP/2 connection may be silent before it is pinged; 0 is never. Default: 0.
+    /// Idle time after which an HTTP/2 connection is pinged; 0 disables pings. Default: 0.
     pub http2_read_idle_timeout: Duration,
-    /// How long to wait for the answer to a ping before the connection counts as dead. Default: 15s.
+    /// Time to wait for the answer to a ping before the connection is closed. Default: 15s.
     pub http2_ping_timeout: Duration,
-    /// Bytes the server may send ahead of our reading over HTTP/2 (its window), at least 65535; 0 is the default.
-    /// Default: 0, which is 524288.
+    /// Bytes that the server may send over HTTP/2 before the collector reads them (the flow control
+    /// window), at least 65535; 0 means 524288. Default: 0.
     pub read_buffer_size: u32,
-    /// Has no effect, and gives a warning: the requests have no bodies. Default: 0.
+    /// Has no effect and causes a warning: requests have no bodies. Default: 0.
     pub write_buffer_size: u32,
-    /// Has no effect, and gives a warning: the requests have no bodies. Default: `none`.
+    /// Has no effect and causes a warning: requests have no bodies. Default: `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// Has no effect, and gives a warning: the requests have no bodies.
+    /// Has no effect and causes a warning: requests have no bodies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression_params: Option<CompressionParams>,
 }
@@ -95,7 +98,7 @@ impl Default for Remote {
 }
 
 impl Remote {
-    /// The extension it cannot work without.
+    /// Returns the extension that the section requires.
     pub(in super::super) fn uses(&self) -> Option<ExtensionUse> {
         let auth = self.auth.as_ref()?;
         Some(auth.client_use(&["remote", "auth"]))
@@ -124,7 +127,7 @@ impl Remote {
     }
 }
 
-/// What a URL says about the profile behind it: its name, and how long it takes.
+/// Returns the name and the duration of the profile that a URL describes.
 pub(super) fn described(url: &Uri) -> (String, Option<std::time::Duration>) {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let query = url.query().unwrap_or_default().split('&');
@@ -173,7 +176,7 @@ impl Validate for Remote {
 }
 
 impl Remote {
-    /// Warns of keys that are the Collector's and mean nothing here.
+    /// Warns of the Collector's keys that have no effect here.
     fn check_unused(&self, problems: &mut Problems) {
         const NO_BODIES: &str = "the requests have no bodies";
         let compression = !matches!(self.compression, None | Some(Compression::None));

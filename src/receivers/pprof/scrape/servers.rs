@@ -1,4 +1,4 @@
-//! The servers of one entry of `targets`, and the jobs for them.
+//! Servers of one entry of `targets`, and their jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::receivers::pprof::origin::{SERVICE_NAME, Subject, text};
 use tributary_config::ComponentId;
 use tributary_net::client::{host_of, parse_url};
 
-/// The resource attribute that tells instances of a service apart.
+/// Resource attribute that distinguishes instances of a service.
 const INSTANCE_ID: &str = "service.instance.id";
 
-/// What is known of a service without a name, as the specification has it.
+/// Name of a service without a name, according to the specification.
 const UNKNOWN: &str = "unknown_service";
 
-/// The servers of one entry.
+/// Servers of one entry.
 pub(super) struct Servers {
     target: Target,
     transport: Transport,
@@ -40,10 +40,10 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Those of this entry.
+    /// Creates the servers of an entry.
     ///
     /// # Errors
-    /// When its endpoint, if it has one, cannot be used.
+    /// Returns an error if the configured endpoint is invalid.
     pub(super) fn new(
         target: &Target,
         transport: Transport,
@@ -65,7 +65,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Runs their jobs until it is dropped.
+    /// Runs the jobs until the future is dropped.
     pub(super) async fn run(mut self, shared: Arc<Shared>) {
         let mut tasks = JoinSet::new();
         let Some(mut discovery) = self.discovery.take() else {
@@ -106,12 +106,12 @@ impl Servers {
                 let handles = jobs.map(|job| tasks.spawn(job.run(shared.clone())));
                 running.insert(server, handles.collect());
             }
-            // Those that were aborted.
+            // Reap the aborted jobs.
             while tasks.try_join_next().is_some() {}
         }
     }
 
-    /// The jobs for the endpoint that is configured.
+    /// Returns the jobs for the configured endpoint.
     pub(super) fn given(&self) -> Result<Vec<Job>, String> {
         let endpoint = &self.target.endpoint;
         let url = parse_url(endpoint).map_err(|reason| format!("endpoint: {reason}"))?;
@@ -124,7 +124,7 @@ impl Servers {
         self.jobs(&url, url.path(), &prefix, client, &BTreeMap::new())
     }
 
-    /// The jobs for a server that was found.
+    /// Returns the jobs for a discovered server.
     pub(super) fn found(&self, server: &Found) -> Result<Vec<Job>, String> {
         let label = |name: &str| server.labels.get(name).map(String::as_str);
         let scheme = match label("__scheme__").unwrap_or(match self.target.scheme {
@@ -155,7 +155,8 @@ impl Servers {
         let (attributes, fallback) = identity(url, self.attributes(labels));
         let subject = Arc::new(Subject::new(attributes, Some(fallback)));
         let target = label(url);
-        // Else all sidecars would ask at the same moment what each calls `localhost:6060`.
+        // The offset depends on the instance; otherwise all sidecars would scrape their
+        // `localhost:6060` at the same time.
         let instance = instance(url);
         let now = Instant::now();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -194,7 +195,8 @@ impl Servers {
         jobs.collect()
     }
 
-    /// What is said about a server in the configuration and by labels; these count more, as they say it of the one.
+    /// Returns the resource attributes of a server. Its labels take precedence over the
+    /// configuration, since they are more specific.
     fn attributes(&self, labels: &BTreeMap<String, String>) -> Vec<KeyValue> {
         let mut attributes = self.target.resource.clone();
         for (name, value) in labels {
@@ -211,7 +213,7 @@ impl Servers {
     }
 }
 
-/// What a server is called in metrics: its host and port.
+/// Returns the server's host and port, for metrics.
 pub(super) fn label(url: &Uri) -> Arc<str> {
     let host = host_of(url);
     let port = port_of(url);
@@ -221,7 +223,7 @@ pub(super) fn label(url: &Uri) -> Arc<str> {
     }
 }
 
-/// The attributes of a server's resource, and the name of its service if nothing tells one.
+/// Returns the resource attributes of a server, and a fallback for the service name.
 pub(super) fn identity(url: &Uri, mut attributes: Vec<KeyValue>) -> (Vec<KeyValue>, String) {
     if !attributes
         .iter()
@@ -236,8 +238,8 @@ pub(super) fn identity(url: &Uri, mut attributes: Vec<KeyValue>) -> (Vec<KeyValu
     (attributes, fallback.to_owned())
 }
 
-/// What tells a server from all others: its host and port. What is on this machine is called `localhost` on all
-/// machines, so there it is the name of the machine.
+/// Returns a unique name of a server: host and port. `localhost` is replaced by the name of this
+/// machine.
 fn instance(url: &Uri) -> Arc<str> {
     match host_name() {
         Some(name) if is_local(url) => format!("{name}:{}", port_of(url)).into(),
@@ -251,7 +253,7 @@ fn is_local(url: &Uri) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The same server's URL of another path and query.
+/// Returns the URL of the same server with another path and query.
 fn with_path(url: &Uri, path: &str) -> Result<Uri, String> {
     let mut parts = url.clone().into_parts();
     let path = path.parse::<http::uri::PathAndQuery>();

@@ -1,4 +1,4 @@
-//! The section `targets`: servers with several profiles each, given or discovered.
+//! The section `targets`: servers with several profiles each, configured or discovered.
 
 use std::collections::BTreeMap;
 
@@ -16,60 +16,64 @@ use tributary_config::{ExtensionUse, Headers, Problems, Validate};
 use tributary_net::client::{host_of, parse_url};
 use tributary_net::tls::ClientTls;
 
-/// Servers that offer the same profiles. One of `endpoint`, `file_sd` and `dns_sd` says which.
+/// Servers with the same profiles, given by exactly one of `endpoint`, `file_sd` and `dns_sd`.
 ///
-/// What a profile was taken from becomes its resource: the attributes of `resource`, the labels that were discovered
-/// with it, `service.instance.id` (host and port; for `localhost` the name of this machine, or of the pod, and the port),
-/// and `service.name`: if it is not given, the file name of the program as the profile tells it, or else the host.
+/// The resource of a profile describes the scraped server: the attributes of `resource`, the
+/// discovered labels, `service.instance.id` (host and port; for `localhost`, the name of this
+/// machine or pod and the port), and `service.name`: if it is not given, the file name of the
+/// program according to the profile, or else the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Target {
-    /// The URL of a server, as in `http://localhost:6060`; a path in it goes before that of each profile. Redirects are
-    /// not followed, so that credentials do not go elsewhere: the log says where they lead.
+    /// URL of a server, as in `http://localhost:6060`; a path in the URL is a prefix of each
+    /// profile's path. Redirects are logged and not followed, so that credentials are not sent to
+    /// another server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// Files that name the servers.
+    /// Files that list the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_sd: Option<FileSd>,
     /// Host names whose addresses are the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_sd: Option<DnsSd>,
-    /// How servers that are discovered are spoken to: `http` or `https`. Default: `http`.
+    /// URL scheme of discovered servers: `http` or `https`. Default: `http`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme: Option<Scheme>,
-    /// Where the profiles are. Default: `/debug/pprof`.
+    /// Path prefix of the profiles. Default: `/debug/pprof`.
     pub path_prefix: String,
-    /// Which profiles are taken: names (`cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`) or
-    /// mappings with more about each. Default: `cpu`, `heap` and `goroutine`.
+    /// Profiles to scrape: names (`cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`,
+    /// `threadcreate`) or mappings with settings for each profile. Default: `cpu`, `heap` and
+    /// `goroutine`.
     pub profiles: Vec<Profile>,
-    /// How often each profile is taken: at a time within the interval that is always the same for a server and a
-    /// profile, so that not all are taken at once. While it cannot be had the interval gets longer, up to 2m. Default:
-    /// 1m.
+    /// Interval of scrapes of each profile. The offset within the interval is fixed for each server
+    /// and profile, so that scrapes are spread over time. While scrapes fail, the interval grows up
+    /// to 2m. Default: 1m.
     pub collection_interval: Duration,
-    /// How long taking a profile may take beyond its `seconds`. Default: 10s.
+    /// Timeout of a scrape, in addition to the `seconds` of the profile. Default: 10s.
     pub timeout: Duration,
-    /// The most bytes a profile may have, as it comes and decompressed. Default: 20MiB.
+    /// Maximum size of a profile, both as received and after decompression. Default: 20MiB.
     pub max_response_body_size: ByteSize,
-    /// Whether what counts from the start of a process (Go's `allocs`, `mutex` and `block`, and half of `heap`) becomes the
-    /// difference to the profile before it; the first one is only remembered. CPU profiles and levels stay as they are.
-    /// What is remembered of all targets takes at most `delta_max_bytes`. A reload keeps it. Default: false.
+    /// Whether to subtract the previous profile from cumulative ones (Go's `allocs`, `mutex` and
+    /// `block`, and half of `heap`); the first profile is only remembered. CPU profiles and gauges
+    /// are not changed. The remembered profiles of all targets use at most `delta_max_bytes`, and
+    /// survive a reload of the configuration. Default: false.
     pub delta: bool,
-    /// Attributes of the resource of all profiles. Default: none.
+    /// Resource attributes of all profiles. Default: none.
     pub resource: BTreeMap<String, String>,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
     /// TLS, for `https`.
     pub tls: ClientTls,
-    /// What says to the servers who we are. Absent: nothing but `headers`.
+    /// Authentication to the servers. Absent: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
 }
 
-/// With or without TLS.
+/// URL scheme, with or without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// Plaintext.
+    /// Plain text.
     #[default]
     Http,
     /// TLS.
@@ -98,13 +102,13 @@ impl Default for Target {
 }
 
 impl Target {
-    /// The extension it cannot work without; it is at this position of the list.
+    /// Returns the extension that the target requires; `at` is the target's index in the list.
     pub(in super::super) fn uses(&self, at: usize) -> Option<ExtensionUse> {
         let auth = self.auth.as_ref()?;
         Some(auth.client_use(&["targets", &at.to_string(), "auth"]))
     }
 
-    /// Whether its servers are spoken to with TLS; not known where each says it itself.
+    /// Whether the servers use TLS; `None` if each server's URL decides.
     pub(super) fn speaks_tls(&self) -> Option<bool> {
         match (self.endpoint.is_empty(), self.scheme) {
             (false, _) => Some(self.endpoint.starts_with("https://")),

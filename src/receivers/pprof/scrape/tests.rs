@@ -1,4 +1,4 @@
-//! What scraping promises: on paused time with something else than a client, and over HTTP without a clock.
+//! Guarantees of scraping: on paused time without an HTTP client, and over HTTP with real time.
 
 mod config;
 mod over_http;
@@ -40,7 +40,7 @@ struct Fake {
     takes: Duration,
     answer: Box<dyn Fn(usize) -> Result<Vec<u8>, Failure> + Send + Sync>,
     asked: Mutex<Vec<Instant>>,
-    /// How many are under way, and the most there were.
+    /// Number of scrapes in flight, and its maximum.
     running: Mutex<(usize, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the query of a request says about the file it brings.
+//! Labels of a pprof file, from the query of its request.
 
 use std::sync::Arc;
 
@@ -7,21 +7,22 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use super::super::origin::text;
 use crate::pipeline::batch::Nack;
 
-/// What the file is of.
+/// Description of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Labels {
     /// Resource attributes.
     pub(super) attributes: Vec<KeyValue>,
-    /// Which of the profiles of its source it is: `heap`, `mutex`.
+    /// Name of the profile at its source, such as `heap` or `mutex`.
     pub(super) profile: Option<Arc<str>>,
 }
 
-/// Reads a query (`application/x-www-form-urlencoded`): every parameter is a resource attribute whose value is a text,
-/// but for `profile`, which names the profile. At most [`MOST`] of them, each with at most [`LONGEST_KEY`] and
-/// [`LONGEST_VALUE`] bytes. One without a value says nothing.
+/// Parses a query (`application/x-www-form-urlencoded`): every parameter is a resource attribute
+/// with a text value, except `profile`, which names the profile. At most [`MOST`] parameters are
+/// allowed, each with at most [`LONGEST_KEY`] and [`LONGEST_VALUE`] bytes. Parameters without a
+/// value are ignored.
 ///
 /// # Errors
-/// A refusal that says which parameter is wrong, and how.
+/// Returns a refusal that names the invalid parameter and the reason.
 pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
     let mut labels = Labels::default();
     let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
@@ -57,7 +58,7 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
     Ok(labels)
 }
 
-/// Undoes percent-encoding; none if that leaves no UTF-8.
+/// Decodes percent-encoding; `None` if the result is not UTF-8.
 fn decode(part: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(part.len());
     let mut bytes = part.bytes();
@@ -75,13 +76,13 @@ fn decode(part: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// The parameter that is no attribute.
+/// Parameter that does not become an attribute.
 const PROFILE: &str = "profile";
-/// Parameters of a query.
+/// Maximum number of parameters in a query.
 const MOST: usize = 32;
-/// Bytes of a name, decoded.
+/// Maximum length of a decoded name in bytes.
 const LONGEST_KEY: usize = 128;
-/// Bytes of a value, decoded.
+/// Maximum length of a decoded value in bytes.
 const LONGEST_VALUE: usize = 1024;
 
 #[cfg(test)]

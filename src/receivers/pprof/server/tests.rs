@@ -20,7 +20,7 @@ struct Running {
     server: Server,
 }
 
-/// What came back: status, body, and the header `Retry-After`, `Allow` or `WWW-Authenticate`.
+/// Response: status, body, and the header `Retry-After`, `Allow` or `WWW-Authenticate`.
 type Answer = (u16, String, Option<String>);
 
 impl Running {

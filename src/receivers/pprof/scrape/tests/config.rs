@@ -1,4 +1,4 @@
-//! What the configuration means, and what is wrong with it.
+//! Meaning and validation of the configuration.
 
 use std::collections::BTreeMap;
 

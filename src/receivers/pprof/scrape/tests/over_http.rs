@@ -22,7 +22,7 @@ fn client(server: &TestServer, headers: &str) -> (Client, Uri) {
     (transport.client(&url, None).unwrap(), url)
 }
 
-/// What comes of this answer, with at most `limit` bytes and this budget.
+/// Returns the outcome of this response, with at most `limit` bytes and this budget.
 async fn fetched(
     status: u16,
     headers: &'static [(&'static str, &'static str)],
