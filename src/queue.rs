@@ -48,6 +48,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::output_memory::OutputMemory;
 use crate::pipeline::Settle;
 use crate::pipeline::batch::{Code, Nack, Progress};
 use futures_util::future::BoxFuture;
@@ -56,11 +57,17 @@ use tributary_otlp::{Requests, Signal};
 /// What an exporter adds to the queue: how to put one batch on the wire.
 pub trait Sender: Send + Sync + 'static {
     /// What [`send`](Self::send) puts on the wire: the requests as they are, unless it says otherwise. Called once per
-    /// batch, before the first attempt.
+    /// batch, before the first attempt. What it makes it takes from `memory` first.
     ///
     /// # Errors
-    /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format.
-    fn encode(&self, _signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+    /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format;
+    /// [`OutputMemory::send_error`] when there is no memory for it.
+    fn encode(
+        &self,
+        _signal: Signal,
+        requests: &Requests,
+        _memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
         Ok(requests.parts().to_vec())
     }
 

@@ -156,6 +156,7 @@ impl SendingQueue {
                 outage: Episode::default(),
                 full: Episode::default(),
                 packs_in: packs.then(|| cx.budget.clone()),
+                budget: cx.budget.clone(),
                 logs: Logs::default(),
             },
             batcher: Batcher::new(batch),

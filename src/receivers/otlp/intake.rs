@@ -262,9 +262,8 @@ impl Work {
         let checked = checked.map_err(malformed)?;
         if checked.repeats_single {
             // No SDK writes this; a hostile client gets no more memory by it than the budget has.
-            let len = held.bytes.len();
             held.permit
-                .grow(len.saturating_mul(tributary_otlp::DECODED_BYTES_PER_BYTE))
+                .grow(tributary_otlp::decoded_bytes(self.signal, &held.bytes))
                 .map_err(out_of_memory)?;
             held.bytes =
                 tributary_otlp::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
