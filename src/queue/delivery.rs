@@ -51,9 +51,6 @@ enum Ready {
     Apart(Vec<Vec<usize>>),
 }
 
-/// Memory for splitting a request, for each of its bytes: its parts, and the list of the messages in them.
-const SPLIT_BYTES_PER_BYTE: usize = 2;
-
 /// The longest wait between attempts during the shutdown, unless the server asks for more.
 const LAST_WAITS: Duration = Duration::from_millis(500);
 
@@ -164,12 +161,13 @@ impl Delivery {
                 }
             }
             let memory = OutputMemory::new(&self.budget);
-            let bytes = job.iter().map(Entry::bytes).sum::<usize>();
-            let (first, second) = match memory.take(bytes.saturating_mul(SPLIT_BYTES_PER_BYTE)) {
+            let bytes = match (job.as_mut_slice(), error.fault) {
+                ([entry], fault) if fault != Fault::Elsewhere => entry.bytes_to_split(),
+                _ => 0,
+            };
+            let (first, second) = match memory.take(bytes) {
                 Ok(()) => take_apart(job, error.fault),
-                // Whole, then: what else it would become is not there.
-                Err(_) if error.fault == Fault::Size && job.len() == 1 => (job, Job::new()),
-                Err(_) => take_apart(job, error.fault),
+                Err(_) => (job, Job::new()),
             };
             if second.is_empty() || extra_sends >= most {
                 self.failed(first, reason, &error);

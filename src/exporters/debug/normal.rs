@@ -107,18 +107,6 @@ pub(super) fn render(out: &mut Text<'_>, decoded: &Decoded) -> Result {
     Ok(())
 }
 
-/// How many data points a metric has.
-pub(super) fn data_points(metric: &Metric) -> usize {
-    match &metric.data {
-        Some(Data::Gauge(gauge)) => gauge.data_points.len(),
-        Some(Data::Sum(sum)) => sum.data_points.len(),
-        Some(Data::Histogram(histogram)) => histogram.data_points.len(),
-        Some(Data::ExponentialHistogram(histogram)) => histogram.data_points.len(),
-        Some(Data::Summary(summary)) => summary.data_points.len(),
-        None => 0,
-    }
-}
-
 /// The number of a data point, or nothing.
 pub(super) fn number(point: &NumberDataPoint) -> String {
     match point.value {

@@ -455,8 +455,12 @@ async fn what_cannot_be_written_is_counted_as_dropped_and_not_refused() {
 #[tokio::test]
 async fn bytes_that_are_no_request_are_refused() {
     let recorded = Recorded::new();
+    let config = Config {
+        verbosity: Verbosity::Normal,
+        ..Config::default()
+    };
     let exporter = recorded
-        .within(|| Config::default().build(&context("debug"), &[Signal::Logs]))
+        .within(|| config.build(&context("debug"), &[Signal::Logs]))
         .unwrap();
     let broken = Batch::new(Signal::Logs, 1, bytes::Bytes::from_static(b"\x0a\x05"));
     let consumer = exporter.inputs.get(Signal::Logs).unwrap();

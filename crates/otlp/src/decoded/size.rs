@@ -14,9 +14,9 @@ use opentelemetry_proto::tonic::resource::v1 as resource;
 use opentelemetry_proto::tonic::trace::v1 as trace;
 
 use crate::DEPTH_LIMIT;
+use crate::Signal;
 use crate::reader::{Fields, Value};
 use crate::schema::{Action, SCHEMA};
-use crate::Signal;
 
 /// The most bytes of memory that a valid request takes while and after it is decoded into the structs of
 /// `opentelemetry-proto`. A walk over all messages, much cheaper than decoding.
@@ -173,6 +173,10 @@ mod tests {
     fn every_message_type_has_a_known_size() {
         for table in &SCHEMA.tables {
             let name = &table.descriptor.name;
+            // Internal to a library, and in no request.
+            if name.starts_with("opentelemetry.proto.tracez.") {
+                continue;
+            }
             assert!(size(name).is_some(), "no size of {name}");
         }
     }
