@@ -48,6 +48,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::output_memory::OutputMemory;
 use crate::pipeline::Settle;
 use crate::pipeline::batch::{Code, Nack, Progress};
 use futures_util::future::BoxFuture;
@@ -56,11 +57,18 @@ use tributary_otlp::{Requests, Signal};
 /// The part of an exporter that sends one batch to the next hop.
 pub trait Sender: Send + Sync + 'static {
     /// Encodes the requests for [`send`](Self::send). The default leaves them as they are. Called once per batch,
-    /// before the first attempt.
+    /// before the first attempt. It takes its output from `memory` before
+    /// it makes it.
     ///
     /// # Errors
-    /// A permanent [`SendError`] if the exporter's format cannot express the requests.
-    fn encode(&self, _signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+    /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format;
+    /// [`OutputMemory::send_error`] when there is no memory for it.
+    fn encode(
+        &self,
+        _signal: Signal,
+        requests: &Requests,
+        _memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
         Ok(requests.parts().to_vec())
     }
 

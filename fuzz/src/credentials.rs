@@ -121,7 +121,7 @@ fn users(list: &str, headers: &HeaderMap) {
         let kept = match (sum("{SHA}"), sum("{SSHA}")) {
             (Some(sum), _) if sum.len() == 20 => Kept::Sum(sum, Vec::new()),
             (_, Some(sum)) if sum.len() > 20 => Kept::Sum(sum[..20].to_vec(), sum[20..].to_vec()),
-            (None, None) if !hash.is_empty() => Kept::Plain(hash.as_bytes().to_vec()),
+            (None, None) if !hash.is_empty() && !is_des(hash) => Kept::Plain(hash.as_bytes().to_vec()),
             _ => continue,
         };
         if !user.is_empty() {
@@ -168,6 +168,16 @@ fn users(list: &str, headers: &HeaderMap) {
             return;
         }
     }
+}
+
+/// Returns true for a hash of traditional crypt(3), which is refused as a plain password would be the hash itself.
+fn is_des(hash: &str) -> bool {
+    let is_of_alphabet = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/');
+    hash.chars().count() == 13
+        && hash.chars().all(is_of_alphabet)
+        && hash.contains(|c: char| c.is_ascii_uppercase())
+        && hash.contains(|c: char| c.is_ascii_lowercase())
+        && hash.contains(|c: char| !c.is_ascii_alphabetic())
 }
 
 /// A password as it is kept.

@@ -26,7 +26,7 @@ pub fn debug(input: &[u8]) {
     let [resource, scope, entry] = match &decoded {
         Decoded::Traces(_) => ["ResourceSpans #", "ScopeSpans #", "Span #"],
         Decoded::Metrics(_) => ["ResourceMetrics #", "ScopeMetrics #", "Metric #"],
-        Decoded::Logs(_) => ["ResourceLogs #", "ScopeLogs #", "LogRecord #"],
+        Decoded::Logs(_) => ["ResourceLog #", "ScopeLogs #", "LogRecord #"],
         Decoded::Profiles(_) => ["ResourceProfiles #", "ScopeProfiles #", "Profile #"],
     };
     for (head, expected) in [(resource, resources), (scope, scopes), (entry, entries)] {

@@ -4,6 +4,7 @@ mod counts;
 mod detailed;
 mod normal;
 mod output;
+mod pieces;
 mod profiles;
 mod sampler;
 mod tables;
@@ -22,6 +23,7 @@ use tracing::{info, warn};
 use crate::component::{
     BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
 };
+use crate::output_memory::OutputMemory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, Idle};
@@ -29,8 +31,11 @@ use crate::queue::metrics::ExporterMetrics;
 use counts::Counts;
 use futures_util::future::BoxFuture;
 use output::{Output, Sink};
+use pieces::Text;
 use sampler::Sampler;
 use tributary_config::{ComponentId, Problems, Validate};
+use tributary_memory::Budget;
+use tributary_otlp::decoded_bytes;
 use tributary_otlp::{Decoded, Signal};
 
 /// Configuration of the `debug` exporter.
@@ -189,6 +194,7 @@ impl ExporterConfig for Config {
                 sampler: Sampler::new(self.sampling_initial, self.sampling_thereafter),
                 output: output.clone(),
                 metrics: ExporterMetrics::new(cx, *signal),
+                budget: cx.budget.clone(),
             };
             inputs.set(*signal, Arc::new(exporter));
         }
@@ -206,6 +212,7 @@ struct Debug {
     sampler: Sampler,
     output: Arc<Output>,
     metrics: ExporterMetrics,
+    budget: Arc<Budget>,
 }
 
 impl Consumer for Debug {
@@ -214,19 +221,16 @@ impl Consumer for Debug {
             let items = batch.items();
             self.metrics.received(items);
             if self.sampler.admits(Instant::now()) {
-                // The clone is decoded and let go: the bytes that other exporters share stay as
-                // they are.
-                match batch.clone().decoded() {
-                    Ok(decoded) => {
-                        if let Err(error) = self.print(decoded) {
-                            // Telemetry is not refused for want of a terminal: other exporters may
-                            // have taken it.
-                            warn!(otelcol.component.id = %self.id, %error, "cannot write debug output");
-                            self.metrics.dropped(items, DropReason::Permanent);
-                            return Ok(());
-                        }
+                match self.print(batch) {
+                    Ok(()) => {}
+                    // Telemetry is not refused for want of a terminal: other exporters may
+                    // have taken it.
+                    Err(Unprinted::Io(error)) => {
+                        warn!(otelcol.component.id = %self.id, %error, "cannot write debug output");
+                        self.metrics.dropped(items, DropReason::Permanent);
+                        return Ok(());
                     }
-                    Err(nack) => {
+                    Err(Unprinted::Unreadable(nack)) => {
                         self.metrics.refused(items);
                         return Err(nack);
                     }
@@ -238,26 +242,67 @@ impl Consumer for Debug {
     }
 }
 
+/// Why a batch was not printed.
+enum Unprinted {
+    Io(io::Error),
+    Unreadable(Nack),
+}
+
 impl Debug {
-    fn print(&self, decoded: &Decoded) -> io::Result<()> {
-        let counts = Counts::of(decoded);
-        let text = render(decoded, self.verbosity);
-        match &*self.output {
+    fn print(&self, mut batch: Batch) -> Result<(), Unprinted> {
+        let counts = Counts::of(self.signal, batch.wire());
+        // For as long as there are structs.
+        let memory = OutputMemory::new(&self.budget);
+        let decoded = match self.decoded(&mut batch, &memory) {
+            Some(decoded) => Some(decoded.map_err(Unprinted::Unreadable)?),
+            None => None,
+        };
+        let print = |emit: &mut dyn FnMut(&str) -> io::Result<()>| match decoded {
+            Some(decoded) => render(decoded, self.verbosity, emit),
+            None if self.verbosity == Verbosity::Basic => Ok(()),
+            None => emit(NO_ROOM),
+        };
+        let printed = match &*self.output {
             Output::Log => {
                 self.log_counts(&counts);
-                if !text.is_empty() {
+                print(&mut |text| {
                     info!(otelcol.component.id = %self.id, otelcol.signal = %self.signal, "{text}");
-                }
-                Ok(())
+                    Ok(())
+                })
             }
             Output::Sinks(sinks) => {
-                let whole = format!("{}\n{text}", counts.line());
                 let mut sinks = sinks.lock().unwrap_or_else(PoisonError::into_inner);
-                sinks
-                    .iter_mut()
-                    .try_for_each(|sink| sink.write(whole.as_bytes()))
+                let mut write = |text: &str| {
+                    let mut sinks = sinks.iter_mut();
+                    sinks.try_for_each(|sink| sink.write(text.as_bytes()))
+                };
+                write(&format!("{}\n", counts.line())).and_then(|()| print(&mut write))
             }
+        };
+        printed.map_err(Unprinted::Io)
+    }
+
+    /// The structs, where they are printed and the memory budget has room for them.
+    fn decoded<'b>(
+        &self,
+        batch: &'b mut Batch,
+        memory: &OutputMemory,
+    ) -> Option<Result<&'b mut Decoded, Nack>> {
+        if self.verbosity == Verbosity::Basic {
+            return None;
         }
+        let requests = batch.wire();
+        let structs = requests.parts().iter();
+        let structs = structs.map(|request| decoded_bytes(self.signal, request));
+        let joined = match requests.parts().len() {
+            0 | 1 => 0,
+            _ => requests.len(),
+        };
+        memory
+            .take(structs.sum::<usize>().saturating_add(joined))
+            .ok()?;
+        // This is a clone of what other exporters have: the bytes that they share stay as they are.
+        Some(batch.decoded())
     }
 
     fn log_counts(&self, counts: &Counts) {
@@ -283,10 +328,21 @@ impl Debug {
     }
 }
 
-/// What a person is to read beyond the counts; several lines, or none.
-pub(super) fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
-    let mut out = String::new();
-    // Formatting into a string does not fail; only a text that is long enough does.
+/// What is printed of a batch that is too large to be decoded.
+const NO_ROOM: &str = "(not printed: the memory budget has no room to decode it; raise the limit of `memory_limiter`, or send smaller requests)\n";
+
+/// Prints what a person is to read beyond the counts; several lines, or none.
+///
+/// # Errors
+/// The first piece that could not be emitted.
+pub(super) fn render(
+    decoded: &Decoded,
+    verbosity: Verbosity,
+    emit: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut emit = |text: &str| emit(text);
+    let mut out = Text::new(&mut emit);
+    // Only a text that is long enough fails, or the output.
     let printed = match (verbosity, decoded) {
         (Verbosity::Basic, _) => Ok(()),
         (Verbosity::Normal, decoded) => normal::render(&mut out, decoded),
@@ -296,10 +352,23 @@ pub(super) fn render(decoded: &Decoded, verbosity: Verbosity) -> String {
         (Verbosity::Detailed, Decoded::Profiles(request)) => tables::profiles(&mut out, request),
         (Verbosity::Resolved, Decoded::Profiles(request)) => profiles::resolved(&mut out, request),
     };
-    if printed.is_err() {
-        out.push_str("... and more, which is left out: the text is longer than 64MiB\n");
-    }
-    out
+    out.finish(match printed {
+        Ok(()) => "",
+        Err(_) => "... and more, which is left out: the text is longer than 64MiB\n",
+    })
+}
+
+/// All that [`render`] prints.
+#[cfg(any(test, fuzzing))]
+pub(super) fn rendered(decoded: &Decoded, verbosity: Verbosity) -> String {
+    let mut all = String::new();
+    let mut emit = |text: &str| {
+        all.push_str(text);
+        Ok(())
+    };
+    // Appending to a string does not fail.
+    let _ = render(decoded, verbosity, &mut emit);
+    all
 }
 
 /// The text of a batch ends there, in bytes.

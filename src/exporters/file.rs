@@ -30,6 +30,7 @@ use tracing::error;
 use self::ending::Framing;
 use self::output::Output;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, Undelivered};
 use crate::queue;
@@ -37,6 +38,7 @@ use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;
+use tributary_otlp::edit::Unedited;
 use tributary_otlp::{Requests, Signal};
 
 /// The registry's entry.
@@ -118,35 +120,47 @@ struct Exporter {
 
 impl queue::Sender for Exporter {
     /// One piece: the request as it will stand in the file, with what sets it apart from the next.
-    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
-        let unfit = |error: &dyn Error| {
-            let reason = format!("cannot encode the batch: {error}");
-            SendError::permanent(Code::Internal, Fault::Content, reason)
+    fn encode(
+        &self,
+        signal: Signal,
+        requests: &Requests,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
+        let take = |bytes| memory.take(bytes).map_err(|_| memory.send_error());
+        let json = |requests: &Requests| {
+            take(if requests.parts().len() > 1 {
+                requests.len()
+            } else {
+                0
+            })?;
+            let request = requests.to_bytes();
+            tributary_otlp::json::from_wire_within(signal, &request, memory).map_err(|error| {
+                match error {
+                    Unedited::Malformed(error) => unfit(&error),
+                    Unedited::Full(_) => memory.send_error(),
+                }
+            })
         };
         let mut record = Vec::new();
         match (self.format, self.framing) {
             (Format::Json, Framing::Lines) => {
-                let request = requests.to_bytes();
-                record = tributary_otlp::json::from_wire(signal, &request)
-                    .map_err(|error| unfit(&error))?;
+                record = json(requests)?;
                 record.push(b'\n');
             }
             (format, _) => {
-                let json;
+                let text;
                 let parts = match format {
                     Format::Proto => requests.parts(),
                     Format::Json => {
-                        let request = requests.to_bytes();
-                        let text = tributary_otlp::json::from_wire(signal, &request)
-                            .map_err(|error| unfit(&error))?;
-                        json = [Bytes::from(text)];
-                        &json
+                        text = [Bytes::from(json(requests)?)];
+                        &text
                     }
                 };
                 let compressed;
                 let parts = match &self.compressor {
                     None => parts,
                     Some(compressor) => {
+                        take(compressor.most_bytes(parts))?;
                         compressed = [compressor.compress(parts).map_err(|error| unfit(&error))?];
                         &compressed
                     }
@@ -158,6 +172,7 @@ impl queue::Sender for Exporter {
                     );
                     SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
                 })?;
+                take(len + 4)?;
                 record.reserve_exact(len + 4);
                 record.extend_from_slice(&prefix.to_be_bytes());
                 for part in parts {
@@ -191,6 +206,11 @@ impl queue::Sender for Exporter {
             Ok(Outcome::default())
         })
     }
+}
+
+fn unfit(error: &dyn Error) -> SendError {
+    let reason = format!("cannot encode the batch: {error}");
+    SendError::permanent(Code::Internal, Fault::Content, reason)
 }
 
 /// The life of the exporter: its queues, and the task that forces what was written to the disk.

@@ -52,5 +52,5 @@ pub fn binary_header(value: &[u8]) -> Option<Vec<u8>> {
 
 /// What the `debug` exporter prints below the counts: in the verbosities `normal` and `detailed`.
 pub fn printed(decoded: &Decoded) -> [String; 2] {
-    [Verbosity::Normal, Verbosity::Detailed].map(|verbosity| debug::render(decoded, verbosity))
+    [Verbosity::Normal, Verbosity::Detailed].map(|verbosity| debug::rendered(decoded, verbosity))
 }

@@ -88,6 +88,7 @@ impl ExporterConfig for Config {
             auth: auth::client(otlp.auth.as_ref(), cx)?,
             otlp,
             backoff: self.member_backoff.clone(),
+            budget: cx.budget.clone(),
         };
         let metrics = ResolverMetrics::new(&cx.id, resolver.name());
         let members = Arc::new(Members::new(maker, metrics));

@@ -19,6 +19,7 @@ use prost::Message;
 use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
 use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::pipeline::calls::CallMetrics;
 use crate::queue;
@@ -191,10 +192,17 @@ impl Exporter {
 }
 
 impl queue::Sender for Exporter {
-    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+    fn encode(
+        &self,
+        _: Signal,
+        requests: &Requests,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
         let (flag, len, parts) = match &self.compressor {
             None => (0, requests.len(), requests.parts().to_vec()),
             Some(compressor) => {
+                let most = compressor.most_bytes(requests.parts());
+                memory.take(most).map_err(|_| memory.send_error())?;
                 let body = compressor.compress(requests.parts()).map_err(|error| {
                     let reason = format!("cannot compress the batch: {error}");
                     SendError::permanent(Code::Internal, Fault::Size, reason)

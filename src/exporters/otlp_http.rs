@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
 use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
@@ -33,6 +34,7 @@ use tributary_net::client::{
 };
 use tributary_net::tls::TlsError;
 use tributary_net::tls::rotation::RotatingClient;
+use tributary_otlp::edit::Unedited;
 use tributary_otlp::{Requests, Signal};
 
 /// The most of a response that is read, as in the Collector.
@@ -187,7 +189,13 @@ impl Exporter {
 }
 
 impl queue::Sender for Exporter {
-    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+    fn encode(
+        &self,
+        signal: Signal,
+        requests: &Requests,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
+        let take = |bytes| memory.take(bytes).map_err(|_| memory.send_error());
         let unfit = |error: &dyn Error| {
             let reason = format!("cannot encode the batch: {error}");
             SendError::permanent(Code::Internal, Fault::Content, reason)
@@ -196,9 +204,17 @@ impl queue::Sender for Exporter {
         let parts = match self.encoding {
             Encoding::Proto => requests.parts(),
             Encoding::Json => {
+                take(if requests.parts().len() > 1 {
+                    requests.len()
+                } else {
+                    0
+                })?;
                 let request = requests.to_bytes();
-                let text = tributary_otlp::json::from_wire(signal, &request)
-                    .map_err(|error| unfit(&error))?;
+                let text = tributary_otlp::json::from_wire_within(signal, &request, memory);
+                let text = text.map_err(|error| match error {
+                    Unedited::Malformed(error) => unfit(&error),
+                    Unedited::Full(_) => memory.send_error(),
+                })?;
                 json = [Bytes::from(text)];
                 &json
             }
@@ -206,6 +222,7 @@ impl queue::Sender for Exporter {
         match &self.compressor {
             None => Ok(coalesce(parts.iter().cloned())),
             Some(compressor) => {
+                take(compressor.most_bytes(parts))?;
                 let body = compressor.compress(parts).map_err(|error| unfit(&error))?;
                 Ok(vec![body])
             }

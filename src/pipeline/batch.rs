@@ -1,5 +1,6 @@
 //! The data that flows through a pipeline: a [`Batch`] of one [`Signal`], and the [`Nack`] that refuses it.
 
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -224,6 +225,26 @@ impl Batch {
             payload: Payload::Wire(requests.into()),
             ..self
         }
+    }
+
+    /// The same batch with content that was made of its own, for which `permit` is. What it held before is given back,
+    /// unless some of the requests are still the same.
+    pub fn with_output(self, items: usize, requests: impl Into<Requests>, permit: Permit) -> Self {
+        let requests = requests.into();
+        let is_same = |part: &Bytes| match &self.payload {
+            Payload::Wire(before) => {
+                let same = |other: &Bytes| other.as_ptr() == part.as_ptr();
+                before.parts().iter().any(same)
+            }
+            Payload::Decoded(_) => false,
+        };
+        let keeps_some = requests.parts().iter().any(is_same);
+        let mut batch = self.with_wire(items, requests);
+        if !keeps_some {
+            batch.permits.clear();
+        }
+        batch.hold(permit);
+        batch
     }
 
     /// Replaces the content with other structs; permits and metadata stay.

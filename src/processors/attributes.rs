@@ -9,6 +9,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,7 @@ pub(super) use self::actions::{Prepared, validate};
 use super::decoding;
 use super::matching::{Choice, MatchConfig};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::output_memory::{OutputMemory, refusal};
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use tributary_config::{Problems, Validate};
@@ -104,11 +106,15 @@ impl Attributes {
         let signal = batch.signal();
         let mut items = batch.items();
         let mut changed = false;
+        let mut made = 0;
+        let output = OutputMemory::new(&self.budget);
         let edited = batch.wire().parts().iter().map(|part| {
             let edited = if signal == Signal::Profiles {
                 let room = decoding::room(std::slice::from_ref(part), &self.budget);
                 let _room = room.map_err(decoding::refusal)?;
-                let edited = profiles::apply(actions, self.level, &self.choice, part)?;
+                let edited = profiles::apply(actions, self.level, &self.choice, part, &output)?;
+                let len = edited.as_ref().map_or(0, |(_, edited)| edited.len());
+                output.take(len).map_err(refusal)?;
                 edited.map(|(samples, edited)| {
                     // Samples that say nothing are left out by the way.
                     items = (items + samples).saturating_sub(tributary_otlp::count(signal, part));
@@ -117,17 +123,16 @@ impl Attributes {
             } else {
                 let mut select = self.choice.selecting(signal);
                 actions
-                    .apply_where(signal, self.level, part, &mut select)
-                    .map_err(|error| {
-                        Nack::invalid(format!("malformed {signal} request: {error}"))
-                    })?
+                    .apply_where(signal, self.level, part, &output, &mut select)
+                    .map_err(|error| decoding::unedited(signal, error, &output))?
             };
             changed |= edited.is_some();
+            made += edited.as_ref().map_or(0, Bytes::len);
             Ok(edited.unwrap_or_else(|| part.clone()))
         });
         let edited: Requests = edited.collect::<Result<_, Nack>>()?;
         Ok(if changed {
-            batch.with_wire(items, edited)
+            batch.with_output(items, edited, output.keep(made))
         } else {
             batch
         })

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::output_memory;
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit};
+use tributary_otlp::Signal;
+use tributary_otlp::edit::Unedited;
 use tributary_profiles::decoded_bytes;
 
 /// When to come back while there is no room.
@@ -34,4 +38,12 @@ pub(super) fn refusal(no_room: NoRoom) -> Nack {
         "the profiles cannot be decoded: {no_room}; send smaller requests or raise the limit of `memory_limiter`"
     );
     Nack::permanent(Code::ResourceExhausted, reason)
+}
+
+/// The refusal of a request that was not edited with the memory of `output`.
+pub(super) fn unedited(signal: Signal, error: Unedited, output: &OutputMemory) -> Nack {
+    match error {
+        Unedited::Malformed(error) => Nack::invalid(format!("malformed {signal} request: {error}")),
+        Unedited::Full(_) => output_memory::refusal(output.no_room()),
+    }
 }

@@ -20,6 +20,7 @@ use self::rules::{Conditions, Rules};
 use super::decoding;
 use super::matching::Selecting;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::processors::filter::metrics::FilterMetrics;
@@ -75,20 +76,23 @@ impl Processor for Filter {
         let mut left = Requests::default();
         let mut changed = false;
         let mut items = batch.items();
+        let output = OutputMemory::new(&self.budget);
+        let mut made = 0;
         for part in batch.wire().parts() {
             let sieved = match signal {
                 Signal::Profiles => {
                     let room = decoding::room(std::slice::from_ref(part), &self.budget);
                     let _room = room.map_err(decoding::refusal)?;
-                    profiles::filter(&self.rules, part)?
+                    profiles::filter(&self.rules, part, &output)?
                 }
-                _ => Filtering::filter(&self.rules, signal, part)?,
+                _ => Filtering::filter(&self.rules, signal, part, &output)?,
             };
             changed |= sieved != Sieved::Same;
             let count = |part: &[u8]| tributary_otlp::count(signal, part);
             match sieved {
                 Sieved::Same => left.push(part.clone()),
                 Sieved::Changed(after) => {
+                    made += after.len();
                     items = (items + count(&after)).saturating_sub(count(part));
                     left.push(after.into());
                 }
@@ -99,7 +103,7 @@ impl Processor for Filter {
             return Ok(Some(batch));
         }
         self.metrics.filtered(batch.items().saturating_sub(items));
-        Ok((!left.parts().is_empty()).then(|| batch.with_wire(items, left)))
+        Ok((!left.parts().is_empty()).then(|| batch.with_output(items, left, output.keep(made))))
     }
 }
 
@@ -116,7 +120,12 @@ struct Filtering<'f, 'a> {
 }
 
 impl<'f, 'a> Filtering<'f, 'a> {
-    fn filter(rules: &'f Rules, signal: Signal, request: &'a [u8]) -> Result<Sieved, Nack> {
+    fn filter(
+        rules: &'f Rules,
+        signal: Signal,
+        request: &'a [u8],
+        output: &'a OutputMemory,
+    ) -> Result<Sieved, Nack> {
         let mut filtering = Filtering {
             rules,
             signal,
@@ -125,8 +134,8 @@ impl<'f, 'a> Filtering<'f, 'a> {
             within: Default::default(),
             error: None,
         };
-        let sieved = sieve(request, &mut filtering)
-            .map_err(|error| Nack::invalid(format!("malformed {signal} request: {error}")))?;
+        let sieved = sieve(request, output, &mut filtering)
+            .map_err(|error| decoding::unedited(signal, error, output))?;
         match filtering.error {
             Some(error) => Err(Nack::invalid(error)),
             None => Ok(sieved),

@@ -14,6 +14,8 @@ mod tests;
 mod threshold;
 mod trace_state;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,10 +24,13 @@ use self::carrier::{Carrier, Decision, Policy, Sampler};
 use self::logs::Logs;
 use self::threshold::{BUCKET_BITS, BUCKETS, DIGITS, LEAST_PROBABILITY, Threshold};
 use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
+use crate::processors::decoding;
 use crate::processors::probabilistic_sampler::metrics::SamplerMetrics;
 use tributary_config::{Problems, Validate};
+use tributary_memory::Budget;
 use tributary_otlp::count;
 use tributary_otlp::edit::Editor;
 use tributary_otlp::reader::Field;
@@ -196,7 +201,7 @@ impl Config {
 }
 
 impl ProcessorConfig for Config {
-    fn build(&self, _: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
+    fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         let logs = self.logs();
         Ok(Stage::Pure(Box::new(ProbabilisticSampler {
             metrics: SamplerMetrics::new(
@@ -210,6 +215,7 @@ impl ProcessorConfig for Config {
                 }),
             ),
             logs,
+            budget: cx.budget.clone(),
         })))
     }
 }
@@ -218,6 +224,7 @@ impl ProcessorConfig for Config {
 struct ProbabilisticSampler {
     logs: Logs,
     metrics: SamplerMetrics,
+    budget: Arc<Budget>,
 }
 
 impl Processor for ProbabilisticSampler {
@@ -231,20 +238,29 @@ impl Processor for ProbabilisticSampler {
         let mut left = Requests::default();
         let mut changed = false;
         let mut dropped = 0;
+        let mut made = 0;
+        let output = OutputMemory::new(&self.budget);
         for part in batch.wire().parts() {
-            let sieved = sieve(part, &mut sampling)
-                .map_err(|error| Nack::invalid(format!("malformed {signal} request: {error}")))?;
+            let sieved = sieve(part, &output, &mut sampling)
+                .map_err(|error| decoding::unedited(signal, error, &output))?;
             changed |= sieved != Sieved::Same;
             match sieved {
                 Sieved::Same => left.push(part.clone()),
                 Sieved::Changed(after) if signal == Signal::Profiles => {
                     // What only the dropped ones referred to goes too. Items are samples.
                     let after = Bytes::from(after);
-                    let after = collected(&after).unwrap_or(after);
+                    // Where there is no room to look for it, it stays.
+                    let room = decoding::room(std::slice::from_ref(&after), &self.budget);
+                    let collected = room.ok().and_then(|_room| collected(&after));
+                    let after = collected.unwrap_or(after);
+                    made += after.len();
                     dropped += count(signal, part).saturating_sub(count(signal, &after));
                     left.push(after);
                 }
-                Sieved::Changed(part) => left.push(part.into()),
+                Sieved::Changed(part) => {
+                    made += part.len();
+                    left.push(part.into());
+                }
                 Sieved::Nothing if signal == Signal::Profiles => dropped += count(signal, part),
                 Sieved::Nothing => {}
             }
@@ -257,7 +273,7 @@ impl Processor for ProbabilisticSampler {
         let items = batch.items().saturating_sub(dropped);
         Ok(match changed {
             _ if left.parts().is_empty() && changed => None,
-            true => Some(batch.with_wire(items, left)),
+            true => Some(batch.with_output(items, left, output.keep(made))),
             false => Some(batch),
         })
     }

@@ -31,12 +31,15 @@ pub use self::config::{
 use self::hits::Counters;
 use self::policy::Policy;
 use self::redactor::Redactor;
-use self::refusal::{Reason, Refusal};
+use self::refusal::{Reason, Refusal, with_reason};
 pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::output_memory;
+use crate::output_memory::OutputMemory;
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use tributary_memory::Budget;
+use tributary_otlp::room::Full;
 use tributary_otlp::strings::{Refused, rewrite};
 use tributary_otlp::{Requests, Signal};
 
@@ -76,11 +79,13 @@ impl Redaction {
     /// A request without what is private; none when it stays as it is.
     fn redact(&self, signal: Signal, request: &Bytes) -> Result<Option<Redacted>, Nack> {
         let (policy, counters, budget) = (&self.policy, &self.counters, &self.budget);
+        let output = OutputMemory::new(budget);
         let redacted = match signal {
             Signal::Profiles => profiles::redact(policy, counters, budget, request, 0),
             _ => {
                 let mut redactor = Redactor::new(policy, counters, budget, 0);
-                let redacted = rewrite(&policy.tables, signal, request, &mut redactor);
+                let redacted = rewrite(&policy.tables, signal, request, &output, &mut redactor);
+                let redacted = redacted.map_err(|refused| with_reason(refused, &output));
                 redacted.map(|redacted| redacted.map(Redacted::same_items))
             }
         };
@@ -94,8 +99,12 @@ impl Redaction {
         if self.policy.report {
             return Ok(None);
         }
+        if let Refused::By(Refusal::NoRoom(no_room)) = refused {
+            return Err(output_memory::refusal(*no_room));
+        }
         let why = match refused {
             Refused::Malformed(reason) => (*reason).to_owned(),
+            Refused::Full => Full.to_string(),
             Refused::By(refusal) => refusal.to_string(),
         };
         Err(Nack::invalid(format!(
@@ -138,6 +147,10 @@ impl Processor for Redaction {
         if changed.is_empty() {
             return Ok(Some(batch));
         }
+        // The one that is there already and the one to come: for a moment they both are.
+        let made: usize = changed.iter().map(|(_, request)| request.len()).sum();
+        let output = OutputMemory::new(&self.budget);
+        output.take(made).map_err(output_memory::refusal)?;
         let mut changed = changed.into_iter().peekable();
         let parts = batch.wire().parts().iter().enumerate();
         let parts: Requests = parts
@@ -148,6 +161,6 @@ impl Processor for Redaction {
                 },
             )
             .collect();
-        Ok(Some(batch.with_wire(items, parts)))
+        Ok(Some(batch.with_output(items, parts, output.keep(made))))
     }
 }

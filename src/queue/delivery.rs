@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -16,15 +17,16 @@ use super::entry::{Entry, Job, Ledger};
 use super::held::Content;
 use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::BLOCKING_BYTES;
 use tributary_config::ComponentId;
-use tributary_memory::Budget;
+use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::{Requests, Signal};
-use tributary_profiles::join;
+use tributary_profiles::{decoded_bytes, join};
 
 /// Maximum number of extra sends to find the bad parts of one refused batch. Isolating one bad request among a thousand
 /// takes twenty sends. The limit protects a server that refuses everything from receiving every part separately.
@@ -39,6 +41,14 @@ pub(crate) fn most_extra_sends(fault: Fault, any_accepted: bool) -> usize {
         Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
         _ => EXTRA_SENDS,
     }
+}
+
+/// A job after encoding.
+enum Ready {
+    /// One request, and the permit for the bytes that encoding made.
+    Whole(Encoded, Permit),
+    /// The positions of the requests that can be sent as one, by group: all of them together cannot.
+    Apart(Vec<Vec<usize>>),
 }
 
 /// Maximum wait between attempts during the shutdown, unless the server asks for a longer one.
@@ -69,6 +79,7 @@ pub(super) struct Delivery {
     pub(super) packs_in: Option<Arc<Budget>>,
     /// Maximum size in bytes of requests of profiles after merging.
     pub(super) most_bytes: usize,
+    pub(super) budget: Arc<Budget>,
     pub(super) logs: Logs,
 }
 
@@ -150,7 +161,15 @@ impl Delivery {
                     entry.reload().await;
                 }
             }
-            let (first, second) = take_apart(job, error.fault);
+            let memory = OutputMemory::new(&self.budget);
+            let bytes = match (job.as_mut_slice(), error.fault) {
+                ([entry], fault) if fault != Fault::Elsewhere => entry.bytes_to_split(),
+                _ => 0,
+            };
+            let (first, second) = match memory.take(bytes) {
+                Ok(()) => take_apart(job, error.fault),
+                Err(_) => (job, Job::new()),
+            };
             if second.is_empty() || extra_sends >= most {
                 self.failed(first, reason, &error);
                 self.failed(second, reason, &error);
@@ -180,7 +199,7 @@ impl Delivery {
             is_awaited: job.iter().any(Entry::is_awaited),
             ..Identity::default()
         });
-        let mut encoded = None;
+        let mut encoded: Option<(Encoded, Permit)> = None;
         let mut backoff = self
             .retry
             .as_ref()
@@ -200,21 +219,25 @@ impl Delivery {
                     error: given_up(),
                 }));
             }
-            let batch = match encoded.take() {
-                Some(batch) => batch,
-                None => match self.encode(job, &identity).await.map_err(permanent)? {
-                    Ok(batch) => batch,
-                    Err(groups) => return Err(Stop::Apart(groups)),
+            let ready = match encoded.take() {
+                Some(batch) => Ok(batch),
+                None => match self.encode(job, &identity).await {
+                    Ok(Ready::Whole(batch, permit)) => Ok((batch, permit)),
+                    Ok(Ready::Apart(groups)) => return Err(Stop::Apart(groups)),
+                    Err(error) => Err(error),
                 },
             };
-            let attempted = self.attempt(&batch).await;
+            let attempted = match &ready {
+                Ok((batch, _)) => self.attempt(batch).await,
+                Err(error) => Err(error.clone()),
+            };
             let outcome = match attempted {
                 Ok(Taken::Delivered(outcome)) => Ok(outcome),
                 Ok(Taken::Over(outcome)) => {
                     job.iter_mut().for_each(Entry::taken_over);
                     *turn = None;
                     // The entries keep the content that another attempt needs.
-                    drop((batch, alone.take()));
+                    drop((ready, alone.take()));
                     let since = Instant::now();
                     let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
                     if let Some(backoff) = &mut backoff {
@@ -223,7 +246,7 @@ impl Delivery {
                     outcome
                 }
                 Err(error) => {
-                    encoded = Some(batch);
+                    encoded = ready.ok();
                     Err(error)
                 }
             };
@@ -278,12 +301,8 @@ impl Delivery {
         }
     }
 
-    /// Encodes the job, or returns groups of its requests if they cannot all be sent as one.
-    async fn encode(
-        &self,
-        job: &mut Job,
-        identity: &Arc<Identity>,
-    ) -> Result<Result<Encoded, Vec<Vec<usize>>>, SendError> {
+    /// Encodes the requests of a job.
+    async fn encode(&self, job: &mut Job, identity: &Arc<Identity>) -> Result<Ready, SendError> {
         for entry in job.iter_mut() {
             entry.reload().await;
         }
@@ -293,21 +312,43 @@ impl Delivery {
         let packed = content.iter().any(Content::is_packed);
         let (sender, signal, most_bytes) = (self.sender.clone(), self.signal, self.most_bytes);
         let joins = signal == Signal::Profiles && content.len() > 1;
+        let budget = self.budget.clone();
         let work = move || {
+            let memory = OutputMemory::new(&budget);
+            let take = |bytes| memory.take(bytes).map_err(|_| memory.send_error());
             let mut requests = Requests::default();
             for content in content {
+                take(content.bytes_to_expand())?;
                 requests.append(content.requests().map_err(|damaged| {
                     SendError::permanent(Code::DataLoss, Fault::Content, damaged.to_string())
                 })?);
             }
             if joins {
+                let parts = requests.parts().iter();
+                let structs = parts.map(|part| decoded_bytes(part));
+                let structs = structs.fold(requests.len(), usize::saturating_add);
+                take(structs)?;
                 let mut joined = join(requests.parts(), most_bytes);
                 if joined.len() != 1 {
-                    return Ok(Err(joined.into_iter().map(|joined| joined.parts).collect()));
+                    let groups = joined.into_iter().map(|joined| joined.parts);
+                    return Ok(Err(groups.collect()));
                 }
                 requests = joined.drain(..).map(|joined| joined.request).collect();
             }
-            sender.encode(signal, &requests).map(Ok)
+            let chunks = sender.encode(signal, &requests, &memory)?;
+            // Chunks that are parts of the requests are counted with them.
+            let is_part = |chunk: &Bytes| {
+                let end = |bytes: &Bytes| bytes.as_ptr().addr() + bytes.len();
+                requests
+                    .parts()
+                    .iter()
+                    .any(|part| part.as_ptr() <= chunk.as_ptr() && end(chunk) <= end(part))
+            };
+            let made = chunks
+                .iter()
+                .filter(|chunk| packed || joins || !is_part(chunk));
+            let made = made.map(Bytes::len).sum();
+            Ok(Ok((chunks, memory.keep(made))))
         };
         let heavy = packed || joins || self.sender.encodes_every_byte();
         let chunks = if bytes > BLOCKING_BYTES && heavy {
@@ -323,13 +364,19 @@ impl Delivery {
                 entry.pack(budget).await;
             }
         }
-        Ok(chunks.map(|chunks| Encoded {
-            signal,
-            items,
-            chunks: chunks.into(),
-            held: job.iter().map(Entry::held_bytes).sum(),
-            identity: identity.clone(),
-        }))
+        Ok(match chunks {
+            Ok((chunks, permit)) => {
+                let encoded = Encoded {
+                    signal,
+                    items,
+                    chunks: chunks.into(),
+                    held: job.iter().map(Entry::held_bytes).sum(),
+                    identity: identity.clone(),
+                };
+                Ready::Whole(encoded, permit)
+            }
+            Err(groups) => Ready::Apart(groups),
+        })
     }
 
     async fn attempt(&self, batch: &Encoded) -> Result<Taken, SendError> {

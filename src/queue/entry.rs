@@ -16,8 +16,8 @@ use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::queue::metrics::ExporterMetrics;
 use tributary_memory::Budget;
-use tributary_otlp::Limit;
-use tributary_otlp::Signal;
+use tributary_otlp::{Limit, Requests, Signal};
+use tributary_profiles::decoded_bytes;
 
 /// Entries that are sent as one batch.
 pub(super) type Job = SmallVec<[Entry; 1]>;
@@ -275,6 +275,20 @@ impl Entry {
             .into_iter()
             .map(|piece| self.piece(piece))
             .collect()
+    }
+
+    /// Bytes of memory that [`halves`](Self::halves) takes: the parts, and the structs of profiles.
+    pub(super) fn bytes_to_split(&mut self) -> usize {
+        let parts = self.bytes().saturating_mul(2);
+        if self.held.as_ref().map(Held::signal) != Some(Signal::Profiles) {
+            return parts;
+        }
+        let requests = self.content().and_then(|content| content.requests().ok());
+        let structs = requests
+            .iter()
+            .flat_map(Requests::parts)
+            .map(|part| decoded_bytes(part));
+        structs.fold(parts, usize::saturating_add)
     }
 
     /// Splits a merged batch into its original requests. If these became one request, it is split in halves: profiles

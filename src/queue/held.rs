@@ -177,6 +177,14 @@ impl Content {
         matches!(self, Content::Packed(..))
     }
 
+    /// Bytes that [`requests`](Self::requests) takes besides what is there.
+    pub(super) fn bytes_to_expand(&self) -> usize {
+        match self {
+            Content::Packed(_, lengths) => lengths.iter().sum(),
+            Content::Plain(_) | Content::Gone => 0,
+        }
+    }
+
     /// Returns the requests, decompressed if necessary.
     pub(super) fn requests(self) -> Result<Requests, Damaged> {
         match self {

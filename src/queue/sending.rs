@@ -27,8 +27,8 @@ use crate::pipeline::{Component, Consumer, Settle, Undelivered};
 use crate::queue::metrics::ExporterMetrics;
 use futures_util::future::BoxFuture;
 use tributary_memory::Budget;
-use tributary_otlp::Limit;
-use tributary_otlp::Signal;
+use tributary_otlp::{Limit, Signal};
+use tributary_profiles::decoded_bytes;
 use tributary_storage::AppendError;
 
 /// Retry delay for a refused sender: roughly the time in which the queue drains by a batch.
@@ -156,6 +156,7 @@ impl SendingQueue {
                 outage: Episode::default(),
                 full: Episode::default(),
                 packs_in: packs.then(|| cx.budget.clone()),
+                budget: cx.budget.clone(),
                 logs: Logs::default(),
             },
             batcher: Batcher::new(batch),
@@ -186,7 +187,7 @@ impl SendingQueue {
         };
         let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
         let pieces = match merging {
-            Some(merging) => merging.pieces(batch).await,
+            Some(merging) => merging.pieces(batch, &self.budget).await,
             None => vec![batch],
         };
         let mut held = Vec::with_capacity(pieces.len());
@@ -576,10 +577,17 @@ impl Drop for Arrival {
 }
 
 impl Merging {
-    /// Splits the batch if it is larger than the maximum batch size.
-    pub(super) async fn pieces(&self, batch: Batch) -> Vec<Batch> {
+    /// Splits a batch that is larger than one may be. Profiles stay whole if `budget` has no room for their structs.
+    pub(super) async fn pieces(&self, mut batch: Batch, budget: &Arc<Budget>) -> Vec<Batch> {
         if !self.is_too_large(&batch) {
             return vec![batch];
+        }
+        let mut structs = budget.for_output();
+        if batch.signal() == Signal::Profiles {
+            let parts = batch.wire().parts().iter().map(|part| decoded_bytes(part));
+            if structs.grow(parts.fold(0, usize::saturating_add)).is_err() {
+                return vec![batch];
+            }
         }
         let limit = self.limit();
         // Splitting profiles works on every byte.

@@ -38,7 +38,12 @@ struct Hop {
 }
 
 impl Sender for Hop {
-    fn encode(&self, _: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+    fn encode(
+        &self,
+        _: Signal,
+        requests: &Requests,
+        _: &crate::output_memory::OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
         *self.encoded.lock().unwrap() += 1;
         Ok(requests.parts().to_vec())
     }

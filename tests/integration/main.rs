@@ -36,6 +36,7 @@ mod malformed;
 mod memory_under_attack;
 mod merged_refusal;
 mod mutual_tls;
+mod output_memory;
 mod own_telemetry;
 mod parquet_crashes;
 mod parquet_readers;

@@ -97,6 +97,18 @@ impl Compressor {
         self.codec
     }
 
+    /// The most bytes that [`compress`](Self::compress) takes for parts of so many bytes in all: what comes out, and for
+    /// some codecs the parts as one before.
+    pub fn most_bytes(&self, parts: &[Bytes]) -> usize {
+        let len: usize = parts.iter().map(Bytes::len).sum();
+        let joined = match (self.codec, parts.len()) {
+            (_, 0 | 1) | (Codec::Gzip | Codec::Zlib | Codec::SnappyFramed | Codec::Lz4, _) => 0,
+            (Codec::Zstd | Codec::SnappyBlock, _) => len,
+        };
+        // What does not compress grows by a sixth with snappy, and less with the others.
+        joined + len + len / 6 + (1 << 10)
+    }
+
     /// Compresses one body, given its parts in order.
     ///
     /// # Errors

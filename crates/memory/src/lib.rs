@@ -77,7 +77,7 @@ impl Budget {
         Permit {
             budget: self.clone(),
             bytes: 0,
-            is_read_ahead: false,
+            usage: Use::Requests,
         }
     }
 
@@ -94,6 +94,22 @@ impl Budget {
             (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(LARGEST_READ_AHEAD));
         let reserve = if queues == 0 { 0 } else { reserve };
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
+    }
+
+    /// A permit for nothing yet that may grow beyond the limit, by the [`reserve`](Self::reserve). For the output of a
+    /// component that works on requests which are counted already: if requests took all of the budget, nothing that has
+    /// to be encoded could leave the process, and none of them would end.
+    pub fn for_output(self: &Arc<Self>) -> Permit {
+        Permit {
+            budget: self.clone(),
+            bytes: 0,
+            usage: Use::Output,
+        }
+    }
+
+    /// Bytes beyond the limit that outputs may have: an eighth of the limit, and at least 8 MiB.
+    pub fn reserve(&self) -> usize {
+        (self.limit() / 8).max(LEAST_RESERVE)
     }
 
     /// Returns a permit that grows with a request as it arrives. `share` is that of its connection.
@@ -157,11 +173,19 @@ impl Budget {
     /// Returns the part of `limit` that permits may take now. Memory of clients beside the permits counts as far as it
     /// exceeds [`ALLOWANCE`].
     fn left_of(&self, limit: usize) -> usize {
-        limit - self.beside.bytes().saturating_sub(ALLOWANCE).min(limit)
+        limit.saturating_sub(self.beside.bytes().saturating_sub(ALLOWANCE))
     }
 
-    fn take(&self, bytes: usize) -> bool {
-        let limit = self.left_of(self.limit() - self.reserved());
+    /// The bytes that all permits together may have when one for `usage` grows.
+    fn limit_of(&self, usage: Use) -> usize {
+        match usage {
+            Use::Output => self.limit().saturating_add(self.reserve()),
+            Use::Requests | Use::ReadAhead => self.limit() - self.reserved(),
+        }
+    }
+
+    fn take(&self, bytes: usize, usage: Use) -> bool {
+        let limit = self.left_of(self.limit_of(usage));
         self.used
             .fetch_update(Relaxed, Relaxed, |used| {
                 used.checked_add(bytes).filter(|total| *total <= limit)
@@ -192,13 +216,29 @@ impl NoRoom {
 pub struct Permit {
     budget: Arc<Budget>,
     bytes: usize,
-    is_read_ahead: bool,
+    usage: Use,
+}
+
+/// The purpose of the bytes of a permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Telemetry that arrived.
+    Requests,
+    /// Records that a stored queue has read from the disk.
+    ReadAhead,
+    /// The output of a component, which may take the reserve.
+    Output,
 }
 
 impl Permit {
     /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The reserve for outputs of the budget: see [`Budget::reserve`].
+    pub fn reserve(&self) -> usize {
+        self.budget.reserve()
     }
 
     /// Takes another permit from the same budget.
@@ -208,10 +248,10 @@ impl Permit {
 
     /// Grows by `more` bytes, or stays unchanged on error.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
-        if !self.budget.take(more) {
+        if !self.budget.take(more, self.usage) {
             return Err(NoRoom {
                 needed: self.bytes.saturating_add(more),
-                limit: self.budget.limit() - self.budget.reserved(),
+                limit: self.budget.limit_of(self.usage),
             });
         }
         self.bytes += more;
@@ -228,7 +268,7 @@ impl Permit {
     pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(surplus) = self.bytes.checked_sub(bytes) {
             self.budget.used.fetch_sub(surplus, Relaxed);
-            if self.is_read_ahead {
+            if self.usage == Use::ReadAhead {
                 self.budget.read_ahead.fetch_sub(surplus, Relaxed);
             }
             self.bytes = bytes;
@@ -262,7 +302,7 @@ impl StoredQueue {
         Permit {
             budget: self.0.clone(),
             bytes,
-            is_read_ahead: true,
+            usage: Use::ReadAhead,
         }
     }
 }
@@ -328,6 +368,11 @@ impl Drop for Unfinished<'_> {
 /// Bytes that clients may use beside the permits before the permits get less: half of the 48 MiB that the process may
 /// use above the limit. The program itself uses the other half.
 const ALLOWANCE: usize = 24 << 20;
+
+/// Smallest reserve for outputs, in bytes: a request of the usual largest size, 4 MiB, and as much again for what is made
+/// of it.
+const LEAST_RESERVE: usize = 8 << 20;
+
 /// Bytes that an unfinished request may take from the half that is kept for small requests.
 const SMALL: usize = 64 << 10;
 

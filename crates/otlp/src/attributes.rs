@@ -20,7 +20,8 @@ pub use self::change::Type;
 use self::plan::Plan;
 use self::walk::Walk;
 use super::Malformed;
-use super::edit::{Editor, put_delimited};
+use super::edit::{Editor, Unedited, put_delimited};
+use super::room::{Full, Room, Unbounded};
 use super::view::{Message as MessageView, ResourceEntry, ScopeEntry};
 use crate::{Decoded, Signal};
 
@@ -134,23 +135,28 @@ impl Actions {
         level: Level,
         request: &[u8],
     ) -> Result<Option<Bytes>, Malformed> {
-        self.apply_where(signal, level, request, &mut All)
+        self.apply_where(signal, level, request, &Unbounded, &mut All)
+            .map_err(|error| match error {
+                Unedited::Malformed(malformed) => malformed,
+                Unedited::Full(_) => Malformed::new(0, "too large"),
+            })
     }
 
-    /// [`apply`](Self::apply), to the sets that are selected.
+    /// [`apply`](Self::apply), to the sets that are selected, with the memory that there is in `room`.
     ///
     /// # Errors
-    /// When the request is not valid.
+    /// When the request is not valid, or there is no room for what it becomes.
     pub fn apply_where(
         &self,
         signal: Signal,
         level: Level,
         request: &[u8],
+        room: &dyn Room,
         select: &mut impl Select,
-    ) -> Result<Option<Bytes>, Malformed> {
+    ) -> Result<Option<Bytes>, Unedited> {
         match signal {
             Signal::Profiles => Ok(None),
-            _ => self.edit(signal, level, request, select),
+            _ => self.edit(signal, level, request, room, select),
         }
     }
 
@@ -158,12 +164,13 @@ impl Actions {
     /// `None` when nothing changes.
     ///
     /// # Errors
-    /// When the request is not valid.
+    /// When the request is not valid, or there is no room for what it becomes.
     pub fn apply_to_resources_of_profiles(
         &self,
         request: &[u8],
-    ) -> Result<Option<Bytes>, Malformed> {
-        self.edit(Signal::Profiles, Level::Resources, request, &mut All)
+        room: &dyn Room,
+    ) -> Result<Option<Bytes>, Unedited> {
+        self.edit(Signal::Profiles, Level::Resources, request, room, &mut All)
     }
 
     fn edit(
@@ -171,18 +178,21 @@ impl Actions {
         signal: Signal,
         level: Level,
         request: &[u8],
+        room: &dyn Room,
         select: &mut impl Select,
-    ) -> Result<Option<Bytes>, Malformed> {
-        let mut edit = |request: &[u8]| -> Result<Option<Bytes>, Ambiguous> {
-            let mut editor = Editor::new(request);
+    ) -> Result<Option<Bytes>, Unedited> {
+        let mut edit = |request: &[u8]| -> Result<Result<Option<Bytes>, Full>, Ambiguous> {
+            let mut editor = Editor::within(request, room);
             Walk::new(&self.plan, signal, level, select).request(request, &mut editor)?;
-            Ok(editor.finish().map(Bytes::from))
+            Ok(editor.finish_within().map(|edited| edited.map(Bytes::from)))
         };
         if let Ok(edited) = edit(request) {
-            return Ok(edited);
+            return Ok(edited?);
         }
+        room.take(super::decoded_bytes(signal, request))?;
         let merged = super::merge_repeated(signal, request)?;
-        edit(&merged).map_err(|Ambiguous| Malformed::new(0, "not a valid request"))
+        let edited = edit(&merged).map_err(|Ambiguous| Malformed::new(0, "not a valid request"))?;
+        Ok(edited?)
     }
 
     /// Edits one set of attributes.

@@ -9,12 +9,19 @@ use crate::Signal;
 /// batch.
 pub fn count(signal: Signal, request: &[u8]) -> usize {
     messages(request, 1)
-        .flat_map(|resource| messages(resource, 2))
+        .map(|resource| resource_items(signal, resource))
+        .sum()
+}
+
+/// The items of a resource and its scopes.
+pub(super) fn resource_items(signal: Signal, resource: &[u8]) -> usize {
+    messages(resource, 2)
         .map(|scope| scope_items(signal, scope))
         .sum()
 }
 
-fn scope_items(signal: Signal, scope: &[u8]) -> usize {
+/// The items of a scope.
+pub(super) fn scope_items(signal: Signal, scope: &[u8]) -> usize {
     let entries = messages(scope, 2);
     match signal {
         Signal::Traces | Signal::Logs => entries.count(),

@@ -1,5 +1,7 @@
 //! Requests as structs, for work that the wire cannot do.
 
+mod size;
+
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -7,6 +9,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 
+pub use self::size::decoded_bytes;
 use crate::Signal;
 
 /// A request as structs.

@@ -6,12 +6,17 @@
 
 use std::ops::Range;
 
+use super::Malformed;
 use super::reader::{Field, Value, put_varint};
+use super::room::{Full, Room, Unbounded, reserve};
 
 /// Notes changes to one request.
-#[derive(Debug)]
 pub struct Editor<'a> {
     request: &'a [u8],
+    /// Where the memory for the notes and the output comes from.
+    room: &'a dyn Room,
+    /// Whether there was none; from then on nothing is noted.
+    is_full: bool,
     patches: Vec<Patch>,
     /// What the patches put in.
     fresh: Vec<u8>,
@@ -34,10 +39,17 @@ struct Patch {
 }
 
 impl<'a> Editor<'a> {
-    /// An editor of that request.
+    /// An editor of that request, for which there is as much memory as it takes.
     pub fn new(request: &'a [u8]) -> Self {
+        Editor::within(request, &Unbounded)
+    }
+
+    /// An editor of that request that stops where there is no more room.
+    pub fn within(request: &'a [u8], room: &'a dyn Room) -> Self {
         Editor {
             request,
+            room,
+            is_full: false,
             patches: Vec::new(),
             fresh: Vec::new(),
             growth: 0,
@@ -54,6 +66,9 @@ impl<'a> Editor<'a> {
         };
         // The length before the content is known only after it.
         let body_start = field.offset + field.raw.len() - body.len();
+        if !self.has_place() {
+            return edit(self);
+        }
         self.patches.push(Patch {
             out: field.offset..body_start,
             fresh: 0..0,
@@ -65,8 +80,7 @@ impl<'a> Editor<'a> {
         }
         let body_len = body.len().saturating_add_signed(self.growth - growth);
         let start = self.fresh.len();
-        put_varint(u64::from(field.number << 3 | 2), &mut self.fresh);
-        put_varint(body_len as u64, &mut self.fresh);
+        self.put_head(field.number, body_len);
         let fresh = start..self.fresh.len();
         if let Some(patch) = self.patches.get_mut(place) {
             self.growth += fresh.len().wrapping_sub(patch.out.len()).cast_signed();
@@ -107,8 +121,7 @@ impl<'a> Editor<'a> {
         }
         let body_len = body_len.saturating_add_signed(self.growth - mark.growth);
         let start = self.fresh.len();
-        put_varint(u64::from(number << 3 | 2), &mut self.fresh);
-        put_varint(body_len as u64, &mut self.fresh);
+        self.put_head(number, body_len);
         self.insert(mark.patches, head, start..self.fresh.len());
     }
 
@@ -120,13 +133,16 @@ impl<'a> Editor<'a> {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let start = self.fresh.len();
-        write(&mut self.fresh);
+        self.put(write);
         let later = self.patches.get(mark.patches..).unwrap_or_default();
         let at = mark.patches + later.partition_point(|patch| patch.out.start < out.start);
         self.insert(at, out, start..self.fresh.len());
     }
 
     fn insert(&mut self, at: usize, out: Range<usize>, fresh: Range<usize>) {
+        if !self.has_place() {
+            return;
+        }
         self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
         self.patches.insert(at, Patch { out, fresh });
     }
@@ -158,19 +174,68 @@ impl<'a> Editor<'a> {
                 .last()
                 .is_none_or(|last| last.out.end <= out.start)
         );
+        if !self.has_place() {
+            return;
+        }
         let start = self.fresh.len();
-        write(&mut self.fresh);
+        self.put(write);
         let fresh = start..self.fresh.len();
         self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
         self.patches.push(Patch { out, fresh });
     }
 
-    /// Carries the changes out; `None` when there are none.
-    pub fn finish(self) -> Option<Vec<u8>> {
-        if self.patches.is_empty() {
-            return None;
+    /// Whether one more patch may be noted, for which there is a place then.
+    #[inline]
+    fn has_place(&mut self) -> bool {
+        self.is_full = self.is_full || reserve(self.room, &mut self.patches, 1).is_err();
+        !self.is_full
+    }
+
+    /// Takes `bytes` of the room for what the caller is about to make of a part of the request; where there are not so
+    /// many, the request is not edited.
+    pub fn claim(&mut self, bytes: usize) -> bool {
+        self.is_full = self.is_full || self.room.take(bytes).is_err();
+        !self.is_full
+    }
+
+    /// Appends to what is put in. What is written at once is small: an attribute, a text.
+    #[inline]
+    fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.fresh.capacity();
+        write(&mut self.fresh);
+        let more = self.fresh.capacity() - before;
+        if more > 0 && self.room.take(more).is_err() {
+            self.is_full = true;
         }
-        let mut output = Vec::with_capacity(self.request.len().saturating_add_signed(self.growth));
+    }
+
+    /// Appends key and length of a message.
+    fn put_head(&mut self, number: u32, body_len: usize) {
+        self.put(|fresh| {
+            put_varint(u64::from(number << 3 | 2), fresh);
+            put_varint(body_len as u64, fresh);
+        });
+    }
+
+    /// Carries the changes out; `None` when there are none. Only for an editor that was not given a room.
+    pub fn finish(self) -> Option<Vec<u8>> {
+        self.finish_within().unwrap_or_default()
+    }
+
+    /// Carries the changes out; `None` when there are none.
+    ///
+    /// # Errors
+    /// When there was no room for the notes, or is none for the output.
+    pub fn finish_within(self) -> Result<Option<Vec<u8>>, Full> {
+        if self.is_full {
+            return Err(Full);
+        }
+        if self.patches.is_empty() {
+            return Ok(None);
+        }
+        let len = self.request.len().saturating_add_signed(self.growth);
+        self.room.take(len)?;
+        let mut output = Vec::with_capacity(len);
         let mut kept = 0;
         for Patch { out, fresh } in self.patches {
             output.extend_from_slice(self.request.get(kept..out.start).unwrap_or_default());
@@ -178,8 +243,19 @@ impl<'a> Editor<'a> {
             kept = out.end;
         }
         output.extend_from_slice(self.request.get(kept..).unwrap_or_default());
-        Some(output)
+        Ok(Some(output))
     }
+}
+
+/// Why a request was not edited.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unedited {
+    /// It is not valid.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// There is no memory for what it would become.
+    #[error(transparent)]
+    Full(#[from] Full),
 }
 
 /// Appends a length-delimited field: a message, a string or bytes.
@@ -225,6 +301,38 @@ mod tests {
             }
             assert_eq!(editor.finish(), Some(nest(after)));
         }
+    }
+
+    #[test]
+    fn edits_beyond_the_room_are_refused_and_never_carried_out_in_part() {
+        struct Little(std::cell::Cell<usize>);
+        impl Room for Little {
+            fn take(&self, bytes: usize) -> Result<(), Full> {
+                let left = self.0.get().checked_sub(bytes).ok_or(Full)?;
+                self.0.set(left);
+                Ok(())
+            }
+            fn give_back(&self, bytes: usize) {
+                self.0.set(self.0.get() + bytes);
+            }
+        }
+        let request = message(1, &message(2, b"x").repeat(1000));
+        let edited = |room: usize| {
+            let room = Little(room.into());
+            let mut editor = Editor::within(&request, &room);
+            for outer in Fields::new(&request).flatten() {
+                editor.message(&outer, |editor| {
+                    for inner in outer.fields().flatten() {
+                        editor.message(&inner, |editor| editor.append(&inner, |out| out.push(1)));
+                    }
+                });
+            }
+            editor.finish_within()
+        };
+        for room in [0, 100, 10_000, 50_000] {
+            assert_eq!(edited(room), Err(Full), "{room}");
+        }
+        assert!(edited(1 << 20).unwrap().is_some());
     }
 
     #[test]

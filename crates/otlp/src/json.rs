@@ -35,6 +35,8 @@ use std::sync::LazyLock;
 
 use super::Malformed;
 use super::descriptor::{Descriptors, FieldDescriptor};
+use super::edit::Unedited;
+use super::room::{Room, Unbounded};
 use crate::Signal;
 
 /// Why a text is not valid OTLP/JSON.
@@ -88,7 +90,23 @@ pub fn to_wire_within(
 /// # Errors
 /// When the request is not valid, which [`super::validate`] tells earlier.
 pub fn from_wire(signal: Signal, request: &[u8]) -> Result<Vec<u8>, Malformed> {
-    encode::from_wire(&DESCRIPTORS, signal, request)
+    match from_wire_within(signal, request, &Unbounded) {
+        Err(Unedited::Full(_)) => Err(Malformed::new(0, "the text is too large")),
+        Err(Unedited::Malformed(error)) => Err(error),
+        Ok(json) => Ok(json),
+    }
+}
+
+/// [`from_wire`] with the memory that there is in `room`. A text may be many times larger than the request.
+///
+/// # Errors
+/// When the request is not valid, or there is no room for the text.
+pub fn from_wire_within(
+    signal: Signal,
+    request: &[u8],
+    room: &dyn Room,
+) -> Result<Vec<u8>, Unedited> {
+    encode::from_wire(&DESCRIPTORS, signal, request, room)
 }
 
 static DESCRIPTORS: LazyLock<Descriptors> = LazyLock::new(Descriptors::load);

@@ -6,6 +6,7 @@
 //!   request; [`strings`] for every string there is.
 //! - Cutting: [`split`] by size, [`mod@partition`] by destination. (Batching needs nothing: requests one after the other are a request.)
 //! - OTLP/JSON: [`json`].
+//! - Memory: [`decoded_bytes`] for what structs would take, [`room`] for what grows while a request is worked on.
 //!
 //! The rule for all of it: what the wire path does not fully understand, such as a message that occurs twice where it
 //! should occur once, takes the way through prost's structs. Unknown fields stay where the wire path is taken.
@@ -20,6 +21,7 @@ mod nack;
 pub mod partition;
 pub mod reader;
 mod requests;
+pub mod room;
 mod schema;
 pub mod sieve;
 mod signal;
@@ -32,7 +34,7 @@ pub mod view;
 use bytes::Bytes;
 
 pub use self::count::count;
-pub use self::decoded::Decoded;
+pub use self::decoded::{Decoded, decoded_bytes};
 pub use self::nack::Nack;
 pub use self::requests::Requests;
 pub use self::signal::Signal;
@@ -100,10 +102,6 @@ pub fn merge_repeated(signal: Signal, request: &[u8]) -> Result<Bytes, Malformed
         .map(|decoded| decoded.encode())
         .map_err(|_| Malformed::new(0, "messages that cannot be merged"))
 }
-
-/// The most bytes that a decoded request takes for each of its own: an empty message takes two bytes on the wire, and
-/// the largest of OTLP's structs (a span) less than 320 in memory.
-pub const DECODED_BYTES_PER_BYTE: usize = 160;
 
 /// The most a piece of a split request may have; `usize::MAX` where there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Taking resources, scopes and what they have out of a request.
 
 use super::Malformed;
-use super::edit::Editor;
+use super::edit::{Editor, Unedited};
 use super::reader::{Fault, Field, Fields};
+use super::room::Room;
 use super::view::{Message, ResourceEntry, ScopeEntry, View as _};
 
 /// Says what stays. The first one that says no decides.
@@ -39,9 +40,13 @@ pub enum Sieved {
 /// too; one that was empty before stays.
 ///
 /// # Errors
-/// When the request is not valid.
-pub fn sieve<'a>(request: &'a [u8], sieve: &mut impl Sieve<'a>) -> Result<Sieved, Malformed> {
-    let mut editor = Editor::new(request);
+/// When the request is not valid, or there is no room for what is left of it.
+pub fn sieve<'a>(
+    request: &'a [u8],
+    room: &'a dyn Room,
+    sieve: &mut impl Sieve<'a>,
+) -> Result<Sieved, Unedited> {
+    let mut editor = Editor::within(request, room);
     let left = each(Fields::new(request), 1, &mut editor, |entry, editor| {
         if !sieve.resource(ResourceEntry::view(message(entry))) {
             return Ok(false);
@@ -56,9 +61,11 @@ pub fn sieve<'a>(request: &'a [u8], sieve: &mut impl Sieve<'a>) -> Result<Sieved
         })
     });
     match left {
-        Err(fault) => Err(Malformed::new(0, fault.text())),
+        Err(fault) => Err(Malformed::new(0, fault.text()).into()),
         Ok(false) => Ok(Sieved::Nothing),
-        Ok(true) => Ok(editor.finish().map_or(Sieved::Same, Sieved::Changed)),
+        Ok(true) => Ok(editor
+            .finish_within()?
+            .map_or(Sieved::Same, Sieved::Changed)),
     }
 }
 
@@ -102,6 +109,7 @@ mod tests {
 
     use super::*;
     use crate::edit::put_delimited;
+    use crate::room::Unbounded;
     use crate::view;
 
     fn request(resources: &[&[&[&str]]]) -> Vec<u8> {
@@ -146,9 +154,12 @@ mod tests {
             &[&["f"]],
         ]);
         let after = request(&[&[&["bb"], &[]], &[], &[&["ff"]]]);
-        assert_eq!(sieve(&before, &mut Renaming), Ok(Sieved::Changed(after)));
+        assert_eq!(
+            sieve(&before, &Unbounded, &mut Renaming),
+            Ok(Sieved::Changed(after))
+        );
         let gone = request(&[&[&["-a"], &["-b"]]]);
-        assert_eq!(sieve(&gone, &mut Renaming), Ok(Sieved::Nothing));
+        assert_eq!(sieve(&gone, &Unbounded, &mut Renaming), Ok(Sieved::Nothing));
     }
 
     struct Everything;
@@ -158,7 +169,10 @@ mod tests {
     #[test]
     fn where_all_stays_nothing_is_copied() {
         for before in [request(&[]), request(&[&[], &[&[]], &[&["a"]]])] {
-            assert_eq!(sieve(&before, &mut Everything), Ok(Sieved::Same));
+            assert_eq!(
+                sieve(&before, &Unbounded, &mut Everything),
+                Ok(Sieved::Same)
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::count::{self, metric_data};
 use super::reader::{Field, Fields, Value, put_varint, varint_len};
-use crate::{Decoded, Signal};
+use crate::Signal;
 
 /// Cuts a valid request into pieces within `limit`, each with its number of items, in order; resource and scope headers
 /// are repeated. A single item above the byte limit becomes a piece of its own. A request of profiles is returned as it
@@ -25,74 +25,91 @@ pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes
     if signal == Signal::Profiles || (items <= limit.items && request.len() <= limit.bytes) {
         return vec![(items, request.clone())];
     }
-    if let Ok(pieces) = cut(signal, request, limit) {
-        return pieces;
-    }
-    // Decoding and encoding brings every metric's data into one field.
-    let plain = Decoded::decode(signal, request).map(|decoded| decoded.encode());
-    match plain.map(|plain| cut(signal, &plain, limit)) {
-        Ok(Ok(pieces)) => pieces,
-        _ => vec![(items, request.clone())],
-    }
-}
-
-/// Bytes of headers that may be repeated in small requests, too.
-const REPEATED: usize = 64 << 10;
-
-/// A metric that has to be cut has its data in more than one field.
-struct SeveralForms;
-
-fn cut(signal: Signal, request: &[u8], limit: Limit) -> Result<Vec<(usize, Bytes)>, SeveralForms> {
-    let mut packer = Packer::new(limit, request.len().max(REPEATED));
+    let mut packer = Packer::new(limit, request);
     for field in fields(request) {
         let Some(resource) = message(&field, 1) else {
             // Unknown; all that can be said is that it came with this request.
             packer.add(0, field.raw);
             continue;
         };
-        packer.enter(1, resource, 2);
-        for scope in messages(resource, 2) {
-            packer.enter(2, scope, 2);
-            for entry in fields(scope).filter(|field| field.number == 2) {
-                match signal {
-                    Signal::Metrics => add_metric(&mut packer, &entry)?,
-                    _ => packer.add(1, entry.raw),
-                }
-            }
-            packer.leave();
+        let items = count::resource_items(signal, resource);
+        if packer.fits(items, field.raw.len()) {
+            packer.add(items, field.raw);
+            continue;
+        }
+        packer.enter(1, field.raw, Header::of(resource, |number| number != 2));
+        for scope in fields(resource).filter(|field| field.number == 2) {
+            add_scope(signal, &mut packer, &scope);
         }
         packer.leave();
     }
-    Ok(packer.finish())
+    packer.finish()
 }
 
-fn add_metric<'a>(packer: &mut Packer<'a>, entry: &Field<'a>) -> Result<(), SeveralForms> {
+/// Bytes of headers that may be repeated in small requests, too.
+const REPEATED: usize = 64 << 10;
+
+fn add_scope<'a>(signal: Signal, packer: &mut Packer<'a>, field: &Field<'a>) {
+    let Value::Bytes(scope) = field.value else {
+        return;
+    };
+    let items = count::scope_items(signal, scope);
+    if packer.fits(items, field.raw.len()) {
+        packer.add(items, field.raw);
+        return;
+    }
+    packer.enter(2, field.raw, Header::of(scope, |number| number != 2));
+    for entry in fields(scope).filter(|field| field.number == 2) {
+        match signal {
+            Signal::Metrics => add_metric(packer, &entry),
+            _ => packer.add(1, entry.raw),
+        }
+    }
+    packer.leave();
+}
+
+/// Adds a metric, point by point if it alone exceeds the limit. The data of a metric is a `oneof`: of several forms the
+/// last one counts, and fields of the same form are merged. The parts have the result of both rules.
+fn add_metric<'a>(packer: &mut Packer<'a>, entry: &Field<'a>) {
     let Value::Bytes(metric) = entry.value else {
-        return Ok(());
+        return;
     };
     let points = count::metric(metric);
     if points <= 1 || packer.fits_alone(points, entry.raw.len()) {
         packer.add(points, entry.raw);
-        return Ok(());
+        return;
     }
-    let mut forms =
-        fields(metric).filter_map(|field| metric_data(&field).map(|data| (field.number, data)));
-    let (Some((number, data)), None) = (forms.next(), forms.next()) else {
-        return Err(SeveralForms);
-    };
-    packer.enter(2, metric, number);
-    packer.enter(number, data, 1);
-    for point in fields(data).filter(|field| field.number == 1) {
+    let mut form = 0;
+    let mut superseded = 0;
+    for (at, (number, _)) in data(metric).enumerate() {
+        if number != form {
+            (form, superseded) = (number, at);
+        }
+    }
+    let merged = || data(metric).skip(superseded).map(|(_, data)| data);
+    let mut header = Header::default();
+    for data in merged() {
+        header.extend(data, |number| number != 1);
+    }
+    let is_header = |number| !count::is_metric_data(number);
+    packer.enter(2, entry.raw, Header::of(metric, is_header));
+    packer.enter(form, &[], header);
+    for point in merged().flat_map(fields).filter(|field| field.number == 1) {
         packer.add(1, point.raw);
     }
     packer.leave();
     packer.leave();
-    Ok(())
+}
+
+/// The fields of a metric that hold its data, by their numbers.
+fn data(metric: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    fields(metric).filter_map(|field| metric_data(&field).map(|data| (field.number, data)))
 }
 
 /// Fills one piece after the other.
 struct Packer<'a> {
     limit: Limit,
+    request: &'a [u8],
     /// Bytes of headers that may still be repeated.
     repeatable: usize,
     /// The messages around the next entry, outermost first.
@@ -107,6 +124,8 @@ struct Packer<'a> {
 /// A message that is open.
 struct Level<'a> {
     number: u32,
+    /// The whole field, as it came.
+    raw: &'a [u8],
     header: Header<'a>,
     /// Where it is in the current piece, when it is there already.
     chunk: Option<usize>,
@@ -117,8 +136,38 @@ struct Level<'a> {
 /// The fields of a message that are repeated wherever the message is.
 #[derive(Clone, Default)]
 struct Header<'a> {
-    fields: SmallVec<[&'a [u8]; 4]>,
+    /// Runs of fields that follow one another in the message.
+    runs: SmallVec<[&'a [u8]; 2]>,
     len: usize,
+}
+
+impl<'a> Header<'a> {
+    fn of(message: &'a [u8], is_header: impl Fn(u32) -> bool) -> Self {
+        let mut header = Header::default();
+        header.extend(message, is_header);
+        header
+    }
+
+    fn extend(&mut self, message: &'a [u8], is_header: impl Fn(u32) -> bool) {
+        for field in fields(message).filter(|field| is_header(field.number)) {
+            self.len += field.raw.len();
+            match self.runs.last_mut() {
+                Some(run) => match joined(message, run, field.raw) {
+                    Some(longer) => *run = longer,
+                    None => self.runs.push(field.raw),
+                },
+                None => self.runs.push(field.raw),
+            }
+        }
+    }
+}
+
+/// The two ranges of `whole` as one, if the second follows the first.
+fn joined<'a>(whole: &'a [u8], first: &[u8], second: &[u8]) -> Option<&'a [u8]> {
+    let start = first.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    let follows = first.as_ptr_range().end == second.as_ptr();
+    let end = start + first.len() + second.len();
+    follows.then(|| whole.get(start..end)).flatten()
 }
 
 enum Chunk<'a> {
@@ -128,15 +177,16 @@ enum Chunk<'a> {
         body_len: usize,
         header: Header<'a>,
     },
-    /// A whole field.
-    Field(&'a [u8]),
+    /// Whole fields, one after the other.
+    Fields(&'a [u8]),
 }
 
 impl<'a> Packer<'a> {
-    fn new(limit: Limit, repeatable: usize) -> Self {
+    fn new(limit: Limit, request: &'a [u8]) -> Self {
         Packer {
             limit,
-            repeatable,
+            request,
+            repeatable: request.len().max(REPEATED),
             path: SmallVec::new(),
             done: Vec::new(),
             items: 0,
@@ -145,15 +195,11 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Goes into the field `number`, a message whose entries are its fields `entries`.
-    fn enter(&mut self, number: u32, message: &'a [u8], entries: u32) {
-        let mut header = Header::default();
-        for field in fields(message).filter(|field| field.number != entries) {
-            header.fields.push(field.raw);
-            header.len += field.raw.len();
-        }
+    /// Goes into the field `number`, a message: `raw` as it came, and the fields of it that are repeated.
+    fn enter(&mut self, number: u32, raw: &'a [u8], header: Header<'a>) {
         self.path.push(Level {
             number,
+            raw,
             header,
             chunk: None,
             written: false,
@@ -162,11 +208,11 @@ impl<'a> Packer<'a> {
 
     fn leave(&mut self) {
         // A message without entries is telemetry too.
-        if self.path.last().is_some_and(|level| !level.written) {
-            self.make_room(0, 0);
-            self.open_path(0);
+        if let Some(level) = self.path.pop()
+            && !level.written
+        {
+            self.add(0, level.raw);
         }
-        self.path.pop();
     }
 
     /// Adds a field to the innermost message.
@@ -174,7 +220,19 @@ impl<'a> Packer<'a> {
         self.make_room(items, field.len());
         self.open_path(field.len());
         self.items += items;
-        self.chunks.push(Chunk::Field(field));
+        if let Some(Chunk::Fields(before)) = self.chunks.last_mut()
+            && let Some(both) = joined(self.request, before, field)
+        {
+            *before = both;
+        } else {
+            self.chunks.push(Chunk::Fields(field));
+        }
+    }
+
+    /// Whether a field fits into the current piece.
+    fn fits(&self, items: usize, len: usize) -> bool {
+        self.items + items <= self.limit.items.max(1)
+            && self.len.saturating_add(self.growth(len)) <= self.limit.bytes
     }
 
     /// Whether a field would fit into a piece that has nothing else.
@@ -189,18 +247,20 @@ impl<'a> Packer<'a> {
 
     /// Begins a new piece when the current one cannot take that much more.
     fn make_room(&mut self, items: usize, len: usize) {
-        let mut growth = len;
-        for level in self.path.iter().rev() {
-            growth = match level.chunk.and_then(|chunk| self.chunks.get(chunk)) {
-                Some(Chunk::Open { body_len, .. }) => framed(body_len + growth) - framed(*body_len),
-                _ => framed(level.header.len + growth),
-            };
-        }
-        let full = self.items + items > self.limit.items.max(1)
-            || self.len.saturating_add(growth) > self.limit.bytes;
-        if full && !self.chunks.is_empty() && self.may_repeat() {
+        if !self.fits(items, len) && !self.chunks.is_empty() && self.may_repeat() {
             self.flush();
         }
+    }
+
+    /// Bytes by which a field of `len` bytes enlarges the current piece, with the messages around it.
+    fn growth(&self, len: usize) -> usize {
+        let levels = self.path.iter().rev();
+        levels.fold(len, |growth, level| {
+            match level.chunk.and_then(|chunk| self.chunks.get(chunk)) {
+                Some(Chunk::Open { body_len, .. }) => framed(body_len + growth) - framed(*body_len),
+                _ => framed(level.header.len + growth),
+            }
+        })
     }
 
     /// Whether the headers around the next entry may go into one more piece.
@@ -246,7 +306,7 @@ impl<'a> Packer<'a> {
         let mut piece = Vec::with_capacity(self.len);
         for chunk in self.chunks.drain(..) {
             match chunk {
-                Chunk::Field(field) => piece.extend_from_slice(field),
+                Chunk::Fields(fields) => piece.extend_from_slice(fields),
                 Chunk::Open {
                     number,
                     body_len,
@@ -254,8 +314,8 @@ impl<'a> Packer<'a> {
                 } => {
                     put_varint(u64::from(number << 3 | 2), &mut piece);
                     put_varint(body_len as u64, &mut piece);
-                    for field in &header.fields {
-                        piece.extend_from_slice(field);
+                    for run in &header.runs {
+                        piece.extend_from_slice(run);
                     }
                 }
             }
@@ -284,10 +344,6 @@ fn framed(body_len: usize) -> usize {
 
 fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     Fields::new(message).map_while(Result::ok)
-}
-
-fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
-    fields(message).filter_map(move |field| self::message(&field, number))
 }
 
 fn message<'a>(field: &Field<'a>, number: u32) -> Option<&'a [u8]> {

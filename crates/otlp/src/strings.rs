@@ -19,6 +19,7 @@ pub use self::place::{Place, Places};
 pub use self::tables::Tables;
 pub use self::walk::rewrite;
 use super::reader::Fault;
+use super::room::Full;
 use crate::Signal;
 
 /// What becomes of a string.
@@ -183,8 +184,16 @@ pub trait Rewriter {
 pub enum Refused<R> {
     /// It is not valid.
     Malformed(&'static str),
+    /// There is no memory for what it would become.
+    Full,
     /// The rewriter refused it.
     By(R),
+}
+
+impl<R> From<Full> for Refused<R> {
+    fn from(_: Full) -> Self {
+        Refused::Full
+    }
 }
 
 impl<R> From<Fault> for Refused<R> {

@@ -2,9 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::normal::data_points;
 use super::text::Utc;
-use tributary_otlp::Decoded;
+use tributary_otlp::count;
+use tributary_otlp::reader::Fields;
+use tributary_otlp::{Requests, Signal};
 
 /// How much is in a batch, under the Collector's names.
 pub(super) struct Counts {
@@ -13,53 +14,38 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(decoded: &Decoded) -> Counts {
-        let (message, counts) = match decoded {
-            Decoded::Traces(request) => {
-                let scopes = request.resource_spans.iter().flat_map(|r| &r.scope_spans);
-                let counts = vec![
-                    ("resource spans", request.resource_spans.len()),
-                    ("spans", scopes.map(|scope| scope.spans.len()).sum()),
-                ];
-                ("Traces", counts)
+    /// Of valid requests. Nothing is decoded.
+    pub(super) fn of(signal: Signal, requests: &Requests) -> Counts {
+        let (mut resources, mut metrics, mut items) = (0, 0, 0);
+        for request in requests.parts() {
+            resources += messages(request, 1).count();
+            items += count(signal, request);
+            if signal == Signal::Metrics {
+                let scopes = messages(request, 1).flat_map(|resource| messages(resource, 2));
+                metrics += scopes
+                    .map(|scope| messages(scope, 2).count())
+                    .sum::<usize>();
             }
-            Decoded::Metrics(request) => {
-                let scopes = request
-                    .resource_metrics
-                    .iter()
-                    .flat_map(|r| &r.scope_metrics);
-                let metrics = scopes.flat_map(|scope| &scope.metrics);
+        }
+        let (message, counts) = match signal {
+            Signal::Traces => (
+                "Traces",
+                vec![("resource spans", resources), ("spans", items)],
+            ),
+            Signal::Metrics => {
                 let counts = vec![
-                    ("resource metrics", request.resource_metrics.len()),
-                    ("metrics", metrics.clone().count()),
-                    ("data points", metrics.map(data_points).sum()),
+                    ("resource metrics", resources),
+                    ("metrics", metrics),
+                    ("data points", items),
                 ];
                 ("Metrics", counts)
             }
-            Decoded::Logs(request) => {
-                let scopes = request.resource_logs.iter().flat_map(|r| &r.scope_logs);
-                let counts = vec![
-                    ("resource logs", request.resource_logs.len()),
-                    (
-                        "log records",
-                        scopes.map(|scope| scope.log_records.len()).sum(),
-                    ),
-                ];
+            Signal::Logs => {
+                let counts = vec![("resource logs", resources), ("log records", items)];
                 ("Logs", counts)
             }
-            Decoded::Profiles(request) => {
-                let scopes = request
-                    .resource_profiles
-                    .iter()
-                    .flat_map(|r| &r.scope_profiles);
-                let profiles = scopes.flat_map(|scope| &scope.profiles);
-                let counts = vec![
-                    ("resource profiles", request.resource_profiles.len()),
-                    (
-                        "sample records",
-                        profiles.map(|profile| profile.samples.len()).sum(),
-                    ),
-                ];
+            Signal::Profiles => {
+                let counts = vec![("resource profiles", resources), ("sample records", items)];
                 ("Profiles", counts)
             }
         };
@@ -87,4 +73,11 @@ impl Counts {
             counts.join(", ")
         )
     }
+}
+
+/// The messages in the fields of that number.
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    let fields = Fields::new(message).map_while(Result::ok);
+    let fields = fields.filter(move |field| field.number == number);
+    fields.filter_map(|field| field.value.bytes())
 }

@@ -19,10 +19,10 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
-use super::LONGEST;
+use super::pieces::Text;
 use super::text::{Decimal, Id, Plain, Strings, Timestamp, known_name, typed};
 
-pub(super) fn traces(out: &mut String, request: &ExportTraceServiceRequest) -> Result {
+pub(super) fn traces(out: &mut Text<'_>, request: &ExportTraceServiceRequest) -> Result {
     for (at, data) in request.resource_spans.iter().enumerate() {
         writeln!(out, "ResourceSpans #{at}")?;
         let (schema_url, from) = (&data.schema_url, data.resource.as_ref());
@@ -39,7 +39,7 @@ pub(super) fn traces(out: &mut String, request: &ExportTraceServiceRequest) -> R
     Ok(())
 }
 
-pub(super) fn metrics(out: &mut String, request: &ExportMetricsServiceRequest) -> Result {
+pub(super) fn metrics(out: &mut Text<'_>, request: &ExportMetricsServiceRequest) -> Result {
     for (at, data) in request.resource_metrics.iter().enumerate() {
         writeln!(out, "ResourceMetrics #{at}")?;
         let (schema_url, from) = (&data.schema_url, data.resource.as_ref());
@@ -56,7 +56,7 @@ pub(super) fn metrics(out: &mut String, request: &ExportMetricsServiceRequest) -
     Ok(())
 }
 
-pub(super) fn logs(out: &mut String, request: &ExportLogsServiceRequest) -> Result {
+pub(super) fn logs(out: &mut Text<'_>, request: &ExportLogsServiceRequest) -> Result {
     for (at, data) in request.resource_logs.iter().enumerate() {
         writeln!(out, "ResourceLog #{at}")?;
         let (schema_url, from) = (&data.schema_url, data.resource.as_ref());
@@ -74,20 +74,12 @@ pub(super) fn logs(out: &mut String, request: &ExportLogsServiceRequest) -> Resu
 }
 
 /// An aligned line.
-pub(super) fn line(out: &mut String, name: &str, value: impl Display) -> Result {
+pub(super) fn line(out: &mut Text<'_>, name: &str, value: impl Display) -> Result {
     writeln!(out, "    {name:<15}: {value}")
 }
 
-/// Fails when the text is long enough: samples share stacks and attributes, so it has no relation to the size of a request.
-pub(super) fn room(out: &str) -> Result {
-    match out.len() < LONGEST {
-        true => Ok(()),
-        false => Err(std::fmt::Error),
-    }
-}
-
 /// A titled list, unless it is empty.
-fn attributes(out: &mut String, title: &str, list: &[KeyValue], strings: Strings<'_>) -> Result {
+fn attributes(out: &mut Text<'_>, title: &str, list: &[KeyValue], strings: Strings<'_>) -> Result {
     if list.is_empty() {
         return Ok(());
     }
@@ -95,7 +87,6 @@ fn attributes(out: &mut String, title: &str, list: &[KeyValue], strings: Strings
     // As deep as the arrow in the title.
     let indent = title.split_once("->").map_or("", |(indent, _)| indent);
     for attribute in list {
-        room(out)?;
         let value = typed(attribute.value.as_ref(), strings);
         let key = strings.attribute(attribute).key;
         writeln!(out, "{indent}     -> {key}: {value}")?;
@@ -104,7 +95,7 @@ fn attributes(out: &mut String, title: &str, list: &[KeyValue], strings: Strings
 }
 
 pub(super) fn resource(
-    out: &mut String,
+    out: &mut Text<'_>,
     schema_url: &str,
     resource: Option<&Resource>,
     strings: Strings<'_>,
@@ -143,7 +134,7 @@ pub(super) fn resource(
 }
 
 pub(super) fn scope(
-    out: &mut String,
+    out: &mut Text<'_>,
     kind: &str,
     at: usize,
     schema_url: &str,
@@ -163,7 +154,7 @@ pub(super) fn scope(
     attributes(out, "InstrumentationScope attributes", list, strings)
 }
 
-fn span(out: &mut String, span: &Span) -> Result {
+fn span(out: &mut Text<'_>, span: &Span) -> Result {
     line(out, "Trace ID", Id(&span.trace_id))?;
     line(out, "Parent ID", Id(&span.parent_span_id))?;
     line(out, "ID", Id(&span.span_id))?;
@@ -189,7 +180,7 @@ fn span(out: &mut String, span: &Span) -> Result {
     each(out, "Links", "SpanLink", &span.links, link)
 }
 
-fn event(out: &mut String, event: &Event) -> Result {
+fn event(out: &mut Text<'_>, event: &Event) -> Result {
     writeln!(out, "     -> Name: {}", Plain(&event.name))?;
     writeln!(
         out,
@@ -202,7 +193,7 @@ fn event(out: &mut String, event: &Event) -> Result {
     attributes(out, title, &event.attributes, Strings::default())
 }
 
-fn link(out: &mut String, link: &Link) -> Result {
+fn link(out: &mut Text<'_>, link: &Link) -> Result {
     writeln!(out, "     -> Trace ID: {}", Id(&link.trace_id))?;
     writeln!(out, "     -> ID: {}", Id(&link.span_id))?;
     writeln!(out, "     -> TraceState: {}", Plain(&link.trace_state))?;
@@ -214,24 +205,23 @@ fn link(out: &mut String, link: &Link) -> Result {
 
 /// A titled list of things that take several lines each, unless it is empty.
 fn each<T>(
-    out: &mut String,
+    out: &mut Text<'_>,
     title: &str,
     name: &str,
     list: &[T],
-    print: impl Fn(&mut String, &T) -> Result,
+    print: impl Fn(&mut Text<'_>, &T) -> Result,
 ) -> Result {
     if !list.is_empty() && !title.is_empty() {
         writeln!(out, "{title}:")?;
     }
     for (at, one) in list.iter().enumerate() {
-        room(out)?;
         writeln!(out, "{name} #{at}")?;
         print(out, one)?;
     }
     Ok(())
 }
 
-fn log_record(out: &mut String, record: &LogRecord) -> Result {
+fn log_record(out: &mut Text<'_>, record: &LogRecord) -> Result {
     let strings = Strings::default();
     let observed = Timestamp(record.observed_time_unix_nano);
     writeln!(out, "ObservedTimestamp: {observed}")?;
@@ -251,7 +241,7 @@ fn log_record(out: &mut String, record: &LogRecord) -> Result {
     writeln!(out, "Flags: {}", record.flags)
 }
 
-fn metric(out: &mut String, metric: &Metric) -> Result {
+fn metric(out: &mut Text<'_>, metric: &Metric) -> Result {
     let kind = match &metric.data {
         Some(Data::Gauge(_)) => "Gauge",
         Some(Data::Sum(_)) => "Sum",
@@ -297,20 +287,20 @@ fn metric(out: &mut String, metric: &Metric) -> Result {
     }
 }
 
-fn temporality(out: &mut String, number: i32) -> Result {
+fn temporality(out: &mut Text<'_>, number: i32) -> Result {
     let name = AggregationTemporality::try_from(number).ok();
     let name = name.map(|name| name.as_str_name());
     let name = known_name(name, "AGGREGATION_TEMPORALITY_");
     writeln!(out, "     -> AggregationTemporality: {name}")
 }
 
-fn point(out: &mut String, list: &[KeyValue], start: u64, time: u64) -> Result {
+fn point(out: &mut Text<'_>, list: &[KeyValue], start: u64, time: u64) -> Result {
     attributes(out, "Data point attributes", list, Strings::default())?;
     writeln!(out, "StartTimestamp: {}", Timestamp(start))?;
     writeln!(out, "Timestamp: {}", Timestamp(time))
 }
 
-fn number_point(out: &mut String, data: &NumberDataPoint) -> Result {
+fn number_point(out: &mut Text<'_>, data: &NumberDataPoint) -> Result {
     let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
     point(out, &data.attributes, start, time)?;
     match data.value {
@@ -324,7 +314,7 @@ fn number_point(out: &mut String, data: &NumberDataPoint) -> Result {
 }
 
 fn summary(
-    out: &mut String,
+    out: &mut Text<'_>,
     count: u64,
     sum: Option<f64>,
     min: Option<f64>,
@@ -339,7 +329,7 @@ fn summary(
     Ok(())
 }
 
-fn histogram_point(out: &mut String, data: &HistogramDataPoint) -> Result {
+fn histogram_point(out: &mut Text<'_>, data: &HistogramDataPoint) -> Result {
     let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
     point(out, &data.attributes, start, time)?;
     summary(out, data.count, data.sum, data.min, data.max)?;
@@ -352,7 +342,7 @@ fn histogram_point(out: &mut String, data: &HistogramDataPoint) -> Result {
     each(out, "Exemplars", "Exemplar", &data.exemplars, exemplar)
 }
 
-fn exponential_point(out: &mut String, data: &ExponentialHistogramDataPoint) -> Result {
+fn exponential_point(out: &mut Text<'_>, data: &ExponentialHistogramDataPoint) -> Result {
     let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
     point(out, &data.attributes, start, time)?;
     summary(out, data.count, data.sum, data.min, data.max)?;
@@ -366,7 +356,6 @@ fn exponential_point(out: &mut String, data: &ExponentialHistogramDataPoint) -> 
         (i64::from(offset)..).zip(counts.iter().copied()).collect()
     };
     for (index, count) in numbered(&data.negative).into_iter().rev() {
-        room(out)?;
         let (lower, upper) = (Decimal(-bound(index + 1)), Decimal(-bound(index)));
         writeln!(out, "Bucket [{lower}, {upper}), Count: {count}")?;
     }
@@ -374,14 +363,13 @@ fn exponential_point(out: &mut String, data: &ExponentialHistogramDataPoint) -> 
         writeln!(out, "Bucket [0, 0], Count: {}", data.zero_count)?;
     }
     for (index, count) in numbered(&data.positive) {
-        room(out)?;
         let (lower, upper) = (Decimal(bound(index)), Decimal(bound(index + 1)));
         writeln!(out, "Bucket ({lower}, {upper}], Count: {count}")?;
     }
     each(out, "Exemplars", "Exemplar", &data.exemplars, exemplar)
 }
 
-fn summary_point(out: &mut String, data: &SummaryDataPoint) -> Result {
+fn summary_point(out: &mut Text<'_>, data: &SummaryDataPoint) -> Result {
     let (start, time) = (data.start_time_unix_nano, data.time_unix_nano);
     point(out, &data.attributes, start, time)?;
     summary(out, data.count, Some(data.sum), None, None)?;
@@ -395,7 +383,7 @@ fn summary_point(out: &mut String, data: &SummaryDataPoint) -> Result {
     Ok(())
 }
 
-fn exemplar(out: &mut String, data: &Exemplar) -> Result {
+fn exemplar(out: &mut Text<'_>, data: &Exemplar) -> Result {
     writeln!(out, "     -> Trace ID: {}", Id(&data.trace_id))?;
     writeln!(out, "     -> Span ID: {}", Id(&data.span_id))?;
     writeln!(out, "     -> Timestamp: {}", Timestamp(data.time_unix_nano))?;

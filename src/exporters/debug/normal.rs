@@ -9,11 +9,12 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint, number_da
 use opentelemetry_proto::tonic::profiles::v1development::ProfilesDictionary;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
+use super::pieces::Text;
 use super::profiles;
 use super::text::{Attribute, Hex, Nanos, Plain, Scope, Strings, Time, enum_name};
 use tributary_otlp::Decoded;
 
-pub(super) fn render(out: &mut String, decoded: &Decoded) -> Result {
+pub(super) fn render(out: &mut Text<'_>, decoded: &Decoded) -> Result {
     match decoded {
         Decoded::Traces(request) => {
             for (at, resource) in request.resource_spans.iter().enumerate() {
@@ -66,7 +67,7 @@ pub(super) fn render(out: &mut String, decoded: &Decoded) -> Result {
                         };
                         let body = Strings::default().value(record.body.as_ref());
                         let line = format!("{} {body:#}", Plain(&severity));
-                        out.push_str(line.trim_end());
+                        out.write_str(line.trim_end())?;
                         pairs(out, &Strings::default().attributes(&record.attributes))?;
                     }
                 }
@@ -106,18 +107,6 @@ pub(super) fn render(out: &mut String, decoded: &Decoded) -> Result {
     Ok(())
 }
 
-/// How many data points a metric has.
-pub(super) fn data_points(metric: &Metric) -> usize {
-    match &metric.data {
-        Some(Data::Gauge(gauge)) => gauge.data_points.len(),
-        Some(Data::Sum(sum)) => sum.data_points.len(),
-        Some(Data::Histogram(histogram)) => histogram.data_points.len(),
-        Some(Data::ExponentialHistogram(histogram)) => histogram.data_points.len(),
-        Some(Data::Summary(summary)) => summary.data_points.len(),
-        None => 0,
-    }
-}
-
 /// The number of a data point, or nothing.
 pub(super) fn number(point: &NumberDataPoint) -> String {
     match point.value {
@@ -142,13 +131,13 @@ pub(super) fn severity(number: i32) -> String {
 struct Head<'a>(&'static str, usize, &'a str, Strings<'a>);
 
 impl Head<'_> {
-    fn resource(&self, out: &mut String, resource: Option<&Resource>) -> Result {
+    fn resource(&self, out: &mut Text<'_>, resource: Option<&Resource>) -> Result {
         let Head(kind, at, ..) = self;
         write!(out, "Resource{kind} #{at}")?;
         self.end(out, resource.map(|resource| resource.attributes.as_slice()))
     }
 
-    fn scope(&self, out: &mut String, scope: Option<&InstrumentationScope>) -> Result {
+    fn scope(&self, out: &mut Text<'_>, scope: Option<&InstrumentationScope>) -> Result {
         let Head(kind, at, ..) = self;
         write!(out, "Scope{kind} #{at}")?;
         if let Some(scope) = scope.filter(|scope| !scope.name.is_empty()) {
@@ -157,7 +146,7 @@ impl Head<'_> {
         self.end(out, scope.map(|scope| scope.attributes.as_slice()))
     }
 
-    fn end(&self, out: &mut String, attributes: Option<&[KeyValue]>) -> Result {
+    fn end(&self, out: &mut Text<'_>, attributes: Option<&[KeyValue]>) -> Result {
         let Head(_, _, schema_url, strings) = self;
         if !schema_url.is_empty() {
             write!(out, " [{}]", Plain(schema_url))?;
@@ -167,14 +156,14 @@ impl Head<'_> {
 }
 
 /// The rest of a line: ` key=value key=value`.
-fn pairs(out: &mut String, attributes: &[Attribute<'_>]) -> Result {
+fn pairs(out: &mut Text<'_>, attributes: &[Attribute<'_>]) -> Result {
     for attribute in attributes {
         write!(out, " {attribute:#}")?;
     }
     writeln!(out)
 }
 
-fn data_point_lines(out: &mut String, metric: &Metric) -> Result {
+fn data_point_lines(out: &mut Text<'_>, metric: &Metric) -> Result {
     let mut line = |attributes: &[KeyValue], value: String| {
         let pairs: Vec<String> = Strings::default()
             .attributes(attributes)

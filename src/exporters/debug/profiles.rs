@@ -9,13 +9,14 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     Line, Location, Profile, ProfilesDictionary, Sample,
 };
 
-use super::detailed::{resource, room, scope};
+use super::detailed::{resource, scope};
+use super::pieces::Text;
 use super::text::{Attribute, Hex, Nanos, Plain, Resolved, Strings, Time};
 
 /// How many samples of a profile are printed, the heaviest first. A profile has thousands.
 const SAMPLES: usize = 10;
 
-pub(super) fn resolved(out: &mut String, request: &ExportProfilesServiceRequest) -> Result {
+pub(super) fn resolved(out: &mut Text<'_>, request: &ExportProfilesServiceRequest) -> Result {
     let empty = ProfilesDictionary::default();
     let dictionary = request.dictionary.as_ref().unwrap_or(&empty);
     let strings = Strings(&dictionary.string_table);
@@ -35,7 +36,7 @@ pub(super) fn resolved(out: &mut String, request: &ExportProfilesServiceRequest)
 }
 
 /// An aligned line; none if there is nothing to say.
-fn field(out: &mut String, name: &str, value: impl Display) -> Result {
+fn field(out: &mut Text<'_>, name: &str, value: impl Display) -> Result {
     match value.to_string() {
         value if value.is_empty() => Ok(()),
         value => writeln!(out, "    {name:<15}: {}", value.trim_end()),
@@ -43,7 +44,7 @@ fn field(out: &mut String, name: &str, value: impl Display) -> Result {
 }
 
 /// An aligned line, unless the number is zero.
-fn count(out: &mut String, name: &str, value: u32) -> Result {
+fn count(out: &mut Text<'_>, name: &str, value: u32) -> Result {
     match value {
         0 => Ok(()),
         value => field(out, name, value),
@@ -51,12 +52,11 @@ fn count(out: &mut String, name: &str, value: u32) -> Result {
 }
 
 /// The attributes of a profile or a sample, unless there are none.
-fn attribute_list(out: &mut String, attributes: &[Attribute<'_>]) -> Result {
+fn attribute_list(out: &mut Text<'_>, attributes: &[Attribute<'_>]) -> Result {
     if !attributes.is_empty() {
         writeln!(out, "    Attributes:")?;
     }
     for attribute in attributes {
-        room(out)?;
         writeln!(out, "         -> {attribute}")?;
     }
     Ok(())
@@ -89,7 +89,7 @@ fn get<T>(table: &[T], index: i32) -> Option<&T> {
     table.get(usize::try_from(index).ok()?)
 }
 
-fn profile(out: &mut String, dictionary: &ProfilesDictionary, profile: &Profile) -> Result {
+fn profile(out: &mut Text<'_>, dictionary: &ProfilesDictionary, profile: &Profile) -> Result {
     let strings = Strings(&dictionary.string_table);
     field(out, "Profile ID", Hex(&profile.profile_id))?;
     let sample_type = profile.sample_type.unwrap_or_default();
@@ -162,7 +162,7 @@ fn weight(sample: &Sample) -> i128 {
     sample.values.iter().map(|value| i128::from(*value)).sum()
 }
 
-fn sample(out: &mut String, dictionary: &ProfilesDictionary, sample: &Sample) -> Result {
+fn sample(out: &mut Text<'_>, dictionary: &ProfilesDictionary, sample: &Sample) -> Result {
     match (
         sample.timestamps_unix_nano.iter().min(),
         sample.timestamps_unix_nano.iter().max(),
@@ -199,7 +199,6 @@ fn sample(out: &mut String, dictionary: &ProfilesDictionary, sample: &Sample) ->
     }
     writeln!(out, "    Stack, innermost first:")?;
     for index in &stack.location_indices {
-        room(out)?;
         match get(&dictionary.location_table, *index) {
             Some(location) => frames(out, dictionary, location)?,
             None => writeln!(out, "        {}", Resolved::Invalid(*index))?,
@@ -209,14 +208,13 @@ fn sample(out: &mut String, dictionary: &ProfilesDictionary, sample: &Sample) ->
 }
 
 /// The lines of one location: several where functions were inlined, the innermost first.
-fn frames(out: &mut String, dictionary: &ProfilesDictionary, location: &Location) -> Result {
+fn frames(out: &mut Text<'_>, dictionary: &ProfilesDictionary, location: &Location) -> Result {
     if location.lines.is_empty() {
         let mut frame = String::new();
         address(&mut frame, dictionary, location)?;
         return writeln!(out, "        {frame}");
     }
     for (at, line) in location.lines.iter().enumerate() {
-        room(out)?;
         let mut frame = named(dictionary, line)?;
         if frame.is_empty() {
             address(&mut frame, dictionary, location)?;
@@ -259,7 +257,7 @@ fn named(
 }
 
 /// `0xaddress  file`, for frames without a name.
-fn address(out: &mut String, dictionary: &ProfilesDictionary, location: &Location) -> Result {
+fn address(out: &mut impl Write, dictionary: &ProfilesDictionary, location: &Location) -> Result {
     write!(out, "{:#x}", location.address)?;
     if location.mapping_index == 0 {
         return Ok(());

@@ -7,11 +7,12 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     Function, Location, Mapping, Profile, ProfilesDictionary, Sample,
 };
 
-use super::detailed::{line, resource, room, scope};
+use super::detailed::{line, resource, scope};
+use super::pieces::Text;
 use super::text::{Id, Plain, Strings, Timestamp, typed};
 use tributary_otlp::view::text_of;
 
-pub(super) fn profiles(out: &mut String, request: &ExportProfilesServiceRequest) -> Result {
+pub(super) fn profiles(out: &mut Text<'_>, request: &ExportProfilesServiceRequest) -> Result {
     let empty = ProfilesDictionary::default();
     let dictionary = request.dictionary.as_ref().unwrap_or(&empty);
     let strings = Strings(&dictionary.string_table);
@@ -31,19 +32,16 @@ pub(super) fn profiles(out: &mut String, request: &ExportProfilesServiceRequest)
     Ok(())
 }
 
-fn tables(out: &mut String, dictionary: &ProfilesDictionary) -> Result {
+fn tables(out: &mut Text<'_>, dictionary: &ProfilesDictionary) -> Result {
     for (at, entry) in dictionary.mapping_table.iter().enumerate() {
-        room(out)?;
         writeln!(out, "Mapping #{at}")?;
         mapping(out, entry)?;
     }
     for (at, entry) in dictionary.location_table.iter().enumerate() {
-        room(out)?;
         writeln!(out, "Location #{at}")?;
         location(out, entry)?;
     }
     for (at, entry) in dictionary.function_table.iter().enumerate() {
-        room(out)?;
         writeln!(out, "Function #{at}")?;
         function(out, entry)?;
     }
@@ -64,13 +62,12 @@ fn tables(out: &mut String, dictionary: &ProfilesDictionary) -> Result {
         writeln!(out, "String table:")?;
     }
     for text in &dictionary.string_table {
-        room(out)?;
         writeln!(out, "    {}", Plain(text))?;
     }
     Ok(())
 }
 
-fn mapping(out: &mut String, entry: &Mapping) -> Result {
+fn mapping(out: &mut Text<'_>, entry: &Mapping) -> Result {
     writeln!(out, "    Memory start: {}", entry.memory_start)?;
     writeln!(out, "    Memory limit: {}", entry.memory_limit)?;
     writeln!(out, "    File offset: {}", entry.file_offset)?;
@@ -78,7 +75,7 @@ fn mapping(out: &mut String, entry: &Mapping) -> Result {
     writeln!(out, "    Attributes: {}", List(&entry.attribute_indices))
 }
 
-fn location(out: &mut String, entry: &Location) -> Result {
+fn location(out: &mut Text<'_>, entry: &Location) -> Result {
     writeln!(out, "    Mapping index: {}", entry.mapping_index)?;
     writeln!(out, "    Address: {}", entry.address)?;
     for (at, line) in entry.lines.iter().enumerate() {
@@ -90,35 +87,33 @@ fn location(out: &mut String, entry: &Location) -> Result {
     writeln!(out, "    Attributes: {}", List(&entry.attribute_indices))
 }
 
-fn function(out: &mut String, entry: &Function) -> Result {
+fn function(out: &mut Text<'_>, entry: &Function) -> Result {
     writeln!(out, "    Name: {}", entry.name_strindex)?;
     writeln!(out, "    System name: {}", entry.system_name_strindex)?;
     writeln!(out, "    Filename: {}", entry.filename_strindex)?;
     writeln!(out, "    Start line: {}", entry.start_line)
 }
 
-fn profile(out: &mut String, dictionary: &ProfilesDictionary, profile: &Profile) -> Result {
+fn profile(out: &mut Text<'_>, dictionary: &ProfilesDictionary, profile: &Profile) -> Result {
     line(out, "Profile ID", Id(&profile.profile_id))?;
     line(out, "Start time", Timestamp(profile.time_unix_nano))?;
     line(out, "DurationNano", profile.duration_nano)?;
     let dropped = profile.dropped_attributes_count;
     line(out, "Dropped attributes count", dropped)?;
     for (at, entry) in profile.samples.iter().enumerate() {
-        room(out)?;
         writeln!(out, "    Sample #{at}")?;
         sample(out, dictionary, entry)?;
     }
     Ok(())
 }
 
-fn sample(out: &mut String, dictionary: &ProfilesDictionary, sample: &Sample) -> Result {
+fn sample(out: &mut Text<'_>, dictionary: &ProfilesDictionary, sample: &Sample) -> Result {
     let strings = Strings(&dictionary.string_table);
     writeln!(out, "        Values: {}", List(&sample.values))?;
     if !sample.attribute_indices.is_empty() {
         writeln!(out, "        Attributes:")?;
     }
     for index in &sample.attribute_indices {
-        room(out)?;
         let place = usize::try_from(*index).ok();
         let Some(entry) = place.and_then(|at| dictionary.attribute_table.get(at)) else {
             let missing = format!("[Missing Dictionary AttributeTable Item #{index}]");

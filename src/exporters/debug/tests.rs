@@ -190,13 +190,13 @@ fn each_verbosity_prints_each_signal_as_it_should() {
             include_str!("golden/profiles_resolved.txt"),
         ),
     ] {
-        let printed = render(&decoded(signal), verbosity);
+        let printed = rendered(&decoded(signal), verbosity);
         for (at, (printed, expected)) in printed.lines().zip(expected.lines()).enumerate() {
             assert_eq!(printed, expected, "{signal} {verbosity:?} line {}", at + 1);
         }
         assert_eq!(printed, expected, "{signal} {verbosity:?}");
     }
-    assert_eq!(render(&decoded(Signal::Traces), Verbosity::Basic), "");
+    assert_eq!(rendered(&decoded(Signal::Traces), Verbosity::Basic), "");
 }
 
 /// The text is what the Collector (0.159) printed for the same request over OTLP.
@@ -204,7 +204,7 @@ fn each_verbosity_prints_each_signal_as_it_should() {
 fn detailed_profiles_are_the_collectors_tables() {
     let request = json::to_wire(Signal::Profiles, GOOD_PROFILES.as_bytes()).unwrap();
     let decoded = Decoded::decode(Signal::Profiles, &request).unwrap();
-    let printed = render(&decoded, Verbosity::Detailed);
+    let printed = rendered(&decoded, Verbosity::Detailed);
     assert_eq!(printed, include_str!("golden/profiles_detailed.txt"));
 }
 
@@ -256,9 +256,30 @@ fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
     };
     let encoded = prost::Message::encode_to_vec(&request);
     let request = prost::Message::decode(encoded.as_slice()).unwrap();
-    let text = render(&Decoded::Profiles(request), Verbosity::Resolved);
+    let text = rendered(&Decoded::Profiles(request), Verbosity::Resolved);
     assert!(text.len() < LONGEST + 200_000, "{}", text.len());
     assert!(text.ends_with("is left out: the text is longer than 64MiB\n"));
+}
+
+#[tokio::test]
+async fn batch_without_room_to_decode_it_is_counted_not_printed() {
+    let batch = |spans: usize| {
+        let scope = [0x12, 0].repeat(spans);
+        let mut inner = Vec::new();
+        tributary_otlp::edit::put_delimited(2, &scope, &mut inner);
+        let mut request = Vec::new();
+        tributary_otlp::edit::put_delimited(1, &inner, &mut request);
+        Batch::new(Signal::Traces, spans, bytes::Bytes::from(request))
+    };
+    let config = Config {
+        verbosity: Verbosity::Normal,
+        ..Config::default()
+    };
+    // As structs they would have three GiB.
+    let (log, _) = logged(config, &[batch(10), batch(3_000_000)]).await;
+    assert!(log.contains("spans=3000000"), "{log}");
+    assert_eq!(log.matches("the memory budget has no room").count(), 1);
+    assert_eq!(log.matches("ResourceSpans #0").count(), 1);
 }
 
 /// What an exporter logs that is given these batches, and how it counts them.
@@ -434,8 +455,12 @@ async fn what_cannot_be_written_is_counted_as_dropped_and_not_refused() {
 #[tokio::test]
 async fn bytes_that_are_no_request_are_refused() {
     let recorded = Recorded::new();
+    let config = Config {
+        verbosity: Verbosity::Normal,
+        ..Config::default()
+    };
     let exporter = recorded
-        .within(|| Config::default().build(&context("debug"), &[Signal::Logs]))
+        .within(|| config.build(&context("debug"), &[Signal::Logs]))
         .unwrap();
     let broken = Batch::new(Signal::Logs, 1, bytes::Bytes::from_static(b"\x0a\x05"));
     let consumer = exporter.inputs.get(Signal::Logs).unwrap();

@@ -17,6 +17,7 @@ use super::config::{Config, Hasher};
 use super::delivery::{Attempt, Unfinished};
 use super::group::Grouping;
 use super::record::{FRAMING, Record, values};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Taken};
@@ -114,7 +115,17 @@ impl Exporter {
 }
 
 impl queue::Sender for Exporter {
-    fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
+    fn encode(
+        &self,
+        signal: Signal,
+        requests: &Requests,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
+        // As one, in pieces, and as records.
+        let again =
+            usize::from(requests.parts().len() > 1) + usize::from(self.encodes_every_byte());
+        let bytes = requests.len().saturating_mul(2 * again);
+        memory.take(bytes).map_err(|_| memory.send_error())?;
         self.records(signal, &requests.to_bytes())
             .map_err(|reason| {
                 let reason = format!("cannot encode the batch: {reason}");

@@ -17,10 +17,12 @@ use super::metrics::{MemberMetrics, ResolverMetrics};
 use super::protocol::Otlp;
 use super::rendezvous::seed;
 use crate::exporters::otlp_grpc::Exporter;
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::pipeline::turns::{BLOCKING_BYTES, on_a_turn};
 use crate::queue::{Encoded, Fault, Outcome, SendError, Sender};
 use tributary_config::ComponentId;
+use tributary_memory::{Budget, Permit};
 use tributary_net::auth::ClientAuthenticator;
 use tributary_net::tls::rotation::RotatingClient;
 use tributary_otlp::{Requests, Signal};
@@ -43,6 +45,7 @@ pub(super) struct Maker {
     pub(super) tls: Option<RotatingClient>,
     pub(super) auth: Option<Arc<dyn ClientAuthenticator>>,
     pub(super) backoff: MemberBackoff,
+    pub(super) budget: Arc<Budget>,
 }
 
 /// One member.
@@ -51,6 +54,7 @@ pub(super) struct Member {
     pub(super) address: String,
     pub(super) seed: u64,
     sender: Arc<Exporter>,
+    budget: Arc<Budget>,
     timeout: Option<Duration>,
     /// Health by signal: the backend behind a member may accept one signal and refuse another.
     health: [Health; 4],
@@ -195,6 +199,7 @@ impl Maker {
             address: address.to_owned(),
             seed: seed(address),
             sender: Arc::new(exporter),
+            budget: self.budget.clone(),
             timeout: config.timeout.unless_zero(),
             health: std::array::from_fn(|_| Health::new(self.backoff.clone())),
             load: AtomicU64::new(0),
@@ -219,11 +224,11 @@ impl Member {
         items: usize,
         requests: &Requests,
     ) -> Result<Outcome, SendError> {
-        let chunks = self.encode(signal, requests).await?.into();
+        let (chunks, _permit) = self.encode(signal, requests).await?;
         let encoded = Encoded {
             signal,
             items,
-            chunks,
+            chunks: chunks.into(),
             held: 0,
             identity: Arc::default(),
         };
@@ -237,12 +242,25 @@ impl Member {
         })
     }
 
-    async fn encode(&self, signal: Signal, requests: &Requests) -> Result<Vec<Bytes>, SendError> {
-        if requests.len() <= BLOCKING_BYTES || !self.sender.encodes_every_byte() {
-            return self.sender.encode(signal, requests);
-        }
+    /// The body, and the permit for what was made for it.
+    async fn encode(
+        &self,
+        signal: Signal,
+        requests: &Requests,
+    ) -> Result<(Vec<Bytes>, Permit), SendError> {
         let (sender, requests) = (self.sender.clone(), requests.clone());
-        let encoded = on_a_turn(move || sender.encode(signal, &requests)).await;
+        let budget = self.budget.clone();
+        let is_short = requests.len() <= BLOCKING_BYTES || !self.sender.encodes_every_byte();
+        let work = move || {
+            let memory = OutputMemory::new(&budget);
+            let chunks = sender.encode(signal, &requests, &memory)?;
+            let bytes = chunks.iter().map(Bytes::len).sum();
+            Ok((chunks, memory.keep(bytes)))
+        };
+        if is_short {
+            return work();
+        }
+        let encoded = on_a_turn(work).await;
         encoded.unwrap_or_else(|| {
             let reason = "the process ends";
             Err(SendError::transient(Code::Unavailable, reason))

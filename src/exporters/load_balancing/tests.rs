@@ -73,6 +73,7 @@ impl Cluster {
             tls: None,
             auth: None,
             backoff: config.member_backoff.clone(),
+            budget: tributary_memory::Budget::new(1 << 30),
         };
         let members = Arc::new(Members::new(maker, ResolverMetrics::new(&id, "static")));
         let balancer = Balancer::new(

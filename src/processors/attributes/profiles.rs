@@ -15,10 +15,12 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
+use crate::output_memory::{OutputMemory, refusal};
 use crate::pipeline::batch::Nack;
 use crate::processors::matching::Choice;
 use tributary_otlp::Signal;
 use tributary_otlp::attributes::{Actions, Level};
+use tributary_otlp::edit::Unedited;
 use tributary_otlp::reader::{Fault, Fields};
 use tributary_otlp::view;
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry, View as _};
@@ -38,12 +40,16 @@ pub(in crate::processors) fn apply(
     level: Level,
     choice: &Choice,
     request: &[u8],
+    output: &OutputMemory,
 ) -> Result<Option<(usize, Bytes)>, Nack> {
     let broken =
         |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
     if level == Level::Resources && !refer(request).map_err(|fault| broken(fault.text().into()))? {
-        let edited = actions.apply_to_resources_of_profiles(request);
-        let edited = edited.map_err(|error| broken(error.to_string()))?;
+        let edited = actions.apply_to_resources_of_profiles(request, output);
+        let edited = edited.map_err(|error| match error {
+            Unedited::Malformed(error) => broken(error.to_string()),
+            Unedited::Full(_) => refusal(output.no_room()),
+        })?;
         return Ok(edited.map(|edited| (tributary_otlp::count(Signal::Profiles, &edited), edited)));
     }
     let mut profiles = Profiles::default();

@@ -1,7 +1,10 @@
 //! Filtering profiles, whose attributes are entries of a dictionary.
 
 use super::rules::Rules;
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Nack;
+use crate::processors::decoding;
+use tributary_otlp::Signal;
 use tributary_otlp::edit::Editor;
 use tributary_otlp::reader::Field;
 use tributary_otlp::sieve::{Sieve, Sieved, sieve};
@@ -16,7 +19,7 @@ use tributary_profiles::reindex::Fault;
 ///
 /// # Errors
 /// When the request breaks the rules of the dictionary: what cannot be read cannot be judged.
-pub(super) fn filter(rules: &Rules, request: &[u8]) -> Result<Sieved, Nack> {
+pub(super) fn filter(rules: &Rules, request: &[u8], output: &OutputMemory) -> Result<Sieved, Nack> {
     let mut verdicts = verdicts(rules, request)?;
     if verdicts
         .resources
@@ -34,8 +37,8 @@ pub(super) fn filter(rules: &Rules, request: &[u8]) -> Result<Sieved, Nack> {
     ] {
         stays.reverse();
     }
-    let sieved = sieve(request, &mut verdicts)
-        .map_err(|error| Nack::invalid(format!("malformed profiles request: {error}")))?;
+    let sieved = sieve(request, output, &mut verdicts)
+        .map_err(|error| decoding::unedited(Signal::Profiles, error, output))?;
     Ok(match sieved {
         Sieved::Changed(left) => {
             Sieved::Changed(collected(&left).map_or(left, |collected| collected.to_vec()))

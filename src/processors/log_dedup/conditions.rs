@@ -2,7 +2,9 @@
 
 use tracing::warn;
 
+use crate::output_memory::OutputMemory;
 use crate::pipeline::batch::Nack;
+use crate::processors::decoding;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::edit::Editor;
 use tributary_otlp::reader::Field;
@@ -47,7 +49,11 @@ impl Conditions {
     ///
     /// # Errors
     /// When one is not valid.
-    pub(super) fn divide(&self, requests: &Requests) -> Result<Divided, Nack> {
+    pub(super) fn divide(
+        &self,
+        requests: &Requests,
+        output: &OutputMemory,
+    ) -> Result<Divided, Nack> {
         let part = |counted: bool| -> Result<(Requests, usize), Nack> {
             let mut left = Requests::default();
             let mut records = 0;
@@ -59,9 +65,9 @@ impl Conditions {
                     counted,
                     here: Here::default(),
                 };
-                let sieved = sieve(request, &mut choice);
-                let sieved = sieved
-                    .map_err(|error| Nack::invalid(format!("malformed logs request: {error}")))?;
+                let sieved = sieve(request, output, &mut choice);
+                let sieved =
+                    sieved.map_err(|error| decoding::unedited(Signal::Logs, error, output))?;
                 let stays = match sieved {
                     Sieved::Same => request.clone(),
                     Sieved::Changed(stays) => stays.into(),

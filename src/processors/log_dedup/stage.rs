@@ -14,6 +14,7 @@ use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
 use crate::component::{BuildContext, Held};
+use crate::output_memory::OutputMemory;
 use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
 use crate::pipeline::holding;
@@ -315,12 +316,14 @@ impl Entered for LogCounter {
         let (mut senders, answer) = Senders::of(&mut batch, false);
         let mut passing = None;
         if !self.conditions.is_empty() {
+            let memory = OutputMemory::new(&self.budget);
             let Divided {
                 counted,
                 passing: rest,
-            } = self.conditions.divide(batch.wire())?;
+            } = self.conditions.divide(batch.wire(), &memory)?;
+            let permit = memory.keep(counted.0.len() + rest.0.len());
             if rest.1 > 0 {
-                passing = Some(batch.clone().with_wire(rest.1, rest.0));
+                passing = Some(batch.clone().with_output(rest.1, rest.0, permit));
             }
             batch = batch.with_wire(counted.1, counted.0);
         }

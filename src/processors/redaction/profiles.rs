@@ -20,7 +20,8 @@ use super::hits::Counters;
 use super::policy::Policy;
 use super::probe::{self, Probe};
 use super::redactor::Redactor;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, with_reason};
+use crate::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 use tributary_otlp::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};
@@ -42,10 +43,24 @@ pub(super) fn redact(
     layout::recognise(request).map_err(|old| Refused::By(Refusal::Layout(old.to_string())))?;
     let silent = Counters::silent();
     let mut probe = Probe::new(Redactor::new(policy, &silent, budget, level));
-    let stripped = rewrite(&policy.tables, Signal::Profiles, request, &mut probe)?;
+    let output = OutputMemory::new(budget);
+    let stripped = rewrite(
+        &policy.tables,
+        Signal::Profiles,
+        request,
+        &output,
+        &mut probe,
+    )
+    .map_err(|refused| with_reason(refused, &output))?;
     if !probe.found && !probe::rules_act(policy, request)? {
         return Ok(stripped.map(Redacted::same_items));
     }
+    // As structs, and once more while it is read into tables and written.
+    let structs = tributary_otlp::decoded_bytes(Signal::Profiles, request);
+    let tables = tributary_profiles::decoded_bytes(request).saturating_mul(2);
+    output
+        .take(structs.saturating_add(tables))
+        .map_err(|no_room| Refused::By(Refusal::NoRoom(no_room)))?;
     let decoded = ExportProfilesServiceRequest::decode(request.as_ref())
         .map_err(|_| Refused::Malformed("it is not a profiles request"))?;
     let mut rework = Rework {
@@ -323,12 +338,15 @@ impl Rework<'_> {
     ) -> Reworked<ExportProfilesServiceRequest> {
         let policy = self.redactor.policy;
         let encoded = request.encode_to_vec();
+        let output = OutputMemory::new(self.redactor.budget);
         let rewritten = rewrite(
             &policy.tables,
             Signal::Profiles,
             &encoded,
+            &output,
             &mut self.redactor,
-        )?;
+        )
+        .map_err(|refused| with_reason(refused, &output))?;
         let Some(rewritten) = rewritten else {
             return Ok(request);
         };

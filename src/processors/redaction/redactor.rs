@@ -12,13 +12,15 @@ use smallvec::SmallVec;
 use super::config::Verbosity;
 use super::hits::{Counters, Rule};
 use super::policy::Policy;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, with_reason};
 use super::rules::{Memory, Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
+use crate::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 use tributary_otlp::reader::Fields;
+use tributary_otlp::room::Full;
 use tributary_otlp::strings::{
     Amendment, Attribute, Body, Change, Place, Refused, Rewriter, Seen, rewrite,
 };
@@ -139,12 +141,17 @@ impl<'p> Redactor<'p> {
                 super::profiles::redact(policy, counters, self.budget, &request, self.level)
                     .map(|redacted| redacted.map(|redacted| redacted.request))
             }
-            _ => rewrite(&self.policy.tables, signal, request, self),
+            _ => {
+                let output = OutputMemory::new(self.budget);
+                rewrite(&self.policy.tables, signal, request, &output, self)
+                    .map_err(|refused| with_reason(refused, &output))
+            }
         };
         self.level -= 1;
         match redacted {
             Ok(redacted) => Ok(redacted.map(Vec::from)),
             Err(Refused::Malformed(reason)) => Err(none(reason.to_owned())),
+            Err(Refused::Full) => Err(none(Full.to_string())),
             Err(Refused::By(refusal)) => Err(refusal),
         }
     }

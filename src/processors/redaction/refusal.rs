@@ -1,5 +1,7 @@
 //! Why a request is not passed on: where something in it stands, and never what it is.
 
+use crate::output_memory::OutputMemory;
+use tributary_memory::NoRoom;
 use tributary_otlp::strings::{Place, Refused};
 use tributary_redaction::Unscannable;
 
@@ -34,9 +36,20 @@ pub(super) enum Refusal {
     /// Tables of a dictionary do not fit together.
     #[error("{0}")]
     Broken(String),
+    /// There is no memory for what it would become.
+    #[error(transparent)]
+    NoRoom(NoRoom),
     /// The layout of profiles is one that is no longer in use.
     #[error("{0}")]
     Layout(String),
+}
+
+/// What stopped for want of room says which room it was.
+pub(super) fn with_reason(refused: Refused<Refusal>, output: &OutputMemory) -> Refused<Refusal> {
+    match refused {
+        Refused::Full => Refused::By(Refusal::NoRoom(output.no_room())),
+        refused => refused,
+    }
 }
 
 impl Refusal {
@@ -60,15 +73,17 @@ pub(super) enum Reason {
     Embedded,
     References,
     Layout,
+    Memory,
 }
 
 impl Reason {
-    pub(super) const ALL: [Reason; 5] = [
+    pub(super) const ALL: [Reason; 6] = [
         Reason::Malformed,
         Reason::Unscannable,
         Reason::Embedded,
         Reason::References,
         Reason::Layout,
+        Reason::Memory,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -78,13 +93,16 @@ impl Reason {
             Reason::Embedded => "embedded",
             Reason::References => "references",
             Reason::Layout => "layout",
+            Reason::Memory => "memory",
         }
     }
 
     pub(super) fn of(refused: &Refused<Refusal>) -> Self {
         match refused {
             Refused::Malformed(_) => Reason::Malformed,
+            Refused::Full => Reason::Memory,
             Refused::By(refusal) => match refusal {
+                Refusal::NoRoom(_) => Reason::Memory,
                 Refusal::NotUtf8(_) | Refusal::Unreadable(_) => Reason::Malformed,
                 Refusal::Unscannable { .. } => Reason::Unscannable,
                 Refusal::NoRequest { .. } | Refusal::Nested => Reason::Embedded,

@@ -106,7 +106,7 @@ async fn push(
     }
     let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
     let pieces = match merging {
-        Some(merging) => merging.pieces(batch).await,
+        Some(merging) => merging.pieces(batch, &delivery.budget).await,
         None => vec![batch],
     };
     // From here on, each piece has an outcome or returns the record.

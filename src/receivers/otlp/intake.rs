@@ -265,9 +265,8 @@ impl Work {
         if checked.repeats_single {
             // No SDK writes such a request; a hostile client still gets no more memory than the
             // budget has.
-            let len = held.bytes.len();
             held.permit
-                .grow(len.saturating_mul(tributary_otlp::DECODED_BYTES_PER_BYTE))
+                .grow(tributary_otlp::decoded_bytes(self.signal, &held.bytes))
                 .map_err(out_of_memory)?;
             held.bytes =
                 tributary_otlp::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;

@@ -275,6 +275,9 @@ impl Plan {
         number: u32,
         editor: &mut Editor<'a>,
     ) -> Result<(), Ambiguous> {
+        if !editor.claim(set.raw.len().saturating_mul(DECODED_BYTES_PER_BYTE)) {
+            return Ok(());
+        }
         let mut fields: Vec<Field<'a>> = Vec::new();
         let mut attributes = Vec::new();
         for field in set.fields() {
@@ -342,6 +345,10 @@ impl Plan {
         let number = match self.keys.iter().position(|known| known.as_bytes() == key) {
             Some(number) => number,
             None if self.is_wanted(key, memory) => {
+                if states.len() >= MOST_STATES {
+                    // As structs, whose memory is known beforehand.
+                    return Err(Twice);
+                }
                 if states.iter().any(|state| *state.key == *key) {
                     return Err(Twice);
                 }
@@ -455,6 +462,13 @@ impl Plan {
         added
     }
 }
+
+/// Attributes of one set that are edited because a pattern matches their keys: each new key is compared with all.
+const MOST_STATES: usize = 1000;
+
+/// The most memory for each byte of a set of attributes that goes by way of structs: an attribute of two bytes is a field,
+/// a struct and its copy, in lists that may have doubled just now.
+const DECODED_BYTES_PER_BYTE: usize = 3 * (size_of::<Field<'_>>() + 2 * size_of::<KeyValue>()) / 2;
 
 fn set_value<'a>(key: &[u8], found: &Found<'a>, value: Option<&[u8]>, editor: &mut Editor<'a>) {
     let attribute = &found.attribute;

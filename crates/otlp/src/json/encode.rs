@@ -3,48 +3,78 @@
 use std::io::Write;
 use std::ops::Range;
 
-use base64::Engine;
+use base64::display::Base64Display;
+use base64::encoded_len;
 use base64::engine::general_purpose::STANDARD;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use prost_types::field_descriptor_proto::Type;
 
 use super::{MAX_DEPTH, is_id};
-use crate::Malformed;
 use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
+use crate::edit::Unedited;
+use crate::room::{Full, Room, reserve};
 use crate::{Decoded, Signal};
+use crate::{Malformed, decoded_bytes};
 
 pub(super) fn from_wire(
     descriptors: &Descriptors,
     signal: Signal,
     request: &[u8],
-) -> Result<Vec<u8>, Malformed> {
-    match transcode(descriptors, signal, request) {
-        Ok(json) => Ok(json),
-        Err(Stop::Malformed(error)) => Err(error),
+    room: &dyn Room,
+) -> Result<Vec<u8>, Unedited> {
+    let merged;
+    let stop = match transcode(descriptors, signal, request, room) {
+        Ok(json) => return Ok(json),
         Err(Stop::NeedsMerge) => {
-            let merged = Decoded::decode(signal, request)
+            let needed = decoded_bytes(signal, request);
+            room.take(needed)?;
+            merged = Decoded::decode(signal, request)
                 .map_err(|_| Malformed::new(0, "prost refuses the request"))?
                 .encode();
-            transcode(descriptors, signal, &merged).map_err(|stop| match stop {
-                Stop::Malformed(error) => error,
-                Stop::NeedsMerge => {
-                    Malformed::new(0, "a singular field still occurs twice after merging")
-                }
-            })
+            room.give_back(needed);
+            room.take(merged.len())?;
+            match transcode(descriptors, signal, &merged, room) {
+                Ok(json) => return Ok(json),
+                Err(stop) => stop,
+            }
         }
-    }
+        Err(stop) => stop,
+    };
+    Err(match stop {
+        Stop::Malformed(error) => error.into(),
+        Stop::Full => Full.into(),
+        Stop::NeedsMerge => {
+            Malformed::new(0, "a singular field still occurs twice after merging").into()
+        }
+    })
 }
 
-fn transcode(descriptors: &Descriptors, signal: Signal, request: &[u8]) -> Result<Vec<u8>, Stop> {
+fn transcode(
+    descriptors: &Descriptors,
+    signal: Signal,
+    request: &[u8],
+    room: &dyn Room,
+) -> Result<Vec<u8>, Stop> {
     let mut transcoder = Transcoder {
         descriptors,
         request,
-        out: Vec::with_capacity(request.len() * 2),
+        room,
+        out: Vec::new(),
         entries: Vec::new(),
     };
+    reserve(room, &mut transcoder.out, request.len() * 2)?;
     let root = &descriptors.messages[descriptors.root(signal)];
     transcoder.message(root, 0..request.len(), 0)?;
-    Ok(transcoder.out)
+    let Transcoder {
+        mut out, entries, ..
+    } = transcoder;
+    room.give_back(entries.capacity() * size_of::<Entry<'_>>());
+    // It may be kept through many retries; what it might have become must not be.
+    if out.capacity() > out.len() + out.len() / 4 {
+        room.give_back(out.capacity() - out.len());
+        out.shrink_to_fit();
+    }
+    Ok(out)
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -54,11 +84,20 @@ enum Stop {
     /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is
     /// prost's business.
     NeedsMerge,
+    /// There is no memory for the text.
+    Full,
+}
+
+impl From<Full> for Stop {
+    fn from(_: Full) -> Self {
+        Stop::Full
+    }
 }
 
 struct Transcoder<'d, 'r> {
     descriptors: &'d Descriptors,
     request: &'r [u8],
+    room: &'r dyn Room,
     out: Vec<u8>,
     /// The fields of all messages that are being written, those of the innermost last.
     entries: Vec<Entry<'d>>,
@@ -79,6 +118,9 @@ enum Content {
     Range(Range<usize>),
 }
 
+/// The most bytes of what is written without a question: a number, a name, and what is between them.
+const SHORT: usize = 128;
+
 impl<'d> Transcoder<'d, '_> {
     fn message(
         &mut self,
@@ -89,6 +131,7 @@ impl<'d> Transcoder<'d, '_> {
         if depth > MAX_DEPTH {
             return malformed(range.start, "nested too deep");
         }
+        reserve(self.room, &mut self.out, SHORT)?;
         let base = self.entries.len();
         self.scan(message, range)?;
         let mine = &mut self.entries[base..];
@@ -185,7 +228,10 @@ impl<'d> Transcoder<'d, '_> {
             match &content {
                 // No elements; and a list that is empty in the end is not written.
                 Content::Range(range) if range.is_empty() && is_number(field.kind) => {}
-                _ => self.entries.push(Entry { field, content }),
+                _ => {
+                    reserve(self.room, &mut self.entries, 1)?;
+                    self.entries.push(Entry { field, content });
+                }
             }
         }
         Ok(())
@@ -235,6 +281,7 @@ impl<'d> Transcoder<'d, '_> {
                     Err(_) => return malformed(at, "no valid varint"),
                 },
             };
+            reserve(self.room, &mut self.out, SHORT)?;
             self.number(field.kind, bits);
         }
         Ok(())
@@ -246,6 +293,7 @@ impl<'d> Transcoder<'d, '_> {
         content: Content,
         depth: usize,
     ) -> Result<(), Stop> {
+        reserve(self.room, &mut self.out, SHORT)?;
         let range = match content {
             Content::Bits(bits) => {
                 self.number(field.kind, bits);
@@ -260,10 +308,14 @@ impl<'d> Transcoder<'d, '_> {
                 self.message(message, range, depth + 1)?;
             }
             (Type::String, _) => match std::str::from_utf8(bytes) {
-                Ok(text) => self.text(text),
+                Ok(text) => {
+                    reserve(self.room, &mut self.out, SHORT + escaped(bytes))?;
+                    self.text(text);
+                }
                 Err(_) => return malformed(range.start, "a string is not valid UTF-8"),
             },
             _ if is_id(field) => {
+                reserve(self.room, &mut self.out, SHORT + 2 * bytes.len())?;
                 self.out.push(b'"');
                 for byte in bytes {
                     self.out.push(HEX[usize::from(byte >> 4)]);
@@ -271,7 +323,11 @@ impl<'d> Transcoder<'d, '_> {
                 }
                 self.out.push(b'"');
             }
-            _ => self.print(format_args!("\"{}\"", STANDARD.encode(bytes))),
+            _ => {
+                let len = encoded_len(bytes.len(), true).unwrap_or(usize::MAX / 2);
+                reserve(self.room, &mut self.out, SHORT + len)?;
+                self.print(format_args!("\"{}\"", Base64Display::new(bytes, &STANDARD)));
+            }
         }
         Ok(())
     }
@@ -319,6 +375,16 @@ impl<'d> Transcoder<'d, '_> {
         // Writing into a vector cannot fail.
         let _ = self.out.write_fmt(text);
     }
+}
+
+/// The most bytes of a text in JSON: control characters become six.
+fn escaped(text: &[u8]) -> usize {
+    let more = |byte: &u8| match byte {
+        0..0x20 => 5,
+        b'"' | b'\\' => 1,
+        _ => 0,
+    };
+    text.len() + text.iter().map(more).sum::<usize>()
 }
 
 fn malformed<T>(offset: usize, reason: &'static str) -> Result<T, Stop> {

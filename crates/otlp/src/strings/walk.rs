@@ -12,15 +12,17 @@ use crate::DEPTH_LIMIT;
 use crate::Signal;
 use crate::edit::{Editor, Mark, put_delimited};
 use crate::reader::{delimited, value, varint};
+use crate::room::Room;
 
 /// Shows all strings of a valid request to the rewriter; none when nothing changes.
 ///
 /// # Errors
-/// When the request is not valid, or when the rewriter refuses it.
+/// When the request is not valid, when there is no room for what it becomes, or when the rewriter refuses it.
 pub fn rewrite<R: Rewriter>(
     tables: &Tables,
     signal: Signal,
     request: &[u8],
+    room: &dyn Room,
     rewriter: &mut R,
 ) -> Result<Option<Bytes>, Refused<R::Refusal>> {
     let Some(root) = tables.root(signal) else {
@@ -33,12 +35,12 @@ pub fn rewrite<R: Rewriter>(
         keys: tables.places.has(Place::AttributeKeys),
         remembers: !rewriter.counts(),
         rewriter,
-        editor: Editor::new(request),
+        editor: Editor::within(request, room),
         start: request.as_ptr().addr(),
         clean: [None; REPEATED],
     };
     walk.message(root, request, 0)?;
-    Ok(walk.editor.finish().map(Bytes::from))
+    Ok(walk.editor.finish_within()?.map(Bytes::from))
 }
 
 struct Walk<'w, 'a, R> {

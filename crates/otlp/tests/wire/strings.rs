@@ -1,6 +1,7 @@
 use std::convert::Infallible;
 
 use proptest::prelude::*;
+use tributary_otlp::room::Unbounded;
 use tributary_otlp::strings::{Change, Place, Places, Rewriter, Tables, rewrite};
 use tributary_otlp::{Decoded, Signal};
 
@@ -65,10 +66,10 @@ proptest! {
         let request = make(SECRET);
         let expected = make(OTHER);
         let tables = Tables::new(Places::ALL, false);
-        let output = rewrite(&tables, signal, &request, &mut Test { remove: false }).unwrap();
+        let output = rewrite(&tables, signal, &request, &Unbounded, &mut Test { remove: false }).unwrap();
         prop_assert_eq!(output.is_some(), request != expected);
         prop_assert_eq!(output.as_deref().unwrap_or(&request), &expected[..]);
-        prop_assert_eq!(rewrite(&tables, signal, &expected, &mut Test { remove: false }), Ok(None));
+        prop_assert_eq!(rewrite(&tables, signal, &expected, &Unbounded, &mut Test { remove: false }), Ok(None));
     }
 
     #[test]
@@ -80,11 +81,11 @@ proptest! {
         generator.overlong = true;
         let request = generator.request(signal, &mut Entropy(&entropy));
         let tables = Tables::new(Places::ALL, true);
-        let output = rewrite(&tables, signal, &request, &mut Test { remove }).unwrap();
+        let output = rewrite(&tables, signal, &request, &Unbounded, &mut Test { remove }).unwrap();
         let output = output.map_or(request, Into::into);
         prop_assert!(!contains(&output, SECRET));
         prop_assert!(tributary_otlp::check(signal, &output).is_ok());
-        prop_assert_eq!(rewrite(&tables, signal, &output, &mut Test { remove }), Ok(None));
+        prop_assert_eq!(rewrite(&tables, signal, &output, &Unbounded, &mut Test { remove }), Ok(None));
         if !remove {
             generator.planted = Some((OTHER, SPARED));
             let expected = generator.request(signal, &mut Entropy(&entropy));
@@ -100,7 +101,13 @@ fn places_that_were_not_chosen_are_left_alone() {
     for signal in Signal::ALL {
         let request = generator(SECRET, true, SPARED).request(signal, &mut Entropy(&entropy));
         let tables = Tables::new(Places::default(), false);
-        let output = rewrite(&tables, signal, &request, &mut Test { remove: false });
+        let output = rewrite(
+            &tables,
+            signal,
+            &request,
+            &Unbounded,
+            &mut Test { remove: false },
+        );
         assert_eq!(output, Ok(None));
     }
 }

@@ -1,0 +1,114 @@
+//! The memory of what a component makes of a request.
+//!
+//! One rule for all components that decode, edit, split, transcode, render or compress: the bytes of the output are taken
+//! from the memory budget before they are there. [`OutputMemory`] is the budget as a [`Room`] of the functions in
+//! [`wire`](tributary_otlp), which take from it as they go on; [`OutputMemory::take`] serves where the size is known beforehand,
+//! as from [`decoded_bytes`](tributary_otlp::decoded_bytes). A request for which there is no room is refused by processors,
+//! see [`refusal`], and tried again or split by exporters, see [`OutputMemory::send_error`].
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::pipeline::batch::{Code, Nack};
+use crate::queue::{Fault, SendError};
+use tributary_memory::{Budget, NoRoom, Permit};
+use tributary_otlp::room::{Full, Room};
+
+/// When to come back while there is no room.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Small outputs ask the budget once.
+const STEP: usize = 16 << 10;
+
+/// What is being made, and the permit for it.
+#[derive(Debug)]
+pub struct OutputMemory {
+    permit: RefCell<Permit>,
+    used: Cell<usize>,
+    refused: Cell<Option<NoRoom>>,
+}
+
+impl OutputMemory {
+    /// Nothing yet.
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        OutputMemory {
+            permit: RefCell::new(budget.for_output()),
+            used: Cell::new(0),
+            refused: Cell::new(None),
+        }
+    }
+
+    /// Takes `bytes` more.
+    ///
+    /// # Errors
+    /// When the budget has no room for them.
+    pub fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+        let used = self.used.get().saturating_add(bytes);
+        let mut permit = self.permit.borrow_mut();
+        let lacking = used.saturating_sub(permit.bytes());
+        if lacking > 0 && permit.grow(lacking.max(STEP)).is_err() {
+            permit
+                .grow(lacking)
+                .inspect_err(|no_room| self.refused.set(Some(*no_room)))?;
+        }
+        self.used.set(used);
+        Ok(())
+    }
+
+    /// Why a function that was given the room stopped with [`Full`].
+    pub fn no_room(&self) -> NoRoom {
+        self.refused.get().unwrap_or(NoRoom {
+            needed: self.used.get(),
+            limit: self.used.get(),
+        })
+    }
+
+    /// The permit for so many bytes, which are all that is left of what was made.
+    pub fn keep(self, bytes: usize) -> Permit {
+        let mut permit = self.permit.into_inner();
+        permit.shrink_to(bytes);
+        permit
+    }
+}
+
+impl OutputMemory {
+    /// Why an exporter did not encode a batch for which there is no room. Less than the reserve for outputs will fit once
+    /// other outputs have gone; what needs more may be sent in halves.
+    pub fn send_error(&self) -> SendError {
+        let no_room = self.no_room();
+        let reason = format!("no memory to encode the batch: {no_room}");
+        match no_room.needed <= self.permit.borrow().reserve() {
+            true => SendError::transient(Code::ResourceExhausted, reason),
+            false => SendError::permanent(Code::ResourceExhausted, Fault::Size, reason),
+        }
+    }
+}
+
+impl Room for OutputMemory {
+    fn take(&self, bytes: usize) -> Result<(), Full> {
+        OutputMemory::take(self, bytes).map_err(|_| Full)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let used = self.used.get().saturating_sub(bytes);
+        self.used.set(used);
+        let mut permit = self.permit.borrow_mut();
+        if permit.bytes() > used.saturating_add(STEP) {
+            permit.shrink_to(used);
+        }
+    }
+}
+
+/// The refusal of a batch that there is no room to work on: for now, or for good when there never will be.
+pub fn refusal(no_room: NoRoom) -> Nack {
+    if no_room.may_fit_later() {
+        return Nack::exhausted(
+            "the memory budget of this collector has no room for what is made of the request; try again later",
+            RETRY_AFTER,
+        );
+    }
+    let reason = format!(
+        "the request cannot be processed: {no_room}; send smaller requests or raise the limit of `memory_limiter`"
+    );
+    Nack::permanent(Code::ResourceExhausted, reason)
+}
