@@ -244,10 +244,15 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
             any_port(&config[section], section, &mut ports);
         }
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        for cleaned in ["/tmp", "/var/tmp"] {
+            let is_used =
+                yaml.contains(&format!(" {cleaned}/")) || yaml.contains(&format!("-{cleaned}/"));
+            assert!(!is_used, "{}: {cleaned} is cleaned by age", path.display());
+        }
         // Examples that write files do so below this directory.
         let data = data.path().display().to_string();
         let yaml = yaml
-            .replace("/var/tmp/tributary", &data)
+            .replace("${env:STATE_DIR:-/var/lib/tributary}", &data)
             .replace(STATE, &data);
         let collector = Collector::start_with(&yaml, &ports).await;
         let ended = collector.terminate().await;

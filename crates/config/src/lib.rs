@@ -159,6 +159,11 @@ pub trait Validate {
         Vec::new()
     }
 
+    /// Whether its pipelines refuse data while its next hop is away, since its queue is in memory and does not drop.
+    fn holds_up_pipelines(&self) -> bool {
+        false
+    }
+
     /// Whether it says of itself what `service.telemetry.resource` has, so that it changes with that.
     fn uses_resource(&self) -> bool {
         false
