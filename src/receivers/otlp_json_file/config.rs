@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::receivers::glob::Glob;
 use tributary_config::units::{ByteSize, Duration};
-use tributary_config::{Problems, Validate};
+use tributary_config::{Capability, ComponentId, ExtensionUse, Problems, Validate};
 
 /// Reads the files that the `file` exporter writes, here or in the Collector: OTLP/JSON, one request in a line, or what
 /// `format` and `compression` say.
 ///
-/// How far each file was read is in memory only: after a start of the collector, `start_at` says where to begin.
+/// Without `storage`, read positions are in memory only: after a start, `start_at` says where to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -34,9 +34,10 @@ pub struct Config {
     /// `zstd` if each request is compressed, and so behind its length, as the `file` exporter writes it with
     /// `compression: zstd`. Default: `none`.
     pub compression: Compression,
-    /// Where to remember how far files were read. Not supported.
+    /// The `file_storage` extension that keeps the read positions, so that a restart continues where reading ended; once
+    /// there are positions, `start_at` has no effect. Records may be read twice after a crash. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage: Option<String>,
+    pub storage: Option<ComponentId>,
 }
 
 /// Where to begin.
@@ -114,12 +115,20 @@ impl Validate for Config {
         if self.max_log_size.as_usize() == 0 {
             problems.error(&["max_log_size"], "must be above 0");
         }
-        if self.storage.is_some() {
+        if self.storage.is_some() && self.replay_file {
             problems.error(
                 &["storage"],
-                "`storage` is not supported: how far files were read is in memory; remove the key, and let \
-                 `start_at` say where to begin after a start",
+                "has no effect with `replay_file: true`, which reads all files again and again; remove one of them",
             );
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let used = self.storage.iter().map(|id| ExtensionUse {
+            path: vec!["storage".to_owned()],
+            extension: id.clone(),
+            capability: Capability::Storage,
+        });
+        used.collect()
     }
 }
