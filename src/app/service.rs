@@ -210,11 +210,16 @@ impl Service {
         let health = self.host.health.clone();
         let (exposition, stored) = (self.exposition.clone(), std::mem::take(&mut self.stored));
         let waiting = report_progress(self.exposition.clone(), self.options.drain_timeout);
+        // Counted before `select!` drops the shutdown, and with it what is in flight.
+        let interrupted = async {
+            signals.again().await;
+            exposition.all_in_flight()
+        };
         let left = tokio::select! {
             left = self.shut_down() => left,
             never = waiting => match never {},
-            () = signals.again() => {
-                let (level, words) = last_words(&exposition.all_in_flight(), &stored);
+            held = interrupted => {
+                let (level, words) = last_words(&held, &stored);
                 match level {
                     Level::Error => error!("{words}"),
                     _ => info!("{words}"),
