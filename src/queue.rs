@@ -32,11 +32,11 @@ mod troubles;
 
 #[cfg(feature = "kafka")]
 pub(crate) use backoff::Backoff;
-pub(crate) use config::warn_of_giving_up;
 pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Sizer,
 };
+pub(crate) use config::{holds_up_pipelines, warn_of_giving_up};
 pub(crate) use delivery::most_extra_sends;
 pub use partly::Partly;
 pub use sending::{Settings, terminal};

@@ -1,5 +1,6 @@
 //! The life cycle of the process: start, reload, shutdown.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -21,10 +22,10 @@ use crate::component::Host;
 use crate::pipeline::Undelivered;
 use crate::pipeline::health::{Health, Phase};
 use crate::telemetry::endpoint::MetricsEndpoint;
-use crate::telemetry::exposition::Exposition;
+use crate::telemetry::exposition::{Exposition, Holder};
 use crate::telemetry::logs::Logs;
 use crate::telemetry::terminal;
-use tributary_config::{Level, Report, Sources};
+use tributary_config::{Capability, Level, Report, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;
 
@@ -134,6 +135,8 @@ struct Service {
     /// Deadline of the process, sent to earlier graphs.
     terminate: watch::Sender<Option<Instant>>,
     panicked: Arc<Panicked>,
+    /// Exporters by id: whether their queues are on disk in this and all earlier configurations.
+    stored: HashMap<String, bool>,
 }
 
 /// Notification of the first panic.
@@ -164,6 +167,8 @@ impl Service {
         let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
         graph.start();
         describe(&config);
+        let mut stored = HashMap::new();
+        note_stored_queues(&config, &mut stored);
         host.health.set_phase(Phase::Ready);
         info!("Everything is ready. Begin running and processing data.");
         tokio::task::spawn_blocking(code_pages::release);
@@ -179,6 +184,7 @@ impl Service {
             handing_over: TaskTracker::new(),
             terminate: watch::Sender::new(None),
             panicked,
+            stored,
         })
     }
 
@@ -205,12 +211,22 @@ impl Service {
             );
         }
         let health = self.host.health.clone();
+        let (exposition, stored) = (self.exposition.clone(), std::mem::take(&mut self.stored));
         let waiting = report_progress(self.exposition.clone(), self.options.drain_timeout);
+        // Counted before `select!` drops the shutdown, and with it what is in flight.
+        let interrupted = async {
+            signals.again().await;
+            exposition.all_in_flight()
+        };
         let left = tokio::select! {
             left = self.shut_down() => left,
             never = waiting => match never {},
-            () = signals.again() => {
-                error!("Received a second signal. Ending at once; what was held is lost.");
+            held = interrupted => {
+                let (level, words) = last_words(&held, &stored);
+                match level {
+                    Level::Error => error!("{words}"),
+                    _ => info!("{words}"),
+                }
                 return ExitCode::FAILURE;
             }
         };
@@ -278,6 +294,7 @@ impl Service {
             Poll::Ready(left) => self.retired.spawn(async move { left }),
         };
         describe(&config);
+        note_stored_queues(&config, &mut self.stored);
         info!("Configuration reloaded.");
         tokio::task::spawn_blocking(code_pages::release);
     }
@@ -311,6 +328,7 @@ async fn report_progress(exposition: Exposition, drain_timeout: Duration) -> Inf
     loop {
         every.tick().await;
         let held = exposition.in_flight();
+        let held: Vec<String> = held.iter().map(ToString::to_string).collect();
         if held.is_empty() {
             continue;
         }
@@ -321,6 +339,49 @@ async fn report_progress(exposition: Exposition, drain_timeout: Duration) -> Inf
              disk keeps are lost then.",
             held.join(", ")
         );
+    }
+}
+
+/// Notes which exporters of a configuration have their queues on disk.
+fn note_stored_queues(config: &Config, stored: &mut HashMap<String, bool>) {
+    for (id, exporter) in &config.exporters {
+        let uses = exporter.config.uses_extensions();
+        let is_stored = uses
+            .iter()
+            .any(|used| used.capability == Capability::Storage);
+        // A queue in memory of an earlier configuration may still hold items.
+        *stored.entry(id.to_string()).or_insert(true) &= is_stored;
+    }
+}
+
+/// The message of a second signal: the items that are lost, and those that stay on disk.
+fn last_words(held: &[Holder], stored: &HashMap<String, bool>) -> (Level, String) {
+    let is_stored =
+        |holder: &&Holder| holder.kind == "exporter" && stored.get(&holder.id) == Some(&true);
+    let (kept, lost): (Vec<&Holder>, Vec<&Holder>) = held.iter().partition(is_stored);
+    let list = |holders: &[&Holder]| {
+        let texts: Vec<String> = holders.iter().map(ToString::to_string).collect();
+        texts.join(", ")
+    };
+    let mut words = "Received a second signal. Ending at once".to_owned();
+    match lost.is_empty() {
+        true => words.push_str("; nothing is lost."),
+        false => {
+            let lost = list(&lost);
+            words.push_str(&format!(
+                "; items lost unless their senders send them again: {lost}."
+            ));
+        }
+    }
+    if !kept.is_empty() {
+        words.push_str(&format!(
+            " Items that stay in queues on disk: {}.",
+            list(&kept)
+        ));
+    }
+    match lost.is_empty() {
+        true => (Level::Notice, words),
+        false => (Level::Error, words),
     }
 }
 
@@ -381,6 +442,43 @@ fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn second_signal_names_only_items_that_are_lost() {
+        let holder = |kind, id: &str, items| Holder {
+            kind,
+            id: id.to_owned(),
+            signal: None,
+            items,
+        };
+        let stored = HashMap::from([("disk".to_owned(), true), ("memory".to_owned(), false)]);
+        let nothing = "Received a second signal. Ending at once; nothing is lost.";
+        assert_eq!(
+            last_words(&[], &stored),
+            (Level::Notice, nothing.to_owned())
+        );
+        let disk = holder("exporter", "disk", 7);
+        let (level, words) = last_words(std::slice::from_ref(&disk), &stored);
+        assert_eq!(level, Level::Notice);
+        assert_eq!(
+            words,
+            format!("{nothing} Items that stay in queues on disk: exporter disk: 7.")
+        );
+        let held = [
+            disk,
+            holder("exporter", "memory", 5),
+            holder("pipeline", "disk", 2),
+        ];
+        assert_eq!(
+            last_words(&held, &stored),
+            (
+                Level::Error,
+                "Received a second signal. Ending at once; items lost unless their senders send them again: exporter \
+                 memory: 5, pipeline disk: 2. Items that stay in queues on disk: exporter disk: 7."
+                    .to_owned()
+            )
+        );
+    }
 
     #[tokio::test]
     async fn a_panic_anywhere_marks_the_process_as_failed_and_wakes_the_service() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, PROXY_AUTHORIZATION, RETRY_AFTER, USER_AGENT};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::BodyExt;
@@ -30,7 +30,8 @@ use tributary_config::ComponentId;
 use tributary_net::Owner;
 use tributary_net::auth::ClientAuthenticator;
 use tributary_net::client::{
-    Chunks, ClientOptions, Connector, RenewingClient, coalesce, full_error, host_of,
+    Chunks, ClientOptions, Connector, CookieJar, Proxy, RenewingClient, coalesce, full_error,
+    host_of,
 };
 use tributary_net::tls::TlsError;
 use tributary_net::tls::rotation::RotatingClient;
@@ -78,6 +79,9 @@ struct Exporter {
     targets: [Option<Target>; 4],
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,
+    /// For plaintext endpoints behind a proxy.
+    proxy_authorization: Option<HeaderValue>,
+    cookies: Option<CookieJar>,
     encoding: Encoding,
     compressor: Option<Compressor>,
 }
@@ -96,6 +100,20 @@ impl Exporter {
         let mut connectors = HashMap::new();
         // One for all hosts.
         let mut tls: Option<RotatingClient> = None;
+        let mut proxy = config
+            .proxy()
+            .map_err(|reason| format!("proxy_url: {reason}"))?;
+        let mut proxy_tls = None;
+        if let Some(plain) = proxy.take_if(|proxy| proxy.is_tls()) {
+            let owner = Owner::new(id, "exporter");
+            let source = RotatingClient::new(&config.tls, &[b"http/1.1"], owner);
+            let source = source.map_err(|error| error.to_string())?;
+            let name = config.tls.server_name(plain.host());
+            let name = name.map_err(|error| error.to_string())?;
+            proxy_tls = Some(source.clone());
+            proxy = Some(plain.with_tls(source, name));
+        }
+        let proxy = proxy.map(Arc::new);
         let mut limits: HashMap<Authority, Arc<Semaphore>> = HashMap::new();
         for signal in signals {
             let url = config
@@ -114,7 +132,8 @@ impl Exporter {
                         tls = Some(source.map_err(|error| error.to_string())?);
                     }
                     let connector = connector(config, &url, tls.as_ref());
-                    connector.map_err(|error| error.to_string())?
+                    let connector = connector.map_err(|error| error.to_string())?;
+                    connector.through(proxy.clone())
                 }
             };
             connectors.insert(authority.clone(), connector.clone());
@@ -136,10 +155,12 @@ impl Exporter {
         let level = config.compression_params.level;
         let codec = config.compression.codec();
         Ok(Exporter {
-            client: client(config, connectors, tls),
+            client: client(config, connectors, tls.or(proxy_tls)),
             targets,
             headers: headers(config),
             auth: None,
+            proxy_authorization: proxy.as_deref().and_then(Proxy::authorization).cloned(),
+            cookies: config.cookies.as_ref().map(|_| CookieJar::default()),
             encoding: config.encoding,
             compressor: codec.map(|codec| Compressor::new(codec, level)),
         })
@@ -167,6 +188,19 @@ impl Exporter {
             if let Some(auth) = &self.auth {
                 auth.add(request.headers_mut());
             }
+            if let Some(cookies) = &self.cookies {
+                cookies.add(&target.url, request.headers_mut());
+            }
+            // A tunnel was authorized when it was opened; the server must not see the credentials.
+            if let Some(value) = self
+                .proxy_authorization
+                .as_ref()
+                .filter(|_| !target.connector.is_tls())
+            {
+                request
+                    .headers_mut()
+                    .insert(PROXY_AUTHORIZATION, value.clone());
+            }
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
@@ -178,6 +212,9 @@ impl Exporter {
             SendError::transient(Code::Unavailable, reason)
         })?;
         let (head, body) = response.into_parts();
+        if let Some(cookies) = &self.cookies {
+            cookies.store(&target.url, &head.headers);
+        }
         let (body, whole) = read(body).await;
         match head.status.is_success() {
             // The status came first, so the data arrived; what is missing said how much of it was rejected, at most.

@@ -42,6 +42,12 @@ pub struct QueueConfig {
     pub batch: Section<BatchConfig>,
 }
 
+/// Whether an exporter to a next hop holds up its pipelines while that is away: without a queue, or with a queue in
+/// memory that refuses or blocks when it is full.
+pub(crate) fn holds_up_pipelines(queue: Option<&QueueConfig>) -> bool {
+    queue.is_none_or(|queue| queue.storage.is_none() && !queue.drop_on_overflow)
+}
+
 /// Unit of a queue's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

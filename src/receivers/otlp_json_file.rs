@@ -6,6 +6,7 @@
 
 mod config;
 mod intake;
+mod positions;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::intake::{Intake, Verdict};
+use self::positions::Positions;
 use self::tail::{Framing, Record, Tail, identity_of};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
 use crate::pipeline::Component;
@@ -57,7 +59,18 @@ impl ReceiverConfig for Config {
                 names.join(" and ")
             )));
         }
+        let mut positions = None;
+        if let Some(id) = &self.storage {
+            let storage = cx.extensions.get(id).storage.ok_or_else(|| {
+                BuildError(format!(
+                    "storage: the extension `{id}` does not run, or keeps nothing on disk"
+                ))
+            })?;
+            let file = storage.directory.join(positions_file(&cx.id));
+            positions = Some(Positions::new(file));
+        }
         let files = Files {
+            positions,
             include: globs(&self.include)?,
             exclude: globs(&self.exclude)?,
             framing: match (self.format, self.compression) {
@@ -68,6 +81,7 @@ impl ReceiverConfig for Config {
             config: self.clone(),
             id: cx.id.clone(),
             tails: HashMap::new(),
+            has_looked: false,
             first: true,
             too_many: false,
             unreadable: SampledLog::default(),
@@ -85,9 +99,13 @@ struct Files {
     exclude: Vec<Glob>,
     framing: Framing,
     intake: Intake,
+    /// Read positions on disk, with `storage`.
+    positions: Option<Positions>,
     /// Open files, by device and inode.
     tails: HashMap<(u64, u64), Following>,
-    /// Whether the first poll is still outstanding.
+    /// A look was taken.
+    has_looked: bool,
+    /// No look was taken yet, and no positions are stored.
     first: bool,
     /// Whether the log already says that there are too many files.
     too_many: bool,
@@ -106,6 +124,12 @@ struct Following {
 
 impl Look for Files {
     async fn look(&mut self, stop: &CancellationToken) {
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        if is_first {
+            self.load_positions().await;
+        }
+        // At the first look, the positions at the ends of files are new.
+        let mut has_moved = is_first;
         self.find().await;
         let mut identities: Vec<_> = self.tails.keys().copied().collect();
         identities.sort_unstable_by_key(|identity| {
@@ -119,6 +143,7 @@ impl Look for Files {
             let is_due = following
                 .not_before
                 .is_none_or(|time| time <= Instant::now());
+            let before = following.tail.as_ref().map(Tail::offset);
             let at_end = is_due && !stop.is_cancelled() && self.follow(&mut following, stop).await;
             if at_end
                 && self.config.replay_file
@@ -126,15 +151,87 @@ impl Look for Files {
             {
                 tail.rewind();
             }
+            has_moved |= before != following.tail.as_ref().map(Tail::offset);
             let is_done = at_end && following.nameless;
             if following.tail.is_some() && !is_done {
                 self.tails.insert(identity, following);
             }
         }
+        if has_moved {
+            self.store_positions().await;
+        }
     }
 }
 
+/// The name of the file with a receiver's positions, in the directory of the storage extension.
+fn positions_file(id: &ComponentId) -> String {
+    let mut name = "receiver_".to_owned();
+    for character in id.to_string().chars() {
+        match character {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => name.push(character),
+            other => name.push_str(&format!("~{:04X}", u32::from(other))),
+        }
+    }
+    name.push_str("_positions");
+    name
+}
+
 impl Files {
+    /// Loads the stored positions at the first look. If there are any, `start_at` has no effect, as in the Collector.
+    async fn load_positions(&mut self) {
+        let Some(mut positions) = self.positions.take() else {
+            return;
+        };
+        let loading = spawn_blocking(move || {
+            let loaded = positions.load();
+            (positions, loaded)
+        });
+        // Not when the runtime shuts down.
+        let Ok((positions, loaded)) = loading.await else {
+            return;
+        };
+        self.positions = Some(positions);
+        match loaded {
+            Ok(true) => self.first = false,
+            Ok(false) => {}
+            Err(error) => warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                %error,
+                "Could not load the read positions; `start_at` says where to begin"
+            ),
+        }
+    }
+
+    async fn store_positions(&mut self) {
+        let Some(mut positions) = self.positions.take() else {
+            return;
+        };
+        let tails = std::mem::take(&mut self.tails);
+        let storing = spawn_blocking(move || {
+            let open = tails.values().filter_map(|one| one.tail.as_ref());
+            // A file that was cut gets a position at its next look.
+            let open = open.filter_map(|tail| tail.position().ok()).collect();
+            let stored = positions.store(open);
+            (tails, positions, stored)
+        });
+        let Ok((tails, positions, stored)) = storing.await else {
+            return;
+        };
+        (self.tails, self.positions) = (tails, Some(positions));
+        if let Err(error) = stored
+            && let Some(suppressed) = self.unreadable.admit()
+        {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                %error,
+                suppressed,
+                "Could not store the read positions; a restart reads some records again. Trying again"
+            );
+        }
+    }
+
     /// Opens new files.
     async fn find(&mut self) {
         let (include, exclude) = (self.include.clone(), self.exclude.clone());
@@ -200,7 +297,15 @@ impl Files {
                     }
                 }
                 Ok((path, Some(mut tail))) => {
-                    if from_end && let Err(error) = tail.skip_to_end(self.framing) {
+                    let resumed = match &self.positions {
+                        Some(positions) => tail.resume(positions),
+                        None => Ok(false),
+                    };
+                    let placed = match resumed {
+                        Ok(false) if from_end => tail.skip_to_end(self.framing),
+                        resumed => resumed.map(|_| ()),
+                    };
+                    if let Err(error) = placed {
                         self.log_unreadable(&path, &error);
                         continue;
                     }

@@ -1,7 +1,7 @@
 //! The collector's own metrics as text, for `/metrics`.
 
 use std::collections::HashSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -89,9 +89,15 @@ impl Exposition {
         }
     }
 
-    /// Returns the exporters and connectors with items in flight, each with the number of items, as
-    /// in `exporter otlp_grpc (traces): 12`.
-    pub fn in_flight(&self) -> Vec<String> {
+    /// Exporters and connectors that hold items.
+    pub fn in_flight(&self) -> Vec<Holder> {
+        let mut held = self.all_in_flight();
+        held.retain(|holder| holder.kind != "pipeline");
+        held
+    }
+
+    /// Exporters, connectors and pipelines that hold items. Items that wait for an exporter without a queue count in both.
+    pub fn all_in_flight(&self) -> Vec<Holder> {
         holders(&self.handle.render())
     }
 
@@ -236,32 +242,60 @@ fn series(line: &str) -> (bool, String) {
     (true, labels.trim_end_matches(',').to_owned())
 }
 
-/// Metric of items in flight in exporters.
-const EXPORTERS: &str = "tributary_exporter_in_flight_items{";
-/// Metric of items in flight in connectors.
-const CONNECTORS: &str = "tributary_connector_in_flight_items{";
+/// The metrics that count items in flight, by kind of component.
+const IN_FLIGHT: [(&str, &str); 3] = [
+    ("exporter", "tributary_exporter_in_flight_items{"),
+    ("connector", "tributary_connector_in_flight_items{"),
+    ("pipeline", "tributary_pipeline_in_flight_items{"),
+];
 
-/// Returns the components with items in flight, from a page of metrics.
-fn holders(page: &str) -> Vec<String> {
-    let mut holders: Vec<String> = page.lines().filter_map(holder).collect();
+/// An exporter, connector or pipeline with items in flight.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// `exporter`, `connector` or `pipeline`.
+    pub kind: &'static str,
+    /// Id of the component.
+    pub id: String,
+    /// Signal, if the component counts by signal.
+    pub signal: Option<String>,
+    /// Number of items.
+    pub items: u64,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.id)?;
+        if let Some(signal) = &self.signal {
+            write!(f, " ({signal})")?;
+        }
+        write!(f, ": {}", self.items)
+    }
+}
+
+/// The components with items in flight, by a page of metrics.
+fn holders(page: &str) -> Vec<Holder> {
+    let mut holders: Vec<Holder> = page.lines().filter_map(holder).collect();
     holders.sort_unstable();
     holders
 }
 
-fn holder(line: &str) -> Option<String> {
-    let (kind, rest) = match line.strip_prefix(EXPORTERS) {
-        Some(rest) => ("exporter", rest),
-        None => ("connector", line.strip_prefix(CONNECTORS)?),
-    };
+fn holder(line: &str) -> Option<Holder> {
+    let of_kind = |(kind, prefix): &(&'static str, &str)| Some((*kind, line.strip_prefix(prefix)?));
+    let (kind, rest) = IN_FLIGHT.iter().find_map(of_kind)?;
     let (labels, value) = rest.rsplit_once("} ")?;
     let items: f64 = value.parse().ok()?;
     let label = |name: &str| {
         let (_, after) = labels.split_once(&format!("{name}=\""))?;
-        after.split_once('"').map(|(value, _)| value)
+        after.split_once('"').map(|(value, _)| value.to_owned())
     };
     let id = label(kind)?;
-    let signal = label("data_type").map(|signal| format!(" ({signal})"));
-    (items >= 1.0).then(|| format!("{kind} {id}{}: {items}", signal.unwrap_or_default()))
+    let signal = label("data_type");
+    (items >= 1.0).then_some(Holder {
+        kind,
+        id,
+        signal,
+        items: items as u64,
+    })
 }
 
 /// Minimum levels of metrics; all other metrics are always shown. The levels are the Collector's.
@@ -336,8 +370,9 @@ mod tests {
         let page = "tributary_exporter_in_flight_items{exporter=\"otlp_grpc/a\",data_type=\"logs\"} 41600\n\
                     tributary_exporter_in_flight_items{exporter=\"file\",data_type=\"logs\"} 0\n\
                     tributary_connector_in_flight_items{connector=\"profile_metrics\"} 7\n";
+        let shown: Vec<String> = holders(page).iter().map(ToString::to_string).collect();
         assert_eq!(
-            holders(page),
+            shown,
             [
                 "connector profile_metrics: 7",
                 "exporter otlp_grpc/a (logs): 41600"

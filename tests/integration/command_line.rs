@@ -244,10 +244,16 @@ async fn every_configuration_of_this_repository_validates_and_starts() {
             any_port(&config[section], section, &mut ports);
         }
         let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        let is_cleaned = yaml.contains("/var/tmp/");
+        assert!(
+            !is_cleaned,
+            "{}: /var/tmp is cleaned by age",
+            path.display()
+        );
         // Examples that write files do so below this directory.
         let data = data.path().display().to_string();
         let yaml = yaml
-            .replace("/var/tmp/tributary", &data)
+            .replace("${env:STATE_DIR:-/var/lib/tributary}", &data)
             .replace(STATE, &data);
         let collector = Collector::start_with(&yaml, &ports).await;
         let ended = collector.terminate().await;

@@ -178,6 +178,11 @@ pub trait Validate {
         Vec::new()
     }
 
+    /// Whether its pipelines refuse data while its next hop is away, since its queue is in memory and does not drop.
+    fn holds_up_pipelines(&self) -> bool {
+        false
+    }
+
     /// Whether the component reports the attributes of `service.telemetry.resource`. If so, a change of these rebuilds
     /// the component.
     fn uses_resource(&self) -> bool {

@@ -2,16 +2,20 @@
 
 mod body;
 mod connect;
+mod cookies;
 mod dial;
 mod options;
 mod pool;
+mod proxy;
 mod renewing;
 
 pub use body::{Chunks, coalesce};
 pub use connect::{ConnectError, Connector, Stream, split_host_port};
+pub use cookies::CookieJar;
 pub use dial::Dialer;
 pub use options::ClientOptions;
 pub use pool::{Balancing, Pool, PoolSettings, RequestError};
+pub use proxy::Proxy;
 pub use renewing::RenewingClient;
 
 use http::Uri;

@@ -127,6 +127,8 @@ pub(super) struct Facts {
     pub(super) declared: Vec<Declared>,
     pub(super) listening: Vec<Listening>,
     pub(super) writing: Vec<Writing>,
+    /// Components whose pipelines refuse data while they cannot take it.
+    pub(super) holding_up: Vec<(Kind, ComponentId)>,
     pub(super) pipelines: Vec<Draft>,
     pub(super) extensions: Vec<Reference>,
     pub(super) needs: Vec<Need>,

@@ -1,6 +1,7 @@
 //! Checks of the relations between parts of a configuration.
 
 mod connectors;
+mod fan_out;
 mod files;
 pub(super) mod joined;
 mod listeners;
@@ -21,6 +22,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
     connectors::check(facts, report);
     listeners::check(facts, report);
     files::check(facts, report);
+    fan_out::check(facts, report);
     unused::check(facts, report);
 }
 

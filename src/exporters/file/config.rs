@@ -187,7 +187,8 @@ impl Validate for Config {
         if self.encoding.is_some() {
             problems.error(
                 &["encoding"],
-                "`encoding` is not supported: `format` is `json` or `proto`",
+                "there are no encoding extensions: remove `encoding`, and set `format` to `json` (OTLP/JSON lines) or \
+                 `proto` (OTLP protobuf behind a length of 4 bytes)",
             );
         }
         if let Some(queue) = &*self.sending_queue {

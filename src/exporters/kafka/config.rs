@@ -334,6 +334,10 @@ impl Validate for Config {
         crate::queue::warn_of_giving_up(queue, retry, problems);
     }
 
+    fn holds_up_pipelines(&self) -> bool {
+        crate::queue::holds_up_pipelines(self.sending_queue.as_ref())
+    }
+
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         self.sending_queue
             .iter()

@@ -405,6 +405,10 @@ impl Validate for Config {
         crate::queue::warn_of_giving_up(queue, retry, problems);
     }
 
+    fn holds_up_pipelines(&self) -> bool {
+        crate::queue::holds_up_pipelines(self.sending_queue.as_ref())
+    }
+
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         let auth = self.protocol.otlp.auth.iter();
         let auth = auth.map(|auth| auth.client_use(&["protocol", "otlp", "auth"]));

@@ -241,6 +241,10 @@ impl Validate for Config {
         crate::queue::warn_of_giving_up(queue, retry, problems);
     }
 
+    fn holds_up_pipelines(&self) -> bool {
+        crate::queue::holds_up_pipelines(self.sending_queue.as_ref())
+    }
+
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         let auth = self.auth.iter().map(|auth| auth.client_use(&["auth"]));
         auth.chain(self.sending_queue.iter().filter_map(QueueConfig::uses))

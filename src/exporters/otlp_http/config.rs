@@ -11,7 +11,7 @@ use tributary_compression::compress::CompressionParams;
 use tributary_compression::http::Compression;
 use tributary_config::units::Duration;
 use tributary_config::{ExtensionUse, Headers, Problems, Section, Validate};
-use tributary_net::client::parse_url;
+use tributary_net::client::{Proxy, parse_url};
 use tributary_net::tls::ClientTls;
 use tributary_otlp::Signal;
 
@@ -46,6 +46,12 @@ pub struct Config {
     /// What says to the server who we are. Absent: nothing but `headers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
+    /// Proxy for all connections, as in `http://user:password@host:3128`; `https://` encrypts the connection to the proxy,
+    /// by `tls`. HTTPS endpoints are reached by CONNECT. Variables such as `HTTPS_PROXY` have no effect. Default: none.
+    pub proxy_url: String,
+    /// Whether cookies of the servers are kept in memory and sent back to the host that set them, as load balancers with
+    /// sticky sessions need it. Present but empty means on. Default: off.
+    pub cookies: Section<CookiesConfig>,
     /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
     pub force_attempt_http2: bool,
     /// How many idle connections are kept in all; 0 is no limit. Default: 100.
@@ -75,6 +81,11 @@ pub struct Config {
     pub retry_on_failure: Section<RetryConfig>,
 }
 
+/// A cookie jar. It has no settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CookiesConfig {}
+
 /// How requests are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -101,6 +112,8 @@ impl Default for Config {
             timeout: Duration::secs(30),
             tls: ClientTls::default(),
             auth: None,
+            proxy_url: String::new(),
+            cookies: Section(None),
             force_attempt_http2: true,
             max_idle_conns: 100,
             max_idle_conns_per_host: 0,
@@ -145,6 +158,17 @@ impl Config {
         parse_url(&url).map(Some).map_err(|reason| (key, reason))
     }
 
+    /// The proxy, if one is configured.
+    ///
+    /// # Errors
+    /// What is wrong with `proxy_url`, in a sentence.
+    pub(super) fn proxy(&self) -> Result<Option<Proxy>, String> {
+        match self.proxy_url.is_empty() {
+            true => Ok(None),
+            false => Proxy::parse(&self.proxy_url).map(Some),
+        }
+    }
+
     /// Whether a URL asks for TLS.
     pub(super) fn is_tls(url: &Uri) -> bool {
         url.scheme_str() == Some("https")
@@ -169,8 +193,13 @@ impl Validate for Config {
                 reported.push(*key);
             }
         }
+        let proxy = self.proxy();
+        if let Err(reason) = &proxy {
+            problems.error(&["proxy_url"], reason.clone());
+        }
+        let is_proxy_tls = matches!(&proxy, Ok(Some(proxy)) if proxy.is_tls());
         let mut in_use = urls.iter().flatten().flatten();
-        if in_use.clone().any(Config::is_tls) {
+        if is_proxy_tls || in_use.clone().any(Config::is_tls) {
             self.tls.validate_for_tls("tls", problems);
         }
         if let Some(url) = in_use.find(|url| !Config::is_tls(url)) {
@@ -196,6 +225,10 @@ impl Validate for Config {
         }
         let (queue, retry) = (self.sending_queue.as_ref(), self.retry_on_failure.as_ref());
         crate::queue::warn_of_giving_up(queue, retry, problems);
+    }
+
+    fn holds_up_pipelines(&self) -> bool {
+        crate::queue::holds_up_pipelines(self.sending_queue.as_ref())
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
@@ -251,6 +284,8 @@ compression_params: {level: 1}
 http2_read_idle_timeout: 1s
 http2_ping_timeout: 0s
 read_buffer_size: 1
+proxy_url: socks5://a:1
+cookies: {enabled: true}
 sending_queue: {queue_size: 0}
 retry_on_failure: {multiplier: 0}
 ";
@@ -258,6 +293,7 @@ retry_on_failure: {multiplier: 0}
             problems(yaml),
             [
                 "traces_endpoint",
+                "proxy_url",
                 "compression_params::level",
                 "http2_ping_timeout",
                 "read_buffer_size",

@@ -7,6 +7,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 
+use super::config::CookiesConfig;
 use super::*;
 use crate::queue::Sender;
 use tributary_compression::http::Compression;
@@ -506,5 +507,114 @@ fn retry_after_is_seconds_or_a_date() {
     assert!((90..=100).contains(&wait), "{wait}");
     for bad in ["", "-1", "1.5", "soon"] {
         assert_eq!(parse(bad), None, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn cookie_of_an_answer_is_sent_back_only_if_enabled() {
+    let server = TestServer::start(None, |_| {
+        respond(200, &[("set-cookie", "route=7; Path=/")], b"")
+    })
+    .await;
+    let with_cookies = exporter(&Config {
+        cookies: tributary_config::Section(Some(CookiesConfig::default())),
+        ..config(&server)
+    });
+    let without = exporter(&config(&server));
+    for exporter in [&with_cookies, &with_cookies, &without, &without] {
+        send(exporter, Signal::Logs, some_request()).await.unwrap();
+    }
+    let requests = server.requests.lock().unwrap();
+    let cookies = requests
+        .iter()
+        .map(|request| request.headers().get("cookie"));
+    let cookies: Vec<Option<&str>> = cookies
+        .map(|value| value.map(|value| value.to_str().unwrap()))
+        .collect();
+    assert_eq!(cookies, [None, Some("route=7"), None, None]);
+}
+
+#[tokio::test]
+async fn plaintext_goes_to_the_proxy_in_absolute_form() {
+    let proxy = TestServer::start(None, |_| ok()).await;
+    let exporter = exporter(&Config {
+        endpoint: "http://no.such.host.test:4318".to_owned(),
+        proxy_url: format!("http://u:p@{}", proxy.address),
+        ..Config::default()
+    });
+    send(&exporter, Signal::Logs, some_request()).await.unwrap();
+    let requests = proxy.requests.lock().unwrap();
+    let [request] = requests.as_slice() else {
+        panic!("{requests:?}");
+    };
+    assert_eq!(request.uri(), "http://no.such.host.test:4318/v1/logs");
+    assert_eq!(request.headers()["host"], "no.such.host.test:4318");
+    assert_eq!(request.headers()["proxy-authorization"], "Basic dTpw");
+}
+
+/// Passes every tunnel on to `server`, whatever host it is asked for; returns its address and what it was asked.
+async fn tunneling_proxy(
+    server: std::net::SocketAddr,
+    tls: Option<rustls::ServerConfig>,
+) -> (std::net::SocketAddr, Arc<std::sync::Mutex<Vec<String>>>) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_util::either::Either;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let acceptor = tls.map(|tls| tokio_rustls::TlsAcceptor::from(Arc::new(tls)));
+    let seen = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let mut client = match &acceptor {
+                None => Either::Left(tcp),
+                Some(acceptor) => Either::Right(acceptor.accept(tcp).await.unwrap()),
+            };
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(client.read_u8().await.unwrap());
+            }
+            seen.lock().unwrap().push(String::from_utf8(head).unwrap());
+            client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            client.flush().await.unwrap();
+            let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
+            tokio::spawn(async move {
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn https_endpoint_is_reached_by_a_tunnel_through_the_proxy() {
+    let (ca, cert, key) = certificates();
+    let tls = ServerTls {
+        cert_pem: cert,
+        key_pem: key.as_str().into(),
+        ..ServerTls::default()
+    };
+    let server = TestServer::start(Some(tls.build(&[b"h2", b"http/1.1"]).unwrap()), |_| ok()).await;
+    for scheme in ["http", "https"] {
+        let proxy_tls = (scheme == "https").then(|| tls.build(&[b"http/1.1"]).unwrap());
+        let (proxy, asked) = tunneling_proxy(server.address, proxy_tls).await;
+        let mut config = config(&server);
+        // A port that only the proxy knows.
+        config.endpoint = "https://localhost:1".to_owned();
+        config.proxy_url = format!("{scheme}://u:p@{proxy}");
+        config.tls.ca_pem = ca.clone();
+        send(&exporter(&config), Signal::Logs, some_request())
+            .await
+            .unwrap();
+        let request = server.requests.lock().unwrap().pop().unwrap();
+        assert_eq!(request.version(), http::Version::HTTP_2);
+        assert!(!request.headers().contains_key("proxy-authorization"));
+        assert_eq!(
+            asked.lock().unwrap().as_slice(),
+            [
+                "CONNECT localhost:1 HTTP/1.1\r\nHost: localhost:1\r\nProxy-Authorization: Basic \
+              dTpw\r\n\r\n"
+            ]
+        );
     }
 }

@@ -5,14 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::receivers::glob::Glob;
 use tributary_config::units::{ByteSize, Duration};
-use tributary_config::{Problems, Validate};
+use tributary_config::{Capability, ComponentId, ExtensionUse, Problems, Validate};
 
 /// Reads files of the `file` exporter, of this collector or of the OpenTelemetry Collector:
 /// OTLP/JSON with one request per line, or another encoding according to `format` and
 /// `compression`.
 ///
-/// Read positions are kept in memory only: after a restart of the collector, `start_at` sets the
-/// position again.
+/// Without `storage`, read positions are in memory only: after a start, `start_at` says where to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -40,9 +39,10 @@ pub struct Config {
     /// Compression of requests. `zstd`: each request is compressed and follows its length, as the
     /// `file` exporter writes with `compression: zstd`. Default: `none`.
     pub compression: Compression,
-    /// Storage extension for read positions. Not supported.
+    /// The `file_storage` extension that keeps the read positions, so that a restart continues where reading ended; once
+    /// there are positions, `start_at` has no effect. Records may be read twice after a crash. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage: Option<String>,
+    pub storage: Option<ComponentId>,
 }
 
 /// Start position in files that exist at the start.
@@ -120,12 +120,20 @@ impl Validate for Config {
         if self.max_log_size.as_usize() == 0 {
             problems.error(&["max_log_size"], "must be above 0");
         }
-        if self.storage.is_some() {
+        if self.storage.is_some() && self.replay_file {
             problems.error(
                 &["storage"],
-                "`storage` is not supported: how far files were read is in memory; remove the key, and let \
-                 `start_at` say where to begin after a start",
+                "has no effect with `replay_file: true`, which reads all files again and again; remove one of them",
             );
         }
+    }
+
+    fn uses_extensions(&self) -> Vec<ExtensionUse> {
+        let used = self.storage.iter().map(|id| ExtensionUse {
+            path: vec!["storage".to_owned()],
+            extension: id.clone(),
+            capability: Capability::Storage,
+        });
+        used.collect()
     }
 }

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
+use super::positions::{Position, Positions, head};
+
 /// Separation of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
@@ -101,6 +103,34 @@ impl Tail {
             }
         }
         Ok(())
+    }
+
+    /// Goes to the stored position, if the file is the one that it belongs to. Returns whether it did.
+    pub(super) fn resume(&mut self, positions: &Positions) -> io::Result<bool> {
+        let Some(position) = positions.of(&self.file)? else {
+            return Ok(false);
+        };
+        (self.offset, self.number) = (position.offset, position.number);
+        self.in_skipped = position.in_skipped;
+        Ok(true)
+    }
+
+    /// Everything before this offset is done with.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The position, to be stored.
+    pub(super) fn position(&self) -> io::Result<Position> {
+        Ok(Position {
+            path: self.path.clone(),
+            device: self.identity.0,
+            inode: self.identity.1,
+            offset: self.offset,
+            number: self.number,
+            in_skipped: self.in_skipped,
+            head: head(&self.file, self.offset)?,
+        })
     }
 
     /// Moves to the beginning.

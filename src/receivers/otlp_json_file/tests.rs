@@ -6,11 +6,12 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::component::Host;
+use crate::component::{Extensions, Host, Services};
 use crate::pipeline::Consumer;
 use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 use tributary_config::{Problems, Validate as _};
+use tributary_storage::Storage;
 
 /// Tells what it takes; refuses for now or for good what it was told to.
 struct Sink {
@@ -52,7 +53,15 @@ impl Trial {
         for signal in signals {
             outputs.set(*signal, sink.clone());
         }
-        let cx = Host::for_tests().context(&"otlp_json_file".parse().unwrap());
+        let mut cx = Host::for_tests().context(&"otlp_json_file".parse().unwrap());
+        let services = Services {
+            storage: Some(Arc::new(Storage {
+                directory: directory.path().to_owned(),
+                options: tributary_storage::Options::default(),
+            })),
+            ..Services::default()
+        };
+        cx.extensions = Extensions::from_iter([("file_storage".parse().unwrap(), services)]);
         let mut receiver = config.build(&cx, outputs).unwrap();
         receiver.start();
         Trial {
@@ -68,6 +77,14 @@ impl Trial {
 
     async fn next(&mut self) -> (Signal, usize) {
         self.taken.recv().await.unwrap()
+    }
+
+    /// Stops, and keeps the files.
+    async fn stop(self) -> TempDir {
+        self.receiver
+            .shutdown(Instant::now() + Duration::from_secs(60))
+            .await;
+        self.directory
     }
 
     /// Stops; what else was taken.
@@ -249,8 +266,7 @@ fn every_rule_is_reported_at_its_key() {
     };
     assert_eq!(problems("{include: [a]}"), Vec::<String>::new());
     assert_eq!(problems("{}"), ["include"]);
-    let yaml =
-        "{include: ['a['], exclude: ['', b], poll_interval: 0s, max_log_size: 0, storage: x}";
+    let yaml = "{include: ['a['], exclude: ['', b], poll_interval: 0s, max_log_size: 0, storage: x, replay_file: true}";
     assert_eq!(
         problems(yaml),
         [
@@ -284,4 +300,40 @@ async fn pipes_and_directories_whose_names_match_do_not_keep_files_from_being_re
     let mut trial = Trial::new(directory, BEGINNING, &[Signal::Logs], Vec::new());
     assert_eq!(trial.next().await, (Signal::Logs, 2));
     assert_eq!(trial.rest().await, []);
+}
+
+#[tokio::test]
+async fn restart_with_storage_continues_where_reading_ended() {
+    for start_at in ["beginning", "end"] {
+        let more = format!(", start_at: {start_at}, storage: file_storage, poll_interval: 5ms");
+        let start = |directory| Trial::new(directory, &more, &[Signal::Logs], Vec::new());
+        let directory = TempDir::new().unwrap();
+        append(&directory, "first.json", b"");
+        let mut trial = start(directory);
+        let stored = trial
+            .directory
+            .path()
+            .join("receiver_otlp_json_file_positions");
+        while !stored.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        trial.append("later.json", &line(logs(1)));
+        // Files that appear later are read from the beginning.
+        assert_eq!(trial.next().await, (Signal::Logs, 1));
+        let directory = trial.stop().await;
+
+        append(&directory, "later.json", &line(logs(2)));
+        append(&directory, "new.json", &line(logs(3)));
+        let mut trial = start(directory);
+        assert_eq!(trial.next().await, (Signal::Logs, 2));
+        assert_eq!(trial.next().await, (Signal::Logs, 3));
+        let directory = trial.stop().await;
+
+        // Another file, perhaps with the same inode.
+        std::fs::remove_file(directory.path().join("later.json")).unwrap();
+        append(&directory, "later.json", &line(line(logs(4))));
+        let mut trial = start(directory);
+        assert_eq!(trial.next().await, (Signal::Logs, 4));
+        assert_eq!(trial.rest().await, []);
+    }
 }

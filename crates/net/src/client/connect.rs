@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 use tracing::error;
 
+use super::proxy::{Proxy, Raw};
 use crate::Owner;
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
@@ -34,6 +35,7 @@ pub struct Connector {
     host: Arc<str>,
     port: u16,
     tls: Option<(RotatingClient, ServerName<'static>)>,
+    proxy: Option<Arc<Proxy>>,
     verdict: Verdict,
 }
 
@@ -88,11 +90,13 @@ pub struct Stream {
     owner: Option<Owner>,
     /// Whether the server has sent anything.
     heard: bool,
+    /// Whether requests must name the server in their target, for a proxy.
+    is_absolute_form: bool,
 }
 
 enum Inner {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Raw),
+    Tls(Box<TlsStream<Raw>>),
 }
 
 impl Connector {
@@ -103,8 +107,16 @@ impl Connector {
             host: host.into(),
             port,
             tls,
+            proxy: None,
             verdict: Verdict::default(),
         }
+    }
+
+    /// The connector, with all connections made through a proxy: by a tunnel if the server speaks TLS, otherwise for
+    /// requests in absolute form.
+    #[must_use]
+    pub fn through(self, proxy: Option<Arc<Proxy>>) -> Self {
+        Connector { proxy, ..self }
     }
 
     /// Whether the connector uses TLS.
@@ -125,17 +137,21 @@ impl Connector {
         verdict.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Resolves the host to at least one address.
+    /// The addresses of the host, or of the proxy, at least one.
     ///
     /// # Errors
     /// The name does not resolve.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ConnectError> {
-        let found = lookup_host((&*self.host, self.port)).await;
+        let (host, port) = match &self.proxy {
+            Some(proxy) => (proxy.host(), proxy.port()),
+            None => (&*self.host, self.port),
+        };
+        let found = lookup_host((host, port)).await;
         let addresses: Vec<SocketAddr> = found
-            .map_err(|error| ConnectError(format!("cannot resolve {}: {error}", self.host)))?
+            .map_err(|error| ConnectError(format!("cannot resolve {host}: {error}")))?
             .collect();
         match addresses.is_empty() {
-            true => Err(ConnectError(format!("{} has no addresses", self.host))),
+            true => Err(ConnectError(format!("{host} has no addresses"))),
             false => Ok(addresses),
         }
     }
@@ -151,7 +167,11 @@ impl Connector {
                 Ok(Ok(tcp)) => {
                     // Frames are written as a whole, so waiting to fill packets only delays them.
                     let _ = tcp.set_nodelay(true);
-                    return self.secure(tcp, address).await;
+                    let raw = match &self.proxy {
+                        Some(proxy) => self.reach(proxy, tcp, address).await?,
+                        None => Raw::Left(tcp),
+                    };
+                    return self.secure(raw, address).await;
                 }
                 Ok(Err(error)) => reasons.push(format!("{address}: {error}")),
                 Err(_) => reasons.push(format!("{address}: no answer within {PER_ADDRESS:?}")),
@@ -160,18 +180,36 @@ impl Connector {
         self.verdict.set(None);
         Err(ConnectError(format!(
             "cannot connect to {}: {}",
-            self.host,
+            self.proxy
+                .as_ref()
+                .map_or(&*self.host, |proxy| proxy.host()),
             reasons.join("; ")
         )))
     }
 
-    async fn secure(&self, tcp: TcpStream, address: &SocketAddr) -> Result<Stream, ConnectError> {
+    /// Makes a connection to the proxy one to the server, or one for requests in absolute form.
+    async fn reach(
+        &self,
+        proxy: &Proxy,
+        tcp: TcpStream,
+        address: &SocketAddr,
+    ) -> Result<Raw, ConnectError> {
+        self.verdict.set(None);
+        let mut raw = proxy.secure(tcp, address).await?;
+        if self.is_tls() {
+            proxy.tunnel(&mut raw, &self.host, self.port).await?;
+        }
+        Ok(raw)
+    }
+
+    async fn secure(&self, tcp: Raw, address: &SocketAddr) -> Result<Stream, ConnectError> {
         let stream = |inner| Stream {
             inner,
             address: *address,
             verdict: self.verdict.clone(),
             owner: self.tls.as_ref().map(|(source, _)| source.owner().clone()),
             heard: false,
+            is_absolute_form: self.proxy.is_some() && self.tls.is_none(),
         };
         let Some((source, name)) = &self.tls else {
             return Ok(stream(Inner::Plain(tcp)));
@@ -207,6 +245,11 @@ impl Stream {
             Inner::Plain(_) => false,
             Inner::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
         }
+    }
+
+    /// Whether requests must name the server in their target, for a proxy.
+    pub(super) fn is_absolute_form(&self) -> bool {
+        self.is_absolute_form
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

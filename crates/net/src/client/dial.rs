@@ -48,7 +48,9 @@ impl Service<Uri> for Dialer {
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        let connected = Connected::new().extra(Served::default());
+        let connected = Connected::new()
+            .proxy(self.is_absolute_form())
+            .extra(Served::default());
         match self.negotiated_http2() {
             true => connected.negotiated_h2(),
             false => connected,

@@ -109,6 +109,9 @@ fn one<C: ?Sized + Validate>(
             path: full.map(str::to_owned).collect(),
         });
     }
+    if config.holds_up_pipelines() {
+        facts.holding_up.push((kind, id.clone()));
+    }
     for needed in config.uses_extensions() {
         let span = pair.value.locate(&needed.path);
         facts.needs.push(Need::new(

@@ -1,0 +1,116 @@
+//! Read positions on disk, so that a restart continues where reading ended.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::tail::identity_of;
+
+/// Bytes at the beginning of a file that tell it from another file with the same inode, about as many as in the
+/// Collector. A stored position counts only if these bytes are unchanged.
+const HEAD: usize = 1 << 10;
+
+/// Where reading continues in one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    pub(super) path: PathBuf,
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) offset: u64,
+    pub(super) number: u64,
+    pub(super) in_skipped: bool,
+    /// Checksum of the bytes before `offset`, at most [`HEAD`].
+    pub(super) head: u64,
+}
+
+/// The stored positions of one receiver, by device and inode.
+#[derive(Debug)]
+pub(super) struct Positions {
+    path: PathBuf,
+    known: HashMap<(u64, u64), Position>,
+    is_loaded: bool,
+}
+
+impl Positions {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Positions {
+            path,
+            known: HashMap::new(),
+            is_loaded: false,
+        }
+    }
+
+    /// Loads the positions, at the first call only. Returns whether there are any.
+    ///
+    /// # Errors
+    /// When the file exists and cannot be read.
+    pub(super) fn load(&mut self) -> io::Result<bool> {
+        if !std::mem::replace(&mut self.is_loaded, true) {
+            let text = match fs::read(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                text => text?,
+            };
+            let positions: Vec<Position> = serde_json::from_slice(&text)?;
+            let keyed = |position: Position| ((position.device, position.inode), position);
+            self.known = positions.into_iter().map(keyed).collect();
+        }
+        Ok(!self.known.is_empty())
+    }
+
+    /// The position of a file that is the same as when the position was stored.
+    pub(super) fn of(&self, file: &File) -> io::Result<Option<&Position>> {
+        let metadata = file.metadata()?;
+        let Some(position) = self.known.get(&identity_of(&metadata)) else {
+            return Ok(None);
+        };
+        let is_same =
+            metadata.len() >= position.offset && head(file, position.offset)? == position.head;
+        Ok(is_same.then_some(position))
+    }
+
+    /// Stores positions, if they have changed. Keeps those of files that exist and are not open.
+    ///
+    /// # Errors
+    /// When they cannot be written; the positions stored before stay.
+    pub(super) fn store(&mut self, open: Vec<Position>) -> io::Result<()> {
+        let mut next: HashMap<(u64, u64), Position> = HashMap::new();
+        for (identity, position) in &self.known {
+            let metadata = fs::metadata(&position.path);
+            if metadata.is_ok_and(|metadata| identity_of(&metadata) == *identity) {
+                next.insert(*identity, position.clone());
+            }
+        }
+        next.extend(
+            open.into_iter()
+                .map(|position| ((position.device, position.inode), position)),
+        );
+        if next == self.known {
+            return Ok(());
+        }
+        let mut positions: Vec<&Position> = next.values().collect();
+        positions.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        let text = serde_json::to_vec(&positions)?;
+        // A crash leaves the old file or the new one.
+        let temporary = self.path.with_extension("tmp");
+        let mut file = File::create(&temporary)?;
+        file.write_all(&text)?;
+        file.sync_data()?;
+        fs::rename(&temporary, &self.path)?;
+        self.known = next;
+        Ok(())
+    }
+}
+
+/// Checksum (FNV-1a) of a file's bytes before `offset`, at most [`HEAD`]. It guards against reused inodes, not against
+/// forgery.
+pub(super) fn head(file: &File, offset: u64) -> io::Result<u64> {
+    let length = usize::try_from(offset).unwrap_or(HEAD).min(HEAD);
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0)?;
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    Ok(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
