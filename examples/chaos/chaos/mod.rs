@@ -4,7 +4,7 @@
 //! The same seed and options draw the same faults, in the same order, at the same times since the load began. What
 //! processes do at that moment is theirs, so two runs are alike and not equal.
 //!
-//! What is checked, when all faults are undone, the load has stopped and everything has drained:
+//! Checks after all faults are undone, the load has stopped and all tiers have drained:
 //!
 //! - **Nothing is lost.** Every item that a client was told has arrived is at the backend's gRPC sink, at its HTTP
 //!   sink and in the zone's Parquet files. Exceptions: at a sink, items that this sink itself refused with a status
@@ -77,49 +77,50 @@ use load::{Client, Ledger, Transport};
 use site::{Scratch, Site};
 pub use verdict::Report;
 
-/// Starts three tiers, lets things go wrong, and checks that nothing is lost.
+/// Starts three tiers, injects faults, and checks that no data is lost.
 #[derive(Debug, Clone, clap::Parser)]
 pub struct Options {
-    /// What faults are drawn from
+    /// Seed of the faults
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How long load and faults last, in seconds
+    /// Duration of load and faults, in seconds
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
-    /// How many sidecars there are
+    /// Number of sidecars
     #[arg(long, default_value_t = 2)]
     pub sidecars: usize,
-    /// Items a second, of all signals and clients together
+    /// Items per second, of all signals and clients together
     #[arg(long, default_value_t = 1000)]
     pub rate: u32,
-    /// Only faults for which nothing may come twice: not the zone, nor its ways in and out
+    /// Only inject faults that cause no duplicates: none in the zone or on its links
     #[arg(long)]
     pub once: bool,
-    /// The backend also refuses for good; what it refused is not missed
+    /// The backend also refuses permanently; the refused items need not arrive
     #[arg(long)]
     pub permanent: bool,
-    /// Turn bits over in stored queues, too; not more than what was damaged may be lost
+    /// Also flip bits in persistent queues; at most the damaged data may be lost
     #[arg(long)]
     pub damage: bool,
-    /// No faults: the backend takes `rate` items a second, and 120 % of that is sent. Memory has to stay flat
+    /// No faults: the backend accepts `rate` items per second, and 120 % of that is sent. Memory
+    /// must stay flat
     #[arg(long)]
     pub soak: bool,
     /// Keep the directory with configurations, logs and queues
     #[arg(long)]
     pub keep: bool,
-    /// The collector; by default the one that was built beside this program
+    /// Collector binary. Default: the binary built beside this program
     #[arg(long)]
     pub collector: Option<PathBuf>,
 }
 
-/// How long nothing new may arrive until draining counts as stuck.
+/// Time without a new item after which draining counts as stuck.
 const STUCK: Duration = Duration::from_secs(90);
-/// How long profiles are scraped when all is well.
+/// Duration of scraping without faults at the end.
 const CALM: Duration = Duration::from_secs(3);
 const COLLECT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Runs all of it. `Err` if it could not be tried.
+/// Runs the test. Returns `Err` if the test could not run.
 pub async fn run(options: Options) -> Result<Report, String> {
     let binary = binary(&options)?;
     let ledger = Arc::new(Ledger::new(std::time::Instant::now()));
@@ -219,7 +220,7 @@ fn binary(options: &Options) -> Result<PathBuf, String> {
     }
 }
 
-/// For each sidecar, all signals over both protocols.
+/// Returns clients for all signals over both protocols, for each sidecar.
 fn clients(
     options: &Options,
     site: &Site,
@@ -254,7 +255,7 @@ fn start_time(site: &Site) -> SystemTime {
     SystemTime::now() - site.began.elapsed()
 }
 
-/// Reads and removes finished Parquet files until it is cancelled.
+/// Reads and removes finished Parquet files until cancelled.
 fn collect(site: &Site, kept: &Arc<Arrivals>) -> CancellationToken {
     let (stop, began) = (CancellationToken::new(), start_time(site));
     let (directory, kept, stopped) = (site.files.clone(), kept.clone(), stop.clone());
@@ -271,11 +272,11 @@ fn collect(site: &Site, kept: &Arc<Arrivals>) -> CancellationToken {
     stop
 }
 
-/// Memory of each tier, every so often.
+/// Memory of each tier over time.
 #[derive(Default)]
 pub struct Memory(Vec<Vec<Option<u64>>>);
 
-/// Says every now and then how it goes.
+/// Logs the progress periodically.
 async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -283,7 +284,7 @@ async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
         let owed = ledger.owed();
         let mut now = Vec::new();
         for tier in &site.tiers {
-            // A fault may have it in its hands.
+            // A fault may hold the lock of the tier.
             let memory = tokio::time::timeout(Duration::from_millis(200), tier.memory()).await;
             now.push(memory.unwrap_or_default());
         }
@@ -298,7 +299,7 @@ async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
     }
 }
 
-/// Waits until nothing is in flight anywhere.
+/// Waits until no data is in flight anywhere.
 async fn drain(site: &Site, kept: &Arrivals, ledger: &Ledger, report: &mut Report) {
     for sink in &site.sinks {
         sink.mood.send_if_modified(|mood| {
@@ -340,7 +341,7 @@ async fn drain(site: &Site, kept: &Arrivals, ledger: &Ledger, report: &mut Repor
     );
 }
 
-/// The path of OTLP/HTTP for a signal.
+/// Returns the OTLP/HTTP path of a signal.
 fn path(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "/v1/traces",
@@ -350,7 +351,7 @@ fn path(signal: Signal) -> &'static str {
     }
 }
 
-/// A page over HTTP.
+/// Fetches a page over HTTP.
 async fn page(address: SocketAddr, path: &str) -> Result<String, String> {
     let client: legacy::Client<_, Full<Bytes>> =
         legacy::Client::builder(TokioExecutor::new()).build_http();
@@ -362,7 +363,7 @@ async fn page(address: SocketAddr, path: &str) -> Result<String, String> {
     String::from_utf8(body.to_vec()).map_err(|error| error.to_string())
 }
 
-/// A lock whose holder panicked is good all the same: what is in it is added to, and never half.
+/// Locks a mutex even if a holder panicked: its data is only appended to and never partial.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
