@@ -1,35 +1,33 @@
-//! Chaos: sidecars, a rack and a zone as real processes with the configurations of the examples, in front of a
-//! backend of this program, under load; and faults that are drawn from a seed. In the end nothing may be lost.
+//! Chaos test: sidecars, a rack and a zone as real processes with the configurations of the examples, under load, with
+//! faults drawn from a seed, in front of a backend of this program. In the end no data may be lost.
 //!
-//! The same seed and options draw the same faults, in the same order, at the same times since the load began. What
-//! processes do at that moment is theirs, so two runs are alike and not equal.
+//! The same seed and options give the same faults in the same order and at the same times since the load began. The
+//! timing of the processes varies, so two runs are similar but not equal.
 //!
 //! Checks after all faults are undone, the load has stopped and all tiers have drained:
 //!
-//! - **Nothing is lost.** Every item that a client was told has arrived is at the backend's gRPC sink, at its HTTP
-//!   sink and in the zone's Parquet files. Exceptions: at a sink, items that this sink itself refused with a status
-//!   that is final by OTLP's specification (`--permanent`); anywhere, not more items than were in the blocks that
-//!   this program damaged (`--damage`), if the collector said that it lost them.
-//!   Profiles that sidecars scrape are not acknowledged to anybody: those that were scraped when the faults were over
-//!   have to be there.
-//! - **Nothing is made up or mixed up.** Each item says its number twice; numbers were given out, and agree.
-//! - **Nothing comes twice without a reason.** Each tier may send again what it has no answer for, and `dedup` on the
-//!   rack and in the zone drops that, if it saw to the end that it was taken the first time. Behind the zone's nobody
-//!   does. So an item may come to a sink once more if the connection that brought it before broke (the answer was
-//!   lost). It may come to any place once more if, between when it was made and when it came again, a life of the
-//!   zone ended (what `dedup` had seen was in memory, and what was delivered last was not noted), or a connection
-//!   from the rack to the zone ended or the zone's disk was full (some of its exporters took it, and nobody was told,
-//!   so it counts as not taken). With `--once` there are only faults that are no such reason, exporters wait a minute
-//!   for an answer, and nothing may come twice.
-//! - **The accounts balance**: of every tier's last life, received + recovered = passed on + dropped + refused +
-//!   kept, nothing is in flight, and duplicates are all that was dropped, but for points of metrics that `prometheus`
-//!   does not show because it has a later one. Accounts of lives that were killed are gone with them; over those,
-//!   that nothing is lost says more.
-//! - **Memory**: no life of any process had more than `memory_limiter`'s limit and the 48 MiB of docs/deployment.md.
-//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 where data was damaged or refused for good), nobody
-//!   says that something is lost that was not damaged, every start succeeds unless the disk was full or a key was
-//!   replaced and its certificate not yet (it is tried again), every configuration that is good is taken, one that is
-//!   not is not, nothing panics, and no client is told never to send again.
+//! - **No loss.** Every acknowledged item is at the backend's gRPC sink, at its HTTP sink and in the zone's Parquet
+//!   files. Exceptions: a sink may lack items that it permanently refused by OTLP's specification (`--permanent`).
+//!   Every place may lack as many items as were in the blocks that this program damaged (`--damage`), if the collector
+//!   reported the loss. Profiles that sidecars scrape are not acknowledged; only those scraped after the last fault
+//!   must arrive.
+//! - **No invented or mixed-up items.** Each item contains its number twice; both must agree and be assigned.
+//! - **No duplicates without a cause.** A tier may resend data without a response. `dedup` on the rack and in the zone
+//!   drops such duplicates if it saw the first delivery succeed; behind the zone there is no `dedup`. A sink may get an
+//!   item twice if the connection of the first delivery broke, because the response was lost. Any place may get an
+//!   item twice if one of these events happened between its creation and the duplicate: a life of the zone ended
+//!   (`dedup` forgot its memory, and the last deliveries were not recorded), a connection from the rack to the zone
+//!   ended, or the zone's disk was full (some exporters had accepted the item, but the rack was not told). With
+//!   `--once`, only faults without these causes occur, exporters wait a minute for a response, and there must be no
+//!   duplicates.
+//! - **Item counts balance**: for every tier's last life, received + recovered = passed on + dropped + refused + kept,
+//!   and nothing is in flight. All dropped items are duplicates, or points of metrics older than the point that
+//!   `prometheus` shows. Counts of killed lives are lost; the check for lost data covers them.
+//! - **Memory**: no process exceeded the limit of `memory_limiter` plus the 48 MiB of docs/deployment.md.
+//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 if data was damaged or permanently refused), and only
+//!   damaged data is reported as lost. Every start succeeds unless the disk was full or a key was replaced before its
+//!   certificate (the start is then repeated). Valid configurations are accepted, invalid ones are refused. Nothing
+//!   panics, and no client is permanently refused.
 
 #![allow(
     unreachable_pub,
