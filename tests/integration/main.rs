@@ -1,8 +1,9 @@
-//! What the collector promises to those who run it, checked on the real binary: one file per promise.
+//! Properties that the collector guarantees to its operators, checked on the real binary: one file
+//! per property.
 //!
-//! Every test starts its own collectors, backends and clients, all of them on ports the system chooses, so all tests
-//! run at once. Nothing sleeps to wait for something: tests wait for log lines, metrics and arrivals, and fail loudly
-//! when those do not come.
+//! Every test starts its own collectors, backends and clients on ports that the system chooses, so
+//! all tests run concurrently. No test sleeps to wait for an event: tests wait for log lines,
+//! metrics and arrivals, and fail with an error if an event does not occur.
 
 #![allow(
     clippy::unwrap_used,

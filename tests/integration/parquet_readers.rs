@@ -39,8 +39,8 @@ const ITEMS: u64 = 700;
 const FUNCTIONS: [&str; 4] = ["main", "serve", "encode", "compress"];
 const BUCKETS: u64 = 5;
 
-/// What is asked of every engine, by kind of file: `sum` and number (`present`) of values, `bytes` of texts, `keys` of
-/// maps, `entries` of lists and their `total`; with the answer.
+/// Queries for every engine, by kind of file, with the expected result: `sum` and number
+/// (`present`) of values, `bytes` of texts, `keys` of maps, `entries` of lists and their `total`.
 type Facts = BTreeMap<&'static str, Vec<(&'static str, &'static str, f64)>>;
 
 fn resource(service: &str) -> Option<Resource> {

@@ -1,4 +1,5 @@
-//! The backend: OTLP over gRPC and over HTTP, two sinks. Each remembers what came, how often, and by which connection.
+//! The backend: OTLP over gRPC and over HTTP, in two sinks. Each sink records which items arrived,
+//! how often, and by which connection.
 
 use std::convert::Infallible;
 use std::io::Read as _;
@@ -45,36 +46,38 @@ use super::locked;
 use super::status;
 use super::telemetry::Telemetry;
 
-/// How a sink behaves.
+/// Behaviour of a sink.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mood {
-    /// Takes everything.
+    /// Accepts everything.
     Fine,
-    /// Answers every second request like this.
+    /// Refuses every second request with this response.
     Refuses(Refusal),
-    /// Answers that much later; it has taken the data before or after that.
+    /// Delays responses; the sink accepts the data before or after the delay.
     Slow { by: Duration, taken_before: bool },
-    /// Closes the connection instead of every second answer, and may have taken the data.
+    /// Closes the connection instead of every second response; `taken` says whether the data was
+    /// accepted before.
     Resets { taken: bool },
-    /// Takes so many items a second, and a second's more at once; what is beyond that it refuses, and says until when.
+    /// Accepts this many items per second with a burst of one second. Refuses further items with a
+    /// retry delay.
     Limited { rate: u32 },
 }
 
-/// How much work a limited backend takes at once: enough that it is never idle while its clients wait to come back.
+/// Burst of a limited backend: enough that it is never idle while its clients wait to retry.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A status over gRPC and its like over HTTP.
+/// A gRPC status and the corresponding HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Refusal {
     pub code: Code,
     pub http: u16,
-    /// RetryInfo and `Retry-After`.
+    /// Retry delay for RetryInfo and `Retry-After`.
     pub retry_after: Option<Duration>,
-    /// By the specification of OTLP nobody may send this again.
+    /// Whether OTLP's specification forbids a retry.
     pub permanent: bool,
 }
 
-/// One way into the backend.
+/// One server of the backend.
 pub struct Sink {
     pub name: &'static str,
     pub address: SocketAddr,
@@ -84,7 +87,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that speaks gRPC.
+    /// Starts a gRPC sink.
     pub async fn grpc(began: std::time::Instant) -> std::io::Result<Arc<Self>> {
         Sink::open("grpc", began, |sink, stream, connection| {
             Box::pin(serve_grpc(sink, stream, connection))
@@ -92,7 +95,7 @@ impl Sink {
         .await
     }
 
-    /// A sink that speaks HTTP.
+    /// Starts an HTTP sink.
     pub async fn http(began: std::time::Instant) -> std::io::Result<Arc<Self>> {
         Sink::open("http", began, |sink, stream, connection| {
             Box::pin(serve_http(sink, stream, connection))
@@ -140,7 +143,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// What becomes of a request; `None` closes the connection.
+    /// Returns the response to a request; `None` closes the connection.
     async fn decide(&self, telemetry: &Telemetry, connection: u32) -> Option<Result<(), Refusal>> {
         let numbers = match telemetry.numbers() {
             Ok(numbers) => numbers,
@@ -176,7 +179,7 @@ impl Sink {
                 let mut pace = locked(&self.pace);
                 let now = Instant::now();
                 let behind = pace.saturating_duration_since(now);
-                // However large it is: to make it wait would be another fault.
+                // Regardless of the request's size: a delay would be a different fault.
                 if behind < AT_ONCE {
                     let takes = Duration::from_secs_f64(numbers.len() as f64 / f64::from(rate));
                     *pace = now + behind + takes;
@@ -318,7 +321,7 @@ async fn answer(
     connection: u32,
 ) -> Option<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
-    // Whoever goes away in the middle of a body gets no answer.
+    // A client that disconnects within a body gets no response.
     let body = body.collect().await.ok()?.to_bytes();
     let mut plain = Vec::new();
     let signal = Signal::ALL

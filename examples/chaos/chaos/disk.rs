@@ -5,17 +5,17 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory; where this user may mount, a file system of its own, which goes with this.
+/// A directory; a file system of its own if the user may mount, unmounted on drop.
 pub struct Disk {
     pub path: PathBuf,
-    /// Whether it is a file system of its own, and so may be filled.
+    /// Whether the directory is a file system of its own, which may be filled.
     pub is_small: bool,
 }
 
 const BALLAST: &str = "ballast";
 
 impl Disk {
-    /// Makes the directory, and mounts a tmpfs of so many bytes on it.
+    /// Creates the directory, and mounts a tmpfs of this size in bytes on it.
     pub fn mount(path: PathBuf, bytes: u64) -> std::io::Result<Self> {
         fs::create_dir_all(&path)?;
         let mut mount = Command::new("mount");
@@ -31,7 +31,7 @@ impl Disk {
         Ok(Disk { path, is_small })
     }
 
-    /// Takes all the room there is.
+    /// Fills the remaining space.
     pub fn fill(&self) -> std::io::Result<()> {
         let mut file = File::options()
             .create(true)
@@ -50,7 +50,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives the room back.
+    /// Frees the space.
     pub fn free(&self) -> std::io::Result<()> {
         fs::remove_file(self.path.join(BALLAST))
     }
@@ -64,7 +64,7 @@ impl Drop for Disk {
     }
 }
 
-/// The files of stored queues below a directory that hold records, the largest first.
+/// Returns the segments of persistent queues with records below a directory, largest first.
 pub fn segments(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -83,7 +83,7 @@ pub fn segments(directory: &Path) -> Vec<PathBuf> {
     found.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// Turns one bit of a file over, somewhere in its last half: what is delivered is in front.
+/// Flips one bit in the last half of a file; records at the beginning are already delivered.
 pub fn flip(file: &Path) -> std::io::Result<u64> {
     let mut bytes = fs::read(file)?;
     let length = bytes.len();

@@ -1,35 +1,33 @@
-//! Chaos: sidecars, a rack and a zone as real processes with the configurations of the examples, in front of a
-//! backend of this program, under load; and faults that are drawn from a seed. In the end nothing may be lost.
+//! Chaos test: sidecars, a rack and a zone as real processes with the configurations of the examples, under load, with
+//! faults drawn from a seed, in front of a backend of this program. In the end no data may be lost.
 //!
-//! The same seed and options draw the same faults, in the same order, at the same times since the load began. What
-//! processes do at that moment is theirs, so two runs are alike and not equal.
+//! The same seed and options give the same faults in the same order and at the same times since the load began. The
+//! timing of the processes varies, so two runs are similar but not equal.
 //!
-//! What is checked, when all faults are undone, the load has stopped and everything has drained:
+//! Checks after all faults are undone, the load has stopped and all tiers have drained:
 //!
-//! - **Nothing is lost.** Every item that a client was told has arrived is at the backend's gRPC sink, at its HTTP
-//!   sink and in the zone's Parquet files. Exceptions: at a sink, items that this sink itself refused with a status
-//!   that is final by OTLP's specification (`--permanent`); anywhere, not more items than were in the blocks that
-//!   this program damaged (`--damage`), if the collector said that it lost them.
-//!   Profiles that sidecars scrape are not acknowledged to anybody: those that were scraped when the faults were over
-//!   have to be there.
-//! - **Nothing is made up or mixed up.** Each item says its number twice; numbers were given out, and agree.
-//! - **Nothing comes twice without a reason.** Each tier may send again what it has no answer for, and `dedup` on the
-//!   rack and in the zone drops that, if it saw to the end that it was taken the first time. Behind the zone's nobody
-//!   does. So an item may come to a sink once more if the connection that brought it before broke (the answer was
-//!   lost). It may come to any place once more if, between when it was made and when it came again, a life of the
-//!   zone ended (what `dedup` had seen was in memory, and what was delivered last was not noted), or a connection
-//!   from the rack to the zone ended or the zone's disk was full (some of its exporters took it, and nobody was told,
-//!   so it counts as not taken). With `--once` there are only faults that are no such reason, exporters wait a minute
-//!   for an answer, and nothing may come twice.
-//! - **The accounts balance**: of every tier's last life, received + recovered = passed on + dropped + refused +
-//!   kept, nothing is in flight, and duplicates are all that was dropped, but for points of metrics that `prometheus`
-//!   does not show because it has a later one. Accounts of lives that were killed are gone with them; over those,
-//!   that nothing is lost says more.
-//! - **Memory**: no life of any process had more than `memory_limiter`'s limit and the 48 MiB of docs/deployment.md.
-//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 where data was damaged or refused for good), nobody
-//!   says that something is lost that was not damaged, every start succeeds unless the disk was full or a key was
-//!   replaced and its certificate not yet (it is tried again), every configuration that is good is taken, one that is
-//!   not is not, nothing panics, and no client is told never to send again.
+//! - **No loss.** Every acknowledged item is at the backend's gRPC sink, at its HTTP sink and in the zone's Parquet
+//!   files. Exceptions: a sink may lack items that it permanently refused by OTLP's specification (`--permanent`).
+//!   Every place may lack as many items as were in the blocks that this program damaged (`--damage`), if the collector
+//!   reported the loss. Profiles that sidecars scrape are not acknowledged; only those scraped after the last fault
+//!   must arrive.
+//! - **No invented or mixed-up items.** Each item contains its number twice; both must agree and be assigned.
+//! - **No duplicates without a cause.** A tier may resend data without a response. `dedup` on the rack and in the zone
+//!   drops such duplicates if it saw the first delivery succeed; behind the zone there is no `dedup`. A sink may get an
+//!   item twice if the connection of the first delivery broke, because the response was lost. Any place may get an
+//!   item twice if one of these events happened between its creation and the duplicate: a life of the zone ended
+//!   (`dedup` forgot its memory, and the last deliveries were not recorded), a connection from the rack to the zone
+//!   ended, or the zone's disk was full (some exporters had accepted the item, but the rack was not told). With
+//!   `--once`, only faults without these causes occur, exporters wait a minute for a response, and there must be no
+//!   duplicates.
+//! - **Item counts balance**: for every tier's last life, received + recovered = passed on + dropped + refused + kept,
+//!   and nothing is in flight. All dropped items are duplicates, or points of metrics older than the point that
+//!   `prometheus` shows. Counts of killed lives are lost; the check for lost data covers them.
+//! - **Memory**: no process exceeded the limit of `memory_limiter` plus the 48 MiB of docs/deployment.md.
+//! - **Ends and starts**: every SIGTERM ends with 0 (with 0 or 1 if data was damaged or permanently refused), and only
+//!   damaged data is reported as lost. Every start succeeds unless the disk was full or a key was replaced before its
+//!   certificate (the start is then repeated). Valid configurations are accepted, invalid ones are refused. Nothing
+//!   panics, and no client is permanently refused.
 
 #![allow(
     unreachable_pub,
@@ -77,49 +75,50 @@ use load::{Client, Ledger, Transport};
 use site::{Scratch, Site};
 pub use verdict::Report;
 
-/// Starts three tiers, lets things go wrong, and checks that nothing is lost.
+/// Starts three tiers, injects faults, and checks that no data is lost.
 #[derive(Debug, Clone, clap::Parser)]
 pub struct Options {
-    /// What faults are drawn from
+    /// Seed of the faults
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How long load and faults last, in seconds
+    /// Duration of load and faults, in seconds
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
-    /// How many sidecars there are
+    /// Number of sidecars
     #[arg(long, default_value_t = 2)]
     pub sidecars: usize,
-    /// Items a second, of all signals and clients together
+    /// Items per second, of all signals and clients together
     #[arg(long, default_value_t = 1000)]
     pub rate: u32,
-    /// Only faults for which nothing may come twice: not the zone, nor its ways in and out
+    /// Only inject faults that cause no duplicates: none in the zone or on its links
     #[arg(long)]
     pub once: bool,
-    /// The backend also refuses for good; what it refused is not missed
+    /// The backend also refuses permanently; the refused items need not arrive
     #[arg(long)]
     pub permanent: bool,
-    /// Turn bits over in stored queues, too; not more than what was damaged may be lost
+    /// Also flip bits in persistent queues; at most the damaged data may be lost
     #[arg(long)]
     pub damage: bool,
-    /// No faults: the backend takes `rate` items a second, and 120 % of that is sent. Memory has to stay flat
+    /// No faults: the backend accepts `rate` items per second, and 120 % of that is sent. Memory
+    /// must stay flat
     #[arg(long)]
     pub soak: bool,
     /// Keep the directory with configurations, logs and queues
     #[arg(long)]
     pub keep: bool,
-    /// The collector; by default the one that was built beside this program
+    /// Collector binary. Default: the binary built beside this program
     #[arg(long)]
     pub collector: Option<PathBuf>,
 }
 
-/// How long nothing new may arrive until draining counts as stuck.
+/// Time without a new item after which draining counts as stuck.
 const STUCK: Duration = Duration::from_secs(90);
-/// How long profiles are scraped when all is well.
+/// Duration of scraping without faults at the end.
 const CALM: Duration = Duration::from_secs(3);
 const COLLECT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Runs all of it. `Err` if it could not be tried.
+/// Runs the test. Returns `Err` if the test could not run.
 pub async fn run(options: Options) -> Result<Report, String> {
     let binary = binary(&options)?;
     let ledger = Arc::new(Ledger::new(std::time::Instant::now()));
@@ -219,7 +218,7 @@ fn binary(options: &Options) -> Result<PathBuf, String> {
     }
 }
 
-/// For each sidecar, all signals over both protocols.
+/// Returns clients for all signals over both protocols, for each sidecar.
 fn clients(
     options: &Options,
     site: &Site,
@@ -254,7 +253,7 @@ fn start_time(site: &Site) -> SystemTime {
     SystemTime::now() - site.began.elapsed()
 }
 
-/// Reads and removes finished Parquet files until it is cancelled.
+/// Reads and removes finished Parquet files until cancelled.
 fn collect(site: &Site, kept: &Arc<Arrivals>) -> CancellationToken {
     let (stop, began) = (CancellationToken::new(), start_time(site));
     let (directory, kept, stopped) = (site.files.clone(), kept.clone(), stop.clone());
@@ -271,11 +270,11 @@ fn collect(site: &Site, kept: &Arc<Arrivals>) -> CancellationToken {
     stop
 }
 
-/// Memory of each tier, every so often.
+/// Memory of each tier over time.
 #[derive(Default)]
 pub struct Memory(Vec<Vec<Option<u64>>>);
 
-/// Says every now and then how it goes.
+/// Logs the progress periodically.
 async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -283,7 +282,7 @@ async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
         let owed = ledger.owed();
         let mut now = Vec::new();
         for tier in &site.tiers {
-            // A fault may have it in its hands.
+            // A fault may hold the lock of the tier.
             let memory = tokio::time::timeout(Duration::from_millis(200), tier.memory()).await;
             now.push(memory.unwrap_or_default());
         }
@@ -298,7 +297,7 @@ async fn look(site: Arc<Site>, ledger: Arc<Ledger>, seen: Arc<Mutex<Memory>>) {
     }
 }
 
-/// Waits until nothing is in flight anywhere.
+/// Waits until no data is in flight anywhere.
 async fn drain(site: &Site, kept: &Arrivals, ledger: &Ledger, report: &mut Report) {
     for sink in &site.sinks {
         sink.mood.send_if_modified(|mood| {
@@ -340,7 +339,7 @@ async fn drain(site: &Site, kept: &Arrivals, ledger: &Ledger, report: &mut Repor
     );
 }
 
-/// The path of OTLP/HTTP for a signal.
+/// Returns the OTLP/HTTP path of a signal.
 fn path(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "/v1/traces",
@@ -350,7 +349,7 @@ fn path(signal: Signal) -> &'static str {
     }
 }
 
-/// A page over HTTP.
+/// Fetches a page over HTTP.
 async fn page(address: SocketAddr, path: &str) -> Result<String, String> {
     let client: legacy::Client<_, Full<Bytes>> =
         legacy::Client::builder(TokioExecutor::new()).build_http();
@@ -362,7 +361,7 @@ async fn page(address: SocketAddr, path: &str) -> Result<String, String> {
     String::from_utf8(body.to_vec()).map_err(|error| error.to_string())
 }
 
-/// A lock whose holder panicked is good all the same: what is in it is added to, and never half.
+/// Locks a mutex even if a holder panicked: its data is only appended to and never partial.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

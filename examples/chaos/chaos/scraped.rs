@@ -1,8 +1,8 @@
-//! A service with a pprof endpoint. Each profile it gives has one sample with a number of its own, in a label and as its
-//! value.
+//! A service with a pprof endpoint. Each profile has one sample with a unique number, in a label
+//! and as its value.
 //!
-//! Nobody tells it whether a profile was kept, so what was scraped while things went wrong may be missing: but it must
-//! be as it was made, and there once. What is scraped when all is well must arrive.
+//! The service does not learn whether a profile was stored. A profile scraped during a fault may be
+//! lost, but must be unchanged and unique. A profile scraped without a fault must arrive.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,14 +30,14 @@ pub struct Service {
     mood: Mutex<Mood>,
 }
 
-/// What becomes of a profile that is scraped.
+/// Expectation for a scraped profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// It may arrive.
+    /// The profile may arrive.
     Gives,
-    /// It must arrive.
+    /// The profile must arrive.
     Counts,
-    /// Nothing happens in it: its profiles have no samples.
+    /// The service is idle: its profiles have no samples.
     Idle,
 }
 
@@ -82,11 +82,11 @@ async fn serve(service: Arc<Service>, stream: TcpStream) {
         async move { Ok::<_, Infallible>(answer) }
     });
     let server = auto::Builder::new(TokioExecutor::new());
-    // Who scrapes may be killed at any time.
+    // The scraping process may be killed at any time.
     let _ = server.serve_connection(TokioIo::new(stream), answer).await;
 }
 
-/// A profile with a sample for each number.
+/// Returns a profile with a sample for each number.
 fn profile(numbers: &[u64]) -> Profile {
     const STRINGS: [&str; 6] = ["", "work", "count", "function", "main.go", ID];
     let strings = STRINGS.map(str::to_owned).into_iter();
@@ -114,7 +114,7 @@ fn profile(numbers: &[u64]) -> Profile {
     }
 }
 
-/// `proto/profile.proto` of github.com/google/pprof, as much of it as is needed.
+/// The necessary parts of `proto/profile.proto` of github.com/google/pprof.
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
     #[prost(message, repeated, tag = "1")]

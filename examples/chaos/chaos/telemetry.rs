@@ -1,5 +1,5 @@
-//! Requests of all four signals. Each item has a number of its own, in two places: who finds two numbers in one item
-//! has found a defect.
+//! Requests of all four signals. Each item has a unique number in two places; two different numbers
+//! in one item are a defect.
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -22,10 +22,10 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tributary_otlp::Signal;
 
-/// The attribute that has an item's number.
+/// Attribute with an item's number.
 pub const ID: &str = "test.id";
 
-/// A request, decoded.
+/// A decoded request.
 #[derive(Debug, Clone)]
 pub enum Telemetry {
     Traces(ExportTraceServiceRequest),
@@ -35,7 +35,8 @@ pub enum Telemetry {
 }
 
 impl Telemetry {
-    /// A request with an item for each number, of this time, each with so many bytes of ballast.
+    /// Returns a request with an item for each number, with this time and bytes of ballast per
+    /// item.
     pub fn of(signal: Signal, service: &str, numbers: &[u64], now: u64, ballast: usize) -> Self {
         let resource = Some(Resource {
             attributes: vec![text("service.name", service)],
@@ -159,7 +160,7 @@ impl Telemetry {
         })
     }
 
-    /// The number of each item. `Err` says what is wrong with an item that is not as it was made.
+    /// Returns the number of each item, or a description of an item that was changed.
     pub fn numbers(&self) -> Result<Vec<u64>, String> {
         match self {
             Telemetry::Traces(request) => request
@@ -257,10 +258,10 @@ fn text(key: &str, value: &str) -> KeyValue {
     }
 }
 
-/// What ids begin with that were given where profiles are made. Those that were scraped get others on the way.
+/// Prefix of the ids of profiles that clients send. Scraped profiles get other ids.
 const SENT: [u8; 8] = [7; 8];
 
-/// The number of a profile that was scraped.
+/// Returns the number of a scraped profile.
 fn scraped(profile: &Profile) -> Option<u64> {
     let [sample] = profile.samples.as_slice() else {
         return None;
@@ -271,9 +272,9 @@ fn scraped(profile: &Profile) -> Option<u64> {
     u64::try_from(*value).ok()
 }
 
-/// Profiles of one sample each, with stacks that they share.
+/// Returns profiles of one sample each, with shared stacks.
 fn profiles(numbers: &[u64], now: u64) -> (Vec<Profile>, ProfilesDictionary) {
-    // Before the names of functions.
+    // Strings before the names of functions.
     const FIXED: [&str; 4] = ["", ID, "samples", "count"];
     const FUNCTIONS: i32 = 8;
     let names = (1..=FUNCTIONS).map(|function| format!("function_{function}"));

@@ -1,4 +1,4 @@
-//! What the exporter promises, on paused time, with files in a directory.
+//! Tests of the exporter on paused time, with files in a directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! What goes in, and what is on the page.
+//! Tests of points in requests and samples on the page.
 
 use std::time::Duration;
 
@@ -153,7 +153,8 @@ fn take(table: &Arc<Table>, request: &[u8]) {
     assert_eq!(table.take(request).total(), 0);
 }
 
-/// How many points were rejected for that reason; no others were.
+/// Returns the number of points rejected for that reason; checks that no other points were
+/// rejected.
 #[track_caller]
 fn rejected(table: &Arc<Table>, request: &[u8], why: Rejection) -> usize {
     let rejected = table.take(request);

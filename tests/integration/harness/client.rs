@@ -42,7 +42,7 @@ struct Posting {
     client: legacy::Client<HttpConnector, Full<Bytes>>,
 }
 
-/// Why a request was not acknowledged.
+/// Reason why a request was not acknowledged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
     /// The gRPC code; over HTTP the one in the body.

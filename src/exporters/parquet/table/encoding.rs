@@ -4,25 +4,26 @@
 
 use tributary_otlp::reader::put_varint;
 
-/// The bits that numbers up to `max` take.
+/// Returns the number of bits for numbers up to `max`.
 pub(super) fn bit_width(max: u64) -> u32 {
     u64::BITS - max.leading_zeros()
 }
 
-/// RLE/bit-packing hybrid, encoding 3. Runs of at least eight equal values are written as runs, the rest is packed.
+/// RLE/bit-packing hybrid, encoding 3. At least eight equal values become a run; other values are
+/// packed.
 #[derive(Debug, Default)]
 pub(super) struct Hybrid {
     width: u32,
-    /// The last value and how often it was there in a row, as far as it has not been packed.
+    /// The last value and the length of its run, without packed values.
     last: u32,
     run: usize,
-    /// Values that wait to be packed: whole groups of eight when it is written.
+    /// Values to be packed, in whole groups of eight when written.
     packed: Vec<u32>,
     output: Vec<u8>,
 }
 
 impl Hybrid {
-    /// For values of at most that many bits, up to 32.
+    /// Returns an encoder for values of up to `width` bits; at most 32.
     pub(super) fn new(width: u32) -> Self {
         Hybrid {
             width,
@@ -41,7 +42,7 @@ impl Hybrid {
         }
     }
 
-    /// The same value several times.
+    /// Adds the same value several times.
     #[inline]
     pub(super) fn push_run(&mut self, value: u32, count: usize) {
         if count > 0 {
@@ -56,7 +57,7 @@ impl Hybrid {
     #[inline]
     fn end_run(&mut self) {
         if self.run < 8 {
-            // Short runs are most of what columns without order have.
+            // Short runs dominate in columns without order.
             for _ in 0..self.run {
                 self.packed.push(self.last);
             }
@@ -67,7 +68,7 @@ impl Hybrid {
     }
 
     fn end_long_run(&mut self) {
-        // Packed values come in groups of eight: the run fills up the last group.
+        // Packed values come in groups of eight, so the run first fills the last group.
         let gap = self.packed.len().next_multiple_of(8) - self.packed.len();
         let filling = gap.min(self.run);
         let left = self.run - filling;
@@ -95,12 +96,12 @@ impl Hybrid {
         self.packed.clear();
     }
 
-    /// What the values so far take, about.
+    /// Returns the approximate encoded size in bytes.
     pub(super) fn len(&self) -> usize {
         self.output.len() + (self.packed.len() * self.width as usize).div_ceil(8)
     }
 
-    /// Appends the encoding of all values to `output`, and begins anew.
+    /// Appends the encoded values to `output`, and starts over.
     pub(super) fn finish(&mut self, output: &mut Vec<u8>) {
         self.end_run();
         self.pack();
@@ -109,7 +110,7 @@ impl Hybrid {
     }
 }
 
-/// Numbers of `width` bits one after the other, the lowest bits first; whole groups of eight.
+/// Packs numbers of `width` bits, lowest bits first, in whole groups of eight.
 fn pack(values: &[u32], width: u32, output: &mut Vec<u8>) {
     match width {
         0 => {}
@@ -136,8 +137,8 @@ fn pack(values: &[u32], width: u32, output: &mut Vec<u8>) {
     }
 }
 
-/// A bit-packed run of all values with a width of whole bytes. It takes some more bits than needed, and in return
-/// what repeats in the values repeats in the bytes: compressors look for bytes.
+/// Writes all values as a bit-packed run with a width of whole bytes. It takes more bits than
+/// necessary, but repeated values become repeated bytes, which compressors find.
 pub(super) fn byte_aligned(values: &[u32], width: u32, output: &mut Vec<u8>) {
     let groups = values.len().div_ceil(8);
     put_varint((groups as u64) << 1 | 1, output);

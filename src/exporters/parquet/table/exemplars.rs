@@ -1,4 +1,4 @@
-//! Exemplars of data points: single measurements, in lists beside each other.
+//! Exemplars of data points: sample measurements in parallel lists.
 
 use super::WriteError;
 use super::attributes::{Pairs, Sets};
@@ -14,7 +14,7 @@ use super::values::Whole;
 gathered! {
     /// Exemplars of all data points of a table.
     pub(super) struct Exemplars {
-        /// Which ones each data point has.
+        /// The range of exemplars of each data point.
         rows: Ranges,
         time: Vec<i64>,
         value: Vec<f64>,
@@ -27,7 +27,7 @@ gathered! {
 }
 
 impl Exemplars {
-    /// An exemplar of the data point that [`end`](Self::end) ends.
+    /// Adds an exemplar to the data point that [`end`](Self::end) ends.
     pub(super) fn push(&mut self, exemplar: &[u8], texts: &mut Strings, pairs: &mut Pairs) {
         let (mut time, mut trace, mut span) = (0, &[][..], &[][..]);
         let (mut value, mut int, mut value_type) = (0.0, 0, "none");

@@ -1,4 +1,4 @@
-//! Stacks and their frames, each once, and the table of stacks.
+//! Interned stacks and frames, and the table of stacks.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Frame {
     pub(super) attributes: u32,
 }
 
-/// Whether a column of frames has anything to say.
+/// Whether a column of frames has any values.
 #[derive(Debug, Clone, Copy)]
 #[repr(u16)]
 enum Has {
@@ -52,12 +52,12 @@ enum Has {
     Attributes = 1 << 12,
 }
 
-/// Stacks and their frames, each once.
+/// Interned stacks and frames.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Text 0 is empty.
+    /// Texts; text 0 is empty.
     texts: Strings,
-    /// Numbers of 64 bits as their bytes. Word 0 is 0.
+    /// 64-bit numbers as bytes; word 0 is 0.
     words: Strings,
     frames: Vec<Frame>,
     hashes: Vec<u64>,
@@ -67,9 +67,9 @@ pub(super) struct Frames {
     ranges: Ranges,
     has: Vec<u16>,
     stack_hashes: Vec<u64>,
-    /// The bytes of the texts of all frames: what they are long as JSON, besides keys.
+    /// Bytes of the texts of all frames as JSON, without keys.
     text_bytes: usize,
-    /// Stacks by the numbers of their frames.
+    /// Stacks, by the numbers of their frames.
     by_frames: Strings,
     scratch: Vec<u8>,
 }
@@ -115,7 +115,7 @@ impl Frames {
         }
     }
 
-    /// A frame of which nothing is known.
+    /// Returns a frame without any properties.
     pub(super) fn nothing(&self) -> Frame {
         Frame {
             function: 0,
@@ -134,7 +134,7 @@ impl Frames {
         }
     }
 
-    /// The number of a frame.
+    /// Returns the number of a frame.
     pub(super) fn frame(&mut self, frame: Frame) -> u32 {
         let next = self.frames.len() as u32;
         let id = *self.ids.entry(frame).or_insert(next);
@@ -146,7 +146,8 @@ impl Frames {
         id
     }
 
-    /// What a frame is in any file: function, file and line; of one without a name, where its address is in its binary.
+    /// Returns a hash of the frame that is the same in any file: of function, file and line, or of
+    /// a nameless frame's address in its binary.
     fn hash(&self, frame: &Frame) -> u64 {
         let parts = match frame.function {
             0 => [
@@ -188,7 +189,7 @@ impl Frames {
             .sum()
     }
 
-    /// The number of a stack of these frames.
+    /// Returns the number of the stack with these frames.
     pub(super) fn stack(&mut self, frames: &[u32]) -> u32 {
         self.scratch.clear();
         self.scratch
@@ -209,18 +210,18 @@ impl Frames {
         id
     }
 
-    /// How many frames a stack has.
+    /// Returns the number of frames of a stack.
     pub(super) fn depth(&self, stack: u32) -> usize {
         self.ranges.get(stack as usize).len()
     }
 
-    /// A hash of what a stack is in any file.
+    /// Returns a hash of the stack that is the same in any file.
     pub(super) fn stack_hash(&self, stack: u32) -> u64 {
         let hash = self.stack_hashes.get(stack as usize);
         hash.copied().unwrap_or_default()
     }
 
-    /// The frames of a stack, if any of them has something for that column.
+    /// Returns the frames of a stack, if any of them has a value for that column.
     fn of(&self, stack: u32, column: Has) -> &[u32] {
         let has = self.has.get(stack as usize).copied().unwrap_or_default();
         match has & column as u16 {
@@ -229,7 +230,7 @@ impl Frames {
         }
     }
 
-    /// The columns of frames, for rows with these stacks.
+    /// Writes the columns of frames for rows with these stacks.
     pub(super) fn write(
         &self,
         rows: impl Iterator<Item = u32> + Clone,
@@ -243,7 +244,8 @@ impl Frames {
             })
         };
         let (texts, words) = (&self.texts, &Words(&self.words));
-        // As long as the stack in any case, so that the leaf of a stack without names is the same in both layouts.
+        // Always as long as the stack, so that the leaf of a stack without names is the same in
+        // both layouts.
         let functions = rows.clone().map(|stack| {
             let frames = self.stacks[self.ranges.get(stack as usize)].iter();
             frames.map(|frame| self.frames[*frame as usize].function)
@@ -271,8 +273,8 @@ impl Frames {
         group.text_lists("frame_attributes", texts, attributes)
     }
 
-    /// Frame by frame as JSON, by their numbers: one index per frame where columns would have one each. Only what is
-    /// known is in it.
+    /// Returns the known properties of each frame as JSON, by number. A single index per frame then
+    /// replaces an index per column.
     fn json(&self) -> Strings {
         let mut all = Strings::default();
         let mut json = Vec::new();
@@ -353,7 +355,7 @@ impl Gathered for Frames {
             + self.words.memory()
             + self.frames.memory()
             + self.hashes.memory()
-            // Hash tables have room for a seventh more, in powers of two.
+            // Hash tables reserve a seventh more, in powers of two.
             + self.ids.capacity() * 8 / 7 * (size_of::<(Frame, u32)>() + 1)
             + self.stacks.memory()
             + self.ranges.memory()
@@ -393,18 +395,18 @@ fn has(frame: &Frame) -> u16 {
 }
 
 gathered! {
-    /// The columns of the table of stacks.
+    /// Columns of the table of stacks.
     pub(super) struct Stacks {
         pub(super) frames: Frames,
-        /// The stack of each row.
+        /// Stack of each row.
         rows: Vec<u32>,
     }
 }
 
 impl Stacks {
-    /// Adds a row for a stack that has none yet.
+    /// Adds a row for a stack without a row.
     pub(super) fn push(&mut self, shared: &mut Shared, time: i64, stack: u32) {
-        // Stacks are numbered as they come, and each gets its row at once.
+        // Stacks are numbered in order, and each gets its row at once.
         if stack as usize == self.rows.len() {
             self.rows.push(stack);
             shared.push(time, 0);
@@ -414,7 +416,7 @@ impl Stacks {
 
 impl RowColumns for Stacks {
     fn memory_to_write(&self) -> usize {
-        /// The keys of a frame, and where its text ends.
+        /// Bytes of a frame's keys and of the offset of its text.
         const FRAME_BYTES: usize = 96;
         // A text and its copy in the dictionary.
         2 * (self.frames.text_bytes + self.frames.frames.len() * FRAME_BYTES)

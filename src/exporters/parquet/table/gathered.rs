@@ -1,10 +1,10 @@
-//! What tables gather until a row group is written.
+//! Data that tables gather until a row group is written.
 
-/// Something that is gathered.
+/// A gathered container.
 pub(super) trait Gathered {
-    /// Forgets all of it. Memory is kept for what is to come.
+    /// Removes all data. Memory is kept for further data.
     fn clear(&mut self);
-    /// The memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     fn memory(&self) -> usize;
 }
 
@@ -29,8 +29,8 @@ impl Gathered for usize {
     }
 }
 
-/// A struct that is gathered, as all its fields are. None can be forgotten: what is not cleared would be in the next
-/// file, and what is not counted is not bounded.
+/// Implements `Gathered` for all fields of a struct, so that no field can be forgotten: an
+/// uncleared field would leak into the next file, and an uncounted field would be unbounded.
 macro_rules! gathered {
     (
         $(#[$meta:meta])*

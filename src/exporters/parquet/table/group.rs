@@ -11,7 +11,7 @@ use super::compress::Compressor;
 use super::texts::{Source, Texts};
 use super::values::Encoder;
 
-/// Takes finished chunks, in the order of the schema.
+/// Consumer of finished chunks, in the order of the schema.
 pub(super) type Sink<'s> = &'s mut dyn FnMut(Bytes, ColumnCloseResult) -> Result<(), ParquetError>;
 
 /// The columns of one row group, written one after the other in the order of the schema.
@@ -21,7 +21,7 @@ pub(super) struct RowGroup<'g> {
     rows: usize,
     compressor: &'g mut Compressor,
     bloom_filters: bool,
-    /// Whether to say where pages are and what is in them.
+    /// Whether to write a page index.
     page_index: bool,
     sink: Sink<'g>,
 }
@@ -50,7 +50,7 @@ impl<'g> RowGroup<'g> {
         self.bloom_filters
     }
 
-    /// A value in every row.
+    /// Writes a value for every row.
     pub(super) fn flat<E: Encoder>(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// A value or null in every row.
+    /// Writes a value or null for every row.
     pub(super) fn optional<E: Encoder>(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// A value in every row, each with the number of rows that have it one after the other.
+    /// Writes a value for every row; each value has the length of its run of rows.
     pub(super) fn flat_runs<E: Encoder>(
         &mut self,
         name: &str,
@@ -114,7 +114,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// A value or null in every row, each with the number of rows that have it one after the other.
+    /// Writes a value or null for every row; each has the length of its run of rows.
     pub(super) fn optional_runs<E: Encoder>(
         &mut self,
         name: &str,
@@ -143,7 +143,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// A list of texts in every row, each with the number of rows that have it one after the other.
+    /// Writes a list of texts for every row; each list has the length of its run of rows.
     pub(super) fn list_runs<S: Source, R>(
         &mut self,
         name: &str,
@@ -178,7 +178,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// A list of values in every row. Maps are lists of keys and lists of values.
+    /// Writes a list of values for every row. Maps are lists of keys and lists of values.
     pub(super) fn list<E: Encoder, R>(
         &mut self,
         name: &str,
@@ -205,7 +205,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// A list of lists in every row: what lists of maps have.
+    /// Writes a list of lists for every row, as needed for lists of maps.
     pub(super) fn nested<E: Encoder, R, L>(
         &mut self,
         name: &str,
@@ -244,7 +244,7 @@ impl<'g> RowGroup<'g> {
         self.finish(chunk)
     }
 
-    /// The descriptor of the column that comes next.
+    /// Returns the chunk of the next column.
     fn chunk<E: Encoder>(&mut self, name: &str, encoder: E) -> Result<Chunk<E>, WriteError> {
         if self.next >= self.schema.num_columns() {
             return Err(WriteError::Schema(name.to_owned()));

@@ -15,9 +15,9 @@ use tributary_otlp::Malformed;
 use tributary_otlp::view::{AnyValue, Message, View as _};
 
 gathered! {
-    /// The columns that only log records have.
+    /// Columns of log records only.
     pub(super) struct Columns {
-        /// Whether the row's time is the one at which the record was seen.
+        /// Whether the row's time is the observed time.
         is_observed: Vec<bool>,
         observed: Vec<u64>,
         severity: Vec<u32>,
@@ -34,7 +34,7 @@ gathered! {
     }
 }
 
-/// A log record, read once.
+/// A decoded log record.
 #[derive(Debug, Default)]
 struct Record<'r> {
     attributes: SmallVec<[&'r [u8]; 12]>,

@@ -1,4 +1,4 @@
-//! Data points of metrics of all types: one row each.
+//! Data points of metrics of all types, one row each.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -21,9 +21,9 @@ use tributary_otlp::reader::Fields;
 use tributary_otlp::view::{Buckets, Message, View as _};
 
 gathered! {
-    /// The columns that only data points have.
+    /// Columns of data points only.
     pub(super) struct Columns {
-        /// What the points of a metric share, as it was sent and as numbers of texts.
+        /// Shared data of each metric's points, encoded as sent.
         heads: Strings,
         metrics: Vec<Metric>,
         metric: Vec<u32>,
@@ -51,7 +51,7 @@ gathered! {
     }
 }
 
-/// What the points of a metric share, as numbers of texts.
+/// Shared data of a metric's points, as numbers of texts.
 #[derive(Debug, Clone, Copy)]
 struct Metric {
     name: u32,
@@ -62,7 +62,7 @@ struct Metric {
     monotonic: Option<bool>,
 }
 
-/// A metric as it was sent.
+/// An encoded metric.
 #[derive(Debug, Clone, Default)]
 struct Head<'r> {
     message: &'r [u8],
@@ -71,7 +71,7 @@ struct Head<'r> {
     unit: &'r [u8],
     form: Form,
     data: Cow<'r, [u8]>,
-    /// All of it but the data points.
+    /// Encoded fields of the metric without the data points.
     shared: Vec<u8>,
 }
 
@@ -105,7 +105,8 @@ impl<'r> Head<'r> {
         };
         for field in fields(message) {
             let (number, value) = field?;
-            // The forms of data are a `oneof`: the last one is the data, and what comes of it twice is merged.
+            // The data is a `oneof`: the last form wins, and repeated messages of one form are
+            // merged.
             let form = match number {
                 1 => {
                     head.name = bytes(value);
@@ -144,7 +145,7 @@ impl<'r> Head<'r> {
     }
 }
 
-/// The time of a data point: all forms have it in field 3.
+/// Returns the time of a data point, which all forms have in field 3.
 fn time_of(point: &[u8]) -> Result<u64, Malformed> {
     let mut time = 0;
     for field in fields(point) {
@@ -167,7 +168,7 @@ pub(super) fn append(
             let contents = table.contents();
             let shared = &mut table.shared;
             if let super::Columns::Metrics(columns) = &mut table.columns {
-                // Found once: what points share may be as large as the request.
+                // Looked up once, because shared data may be as large as the request.
                 let metric = known.get(contents, || columns.add_metric(&head, shared));
                 columns.push(shared, context, head.form, metric, point);
             }
@@ -180,7 +181,7 @@ pub(super) fn append(
 }
 
 impl Columns {
-    /// The number of a metric, by all that its points share.
+    /// Returns the number of a metric, by all data that its points share.
     fn add_metric(&mut self, head: &Head<'_>, shared: &mut Shared) -> u32 {
         let Shared { texts, pairs, .. } = shared;
         let id = self.heads.intern(&head.shared);
@@ -288,7 +289,7 @@ impl Columns {
         self.int.push(read.int);
         self.count.push(is_distribution.then_some(read.count));
         let sum = match form {
-            // The one form in which the sum is always there.
+            // Only in this form the sum is always present.
             Form::Summary => Some(read.sum.unwrap_or_default()),
             _ => read.sum,
         };
@@ -318,7 +319,7 @@ impl Columns {
         self.exemplars.end();
     }
 
-    /// The metric of a row.
+    /// Returns the metric of a row.
     fn metric(&self, row: usize) -> Metric {
         self.metrics[self.metric[row] as usize]
     }
@@ -383,7 +384,7 @@ impl RowColumns for Columns {
     }
 }
 
-/// The scalars of a data point, as far as its form has them.
+/// Scalars of a data point, as far as its form has them.
 #[derive(Debug, Default)]
 struct Point<'r> {
     time: u64,
@@ -402,14 +403,14 @@ struct Point<'r> {
     negative: Option<&'r [u8]>,
 }
 
-/// The buckets of an exponential histogram. Returns their offset.
+/// Adds the buckets of an exponential histogram. Returns their offset.
 fn put(buckets: &[u8], counts: &mut Lists<u64>) -> u32 {
     let buckets = Buckets::view(Message::new(buckets));
     counts.values.extend(buckets.bucket_counts());
     buckets.offset().cast_unsigned()
 }
 
-/// A `sint32`, as the bits of its value.
+/// Decodes a `sint32` into the bits of its value.
 fn zigzag(value: u64) -> u32 {
     let value = value as u32;
     (value >> 1) ^ (value & 1).wrapping_neg()

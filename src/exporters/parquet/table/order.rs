@@ -1,4 +1,4 @@
-//! In which order rows are written.
+//! Order of the written rows.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use super::ranges::Ranges;
 pub(super) struct Rows<'o>(pub(super) &'o [u32]);
 
 impl<'o> Rows<'o> {
-    /// How many there are.
+    /// Returns the number of rows.
     pub(super) fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Which ones.
+    /// Returns the indices of the rows.
     pub(super) fn iter(self) -> impl Iterator<Item = usize> + Clone + 'o {
         self.0.iter().map(|row| *row as usize)
     }
 
-    /// Their values in a column.
+    /// Returns the rows' values in a column.
     pub(super) fn of<'c, T: Copy>(
         self,
         column: &'c [T],
@@ -27,7 +27,7 @@ impl<'o> Rows<'o> {
         self.iter().map(move |row| column[row])
     }
 
-    /// Where their lists are in columns of lists.
+    /// Returns the ranges of the rows' lists in columns of lists.
     pub(super) fn lists<'r>(
         self,
         lists: &'r Ranges,
@@ -36,7 +36,7 @@ impl<'o> Rows<'o> {
     }
 }
 
-/// The values of lists.
+/// Returns the values of lists.
 pub(super) fn values<'c, T: Copy>(
     lists: impl Iterator<Item = Range<usize>> + Clone + 'c,
     column: &'c [T],

@@ -23,9 +23,9 @@ use tributary_otlp::Signal;
 use tributary_profiles::entries::Entries;
 
 gathered! {
-    /// The columns that only samples have.
+    /// Columns of samples only.
     pub(super) struct Columns {
-        /// What the samples of a profile share.
+        /// Shared data of each profile's samples.
         profiles: Vec<Profile>,
         profile_attributes: Sets,
         profile: Vec<u32>,
@@ -38,14 +38,14 @@ gathered! {
         trace: Vec<Option<[u8; 16]>>,
         span: Vec<Option<[u8; 8]>>,
         payloads: Strings,
-        /// The stacks, where they are columns of the samples.
+        /// Stacks, if they are columns of the samples.
         frames: Frames,
         stack: Vec<u32>,
         hash: Vec<u64>,
     }
 }
 
-/// What the samples of a profile share, mostly as numbers of texts.
+/// Shared data of a profile's samples, mostly as numbers of texts.
 #[derive(Debug, Clone, Copy)]
 struct Profile {
     duration: i64,
@@ -60,7 +60,7 @@ struct Profile {
     payload: u32,
 }
 
-/// A profile as it was sent, without its samples.
+/// An encoded profile without its samples.
 #[derive(Debug, Default)]
 struct Head<'r> {
     sample_type: &'r [u8],
@@ -97,12 +97,12 @@ impl<'r> Head<'r> {
     }
 }
 
-/// Reads a request while its dictionary is carried over into tables.
+/// Reads a request while its dictionary is copied into tables.
 struct Reader<'r> {
     dictionary: Dictionary<'r>,
     stacks: Known,
     pairs: KnownPairs,
-    /// The stack of each sample of a profile: its number in the table it is in, and its hash.
+    /// Stack of each sample of a profile: its number in its table, and its hash.
     found: Vec<(u32, u64)>,
 }
 
@@ -181,7 +181,7 @@ impl Reader<'_> {
                         self.find_stacks(profile, head, contents, columns, &mut table.shared);
                     }
                 }
-                // The stacks are in a file already, and their hashes are asked for.
+                // The stacks are in a file already, and only their hashes are needed.
                 None => {
                     let (mut columns, mut shared) = (Stacks::default(), Shared::default());
                     self.find_stacks(profile, head, new_contents(), &mut columns, &mut shared);
@@ -244,7 +244,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Carries the stacks of a profile over into their own table.
+    /// Copies the stacks of a profile into their own table.
     fn find_stacks(
         &mut self,
         profile: &[u8],
@@ -327,7 +327,7 @@ impl Columns {
         self.value.push(i64::try_from(bounded).unwrap_or_default());
         self.count.push(values.max(times) as i64);
         if values == 1 && times == 0 {
-            // The value says it all.
+            // The value alone is sufficient.
             self.each_value.pop();
         }
         self.values.push(self.each_value.len());
@@ -344,7 +344,7 @@ impl Columns {
         attributes.end(pairs, texts);
     }
 
-    /// The profile of a row.
+    /// Returns the profile of a row.
     fn profile(&self, row: usize) -> Profile {
         self.profiles[self.profile[row] as usize]
     }
@@ -361,7 +361,7 @@ impl RowColumns for Columns {
 
     fn entries_of(&self, row: usize) -> usize {
         let of_profile = self.profile_attributes.get(self.profile[row] as usize);
-        // None of a stack that is in the other table.
+        // No frames if the stack is in the other table.
         of_profile.len() + self.frames.depth(self.stack[row])
     }
 

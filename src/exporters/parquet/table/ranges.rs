@@ -6,14 +6,14 @@ use super::gathered::{Gathered, gathered};
 use super::order::{Rows, values};
 
 gathered! {
-    /// Where the entries of each row are in columns that have the entries of all rows.
+    /// Ranges of each row's entries in columns that hold the entries of all rows.
     pub(super) struct Ranges {
         ends: Vec<usize>,
     }
 }
 
 impl Ranges {
-    /// The row ends where the columns end now.
+    /// Ends the row at the current end of the columns.
     #[inline]
     pub(super) fn push(&mut self, end: usize) {
         self.ends.push(end);
@@ -28,7 +28,7 @@ impl Ranges {
         start..self.ends.get(row).copied().unwrap_or(start)
     }
 
-    /// Where the last row ends.
+    /// Returns the end of the last row.
     pub(super) fn end(&self) -> usize {
         self.ends.last().copied().unwrap_or_default()
     }
@@ -38,7 +38,7 @@ impl Ranges {
 #[derive(Debug, Default)]
 pub(super) struct Lists<T> {
     rows: Ranges,
-    /// Those of all rows, and then of the row that [`end`](Self::end) ends.
+    /// Values of all rows, then of the row that [`end`](Self::end) ends.
     pub(super) values: Vec<T>,
 }
 
@@ -48,7 +48,7 @@ impl<T: Copy> Lists<T> {
         self.rows.push(self.values.len());
     }
 
-    /// The lists of these rows.
+    /// Returns the lists of these rows.
     pub(super) fn of<'s>(
         &'s self,
         rows: Rows<'s>,

@@ -1,14 +1,14 @@
-//! What the readers of all signals share.
+//! Common parts of the readers of all signals.
 
 use tributary_otlp::Malformed;
 use tributary_otlp::reader::{Fault, Fields, Value};
 
-/// A fault somewhere in a message.
+/// Converts a fault in a message to an error.
 pub(super) fn malformed(fault: Fault) -> Malformed {
     Malformed::new(0, fault.text())
 }
 
-/// The fields of a message, as numbers and values.
+/// Returns the fields of a message as numbers and values.
 #[inline]
 pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u32, Value<'_>), Malformed>> {
     Fields::new(message).map(|field| match field {
@@ -17,7 +17,7 @@ pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u32, Value<
     })
 }
 
-/// The messages of a repeated field.
+/// Returns the messages of a repeated field.
 #[inline]
 pub(super) fn each(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> + Clone {
     Fields::new(message)
@@ -26,7 +26,7 @@ pub(super) fn each(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> +
         .filter_map(|field| field.value.bytes())
 }
 
-/// The messages of a repeated field, as far as there is no fault.
+/// Returns the messages of a repeated field up to the first fault.
 #[inline]
 pub(super) fn messages(
     message: &[u8],
@@ -38,7 +38,7 @@ pub(super) fn messages(
     })
 }
 
-/// What the entries of resources and those of scopes begin with: the resource or scope, and its schema URL.
+/// Returns the resource or scope and the schema URL of an entry.
 pub(super) fn head(entry: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let (mut origin, mut schema_url) = (&[][..], &[][..]);
     for field in fields(entry) {
@@ -51,7 +51,7 @@ pub(super) fn head(entry: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     Ok((origin, schema_url))
 }
 
-/// A scalar's bits.
+/// Returns the bits of a scalar.
 #[inline]
 pub(super) fn number(value: Value<'_>) -> u64 {
     match value {
@@ -61,7 +61,7 @@ pub(super) fn number(value: Value<'_>) -> u64 {
     }
 }
 
-/// The numbers of a repeated `fixed64` or `double`, packed or not, as their bits.
+/// Calls `each` with the bits of a repeated `fixed64` or `double`, packed or not.
 pub(super) fn fixed64s(value: Value<'_>, each: impl FnMut(u64)) {
     match value {
         Value::Bytes(packed) => {
@@ -74,13 +74,14 @@ pub(super) fn fixed64s(value: Value<'_>, each: impl FnMut(u64)) {
     }
 }
 
-/// A string, bytes or a message.
+/// Returns a string, bytes or a message.
 #[inline]
 pub(super) fn bytes(value: Value<'_>) -> &[u8] {
     value.bytes().unwrap_or_default()
 }
 
-/// Nanoseconds since 1970 as a timestamp; none for 0. Times after 2262 become those before 1970, with the same bits.
+/// Converts nanoseconds since 1970 to a timestamp; `None` for 0. Times after 2262 wrap to times
+/// before 1970.
 #[inline]
 pub(super) fn time(nanoseconds: u64) -> Option<i64> {
     (nanoseconds != 0).then_some(nanoseconds.cast_signed())

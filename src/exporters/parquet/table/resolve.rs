@@ -1,6 +1,6 @@
-//! The dictionary of a profiles request, and what of it has been carried over into a table.
+//! The dictionary of a profiles request, and the entries already copied into a table.
 //!
-//! An index that leads nowhere stands for nothing, as index 0 does.
+//! An invalid index means no entry, like index 0.
 
 use opentelemetry_proto::tonic::common::v1 as common;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -49,7 +49,7 @@ impl<'r> Dictionary<'r> {
         (self.string(kind), self.string(unit))
     }
 
-    /// The ids of a link: of the trace and of the span.
+    /// Returns the trace id and the span id of a link.
     pub(super) fn link(&self, at: i32) -> (&'r [u8], &'r [u8]) {
         let (mut trace, mut span) = (&[][..], &[][..]);
         for (field, value) in fields(get(&self.entries.links, at)).map_while(Result::ok) {
@@ -83,7 +83,7 @@ impl<'r> Dictionary<'r> {
         })
     }
 
-    /// A value with the strings that it refers to.
+    /// Returns a value with its string references resolved.
     fn value<'v>(&self, value: &'v [u8]) -> std::borrow::Cow<'v, [u8]> {
         match AnyValue::view(Message::new(value)) {
             AnyValue::StringIndex(at) => {
@@ -105,7 +105,7 @@ impl<'r> Dictionary<'r> {
         }
     }
 
-    /// A resource with the strings that it refers to.
+    /// Returns a resource with its string references resolved.
     pub(super) fn resource(&self, resource: &[u8]) -> Vec<u8> {
         let mut decoded = Resource::decode(resource).unwrap_or_default();
         let mut references = References::new(&self.entries.strings);
@@ -115,7 +115,7 @@ impl<'r> Dictionary<'r> {
         }
     }
 
-    /// A scope with the strings that it refers to.
+    /// Returns a scope with its string references resolved.
     pub(super) fn scope(&self, scope: &[u8]) -> Vec<u8> {
         let mut decoded = common::InstrumentationScope::decode(scope).unwrap_or_default();
         let mut references = References::new(&self.entries.strings);
@@ -125,7 +125,7 @@ impl<'r> Dictionary<'r> {
         }
     }
 
-    /// Attributes as JSON, without those that have a column.
+    /// Writes attributes as JSON, except the attributes with a column.
     fn json(&self, indices: &[i32], left_out: &[&str], output: &mut Vec<u8>) {
         output.push(b'{');
         let mut is_first = true;
@@ -150,7 +150,7 @@ impl<'r> Dictionary<'r> {
         output.push(b'}');
     }
 
-    /// The text of one of the attributes.
+    /// Returns one of the attributes as text.
     fn text_of(&self, indices: &[i32], key: &str) -> Option<Vec<u8>> {
         let mut attributes = indices.iter().filter_map(|at| self.attribute(*at));
         let found = attributes.find(|attribute| attribute.key == key.as_bytes())?;
@@ -160,7 +160,7 @@ impl<'r> Dictionary<'r> {
     }
 }
 
-/// The entry of a table; nothing for index 0.
+/// Returns the entry of a table; empty for index 0.
 fn get<'r>(table: &[&'r [u8]], index: i32) -> &'r [u8] {
     match usize::try_from(index) {
         Ok(0) | Err(_) => &[],
@@ -168,17 +168,17 @@ fn get<'r>(table: &[&'r [u8]], index: i32) -> &'r [u8] {
     }
 }
 
-/// An index. Of integers with more bits the lower 32 count.
+/// Returns an index: the lower 32 bits of the integer.
 pub(super) fn index(value: Value<'_>) -> i32 {
     (number(value) as u32).cast_signed()
 }
 
-/// Indices, packed or not.
+/// Calls `each` with indices, packed or not.
 pub(super) fn indices(value: Value<'_>, mut each: impl FnMut(i32)) {
     varints(value, |value| each((value as u32).cast_signed()));
 }
 
-/// Integers, packed or not.
+/// Calls `each` with integers, packed or not.
 pub(super) fn varints(value: Value<'_>, mut each: impl FnMut(u64)) {
     match value {
         Value::Bytes(mut packed) => {
@@ -194,11 +194,12 @@ pub(super) fn varints(value: Value<'_>, mut each: impl FnMut(u64)) {
     }
 }
 
-/// What is known of the entries of a dictionary's table, by index. Forgetting it takes no time, however large the table
-/// is: the profiles of a request may go to two tables in turn.
+/// Cached values of the entries of a dictionary's table, by index. Clearing takes constant time,
+/// because the profiles of a request may alternate between two tables.
 #[derive(Debug, Default)]
 struct Noted<T> {
-    /// With the round in which each was noted; this is the last one, and the first one is 1.
+    /// Values with the round in which each was stored. Rounds begin with 1; only values of the
+    /// current round are valid.
     entries: Vec<(u32, T)>,
     round: u32,
 }
@@ -214,7 +215,8 @@ impl<T: Copy + Default> Noted<T> {
         (*round == self.round).then_some(*value)
     }
 
-    /// Notes it for an entry of a table with `all` entries. An index beyond the table is not worth a place here.
+    /// Stores a value for an entry of a table with `all` entries. An index beyond the table is not
+    /// stored.
     fn note(&mut self, at: usize, all: usize, value: T) {
         if at < all {
             self.entries.resize(all, (0, T::default()));
@@ -223,13 +225,13 @@ impl<T: Copy + Default> Noted<T> {
     }
 }
 
-/// What of a dictionary is in the table already, by index.
+/// Dictionary entries already copied into the table, by index.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Of which contents of which table this is true.
+    /// Contents of the table for which the entries are valid.
     table: u64,
     stacks: Noted<u32>,
-    /// Where the frames of each location are in `frames`.
+    /// Range of each location's frames in `frames`.
     locations: Noted<(u32, u32)>,
     frames: Vec<u32>,
     mappings: Noted<(u32, u32, u32)>,
@@ -237,7 +239,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Forgets what is known of another table, or of what this one had before.
+    /// Forgets entries of other tables or of earlier contents.
     pub(super) fn begin(&mut self, table: u64) {
         if self.table != table {
             self.table = table;
@@ -248,7 +250,7 @@ impl Known {
         }
     }
 
-    /// The number of a stack in the table.
+    /// Returns the number of a stack in the table.
     #[inline]
     pub(super) fn stack(
         &mut self,
@@ -363,7 +365,7 @@ impl Known {
             let (name, system_name) = (dictionary.string(name), dictionary.string(system_name));
             let frame = Frame {
                 function: frames.text(name),
-                // Nearly always the name again.
+                // Nearly always equal to the name.
                 system_name: match system_name == name {
                     true => frames.text(b""),
                     false => frames.text(system_name),
@@ -380,7 +382,7 @@ impl Known {
         }
     }
 
-    /// A mapping: its file, its build id, and all else as JSON.
+    /// Reads a mapping: its file, its build id, and the rest as JSON.
     fn mapping(
         &mut self,
         dictionary: &Dictionary<'_>,
@@ -430,7 +432,7 @@ impl Known {
     }
 }
 
-/// Which pairs the attributes of a dictionary are, by index.
+/// Pairs of the dictionary's attributes, by index.
 #[derive(Debug, Default)]
 pub(super) struct KnownPairs {
     table: u64,
@@ -438,7 +440,7 @@ pub(super) struct KnownPairs {
 }
 
 impl KnownPairs {
-    /// Forgets what is known of another table, or of what this one had before.
+    /// Forgets entries of other tables or of earlier contents.
     pub(super) fn begin(&mut self, table: u64) {
         if self.table != table {
             self.table = table;
@@ -446,7 +448,7 @@ impl KnownPairs {
         }
     }
 
-    /// The pair of an attribute, and that of its unit.
+    /// Returns the pair of an attribute, and the pair of its unit.
     #[inline]
     pub(super) fn get(
         &mut self,

@@ -1,6 +1,4 @@
-//! What the exporter promises when files go to an object store that fails.
-//!
-//! On real time: requests go through sockets, which a paused clock does not wait for.
+//! Tests of the exporter with an object store that fails.
 
 use super::super::place::store::testing::{Fault, Server};
 use super::*;

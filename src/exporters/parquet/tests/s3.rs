@@ -1,6 +1,4 @@
-//! What the exporter promises when files go to a server of S3's protocol that is not ours: moto, a package for Python.
-//!
-//! On real time: requests go through sockets, which a paused clock does not wait for.
+//! Tests of the exporter with an independent S3 server: moto, a package for Python.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Whatever comes in, the page is valid.
+//! The page is valid for any input.
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;

@@ -1,4 +1,4 @@
-//! What each rule makes of points.
+//! Tests of the effect of each rule on points.
 
 use super::*;
 

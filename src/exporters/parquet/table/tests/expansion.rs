@@ -1,4 +1,4 @@
-//! What rows share, which a small request may have a lot of.
+//! Tests of shared data, which a small request may multiply over its rows.
 
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 

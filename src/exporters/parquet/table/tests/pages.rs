@@ -1,4 +1,4 @@
-//! How columns are written: what readers rely on, and what keeps small files small.
+//! Tests of the columns' encoding: guarantees for readers, and the size of small files.
 
 use parquet::basic::{Compression as Codec, Encoding};
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -150,7 +150,7 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
     }
 }
 
-/// What a long text takes in a file does not depend on how many rows share it.
+/// The size of a long text in a file does not depend on the number of rows that share it.
 #[test]
 fn long_texts_that_many_rows_share_are_there_once_however_long() {
     let mut tables = Tables::new(&Options {
