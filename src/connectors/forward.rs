@@ -13,7 +13,7 @@ use crate::queue::QueueConfig;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     dyn ConnectorConfig,
     Config,

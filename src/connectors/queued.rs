@@ -1,7 +1,7 @@
-//! A queue in front of what follows a connector.
+//! A queue between a connector and the following pipelines.
 //!
-//! With `storage` it is where data stays until what follows has dealt with it: stages that gather for seconds (see
-//! [`Patience`]) hold what is on the disk still, so `kill -9` costs nothing of it.
+//! With `storage`, data stays on disk until its outcome is known: stages that buffer for seconds
+//! (see [`Patience`]) leave the data in the queue, so `kill -9` loses none of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use tributary_config::units::Duration as Setting;
 use tributary_memory::Budget;
 use tributary_otlp::{Requests, Signal};
 
-/// The first wait for what follows.
+/// Initial retry delay.
 const FIRST_WAIT: Setting = Setting::millis(100);
 
-/// A queue for each of `signals`, in front of `outputs`, which offers again what these do not take.
+/// Builds a queue for each of `signals`, in front of `outputs`, which retries refused batches.
 pub(super) fn queued(
     cx: &BuildContext,
     signals: &[Signal],
@@ -90,7 +90,7 @@ impl Sender for Offering {
             offered.patience = Some(patience.clone());
             let (tell, mut outcome) = oneshot::channel();
             let offering = tokio::spawn(async move {
-                // Nobody listens any more once the queue has ended.
+                // The receiver is gone after the queue has stopped.
                 let _ = tell.send(heard(next.consume(offered).await));
             });
             let offering = AbortOnDropHandle::new(offering);

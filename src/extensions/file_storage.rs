@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::Capability;
 use tributary_storage::{Storage, has_dead_letters, inspect, unused};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     dyn ExtensionConfig,
     Config,
@@ -66,7 +66,7 @@ impl ExtensionConfig for Config {
     }
 }
 
-/// Says at the start which queues nobody uses.
+/// Logs unused queues at the start.
 struct Watch {
     storage: Arc<Storage>,
     _disk: Watched,

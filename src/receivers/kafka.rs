@@ -30,7 +30,7 @@ pub use self::config::{
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
 use crate::pipeline::Component;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     dyn ReceiverConfig,
     Config,

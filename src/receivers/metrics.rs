@@ -18,12 +18,12 @@ pub(crate) struct ReceiverMetrics {
 }
 
 impl ReceiverMetrics {
-    /// The handles of a receiver of all signals.
+    /// Creates the metrics of a receiver of all signals.
     pub(crate) fn new(receiver: &ComponentId, transport: &'static str) -> Self {
         ReceiverMetrics::of(receiver, transport, &Signal::ALL)
     }
 
-    /// The handles of a receiver of these signals. Others are not counted: there are no series of theirs.
+    /// Creates the metrics of a receiver of these signals. Other signals have no series.
     pub(crate) fn of(receiver: &ComponentId, transport: &'static str, signals: &[Signal]) -> Self {
         let each = |outcome: &str| {
             Signal::ALL.map(|signal| match signals.contains(&signal) {
@@ -53,22 +53,24 @@ impl ReceiverMetrics {
         }
     }
 
-    /// The next stage took the items.
+    /// Counts items that the next stage accepted.
     pub(crate) fn accepted(&self, signal: Signal, items: usize) {
         self.accepted[signal.index()].increment(items as u64);
     }
 
-    /// The items were refused, and the client was told. A request that could not be read counts no item.
+    /// Counts items that were refused to the client. A request that could not be decoded counts no
+    /// item.
     pub(crate) fn refused(&self, signal: Signal, items: usize) {
         self.refused[signal.index()].increment(items as u64);
     }
 
-    /// A request of this client, if it is known who it is, was answered with a refusal of any kind.
+    /// Counts a refused request of a client, which may be unknown.
     pub(crate) fn refused_request(&self, client: Option<&Arc<str>>) {
         self.refusals.count(client);
     }
 
-    /// A request was refused before its items could be counted: malformed, too large, no memory to unpack it.
+    /// Counts a request that was refused before its items could be counted: malformed, too large,
+    /// or no memory to decompress it.
     pub(crate) fn unreadable(&self, signal: Signal) {
         self.unreadable[signal.index()].increment(1);
     }

@@ -7,7 +7,7 @@ use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, Re
 use crate::pipeline::{Component, Idle};
 use tributary_config::Validate;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     dyn ReceiverConfig,
     Config,

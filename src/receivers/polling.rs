@@ -10,13 +10,16 @@ use tokio_util::sync::CancellationToken;
 use crate::pipeline::{Component, Undelivered};
 use futures_util::future::BoxFuture;
 
-/// What is looked at stays where it is until it has been delivered: nothing is lost when the looking ends.
+/// A source that is polled. Its data stays in place until it has been delivered, so stopping a poll
+/// loses nothing.
 pub(super) trait Look: Send + 'static {
-    /// Looks once, and hands on what is there. What is under way when it is to stop is delivered before the end.
+    /// Polls once, and forwards the data found. When `stop` is cancelled, data in flight is
+    /// delivered before the poll ends.
     fn look(&mut self, stop: &CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
-/// Looks from its start to its end. A look that takes longer than the interval delays the next one.
+/// Polls from the start to the shutdown of the component. A poll that takes longer than the
+/// interval delays the next one.
 pub(super) struct Polling<L> {
     waiting: Option<L>,
     initial_delay: Duration,

@@ -39,7 +39,7 @@ use crate::pipeline::{Component, Consumer, Idle, Undelivered};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     dyn ReceiverConfig,
     Config,

@@ -14,7 +14,7 @@ use tributary_net::rpc::{RETRY_INFO, Status, is_retryable};
 use tributary_net::sampled_log::SampledLog;
 use tributary_net::server::{BUSY_RETRY_AFTER, Peer};
 
-/// A refusal as the client is told.
+/// Response to a refused request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
     pub(crate) code: Code,

@@ -1,7 +1,7 @@
 //! Expiry of the certificates in use.
 //!
-//! Made at every scrape from what is in use then, not kept in the recorder: that would show certificates for ever that
-//! were replaced.
+//! Rendered from the certificates in use at every scrape, not kept in the recorder: the recorder
+//! would show replaced certificates forever.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Serves our own metrics to Prometheus.
+//! Serves the collector's own metrics to Prometheus.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,10 +33,11 @@ const TEXT_FORMAT: HeaderValue =
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MetricsEndpoint {
-    /// Binds and serves, unless the configuration switches it off. `extensions` are those that run.
+    /// Binds the address and serves metrics, unless the configuration disables them. `extensions`
+    /// are the running ones.
     ///
     /// # Errors
-    /// When the address cannot be bound, or a file of TLS cannot be used; the text names it.
+    /// Returns an error that names the address or the TLS file that cannot be used.
     pub fn serve(
         config: &TelemetryConfig,
         host: &Host,

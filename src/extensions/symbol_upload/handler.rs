@@ -1,4 +1,4 @@
-//! Answers the requests.
+//! Handler of upload requests.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 /// Retry delay, in seconds, for uploads beyond the limit.
 const COME_BACK: u64 = 5;
 
-/// Takes files.
+/// Handler of uploads.
 pub(super) struct Put {
     id: ComponentId,
     guard: Option<Guard>,
@@ -114,7 +114,7 @@ impl Put {
         Ok(id)
     }
 
-    /// Writes the body to the file, as it comes.
+    /// Writes the body to the file while it arrives.
     async fn receive(
         &self,
         request: &mut Request<Body>,
@@ -177,7 +177,7 @@ impl Handler for Put {
     }
 }
 
-/// The binary and which of its files a request is about.
+/// Returns the build id and the kind of file that a request names.
 fn addressed(request: &Request<Body>) -> Result<(BuildId, Kind), Box<Response<Full<Bytes>>>> {
     let path = request.uri().path().strip_prefix("/symbols/");
     let (id, kind) = path
@@ -201,7 +201,7 @@ fn addressed(request: &Request<Body>) -> Result<(BuildId, Kind), Box<Response<Fu
     Ok((id, kind))
 }
 
-/// A disk may be slow.
+/// Runs disk operations, which may block, outside of the workers.
 async fn off_the_workers<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

@@ -12,8 +12,9 @@ use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 use tributary_profiles::join;
 
-/// A batch of profiles in pieces within the limit; any other as it is, to be cut where it is taken out. Without room to
-/// decode them profiles stay as they are, too: larger than wanted, but not lost.
+/// Splits a batch of profiles into batches within the limit. Batches of other signals are split
+/// later. If the memory budget has no room to decode the profiles, the batch stays whole: it
+/// exceeds the limit, but is not lost.
 pub(super) async fn within(
     mut batch: Batch,
     most: Limit,
@@ -43,8 +44,9 @@ pub(super) async fn within(
     }
 }
 
-/// A finished batch as it is sent, each with the batch of what it was made of: one, unless it has profiles that cannot
-/// become one request, or there is no room to decode them: then each goes for itself.
+/// Merges a finished batch into the batches to send, each with its source batch. The result is one
+/// batch, unless the profiles cannot be merged or the memory budget has no room to decode them:
+/// each request is then sent separately.
 pub(super) async fn whole(
     batch: Batch,
     most: Limit,

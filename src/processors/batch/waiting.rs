@@ -1,4 +1,4 @@
-//! Requests that wait to become a batch.
+//! Requests that are buffered until they become a batch.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use crate::pipeline::senders::Senders;
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 
-/// When requests are enough, and how much a batch may have at most.
+/// Thresholds and limits of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// Enough to be sent: whichever is reached first.
+    /// Thresholds at which a batch is sent; either one suffices.
     pub(super) enough: Limit,
-    /// The most one batch may have.
+    /// Maximum size of a batch.
     pub(super) most: Limit,
 }
 
-/// Requests with those who sent them.
+/// Requests with their senders.
 pub(super) struct Piece {
     pub(super) batch: Batch,
     pub(super) senders: Senders,
@@ -33,7 +33,7 @@ impl holding::Bytes for Piece {
     }
 }
 
-/// Requests of one partition, in the order in which they came.
+/// Requests of one partition, in order of arrival.
 #[derive(Default)]
 pub(super) struct Waiting {
     requests: VecDeque<Piece>,
@@ -46,7 +46,7 @@ impl Waiting {
         self.requests.is_empty()
     }
 
-    /// Their encoded bytes.
+    /// Returns the encoded size of the requests in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -62,12 +62,13 @@ impl Waiting {
         self.requests.push_back(piece);
     }
 
-    /// Whether what waits is enough for a batch.
+    /// Whether the requests reach a threshold.
     pub(super) fn is_enough(&self, sizes: &Sizes) -> bool {
         self.items >= sizes.enough.items || self.bytes >= sizes.enough.bytes
     }
 
-    /// The next batch within the limits: as many whole requests as fit, or a piece of one that is too large alone.
+    /// Takes the next batch within the limits: as many whole requests as fit, or a part of a
+    /// request that is too large.
     pub(super) fn take(&mut self, sizes: &Sizes) -> Option<Piece> {
         let Piece {
             mut batch,
@@ -98,7 +99,8 @@ impl Waiting {
         self.items -= request.items();
         self.bytes -= request.bytes();
         let fits = request.items() <= most.items && request.bytes() <= most.bytes;
-        // Profiles were cut before they came in, which is work that must not be done under the lock.
+        // Profiles were split before they were buffered, since that work must not happen under the
+        // lock.
         if fits || request.signal() == Signal::Profiles {
             return Some(Piece {
                 batch: request,
@@ -114,7 +116,7 @@ impl Waiting {
         let first = pieces.next()?;
         // The rest goes back to the front, in order.
         let rest: Vec<Piece> = pieces.collect();
-        // Every piece has theirs by now.
+        // Every piece has its senders by now.
         senders.tell(&Ok(()));
         for piece in rest.into_iter().rev() {
             self.items += piece.batch.items();

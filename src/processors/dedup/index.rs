@@ -4,26 +4,26 @@
 //! millions of keys, each cache line is loaded from memory, and these loads dominate the cost.
 //! `benches/dedup.rs` compares with `hashbrown::HashTable`.
 
-/// A table of places by 32 bits of their keys, which are evenly distributed.
+/// Table of positions by 32 bits of their keys, which are evenly distributed.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Their number is a power of two, or zero.
+    /// The number of slots is a power of two, or zero.
     slots: Vec<Slot>,
     len: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// See [`mark`]; 0 if there is nothing here.
+    /// See [`mark`]; 0 for an empty slot.
     mark: u32,
     place: u32,
 }
 
-/// The fewest slots: one cache line.
+/// Minimum number of slots: one cache line.
 const FEWEST: usize = 8;
 
 impl Index {
-    /// Nothing yet. It has no memory.
+    /// Creates an empty table without allocating memory.
     pub(super) const fn new() -> Self {
         Index {
             slots: Vec::new(),
@@ -31,7 +31,7 @@ impl Index {
         }
     }
 
-    /// In bytes of memory.
+    /// Returns the memory in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
@@ -45,7 +45,7 @@ impl Index {
         slot.map_or(0, |slot| slot.mark)
     }
 
-    /// Whether it has a place of such a key that `is` says yes to.
+    /// Whether the table has a position with this hash for which `is` returns true.
     #[inline]
     pub(super) fn contains(&self, hash: u32, is: impl Fn(u32) -> bool) -> bool {
         let mark = mark(hash);
@@ -53,10 +53,10 @@ impl Index {
             .any(|(_, slot)| slot.mark == mark && is(slot.place))
     }
 
-    /// Adds a place, which is not looked for before.
+    /// Adds a position, without checking for an existing one.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, place: u32) {
-        // At four fifths: a key that is not there is found not to be on one or two cache lines.
+        // Grow at four fifths: the lookup of a missing key then reads one or two cache lines.
         if 5 * self.len >= 4 * self.slots.len() {
             self.resize((2 * self.slots.len()).max(FEWEST));
         }
@@ -65,7 +65,7 @@ impl Index {
         self.put(Slot { mark, place });
     }
 
-    /// Takes out a place.
+    /// Removes a position.
     pub(super) fn remove(&mut self, hash: u32, place: u32) {
         let mark = mark(hash);
         let found = self
@@ -75,7 +75,7 @@ impl Index {
             return;
         };
         self.len -= 1;
-        // What follows moves up, unless it is nearer to where it belongs than the hole is.
+        // Following slots move into the hole, unless that would put them before their first slot.
         let last = self.slots.len() - 1;
         let mut at = hole;
         loop {
@@ -93,14 +93,15 @@ impl Index {
         self.set(hole, Slot::default());
     }
 
-    /// Gives memory back when most of what it had is gone: rarely, because it is made anew.
+    /// Releases memory after most positions are removed. This is rare, because the table is
+    /// rebuilt.
     pub(super) fn shrink(&mut self, fewest: usize) {
         if self.slots.len() > 8 * self.len.max(fewest) {
             self.resize((2 * self.len).next_power_of_two().max(FEWEST));
         }
     }
 
-    /// The slots from that of a mark on, up to the first that is empty.
+    /// Returns the slots from the first one of a mark, up to the first empty one.
     #[inline]
     fn from(&self, mark: u32) -> impl Iterator<Item = (usize, Slot)> {
         let last = self.slots.len().wrapping_sub(1);
@@ -113,7 +114,7 @@ impl Index {
         })
     }
 
-    /// Puts it into the first empty slot from its own on; there is one.
+    /// Stores the slot in the first empty place from its own position on; there is one.
     #[inline]
     fn put(&mut self, slot: Slot) {
         let last = self.slots.len().wrapping_sub(1);

@@ -1,5 +1,5 @@
-//! The stage: what is known is dropped, what is under way is waited for, the rest goes on and is known once it was
-//! accepted.
+//! The stage: duplicates are dropped, items in flight are waited for, and all other items are
+//! forwarded and remembered once they are accepted.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Dedup {
         let examined = before.saturating_sub(known);
         let needed = examined.saturating_mul(ITEM_BYTES);
         let Ok(mut working) = self.budget.acquire(needed) else {
-            // Better twice than not at all: nobody knows whether there will be memory later.
+            // Duplicates are better than losses: there may be no memory later either.
             self.memory.metrics.unexamined.increment(examined as u64);
             let (items, requests) = (examined, offer.requests());
             self.next
@@ -78,7 +78,7 @@ impl Dedup {
         }
         let patience = batch.patience.clone();
         let claim = self.claim(&mut offer, patience.as_deref()).await;
-        // For profiles it was a guess. What follows may take long.
+        // The size was an estimate for profiles. The next steps may take long.
         working.shrink_to(claim.keys.len().saturating_mul(ITEM_BYTES));
         let rest = offer.rest(&claim.keys, &self.budget).await;
         if !rest.requests.is_empty() {
@@ -91,14 +91,15 @@ impl Dedup {
         Ok(())
     }
 
-    /// Drops requests that were delivered before as a whole; returns how many items they have.
+    /// Drops requests that are duplicates as a whole; returns the number of their items.
     fn drop_requests(&self, offer: &mut Offer) -> usize {
         let mut state = self.memory.state();
         state.seen.advance(Instant::now());
         offer.drop_requests(|key| state.seen.contains(key))
     }
 
-    /// Marks duplicates, and puts the others down as under way; waits while some of them are on another's way.
+    /// Marks duplicates, and registers all other items as in flight. Waits while another delivery
+    /// has some of them in flight.
     async fn claim(&self, offer: &mut Offer, patience: Option<&Patience>) -> Claim<'_> {
         loop {
             let settled = self.memory.settled.notified();
@@ -142,14 +143,14 @@ impl Consumer for Dedup {
     }
 }
 
-/// The keys of a delivery that is under way. Unless it is accepted, it leaves no trace.
+/// Keys of a delivery in flight. Unless the delivery is accepted, its keys are released.
 struct Claim<'a> {
     memory: &'a Memory,
     delivery: u64,
-    /// Those of all items, with [`NONE`] and [`DUPLICATE`] among them, and how many there are besides these.
+    /// Keys of all items, including [`NONE`] and [`DUPLICATE`], and the number of all other keys.
     keys: Vec<u128>,
     count: usize,
-    /// Those of whole requests.
+    /// Keys of whole requests.
     requests: SmallVec<[u128; 1]>,
     accepted: bool,
 }

@@ -167,9 +167,9 @@ impl Handler for Http {
     }
 }
 
-/// Why a request is for no signal.
+/// Reason why a request matches no signal.
 enum Misdirected {
-    /// It is gRPC, which has its own port.
+    /// A gRPC request, which belongs to another port.
     Grpc,
     UnknownPath,
     Unserved(Signal),
@@ -177,7 +177,7 @@ enum Misdirected {
     UnknownFormat,
 }
 
-/// The encoding of a request, and of its refusal.
+/// Returns the encoding of a request, and of its refusal.
 fn asked_format<B>(request: &Request<B>) -> Format {
     let format = request.headers().get(CONTENT_TYPE).and_then(format);
     format.unwrap_or(Format::Protobuf)

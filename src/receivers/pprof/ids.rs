@@ -10,10 +10,11 @@ pub(super) fn of_file(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
-/// Gives each profile of a file an id, by which every hop knows it again without looking into it. The same file has the same
-/// ids when somebody sends it again; another file, another resource and another time have others.
+/// Assigns an id to each profile of a file, by which every hop recognizes duplicates without
+/// decoding the profile. A resent file gets the same ids; another file, resource or time gives
+/// other ids.
 ///
-/// What has no time has none: two such files may well be equal without being the same.
+/// A profile without a time gets no id: two such files may be equal without being duplicates.
 pub(super) fn assign(into: &mut ResourceProfiles, file: u128) {
     let mut said = file.to_le_bytes().to_vec();
     if let Some(resource) = &into.resource {

@@ -57,7 +57,7 @@ impl Sampling {
                 continue;
             }
             // SAFETY: the slot is full, so no handler writes to it before it is freed below; and `&mut self` of the only
-            // `Sampling` is here, so nobody else reads it.
+            // `Sampling` exists, so there is no other reader.
             let sample = unsafe { &*slot.sample.get() };
             let stack = sample.stack.get(..sample.copied).unwrap_or_default();
             take(sample.registers, stack);

@@ -14,12 +14,13 @@ use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
 use tributary_profiles::pprof::LinkLabels;
 
-/// The last profile of each series: of each target and path, say.
+/// Last profile of each series, that is, of each target and path.
 ///
-/// All of them together take at most so many bytes, and at most a quarter of the memory budget, in which they count. When
-/// there are more, or the budget has no room, those that have not come for long are forgotten first: their targets are
-/// gone. Then the newest ones are, which so stay without differences. To forget what was used longest ago would, with a
-/// few targets too many, forget each one just before it comes again, and leave differences of none.
+/// Size is limited by the setting and by a quarter of the memory budget, toward which it counts.
+/// Beyond the limit, series that have not been scraped for a long time are evicted first, since
+/// their targets are gone; then the newest series are, whose profiles then stay without
+/// differences. An eviction of the least recently used series would, with a few targets too many,
+/// evict each series just before its next scrape, and no series would have differences.
 #[derive(Debug)]
 pub(in super::super) struct Deltas {
     receiver: ComponentId,
@@ -29,7 +30,7 @@ pub(in super::super) struct Deltas {
     log: SampledLog,
 }
 
-/// Of all receivers of the process, those that a reload is about to stop included.
+/// Profiles of all receivers in the process, including those that a reload is about to stop.
 static RECEIVERS: Mutex<Vec<(LinkLabels, Weak<Deltas>)>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
@@ -37,9 +38,9 @@ struct Kept {
     series: HashMap<String, Entry>,
     /// Memory of all series in bytes.
     bytes: usize,
-    /// The right to hold them.
+    /// Memory permit.
     permit: Permit,
-    /// Counts series.
+    /// Number of series so far.
     arrivals: u64,
 }
 
@@ -52,39 +53,41 @@ struct Entry {
 /// Age and use of a series.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// The smaller, the longer it has been here.
+    /// Sequence number of the series; older series have smaller ones.
     arrival: u64,
-    /// When it came last.
+    /// Time of the last profile.
     used: Instant,
-    /// The longest time from one profile to the next so far.
+    /// Longest time between two profiles so far.
     every: Duration,
 }
 
 impl Place {
-    /// Whether it stays away for so much longer than ever before that its target must be gone: intervals stretch to eight
-    /// times their length, and failing targets are asked again after two minutes.
+    /// Whether the target must be gone, since the series has been absent for much longer than ever
+    /// before: intervals grow up to eight times, and failing targets are scraped again after two
+    /// minutes.
     fn is_gone(&self, now: Instant) -> bool {
         let longest = self.every.saturating_mul(8).max(LEAST_WAIT);
         now.saturating_duration_since(self.used) > longest
     }
 }
 
-/// A series that came once may be of a target with any interval.
+/// Minimum absence: the interval of a series with a single profile is not known.
 const LEAST_WAIT: Duration = Duration::from_secs(600);
 
-/// A series that was taken out.
+/// A series that was removed for an update.
 #[derive(Debug, Default)]
 pub(in super::super) struct Taken {
     pub(in super::super) series: Series,
-    /// Nothing for a new one.
+    /// `None` for a new series.
     place: Option<Place>,
 }
 
 impl Deltas {
-    /// Those of a receiver: what its predecessor knows if a reload is about to replace that one, or nothing.
+    /// Returns the profiles of a receiver: those of its predecessor if a reload is replacing it, or
+    /// none.
     ///
-    /// Labels that become links tell samples apart in another way, so where they are no longer the same nothing fits.
-    /// Another limit is that of both.
+    /// Changed link labels change the identity of samples, so the profiles are then not reused. A
+    /// changed limit applies to both receivers.
     pub(in super::super) fn of(
         receiver: &ComponentId,
         links: &LinkLabels,
@@ -107,7 +110,7 @@ impl Deltas {
         deltas
     }
 
-    /// Nothing known; at most so many bytes of this budget will be kept.
+    /// Creates an empty state that uses at most `limit` bytes of the budget.
     pub(super) fn new(receiver: &ComponentId, limit: usize, budget: &Arc<Budget>) -> Self {
         Deltas {
             receiver: receiver.clone(),
@@ -123,7 +126,7 @@ impl Deltas {
         }
     }
 
-    /// Takes a series out, to be [put back](Self::put). While it is out, it is new to anybody else.
+    /// Removes a series, to be [put back](Self::put). Meanwhile, other callers see a new series.
     pub(in super::super) fn take(&self, name: &str) -> Taken {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.remove(name) {
@@ -135,7 +138,7 @@ impl Deltas {
         }
     }
 
-    /// Puts a series back. Returns how many had to be forgotten, itself perhaps.
+    /// Puts a series back. Returns the number of evicted series, possibly including this one.
     pub(in super::super) fn put(&self, name: &str, taken: Taken) -> usize {
         let Taken { mut series, place } = taken;
         series.tidy();
@@ -188,7 +191,7 @@ impl Deltas {
         }
     }
 
-    /// The memory that is taken now.
+    /// Returns the memory in use.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.kept.lock().unwrap().bytes
@@ -202,14 +205,15 @@ impl Kept {
         Some(entry)
     }
 
-    /// The one that goes when there is no room: one that is gone, or else the newest; and whether it is gone.
+    /// Returns the series to evict, one whose target is gone or else the newest, and whether its
+    /// target is gone.
     fn most_dispensable(&self, now: Instant) -> Option<(String, bool)> {
         let rank = |(_, entry): &(&String, &Entry)| (entry.place.is_gone(now), entry.place.arrival);
         let (name, entry) = self.series.iter().max_by_key(rank)?;
         Some((name.clone(), entry.place.is_gone(now)))
     }
 
-    /// Makes the permit as large as what is kept; false where the budget has no room.
+    /// Adjusts the permit to the memory in use; returns false if the budget has no room.
     fn reserve(&mut self) -> bool {
         self.permit.resize(self.bytes).is_ok()
     }

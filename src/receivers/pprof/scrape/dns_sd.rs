@@ -17,7 +17,8 @@ use tributary_net::discovery::one_family;
 /// Host names whose addresses are servers, as those of a headless service of Kubernetes. The
 /// system's resolver is used.
 ///
-/// With `https` the certificate must be for the name, unless `tls` says otherwise. SRV records are not supported.
+/// With `https`, the certificate must be valid for the name, unless `tls` sets another name. SRV
+/// records are not supported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsSd {
@@ -76,7 +77,7 @@ impl Validate for DnsSd {
     }
 }
 
-/// Names that are resolved.
+/// Resolver of the configured names.
 pub(super) struct Dns {
     config: DnsSd,
     id: ComponentId,
@@ -124,7 +125,7 @@ impl Dns {
     }
 }
 
-/// The addresses of a name that are targets.
+/// Returns the addresses of a name that become targets.
 fn wanted(mut addresses: Vec<SocketAddr>, kind: Option<RecordType>) -> Vec<SocketAddr> {
     let Some(kind) = kind else {
         return one_family(addresses);

@@ -8,13 +8,13 @@ use http::Uri;
 use super::fetch::port_of;
 use tributary_net::client::host_of;
 
-/// Held while a profile is being taken.
+/// Locked while a profile is being scraped.
 pub(super) type Gate = tokio::sync::Mutex<()>;
 
-/// Of all receivers of the process, those that a reload is about to stop included.
+/// Gates of all receivers in the process, including those that a reload is about to stop.
 static GATES: LazyLock<Mutex<HashMap<String, Weak<Gate>>>> = LazyLock::new(Mutex::default);
 
-/// The gate of what is behind a URL, whatever its query: whoever names the same server and path gets the same one.
+/// Returns the gate of a URL's server and path; the query is ignored.
 pub(super) fn of(url: &Uri) -> Arc<Gate> {
     let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
     gates.retain(|_, gate| gate.strong_count() > 0);
