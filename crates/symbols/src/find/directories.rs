@@ -119,7 +119,7 @@ impl Directories {
         blocking(move || Ok(look(&directories))).await
     }
 
-    /// What a file says of itself; nothing if it cannot be read, which is found out when it is compiled.
+    /// Describes a file; empty if the file cannot be read, since the compilation reports that.
     async fn describe(&self, file: &Path, compiler: &dyn Compiler) -> Result<Description, Failure> {
         let path = file.to_owned();
         let stamp = self.look(move |_| stamp(&path)).await?;
