@@ -306,8 +306,8 @@ impl Anchors {
     }
 }
 
-/// What begins with the digit at `start`: by the length of the number and what follows it. Returns where the upper end begins
-/// if this is the lower end of a range, which it cannot be without a dash behind it.
+/// Calls the matchers for the digit at `start`, chosen by the length of the number and the text behind it. Returns
+/// the start of the upper end if an address range begins here, which requires a dash behind the address.
 #[inline]
 fn number(
     text: &[u8],
