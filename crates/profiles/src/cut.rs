@@ -14,8 +14,8 @@ use super::write::Encoder;
 use tributary_otlp::Signal;
 use tributary_otlp::{Limit, count};
 
-/// All pieces together may be this many times as large as the request: a dictionary that all samples need must not
-/// become one per sample.
+/// Maximum total size of the parts, as a multiple of the request's size. Otherwise a dictionary that all samples
+/// need would be repeated once per sample.
 const GROWTH: usize = 4;
 
 /// Total size in bytes that the parts of a small request may have in any case.

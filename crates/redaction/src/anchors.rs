@@ -1,13 +1,14 @@
-//! Where in a window something could be: what the matchers are asked about.
+//! Anchors: places in a window at which matchers are called.
 //!
-//! A matcher takes longer than many windows, most of it because no processor foresees how its loops end. So an anchor
-//! says as much of what its matcher wants to see as shifted masks can say: not every number, but those that go on the way a
-//! telephone number does. It may be wrong in one direction only, and a test compares it with asking everywhere.
+//! A matcher takes longer than many windows, mostly because of mispredicted branches. Therefore an anchor tests as
+//! much of its matcher's pattern as shifted masks can express: not every number, but numbers that continue like a
+//! telephone number. An anchor may have false positives, but no false negatives; a test compares anchors with
+//! calling the matchers everywhere.
 
 use super::masks::{Masks, WINDOW};
 
-/// How many bytes before an anchor, and from it on, its mask depends on. A window that is not the first or the last one
-/// answers for the places only that have so many around them.
+/// Bytes before an anchor, and from it on, that its mask depends on. A window that is neither the first nor the
+/// last answers only for places with that many bytes around them.
 pub(super) const BEFORE: usize = 8;
 pub(super) const BEHIND: usize = 12;
 

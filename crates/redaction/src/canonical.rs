@@ -1,11 +1,11 @@
-//! One form for all that mean the same, so that their hashes are equal.
+//! Normal forms of hits, so that hits with the same meaning have equal hashes.
 
 use std::net::IpAddr;
 
 use super::catalogue::{Detector, DetectorId};
 
-/// What is hashed of a text that a detector has found: without separators, in one case, where writers differ and readers
-/// do not. What custom detectors find stays as it is: nobody knows what counts in it.
+/// Returns the normal form of a hit for hashing: without separators and in one case, if neither carries meaning.
+/// Hits of custom detectors stay unchanged, because their meaning is unknown.
 pub(super) fn canonical(id: DetectorId, text: &str) -> String {
     let is = |detector: Detector| detector.id() == id;
     let digits = || text.chars().filter(char::is_ascii_digit);

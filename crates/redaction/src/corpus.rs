@@ -1,4 +1,4 @@
-//! How well the detectors do on texts that were labelled by hand and generated, and what the docs say of it.
+//! Measures the detectors on hand-labelled and generated texts, and compares the results with the docs.
 //!
 //! `tests/corpus/NAME.txt` has a line per text: `+ ` if it holds what the detector is for, `- ` if not, whether
 //! the detector knows it or not. `<>` is taken out before (prefixes of tokens are written with it, so that tools that

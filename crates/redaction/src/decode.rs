@@ -176,7 +176,7 @@ fn is_readable(plain: &[u8]) -> bool {
     long || std::str::from_utf8(plain).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
-/// What base64 of either alphabet is made of.
+/// Bytes that belong to either base64 alphabet.
 const BASE64: [bool; 256] = {
     let mut part = [false; 256];
     let mut byte = 0_u8;

@@ -1,6 +1,6 @@
-//! One matcher per detector: given a place where something could be, whether it is there and from where to where.
+//! One matcher per detector. Given a candidate place, a matcher returns the range of a hit there, if there is one.
 //!
-//! Every matcher looks at a bounded number of bytes around its place (or is called once per token), so that a scan
+//! Every matcher reads a bounded number of bytes around its place (or is called once per token), so that a scan
 //! takes time linear in the text.
 
 pub(super) mod addresses;
@@ -18,7 +18,7 @@ pub(super) mod tokens;
 
 use std::ops::Range;
 
-/// Where something was found.
+/// Range of a hit.
 pub(super) type Span = Range<usize>;
 
 /// The byte at a place; 0 outside of the text, which is of no class.
@@ -43,7 +43,7 @@ pub(super) fn run(text: &[u8], start: usize, of: impl Fn(u8) -> bool) -> &[u8] {
     rest.get(..end).unwrap_or_default()
 }
 
-/// How many bytes of a class end at `end`; at most `most`.
+/// Returns the number of bytes of a class that end at `end`; at most `most`.
 pub(super) fn run_back(text: &[u8], end: usize, most: usize, of: impl Fn(u8) -> bool) -> usize {
     let earlier = text.get(end.saturating_sub(most)..end).unwrap_or_default();
     earlier.iter().rev().take_while(|byte| of(**byte)).count()

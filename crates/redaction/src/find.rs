@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub(super) detector: Detector,
 }
 
-/// What was found in a text; in no order, and possibly overlapping.
+/// Hits in a text, unordered and possibly overlapping.
 pub(super) type AllFound = SmallVec<[Found; 4]>;
 
 /// The built-in detectors that are on.
@@ -154,7 +154,7 @@ fn find_by(masks: impl Fn(&[u8]) -> Masks, enabled: Enabled, text: &[u8], found:
 /// The windows of a text, which overlap by what an anchor depends on around its place.
 struct Windows<'t> {
     text: &'t [u8],
-    /// Where the next one begins; none behind the last one.
+    /// Start of the next window; `None` behind the last one.
     base: Option<usize>,
 }
 
@@ -257,7 +257,7 @@ impl Anchors {
         self.confirm_rare(base, &mut ask);
     }
 
-    /// What few texts have.
+    /// Calls the matchers of anchors that are rare.
     #[inline]
     fn confirm_rare(
         &self,
@@ -306,8 +306,8 @@ impl Anchors {
     }
 }
 
-/// What begins with the digit at `start`: by the length of the number and what follows it. Returns where the upper end begins
-/// if this is the lower end of a range, which it cannot be without a dash behind it.
+/// Calls the matchers for the digit at `start`, chosen by the length of the number and the text behind it. Returns
+/// the start of the upper end if an address range begins here, which requires a dash behind the address.
 #[inline]
 fn number(
     text: &[u8],
@@ -370,7 +370,7 @@ fn number(
     next
 }
 
-/// What begins after the dash behind an address or a card number, at `start`.
+/// Calls the matchers for the text after a dash behind an address or a card number, at `start`.
 #[cold]
 fn upper_end(
     text: &[u8],

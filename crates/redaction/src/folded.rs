@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// What ASCII can show, from `!` to `~`. Their full-width forms have the same order (Unicode, U+FF01 to U+FF5E).
+/// Printable ASCII from `!` to `~`. Full-width forms have the same order (Unicode, U+FF01 to U+FF5E).
 const SHOWN: &str = "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
 
 /// A text as it is looked at, and where its parts come from.
@@ -15,7 +15,7 @@ pub(super) struct Folded {
 }
 
 impl Folded {
-    /// Where something comes from that was found in this text.
+    /// Returns the range in the original of a range in the folded text.
     pub(super) fn origin(&self, span: &Range<usize>) -> Range<usize> {
         // What was left out before the beginning or behind the end is no part of it.
         let start = self.place(
@@ -146,7 +146,7 @@ fn octet(text: &[u8]) -> Option<u8> {
     u8::try_from(16 * digit(*high)? + digit(*low)?).ok()
 }
 
-/// What a character is in ASCII: another form of one, a kind of space or dash, or nothing at all.
+/// Folds a character to ASCII: variants of ASCII characters, spaces and dashes; invisible characters become empty.
 fn ascii(character: char) -> Option<&'static str> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {

@@ -1,4 +1,4 @@
-//! Which bytes of a window are of which class, as one bit per byte.
+//! Classifies the bytes of a window into bit masks, one bit per byte.
 //!
 //! On x86-64 16 bytes are compared at a time (SSE2 is part of the architecture), or all 64 where the processor has
 //! AVX-512; elsewhere a table classifies byte by byte. All are checked against each other.

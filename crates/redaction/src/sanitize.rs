@@ -1,6 +1,6 @@
-//! What the Collector's `url_sanitizer` and `db_sanitizer` do to a text.
+//! The Collector's `url_sanitizer` and `db_sanitizer`.
 //!
-//! All of these give the text back borrowed where nothing changes, and doing it twice changes nothing more.
+//! All functions return the text borrowed if nothing changes, and are idempotent.
 
 mod json;
 mod redis;

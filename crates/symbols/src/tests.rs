@@ -193,8 +193,8 @@ fn assert_same(one: &SymbolFile, other: &SymbolFile, addresses: &[u64]) {
     }
 }
 
-/// What LLVM's symbolizer says; `None` where there is none. (GNU addr2line is no reference: version 2.40 takes a file of the wrong
-/// unit here and there.)
+/// Runs LLVM's symbolizer; `None` if it is not installed. (GNU addr2line is no reference: version 2.40 sometimes
+/// takes a file of the wrong unit.)
 fn llvm_symbolizer(path: &Path, addresses: &[u64]) -> Option<Vec<Named>> {
     let mut command = Command::new("llvm-symbolizer");
     command.args(["--inlines", "--no-demangle", "--output-style=LLVM", "--obj"]);

@@ -29,7 +29,8 @@ pub(in super::super) fn upper_ipv4(text: &[u8], start: usize) -> Option<Span> {
     (!word(after) && ends).then_some(start..end)
 }
 
-/// Where the upper end of a range begins whose lower end begins at `start`: after an address, its port, and a dash.
+/// Returns the start of the upper end of an address range whose lower end begins at `start`: after an address, its
+/// port, and a dash.
 pub(in super::super) fn after_dash(text: &[u8], start: usize) -> Option<usize> {
     let (_, mut end) = ipv4_numbers(text, start)?;
     if byte(text, end) == b':' {
@@ -66,7 +67,7 @@ fn is_private(text: &[u8], start: usize) -> bool {
     shared || starts(text, start, b"10.") || starts(text, start, b"192.168.")
 }
 
-/// How many digits begin at a place; at most `most`.
+/// Returns the number of digits at a place; at most `most`.
 fn digits(text: &[u8], start: usize, most: usize) -> usize {
     let rest = text.get(start..text.len().min(start + most));
     let digits = rest.unwrap_or_default().iter();

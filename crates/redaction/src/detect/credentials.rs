@@ -15,7 +15,7 @@ static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIE
 /// Base64url with or without padding.
 static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// What base64 of either alphabet stands for (RFC 4648), with or without padding, and with its end cut off.
+/// Decodes base64 of either alphabet (RFC 4648), with or without padding, even if the end is cut off.
 pub(in super::super) fn base64(token: &[u8]) -> Option<Vec<u8>> {
     let (engine, token) = encoded(token)?;
     engine.decode(token).ok()
@@ -44,10 +44,10 @@ fn encoded(token: &[u8]) -> Option<(&'static GeneralPurpose, &[u8])> {
 /// The longest header of a token that is decoded, in bytes.
 const HEADER: usize = 4096;
 
-/// How far from its `://` on a URL's authority is looked at, in bytes.
+/// Maximum number of bytes of a URL's authority that are read after `://`.
 pub(in super::super) const AUTHORITY: usize = 1024;
 
-/// What the parts of a JSON Web Token are made of.
+/// Whether a byte may occur in a part of a JSON Web Token.
 fn base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
@@ -91,8 +91,8 @@ pub(in super::super) fn jwt(text: &[u8], start: usize) -> Option<Span> {
     Some(start..end)
 }
 
-/// What follows the space at `space`, if the word before it is `Bearer`: the `b64token` of RFC 6750, section 2.1. Of a
-/// plain English word it differs by its length of 12 or more and a digit.
+/// Returns the token after the space at `space`, if the word before it is `Bearer`: the `b64token` of RFC 6750,
+/// section 2.1. A token differs from an English word by a length of 12 or more and a digit.
 pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
     let start = scheme(text, space, b"bearer")?;
     let token = run(text, start, |byte| {
@@ -107,7 +107,8 @@ pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
     fits.then_some(start..start + token.len() + padding)
 }
 
-/// What follows the space at `space`, if the word before it is `Basic` and it decodes to a user and a password.
+/// Returns the token after the space at `space`, if the word before it is `Basic` and the token decodes to user and
+/// password.
 pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
     let start = scheme(text, space, b"basic")?;
     let token = run(text, start, |byte| {
@@ -125,7 +126,7 @@ pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
     fits.then_some(start..start + token.len() + padding)
 }
 
-/// Where credentials begin after the name of their scheme and the space at `space`.
+/// Returns the start of credentials after the name of their scheme and the space at `space`.
 fn scheme(text: &[u8], space: usize, name: &[u8]) -> Option<usize> {
     let start = space.checked_sub(name.len())?;
     let there = text.get(start..space)?;
@@ -163,7 +164,7 @@ pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
     fits.then_some(start..start + length)
 }
 
-/// How long the user information is that a URL's authority begins with.
+/// Returns the length of the user information at the start of a URL's authority.
 fn user_information(url: &[u8]) -> Option<usize> {
     let inside = |byte: u8| !b" \t\r\n\"'<>`\\|".contains(&byte);
     let part = |from: usize| run(url, from, |byte| inside(byte) && !b"/?#".contains(&byte));

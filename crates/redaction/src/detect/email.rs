@@ -5,8 +5,7 @@ use super::{Span, byte, run, run_back};
 /// The most bytes of an address before its `@` (RFC 5321 allows 64; what is longer is private too).
 const LOCAL: usize = 254;
 
-/// What follows `@` and looks like a host, but is the end of a file's or a unit's name: `logo@2x.png`,
-/// `getty@tty1.service`.
+/// Endings of files and units that look like a host after `@`: `logo@2x.png`, `getty@tty1.service`.
 const NOT_DOMAINS: [&str; 24] = [
     "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "bmp", "js", "mjs", "cjs", "css", "ts",
     "tsx", "json", "map", "service", "socket", "target", "timer", "mount", "slice", "scope",

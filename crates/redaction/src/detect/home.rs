@@ -16,8 +16,8 @@ const SHARED: [&[u8]; 9] = [
     b"All",
 ];
 
-/// Where root file systems are mounted, and where distributions that cannot change have theirs (`/var/home`): a home
-/// directory below them is one too.
+/// Directories in which root file systems are mounted, or which immutable distributions use (`/var/home`). A path
+/// below them may be a home directory too.
 const ROOTS: [&[u8]; 11] = [
     b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data", b"/usr",
     b"/export", b"/var",
@@ -188,7 +188,7 @@ fn is_page(text: &[u8], separator: usize, name: &[u8], end: usize) -> bool {
         || context::said(text, separator, &REQUESTS)
 }
 
-/// Where the path begins, drive included; none if it does not begin there.
+/// Returns the start of the path, drive included; `None` if no path begins there.
 fn beginning(text: &[u8], separator: usize, slash: u8) -> Option<usize> {
     let earlier = before(text, separator);
     if earlier == b':' {

@@ -202,8 +202,8 @@ fn scrambled(token: &[u8]) -> bool {
         && (pairs(u8::is_ascii_uppercase) > 1 || alone)
 }
 
-/// How far the end of a private key is looked for, in bytes: one of RSA with 16384 bits takes 13 KB. A bound, so that many
-/// beginnings without an end do not each search the whole text.
+/// Maximum distance of the end of a private key, in bytes; an RSA key of 16384 bits takes 13 KB. The bound keeps
+/// many beginnings without an end from each searching the whole text.
 const KEY: usize = 16 << 10;
 
 /// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or, if that is cut off or far away, to the end

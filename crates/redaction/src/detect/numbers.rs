@@ -1,4 +1,4 @@
-//! What begins with a digit: card numbers and social security numbers; the rest goes to `addresses` and `phone`.
+//! Card numbers and social security numbers, which begin with a digit. `addresses` and `phone` match other numbers.
 
 use smallvec::SmallVec;
 
@@ -7,9 +7,9 @@ use super::{Span, before, byte, luhn, run, word};
 
 /// Groups of digits, separated by one byte each, always the same.
 pub(super) struct Groups {
-    /// Where each group begins and how long it is.
+    /// Start and length of each group.
     pub(super) groups: SmallVec<[(usize, usize); 6]>,
-    /// What separates them; 0 with a single group.
+    /// Separator of the groups; 0 for a single group.
     pub(super) separator: u8,
 }
 
@@ -42,7 +42,7 @@ impl Groups {
         read
     }
 
-    /// Where the first `count` groups end.
+    /// Returns the end of the first `count` groups.
     pub(super) fn end(&self, count: usize) -> usize {
         let last = count.checked_sub(1).and_then(|last| self.groups.get(last));
         last.map_or(0, |(start, length)| start + length)

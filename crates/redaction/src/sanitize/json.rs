@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::changed;
 
-/// What can come next.
+/// Tokens that may come next.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Next {
     Value,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::changed;
 
-/// Which arguments of a command are values. Positions count from 0, after the command.
+/// Arguments of a command that are values. Positions count from 0, after the command.
 enum Values {
     /// One.
     At(usize),

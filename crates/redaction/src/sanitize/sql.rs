@@ -10,7 +10,8 @@ use super::changed;
 /// where MySQL has strings in them, they are replaced too. Comments lose their content: the Collector keeps it, and it
 /// may be anything.
 ///
-/// What comes out is looked at again until it stays: a number before dollar quotes ends in `?`, and then they are quotes.
+/// The result is sanitized again until it no longer changes. A number before dollar quotes becomes `?`, and only
+/// then do the dollar signs count as quotes.
 pub fn sql(statement: &str) -> Cow<'_, str> {
     let mut sanitized = once(statement);
     while let Cow::Owned(again) = once(&sanitized) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::changed;
 
-/// How many segments are kept; the rest is cut off, as in the Collector.
+/// Maximum number of segments; the rest is cut off, as in the Collector.
 const SEGMENTS: usize = 10;
 
 /// Replaces the segments of a path that are ids by `*` and cuts off query and fragment: `/users/123/posts?a=b` becomes

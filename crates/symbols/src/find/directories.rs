@@ -1,9 +1,9 @@
-//! Files of this machine, by the names that GDB, elfutils and distributions have for them.
+//! Files of this machine, under the names that GDB, elfutils and distributions use.
 //!
-//! A binary whose debug information is elsewhere says where (`.gnu_debuglink`): beside it, in `.debug` beside it, or in
-//! one of the directories under its own path. What it has in common with others (`dwz`) is found by its build id. Split
-//! debug information is a package (`.dwp`) beside it, or `.dwo` files under the paths at which they were built, below
-//! one of the directories and nowhere else.
+//! A binary names its separate debug file (`.gnu_debuglink`). The file is beside the binary, in `.debug` beside it,
+//! or below one of the directories under the binary's path. Supplementary files of dwz are found by build id. Split
+//! debug information is a package (`.dwp`) beside the binary, or `.dwo` files. The latter are searched for under
+//! the paths of their compilation, below one of the directories and nowhere else.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -19,20 +19,20 @@ use crate::failure::Failure;
 use crate::worker::Compiler;
 use futures_util::future::BoxFuture;
 
-/// Directories that are searched one after the other.
+/// Directories that are searched in order.
 #[derive(Debug, Clone)]
 pub struct Directories {
     directories: Arc<[PathBuf]>,
-    /// The same files are found again and again while something is missing: what they say starts a process each time,
-    /// and to compare them with a debug link is to read all of them.
+    /// Cached descriptions. While a file is missing, the same files are found repeatedly; each description starts a
+    /// process, and checking a debug link reads whole files.
     described: Arc<Remembered<Description>>,
     sums: Arc<Remembered<u32>>,
 }
 
-/// The most bytes of paths of units that are remembered of a file: there may be thousands of files.
+/// Maximum size of the unit paths cached per file, in bytes, because thousands of files may be cached.
 const REMEMBERED_UNITS: usize = 8 << 10;
 
-/// The files of a build id.
+/// Files of a build id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Files {
     debug: Option<PathBuf>,
@@ -40,7 +40,7 @@ struct Files {
 }
 
 impl Directories {
-    /// These, in this order.
+    /// Creates a source that searches these directories in order.
     pub fn new(directories: &[PathBuf]) -> Self {
         Directories {
             directories: directories.into(),
@@ -61,9 +61,9 @@ impl Directories {
         }
     }
 
-    /// The file that a debug link is to. Reads the files of that name to their ends.
+    /// Returns the file that a debug link refers to. Reads files with that name completely to compare the CRC.
     fn follow(&self, link: &DebugLink, binary: &Path) -> Option<PathBuf> {
-        // In these directories a binary is mostly a link to where it is installed.
+        // In these directories, a binary is mostly a link to its installed path.
         let binary = binary.canonicalize().ok()?;
         let beside = binary.parent()?;
         let from_root = beside.strip_prefix("/").ok()?;
@@ -88,8 +88,8 @@ impl Directories {
         })
     }
 
-    /// The `.dwo` files of units. Their paths are a stranger's word: they are looked for below the directories, and
-    /// what is a link to elsewhere is left alone.
+    /// Returns the `.dwo` files of units. Their paths are untrusted, so only files below the directories are
+    /// returned, and links that lead elsewhere are ignored.
     fn units(&self, units: &[SplitUnit]) -> Vec<PathBuf> {
         let roots = self.directories.iter();
         let roots: Vec<PathBuf> = roots.filter_map(|root| root.canonicalize().ok()).collect();
@@ -110,7 +110,7 @@ impl Directories {
         found
     }
 
-    /// Looks into the directories on a thread that may wait for a disk.
+    /// Searches the directories on a thread for blocking tasks.
     async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Self) -> T + Send + 'static,
@@ -119,7 +119,7 @@ impl Directories {
         blocking(move || Ok(look(&directories))).await
     }
 
-    /// What a file says of itself; nothing if it cannot be read, which is found out when it is compiled.
+    /// Describes a file; empty if the file cannot be read, since the compilation reports that.
     async fn describe(&self, file: &Path, compiler: &dyn Compiler) -> Result<Description, Failure> {
         let path = file.to_owned();
         let stamp = self.look(move |_| stamp(&path)).await?;
@@ -140,17 +140,17 @@ impl Directories {
         Ok(description.unwrap_or_default())
     }
 
-    /// The files of a build id: the binary, its debug information, and what that has in common with others. The
-    /// `compiler` reads what they say of themselves.
+    /// Returns the files of a build id: the binary, its debug file, and the supplementary file of that. The
+    /// `compiler` describes the files.
     ///
     /// # Errors
-    /// [`Failure::NotFound`] when they are in none of the directories.
+    /// Returns [`Failure::NotFound`] if no directory has the files.
     pub async fn search(&self, id: &BuildId, compiler: &dyn Compiler) -> Result<Found, Failure> {
         let of = id.clone();
         let Files { debug, binary } = self.look(move |here| here.files(&of)).await?;
         let mut found = match (debug, binary) {
             (Some(debug), Some(binary)) => {
-                // The segments of a binary are those that count; of a debug file they may be made up.
+                // The segments of the binary are authoritative; segments of a debug file may be wrong.
                 let mut found = Found::file(binary);
                 found.add(Found::file(debug));
                 found
@@ -213,8 +213,8 @@ impl Source for Directories {
     }
 }
 
-/// The package of split debug information of these files: beside one of them, or beside where that is a link to, by its
-/// name with `.dwp` behind, as GDB has it. Whether its units are those of the binary is found out when it is compiled.
+/// Returns the package of split debug information: beside one of these files or beside the target of a link, named
+/// like the file plus `.dwp`, as in GDB. The compilation verifies that its units belong to the binary.
 fn package(files: &[PathBuf]) -> Option<PathBuf> {
     let installed = files.iter().filter_map(|file| file.canonicalize().ok());
     let packages = files.iter().cloned().chain(installed).map(|file| {
@@ -226,7 +226,7 @@ fn package(files: &[PathBuf]) -> Option<PathBuf> {
     packages.next()
 }
 
-/// The CRC-32 of a file.
+/// Computes the CRC-32 of a file.
 fn crc(path: &Path) -> io::Result<u32> {
     const PIECE: usize = 256 << 10;
     let mut file = File::open(path)?;
@@ -250,7 +250,7 @@ mod tests {
     use crate::testing::{elf, elf_with, id};
     use crate::worker::WorkerLimits;
 
-    /// A directory with these files.
+    /// Creates a directory with these files.
     fn directory(files: &[(&str, &[u8])]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {

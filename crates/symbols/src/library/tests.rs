@@ -25,7 +25,7 @@ struct Answers {
     remote: bool,
     file: Mutex<Option<PathBuf>>,
     failure: Mutex<Option<Failure>>,
-    /// How long it takes besides.
+    /// Additional time of an answer.
     takes: Mutex<Duration>,
     asked: AtomicUsize,
 }
@@ -124,7 +124,7 @@ async fn one(library: &Arc<Library>, id: &BuildId) -> Lookup {
         .unwrap()
 }
 
-/// What comes of it in the end.
+/// Final result of a lookup.
 async fn settled(library: &Arc<Library>, id: &BuildId) -> Result<Arc<SymbolFile>, Kind> {
     loop {
         match one(library, id).await {

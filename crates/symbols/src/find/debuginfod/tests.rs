@@ -217,7 +217,8 @@ fn told(addresses: &[&'static str]) -> Arc<Told> {
     })
 }
 
-/// What comes of asking a server for a file, with these addresses of hosts; and where it went.
+/// Asks a server for a file, with these addresses of hosts. Returns the result and the addresses that were
+/// connected to.
 async fn led(server: &TestServer, addresses: &[&'static str]) -> (String, Vec<Vec<SocketAddr>>) {
     led_among(&[server], addresses).await
 }
