@@ -23,7 +23,6 @@ pub mod extensions;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod output_memory;
 pub mod pipeline;
 pub mod processors;
 pub mod queue;

@@ -10,6 +10,7 @@ pub mod health;
 pub(crate) mod holding;
 pub mod id;
 pub(crate) mod offer;
+pub mod output_memory;
 mod refused;
 pub(crate) mod senders;
 mod split;

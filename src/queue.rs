@@ -48,7 +48,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::Settle;
 use crate::pipeline::batch::{Code, Nack, Progress};
 use futures_util::future::BoxFuture;
@@ -57,12 +57,11 @@ use tributary_otlp::{Requests, Signal};
 /// The part of an exporter that sends one batch to the next hop.
 pub trait Sender: Send + Sync + 'static {
     /// Encodes the requests for [`send`](Self::send). The default leaves them as they are. Called once per batch,
-    /// before the first attempt. It takes its output from `memory` before
-    /// it makes it.
+    /// before the first attempt. The memory of the output is taken from `memory` before the output is made.
     ///
     /// # Errors
     /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format;
-    /// [`OutputMemory::send_error`] when there is no memory for it.
+    /// [`SendError::no_memory`] when there is no memory for it.
     fn encode(
         &self,
         _signal: Signal,
@@ -188,6 +187,17 @@ impl SendError {
             code,
             fault: Fault::Elsewhere,
             reason: reason.into(),
+        }
+    }
+
+    /// Creates the error for a batch that was not encoded for want of `memory`. Less than the reserve for outputs fits
+    /// once other outputs are gone. More may be sent in halves.
+    pub fn no_memory(memory: &OutputMemory) -> Self {
+        let no_room = memory.no_room();
+        let reason = format!("no memory to encode the batch: {no_room}");
+        match no_room.needed <= memory.reserve() {
+            true => SendError::transient(Code::ResourceExhausted, reason),
+            false => SendError::permanent(Code::ResourceExhausted, Fault::Size, reason),
         }
     }
 

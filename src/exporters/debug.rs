@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use crate::component::{
     BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
 };
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, Idle};

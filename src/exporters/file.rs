@@ -30,7 +30,7 @@ use tracing::error;
 use self::ending::Framing;
 use self::output::Output;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, Undelivered};
 use crate::queue;
@@ -126,7 +126,7 @@ impl queue::Sender for Exporter {
         requests: &Requests,
         memory: &OutputMemory,
     ) -> Result<Vec<Bytes>, SendError> {
-        let take = |bytes| memory.take(bytes).map_err(|_| memory.send_error());
+        let take = |bytes| memory.take(bytes).map_err(|_| SendError::no_memory(memory));
         let json = |requests: &Requests| {
             take(if requests.parts().len() > 1 {
                 requests.len()
@@ -137,7 +137,7 @@ impl queue::Sender for Exporter {
             tributary_otlp::json::from_wire_within(signal, &request, memory).map_err(|error| {
                 match error {
                     Unedited::Malformed(error) => unfit(&error),
-                    Unedited::Full(_) => memory.send_error(),
+                    Unedited::Full(_) => SendError::no_memory(memory),
                 }
             })
         };

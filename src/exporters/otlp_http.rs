@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
 use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
@@ -232,7 +232,7 @@ impl queue::Sender for Exporter {
         requests: &Requests,
         memory: &OutputMemory,
     ) -> Result<Vec<Bytes>, SendError> {
-        let take = |bytes| memory.take(bytes).map_err(|_| memory.send_error());
+        let take = |bytes| memory.take(bytes).map_err(|_| SendError::no_memory(memory));
         let unfit = |error: &dyn Error| {
             let reason = format!("cannot encode the batch: {error}");
             SendError::permanent(Code::Internal, Fault::Content, reason)
@@ -250,7 +250,7 @@ impl queue::Sender for Exporter {
                 let text = tributary_otlp::json::from_wire_within(signal, &request, memory);
                 let text = text.map_err(|error| match error {
                     Unedited::Malformed(error) => unfit(&error),
-                    Unedited::Full(_) => memory.send_error(),
+                    Unedited::Full(_) => SendError::no_memory(memory),
                 })?;
                 json = [Bytes::from(text)];
                 &json

@@ -18,7 +18,7 @@ pub(super) use self::actions::{Prepared, validate};
 use super::decoding;
 use super::matching::{Choice, MatchConfig};
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
-use crate::output_memory::{OutputMemory, refusal};
+use crate::pipeline::output_memory::{OutputMemory, refusal};
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use tributary_config::{Problems, Validate};

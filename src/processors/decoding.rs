@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::output_memory;
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::Signal;

@@ -20,7 +20,7 @@ use self::rules::{Conditions, Rules};
 use super::decoding;
 use super::matching::Selecting;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::processors::filter::metrics::FilterMetrics;

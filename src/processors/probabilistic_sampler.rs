@@ -24,7 +24,7 @@ use self::carrier::{Carrier, Decision, Policy, Sampler};
 use self::logs::Logs;
 use self::threshold::{BUCKET_BITS, BUCKETS, DIGITS, LEAST_PROBABILITY, Threshold};
 use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::processors::decoding;

@@ -17,7 +17,7 @@ use super::entry::{Entry, Job, Ledger};
 use super::held::Content;
 use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
@@ -315,7 +315,7 @@ impl Delivery {
         let budget = self.budget.clone();
         let work = move || {
             let memory = OutputMemory::new(&budget);
-            let take = |bytes| memory.take(bytes).map_err(|_| memory.send_error());
+            let take = |bytes| memory.take(bytes).map_err(|_| SendError::no_memory(&memory));
             let mut requests = Requests::default();
             for content in content {
                 take(content.bytes_to_expand())?;

@@ -42,7 +42,7 @@ impl Sender for Hop {
         &self,
         _: Signal,
         requests: &Requests,
-        _: &crate::output_memory::OutputMemory,
+        _: &crate::pipeline::output_memory::OutputMemory,
     ) -> Result<Vec<Bytes>, SendError> {
         *self.encoded.lock().unwrap() += 1;
         Ok(requests.parts().to_vec())

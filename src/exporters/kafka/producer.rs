@@ -17,7 +17,7 @@ use super::config::{Config, Hasher};
 use super::delivery::{Attempt, Unfinished};
 use super::group::Grouping;
 use super::record::{FRAMING, Record, values};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Taken};
@@ -125,7 +125,7 @@ impl queue::Sender for Exporter {
         let again =
             usize::from(requests.parts().len() > 1) + usize::from(self.encodes_every_byte());
         let bytes = requests.len().saturating_mul(2 * again);
-        memory.take(bytes).map_err(|_| memory.send_error())?;
+        memory.take(bytes).map_err(|_| SendError::no_memory(memory))?;
         self.records(signal, &requests.to_bytes())
             .map_err(|reason| {
                 let reason = format!("cannot encode the batch: {reason}");

@@ -17,7 +17,7 @@ use super::metrics::{MemberMetrics, ResolverMetrics};
 use super::protocol::Otlp;
 use super::rendezvous::seed;
 use crate::exporters::otlp_grpc::Exporter;
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::pipeline::turns::{BLOCKING_BYTES, on_a_turn};
 use crate::queue::{Encoded, Fault, Outcome, SendError, Sender};

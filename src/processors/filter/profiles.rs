@@ -1,7 +1,7 @@
 //! Filtering profiles, whose attributes are entries of a dictionary.
 
 use super::rules::Rules;
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Nack;
 use crate::processors::decoding;
 use tributary_otlp::Signal;

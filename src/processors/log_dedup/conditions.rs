@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Nack;
 use crate::processors::decoding;
 use tributary_net::sampled_log::SampledLog;

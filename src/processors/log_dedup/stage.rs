@@ -14,7 +14,7 @@ use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
 use crate::component::{BuildContext, Held};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
 use crate::pipeline::holding;

@@ -21,7 +21,7 @@ use super::policy::Policy;
 use super::probe::{self, Probe};
 use super::redactor::Redactor;
 use super::refusal::{Refusal, with_reason};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 use tributary_otlp::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};

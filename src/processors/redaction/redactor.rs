@@ -16,7 +16,7 @@ use super::refusal::{Refusal, with_reason};
 use super::rules::{Memory, Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary, keys};
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 use tributary_otlp::reader::Fields;

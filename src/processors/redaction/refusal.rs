@@ -1,6 +1,6 @@
 //! Why a request is not passed on: where something in it stands, and never what it is.
 
-use crate::output_memory::OutputMemory;
+use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::NoRoom;
 use tributary_otlp::strings::{Place, Refused};
 use tributary_redaction::Unscannable;

@@ -4,14 +4,14 @@
 //! from the memory budget before they are there. [`OutputMemory`] is the budget as a [`Room`] of the functions in
 //! [`wire`](tributary_otlp), which take from it as they go on; [`OutputMemory::take`] serves where the size is known beforehand,
 //! as from [`decoded_bytes`](tributary_otlp::decoded_bytes). A request for which there is no room is refused by processors,
-//! see [`refusal`], and tried again or split by exporters, see [`OutputMemory::send_error`].
+//! see [`refusal`], and retried or split by exporters, see
+//! [`SendError::no_memory`](crate::queue::SendError::no_memory).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pipeline::batch::{Code, Nack};
-use crate::queue::{Fault, SendError};
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::room::{Full, Room};
 
@@ -63,24 +63,16 @@ impl OutputMemory {
         })
     }
 
+    /// Bytes beyond the limit that all outputs together may have.
+    pub fn reserve(&self) -> usize {
+        self.permit.borrow().reserve()
+    }
+
     /// The permit for so many bytes, which are all that is left of what was made.
     pub fn keep(self, bytes: usize) -> Permit {
         let mut permit = self.permit.into_inner();
         permit.shrink_to(bytes);
         permit
-    }
-}
-
-impl OutputMemory {
-    /// Why an exporter did not encode a batch for which there is no room. Less than the reserve for outputs will fit once
-    /// other outputs have gone; what needs more may be sent in halves.
-    pub fn send_error(&self) -> SendError {
-        let no_room = self.no_room();
-        let reason = format!("no memory to encode the batch: {no_room}");
-        match no_room.needed <= self.permit.borrow().reserve() {
-            true => SendError::transient(Code::ResourceExhausted, reason),
-            false => SendError::permanent(Code::ResourceExhausted, Fault::Size, reason),
-        }
     }
 }
 
