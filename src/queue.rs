@@ -48,9 +48,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::Settle;
 use crate::pipeline::batch::{Code, Nack, Progress};
+use crate::pipeline::output_memory::OutputMemory;
 use futures_util::future::BoxFuture;
 use tributary_otlp::{Requests, Signal};
 

@@ -23,9 +23,9 @@ use tracing::{info, warn};
 use crate::component::{
     BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
 };
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::{Consumer, Idle};
 use crate::queue::metrics::ExporterMetrics;
 use counts::Counts;

@@ -19,9 +19,9 @@ use prost::Message;
 use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
 use crate::component::auth;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
 use crate::pipeline::calls::CallMetrics;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
 use futures_util::future::BoxFuture;
@@ -202,7 +202,9 @@ impl queue::Sender for Exporter {
             None => (0, requests.len(), requests.parts().to_vec()),
             Some(compressor) => {
                 let most = compressor.most_bytes(requests.parts());
-                memory.take(most).map_err(|_| SendError::no_memory(memory))?;
+                memory
+                    .take(most)
+                    .map_err(|_| SendError::no_memory(memory))?;
                 let body = compressor.compress(requests.parts()).map_err(|error| {
                     let reason = format!("cannot compress the batch: {error}");
                     SendError::permanent(Code::Internal, Fault::Size, reason)

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::pipeline::batch::{Code, Nack};
 use crate::pipeline::output_memory;
 use crate::pipeline::output_memory::OutputMemory;
-use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::Signal;
 use tributary_otlp::edit::Unedited;

@@ -17,10 +17,10 @@ use super::entry::{Entry, Job, Ledger};
 use super::held::Content;
 use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::turns::BLOCKING_BYTES;
 use tributary_config::ComponentId;
 use tributary_memory::{Budget, Permit};
@@ -315,7 +315,11 @@ impl Delivery {
         let budget = self.budget.clone();
         let work = move || {
             let memory = OutputMemory::new(&budget);
-            let take = |bytes| memory.take(bytes).map_err(|_| SendError::no_memory(&memory));
+            let take = |bytes| {
+                memory
+                    .take(bytes)
+                    .map_err(|_| SendError::no_memory(&memory))
+            };
             let mut requests = Requests::default();
             for content in content {
                 take(content.bytes_to_expand())?;

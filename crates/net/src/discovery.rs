@@ -6,8 +6,16 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-/// Maximum size of a targets file, in bytes. Such files are written by people and small programs.
-const MAX_FILE: u64 = 16 << 20;
+use crate::files::read_regular;
+
+/// Maximum size of a file of targets, in bytes: 400 bytes for each of `MAX_TARGETS`.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Maximum number of targets in a file.
+const MAX_TARGETS: usize = 10_000;
+
+/// Maximum size of all labels in a file, in bytes, once each target has a copy of the labels of its group.
+const MAX_LABELS: usize = 64 << 20;
 
 /// A group of servers in a file in the format of Prometheus. The file is a list of groups, as JSON or YAML:
 /// <https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config>.
@@ -33,13 +41,33 @@ pub fn is_targets_file(path: &Path) -> bool {
 /// # Errors
 /// A sentence that describes why the file cannot be read.
 pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if metadata.len() > MAX_FILE {
-        return Err(format!("it has more than {MAX_FILE} bytes"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let bytes = read_regular(path, MAX_FILE).map_err(|error| error.to_string())?;
+    let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
     // JSON is a subset of YAML.
-    tributary_config::read_text(&text)
+    let groups: Vec<Group> = tributary_config::read_text(&text)?;
+    let name = path.display();
+    let count: usize = groups.iter().map(|group| group.targets.len()).sum();
+    if count > MAX_TARGETS {
+        return Err(format!(
+            "{name} has {count} targets, more than {MAX_TARGETS}"
+        ));
+    }
+    let labels: usize = groups.iter().map(Group::expanded_labels).sum();
+    if labels > MAX_LABELS {
+        return Err(format!(
+            "{name} has more than {MAX_LABELS} bytes of labels, counted once for each target"
+        ));
+    }
+    Ok(groups)
+}
+
+impl Group {
+    /// Size of the labels in bytes, with a copy for each target.
+    fn expanded_labels(&self) -> usize {
+        let pairs = self.labels.iter();
+        let bytes: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+        bytes.saturating_mul(self.targets.len())
+    }
 }
 
 /// Keeps the addresses of one IP family: IPv4, or IPv6 if there are no IPv4 addresses. A server that has both would
@@ -113,5 +141,27 @@ mod tests {
         let (v4, v6) = ("10.0.0.1:6060", "[fd00::1]:6060");
         assert_eq!(one_family(parse(&[v6, v4])), parse(&[v4]));
         assert_eq!(one_family(parse(&[v6])), parse(&[v6]));
+    }
+
+    #[test]
+    fn targets_and_their_labels_are_bounded_per_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("targets.yaml");
+        let read = |targets: usize, label: usize| {
+            let (targets, label) = ("a,".repeat(targets), "x".repeat(label));
+            let text = format!("- targets: [{targets}]\n  labels: {{k: '{label}'}}\n");
+            std::fs::write(&path, text).unwrap();
+            read_targets(&path)
+        };
+        assert_eq!(read(MAX_TARGETS, 1).unwrap()[0].targets.len(), MAX_TARGETS);
+        for (targets, label, problem) in [
+            (MAX_TARGETS + 1, 1, "has 10001 targets, more than 10000"),
+            (MAX_TARGETS, 10_000, "bytes of labels"),
+            (1, 5 << 20, "is larger than 4194304 bytes"),
+        ] {
+            let error = read(targets, label).unwrap_err();
+            assert!(error.contains("targets.yaml"), "{error}");
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

@@ -1,6 +1,9 @@
-//! Detects changed files, so that secrets and certificates can be renewed while the collector runs.
+//! Reads files within bounds and notices that files have changed: secrets and certificates are renewed while the
+//! collector runs.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +15,10 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// Time for which a file must be unchanged before it counts as completely written.
 const SETTLED: Duration = Duration::from_millis(50);
+
+/// Maximum size of a file of certificates, keys or revocations, in bytes: room for a revocation list of a
+/// million serial numbers.
+pub(crate) const MAX_PEM_FILE: u64 = 64 << 20;
 
 /// Watches files by their metadata.
 #[derive(Debug)]
@@ -91,6 +98,53 @@ impl Stamp {
     }
 }
 
+/// Opens a regular file for reading. Never blocks on a FIFO: the file is opened with `O_NONBLOCK`, and its type is
+/// read from the opened descriptor.
+///
+/// # Errors
+/// The file cannot be opened, or is a FIFO, a device, a socket or a directory; the error names the path.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot read {}: {error}", path.display()),
+        )
+    };
+    let file = options.open(path).map_err(named)?;
+    let kind = file.metadata().map_err(named)?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    let kind = match kind {
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "a special file",
+    };
+    let message = format!("{} is {kind}, not a regular file", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
+/// Reads a regular file of at most `max_bytes`. The bound holds for a file that grows during the read, too.
+///
+/// # Errors
+/// As [`open_regular`]; or the file is larger than the bound.
+pub fn read_regular(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?
+        .take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        let message = format!("{} is larger than {max_bytes} bytes", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -144,5 +198,27 @@ mod tests {
         fs::write(file.path(), "changed").unwrap();
         assert!(notices(&mut watch).await);
         assert!(!notices(&mut FileWatch::new([])).await);
+    }
+
+    #[test]
+    fn only_bounded_regular_files_are_read() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "1234").unwrap();
+        assert_eq!(read_regular(&path, 4).unwrap(), b"1234");
+        let error = read_regular(&path, 3).unwrap_err().to_string();
+        assert!(error.ends_with("file is larger than 3 bytes"), "{error}");
+
+        let fifo = directory.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        for (path, kind) in [
+            (fifo.as_path(), "fifo is a FIFO"),
+            (Path::new("/dev/zero"), "/dev/zero is a device"),
+            (directory.path(), "is a directory"),
+        ] {
+            let error = read_regular(path, 4).unwrap_err().to_string();
+            assert!(error.contains(kind), "{error}");
+        }
     }
 }

@@ -17,8 +17,8 @@ use super::config::{Config, Hasher};
 use super::delivery::{Attempt, Unfinished};
 use super::group::Grouping;
 use super::record::{FRAMING, Record, values};
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Code;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Taken};
 use futures_util::future::BoxFuture;
@@ -125,7 +125,9 @@ impl queue::Sender for Exporter {
         let again =
             usize::from(requests.parts().len() > 1) + usize::from(self.encodes_every_byte());
         let bytes = requests.len().saturating_mul(2 * again);
-        memory.take(bytes).map_err(|_| SendError::no_memory(memory))?;
+        memory
+            .take(bytes)
+            .map_err(|_| SendError::no_memory(memory))?;
         self.records(signal, &requests.to_bytes())
             .map_err(|reason| {
                 let reason = format!("cannot encode the batch: {reason}");

@@ -226,7 +226,8 @@ async fn a_client_that_is_broken_for_good_is_replaced() {
 /// A batch as the queue would have it.
 fn encoded(exporter: &Exporter, request: Vec<u8>) -> Encoded {
     let requests = Requests::from(Bytes::from(request));
-    let memory = crate::pipeline::output_memory::OutputMemory::new(&tributary_memory::Budget::new(1 << 30));
+    let memory =
+        crate::pipeline::output_memory::OutputMemory::new(&tributary_memory::Budget::new(1 << 30));
     let chunks = exporter.encode(Signal::Logs, &requests, &memory).unwrap();
     Encoded {
         signal: Signal::Logs,

@@ -38,7 +38,8 @@ async fn send(
     signal: Signal,
     requests: Requests,
 ) -> Result<Outcome, SendError> {
-    let memory = crate::pipeline::output_memory::OutputMemory::new(&tributary_memory::Budget::new(1 << 30));
+    let memory =
+        crate::pipeline::output_memory::OutputMemory::new(&tributary_memory::Budget::new(1 << 30));
     let chunks = exporter.encode(signal, &requests, &memory)?.into();
     let batch = Encoded {
         signal,

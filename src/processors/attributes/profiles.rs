@@ -15,8 +15,8 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 
-use crate::pipeline::output_memory::{OutputMemory, refusal};
 use crate::pipeline::batch::Nack;
+use crate::pipeline::output_memory::{OutputMemory, refusal};
 use crate::processors::matching::Choice;
 use tributary_otlp::Signal;
 use tributary_otlp::attributes::{Actions, Level};

@@ -1,8 +1,8 @@
 //! Filtering profiles, whose attributes are entries of a dictionary.
 
 use super::rules::Rules;
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Nack;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::processors::decoding;
 use tributary_otlp::Signal;
 use tributary_otlp::edit::Editor;

@@ -2,8 +2,8 @@
 
 use tracing::warn;
 
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::batch::Nack;
+use crate::pipeline::output_memory::OutputMemory;
 use crate::processors::decoding;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::edit::Editor;

@@ -14,13 +14,13 @@ use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
 use crate::component::{BuildContext, Held};
-use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
 use crate::pipeline::holding;
 use crate::pipeline::holding::{
     CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
 };
+use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use crate::processors::partition;

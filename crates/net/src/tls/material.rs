@@ -13,6 +13,7 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::certificate::{self, Facts, date};
 use super::config::{TlsError, problem};
+use crate::files::{MAX_PEM_FILE, read_regular};
 use tributary_config::Secret;
 
 /// Configured source of a certificate chain and its key.
@@ -152,9 +153,9 @@ pub(super) fn text(key: &'static str, file: &Path, pem: &str) -> Result<Option<V
             let reason = format!("give either {key} or {other}, not both");
             Err(problem(key, reason))
         }
-        (true, true) => std::fs::read(file)
+        (true, true) => read_regular(file, MAX_PEM_FILE)
             .map(Some)
-            .map_err(|error| problem(key, format!("cannot read {}: {error}", file.display()))),
+            .map_err(|error| problem(key, error.to_string())),
     }
 }
 

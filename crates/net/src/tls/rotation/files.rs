@@ -8,7 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
 
-use crate::files::Stamp;
+use crate::files::{MAX_PEM_FILE, Stamp, read_regular};
 
 /// The files of one TLS section.
 pub(super) struct Files {
@@ -44,7 +44,7 @@ impl Files {
     /// Reads all files and returns the hashes of their contents.
     pub(super) fn contents(&self) -> Contents {
         let hash = |(_, path): &(_, PathBuf)| {
-            let content = std::fs::read(path).ok()?;
+            let content = read_regular(path, MAX_PEM_FILE).ok()?;
             Some(self.hasher.hash_one(content))
         };
         Contents(self.files.iter().map(hash).collect())
