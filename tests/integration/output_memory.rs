@@ -10,12 +10,14 @@ use crate::harness::{Collector, Signal, codec, raw};
 use tributary::component::Entry;
 
 const MIB: u64 = 1 << 20;
+/// Without optimizations a request is smaller: work that takes a release a second would take a minute.
+const SCALE: u64 = if cfg!(debug_assertions) { 1 } else { 8 };
 /// The limit that the configuration states, in MiB.
-const LIMIT_MIB: u64 = 32;
+const LIMIT_MIB: u64 = 24 * SCALE;
 /// Memory of the process beside the limit: the bound that SECURITY.md states.
 const BESIDE_MIB: u64 = 48;
 /// Bytes of a request, uncompressed: as structs they are several hundred MiB.
-const REQUEST: usize = 3 << 20;
+const REQUEST: usize = (SCALE as usize) << 20;
 
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut encoded = vec![number << 3 | 2];
@@ -122,7 +124,7 @@ async fn peak<C: ?Sized>(kind: &str, entry: &Entry<C>, settings: &str, directory
         "receivers:
   otlp: {{protocols: {{grpc: {{endpoint: '127.0.0.1:0'}}, http: {{endpoint: '127.0.0.1:0'}}}}}}
 processors:
-  memory_limiter: {{limit_mib: {LIMIT_MIB}, spike_limit_mib: 6}}
+  memory_limiter: {{limit_mib: {LIMIT_MIB}, spike_limit_mib: 4}}
 {processor}exporters:
 {nop}{exporter}service:
   pipelines:
@@ -137,13 +139,10 @@ processors:
         for bomb in bombs(*signal) {
             let body = Bytes::from(codec::compress("gzip", &bomb));
             let path = raw::path(*signal);
-            let began = std::time::Instant::now();
             let answer = raw::http(collector.http(), Method::POST, path, &headers, body).await;
-            println!(
-                "{kind} {name} {settings} {signal}: {} in {:?}, peak {} MiB",
-                answer.status,
-                began.elapsed(),
-                collector.peak_memory() / MIB
+            assert!(
+                [200, 413, 429, 503].contains(&answer.status.as_u16()),
+                "{answer:?}"
             );
         }
     }
