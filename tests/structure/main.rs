@@ -4,6 +4,8 @@
 // A test crate: a panic is a finding.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod prose;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
