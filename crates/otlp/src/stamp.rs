@@ -1,10 +1,11 @@
-//! Stamping: adds the identity of the sender to the resources of a request, as an attribute that the sender cannot forge.
+//! Stamping: adds the identity of the sender to each resource of a request, as an attribute that the sender cannot
+//! forge.
 //!
-//! Attributes that a reader could mistake for the stamp are removed first: every attribute with the key of the stamp and,
-//! in profiles, every attribute whose key refers to that text in the dictionary. An attribute whose reference is out of
-//! range is removed as well: the reference would become valid if a later stage added the key to the dictionary. For the
-//! same reason the stamp itself is always written out, never as a reference. Only the attributes of resources are checked:
-//! applications choose the attributes of spans, records, points and samples freely.
+//! Attributes that a reader could mistake for the stamp are removed first: every attribute with the key of the stamp
+//! and, in profiles, every attribute whose key refers to that text in the dictionary. An attribute whose reference is
+//! out of range is removed as well: the reference would become valid if a later stage added the key to the dictionary.
+//! For the same reason the stamp itself is always written out, never as a reference. Only the attributes of resources
+//! are checked: applications choose the attributes of spans, records, points and samples freely.
 //!
 //! Nothing is decoded, not even an ambiguous request: a message that occurs twice is read like the merged message. Only
 //! the result takes memory. The size of the result is known before it is written, so a client cannot choose an encoding
@@ -148,7 +149,8 @@ struct Names {
 enum Verdict {
     Keep,
     Remove,
-    /// Removes all keys but the last. The attribute has several keys; the last is the valid one and differs from the stamp.
+    /// Removes the keys of the stamp but keeps the attribute: it has several keys, and the last one, which counts, is not
+    /// the key of the stamp.
     Trim,
 }
 
@@ -324,7 +326,8 @@ impl Marker<'_> {
         }
     }
 
-    /// Finds the key in the dictionary. The texts of repeated dictionaries are counted on, as merging appends them.
+    /// Finds the key in the dictionary. If the dictionary occurs twice, the texts of the second follow those of the
+    /// first, as after merging.
     fn read_names(&self, request: &[u8]) -> Result<Names, Fault> {
         let mut names = Names::default();
         for field in Fields::new(request) {

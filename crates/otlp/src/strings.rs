@@ -66,7 +66,8 @@ pub enum Body {
 /// A change to a set of attributes, made when the whole set has been read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Amendment {
-    /// Range of the attribute to replace, one decided as [`Attribute::Later`]. Without a range the new attribute is appended.
+    /// Range of the attribute to replace, for which the decision was [`Attribute::Later`]. If `None`, the new attribute
+    /// is appended to the set.
     pub place: Option<Range<usize>>,
     /// The new attribute, an encoded `KeyValue`.
     pub attribute: Vec<u8>,
@@ -143,8 +144,9 @@ pub trait Rewriter {
         false
     }
 
-    /// Returns the signal of the request that a bytes value claims to contain. `_key` is the key of the attribute or map
-    /// entry that holds the value, alone or in a list; a body has no key. `None` means that the value is text if it is UTF-8.
+    /// Returns the signal of the request that a bytes value claims to contain. `_key` is the key of the attribute or
+    /// map entry that holds the value, alone or in a list; a body has no key. `None` means that the value is text if it
+    /// is UTF-8.
     fn claims(&self, _place: Place, _key: Option<&[u8]>) -> Option<Signal> {
         None
     }

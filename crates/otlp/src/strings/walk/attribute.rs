@@ -10,9 +10,8 @@ use crate::edit::put_delimited;
 use crate::reader::{Fields, value, varint};
 
 impl<'a, R: Rewriter> Walk<'_, 'a, R> {
-    /// Skips the leading attributes of `input` that need no change, and returns the rest of the input. Telemetry consists
-    /// mostly of attributes, and few of them change. The loop is a separate function so that its variables stay in
-    /// registers.
+    /// Skips the leading attributes of `input` that need no change, and returns the rest of the input. Telemetry
+    /// consists mostly of such attributes. The loop is a separate function so that its variables stay in registers.
     #[inline(never)]
     pub(super) fn pass_over(&self, key: u64, mut input: &'a [u8]) -> &'a [u8] {
         if self.rules || self.keys {

@@ -113,8 +113,8 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// Returns the signal that bytes in the value of an attribute claim to contain. If the attribute has several keys, any
-    /// of them counts.
+    /// Returns the signal of the request that bytes in the value of an attribute claim to contain. If the attribute
+    /// has several keys, any of them counts.
     fn claim(
         &self,
         place: Place,
