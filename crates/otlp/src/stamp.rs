@@ -149,8 +149,8 @@ struct Names {
 enum Verdict {
     Keep,
     Remove,
-    /// Removes the keys of the stamp but keeps the attribute: it has several keys, and the last one, which counts, is not
-    /// the key of the stamp.
+    /// Removes the keys of the stamp but keeps the attribute: the attribute has several keys, and the last one counts
+    /// and is not the key of the stamp.
     Trim,
 }
 
