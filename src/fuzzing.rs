@@ -1,4 +1,4 @@
-//! What fuzz targets see that nobody else should use: parsers that are private to their modules.
+//! Access for fuzz targets to parsers that are private to their modules. No other code should use this module.
 
 pub use crate::connectors::fuzzing as connectors;
 pub use crate::exporters::fuzzing as exporters;
@@ -11,7 +11,7 @@ pub use tributary_symbols::fuzzing as symbols;
 /// A batch from the record of a stored queue.
 pub use crate::queue::decode_record;
 
-/// What a component named `name` is built with, without the rest of a collector.
+/// Returns the context for building a component named `name` without the rest of a collector.
 pub fn context(name: &str) -> crate::component::BuildContext {
     let id = name.parse().unwrap_or_else(|_| unreachable!());
     crate::component::Host::for_tests().context(&id)

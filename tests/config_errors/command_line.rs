@@ -1,4 +1,4 @@
-//! What the program answers when it is called, and its exit codes.
+//! Output and exit codes of the command line.
 
 use std::process::{Command, Output};
 

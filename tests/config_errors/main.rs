@@ -1,4 +1,4 @@
-//! What the collector says about bad configurations and bad command lines.
+//! Messages about invalid configurations and command lines.
 //!
 //! Every `*.yaml` here has its expected report beside it as `*.txt`. A file starts with comments
 //! that say how it is loaded: `# strict`, `# set: KEY=VALUE`, `# over: OTHER.yaml` (laid over by

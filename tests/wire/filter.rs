@@ -9,7 +9,7 @@ use crate::sieve::{
     samples_each_alike,
 };
 
-/// What conditions are made of: often whole comparisons, so that rows of them are conditions now and then.
+/// Tokens of random conditions. Many are whole comparisons, so that some sequences of tokens are valid conditions.
 const WORDS: &[&str] = &[
     "resource.attributes[\"a\"] + 1 == 2",
     "HasPrefix(scope.name, \"a\")",

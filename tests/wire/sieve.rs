@@ -1,5 +1,5 @@
-//! What must hold for the filter and the sampler, whatever the request: what stays is what a decoded filter lets stay, and
-//! it is unchanged.
+//! Properties of the filter and the sampler that hold for every request: they keep the same items as a filter of the
+//! decoded request, and keep them unchanged.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl Condition {
         }
     }
 
-    /// Where it is judged: at the deepest of what it is about.
+    /// Returns the level at which the condition is evaluated: the deepest level that the condition refers to.
     fn level(&self) -> Level {
         match self {
             Condition::Attribute(level, ..) => *level,
@@ -193,7 +193,7 @@ impl Literal {
     }
 }
 
-/// What conditions look at.
+/// Values that conditions refer to.
 #[derive(Clone, Copy, Default)]
 struct About<'a> {
     resource: &'a [KeyValue],
@@ -310,7 +310,7 @@ fn process(processor: &dyn Processor, signal: Signal, request: &[u8]) -> Option<
     processor.process(batch).unwrap()
 }
 
-/// What stays is what a decoded filter lets stay. Not for profiles.
+/// Asserts that the filter keeps the same items as a filter of the decoded request. Not for profiles.
 pub(crate) fn filters_like_prost(signal: Signal, request: &[u8], condition: Condition) {
     let condition = condition.about(signal);
     let mut expected = Decoded::decode(signal, request).unwrap();
@@ -319,7 +319,8 @@ pub(crate) fn filters_like_prost(signal: Signal, request: &[u8], condition: Cond
     is_left(process(&*filter, signal, request), signal, &expected);
 }
 
-/// What is sampled of many is what is sampled of each, and a second tier changes nothing. For spans and log records.
+/// Asserts that each item is sampled as if it were alone, and that sampling again changes nothing. For spans and log
+/// records.
 pub(crate) fn samples_each_alike(
     signal: Signal,
     request: &[u8],
@@ -359,7 +360,7 @@ pub(crate) fn opposites_do_not_meet(condition: &str, signal: Signal, request: &[
     assert!(left(&*one) + left(&*other) >= total, "{condition}");
 }
 
-/// Whatever is left is valid, counted, and what is expected.
+/// Asserts that the rest of the request is valid, has the right count, and equals the expected request.
 fn is_left(left: Option<Batch>, signal: Signal, expected: &Decoded) {
     let Some(left) = left else {
         // A request without items need not go on.

@@ -16,7 +16,7 @@ pub(crate) fn processor(config: &str, signal: Signal) -> Box<dyn Processor> {
     crate::sieve::processor(&config, signal)
 }
 
-/// What is planted wherever there is text.
+/// Personal data inserted into the texts of a request.
 pub(crate) const PLANTED: &str = "jane.roe@example.com";
 /// Detectors alone; the rules of the Collector beside them; and those again with what changes each time that it is written.
 const CONFIGS: [&str; 3] = [

@@ -25,7 +25,7 @@ use super::room::{Full, Room, Unbounded};
 use super::view::{Message as MessageView, ResourceEntry, ScopeEntry};
 use crate::{Decoded, Signal};
 
-/// Which attributes.
+/// The sets of attributes that an edit applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Those of each span, data point or log record.
@@ -34,16 +34,16 @@ pub enum Level {
     Resources,
 }
 
-/// What happens to one attribute.
+/// An operation and the attribute that it applies to.
 #[derive(Debug, Clone)]
 pub struct Action {
-    /// The attribute; without a meaning for operations that have a pattern for keys.
+    /// Key of the attribute; ignored by operations that match keys with a pattern.
     pub key: String,
-    /// What to do.
+    /// The operation to carry out.
     pub operation: Operation,
 }
 
-/// What to do with an attribute. Patterns are shared, and with them what they keep between searches.
+/// An operation on an attribute. Clones share the patterns, and so the caches that a pattern keeps between searches.
 #[derive(Debug, Clone)]
 pub enum Operation {
     /// Sets it where it is missing.
@@ -61,13 +61,13 @@ pub enum Operation {
     Hash,
     /// Hashes all attributes whose key matches.
     HashMatching(Arc<Regex>),
-    /// Where its value is a text that matches, sets an attribute for each named group.
+    /// Sets an attribute for each named group of the pattern if the value is a text that matches it.
     Extract(Arc<Regex>),
     /// Makes a value of another type of it, where there is one.
     Convert(Type),
 }
 
-/// Where a new value comes from.
+/// The source of a new value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// A constant.
@@ -78,7 +78,8 @@ pub enum Source {
     AttributeOr(String, Value),
 }
 
-/// Which sets of attributes are edited: those for which all three say so. For resources only the first is asked.
+/// Selects the sets of attributes to edit: a set is edited if all three methods return true. For the attributes of
+/// resources only [`resource`](Select::resource) is called.
 pub trait Select {
     /// Whether something of what this resource sent is edited.
     fn resource(&mut self, _resource: ResourceEntry<'_>) -> bool {

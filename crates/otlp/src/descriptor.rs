@@ -26,7 +26,7 @@ pub struct FieldDescriptor {
     pub name: String,
     /// `lowerCamelCase` name, as in JSON.
     pub json_name: String,
-    /// What it holds.
+    /// Type of the value that the field holds.
     pub kind: Type,
     /// Whether it may occur several times.
     pub repeated: bool,

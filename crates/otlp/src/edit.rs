@@ -13,12 +13,12 @@ use super::room::{Full, Room, Unbounded, reserve};
 /// Notes changes to one request.
 pub struct Editor<'a> {
     request: &'a [u8],
-    /// Where the memory for the notes and the output comes from.
+    /// Budget for the memory of the patches and the output.
     room: &'a dyn Room,
-    /// Whether there was none; from then on nothing is noted.
+    /// Whether the budget is exhausted; from then on no patch is recorded.
     is_full: bool,
     patches: Vec<Patch>,
-    /// What the patches put in.
+    /// Bytes that the patches insert.
     fresh: Vec<u8>,
     /// Bytes put in minus bytes taken out.
     growth: isize,

@@ -5,7 +5,7 @@
 //! strings (numbers are read too), `NaN` and `Infinity` as strings, `null` for absent, unknown
 //! names ignored at any depth.
 //!
-//! Where the two leave room, this module decides:
+//! If the specification and the mapping leave a choice, this module decides:
 //!
 //! - `snake_case` names are read as well, as ProtoJSON demands of parsers. OTLP calls them not
 //!   valid; to ignore them as unknown would lose data without a word.
@@ -42,10 +42,10 @@ use crate::Signal;
 /// Why a text is not valid OTLP/JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonError {
-    /// Where, as in `resourceSpans[0].scopeSpans[1].spans[7].traceId`; empty for the request
-    /// itself.
+    /// Path of the invalid value, such as `resourceSpans[0].scopeSpans[1].spans[7].traceId`; empty for the
+    /// request itself.
     pub path: String,
-    /// What is wrong and what is expected, with line and column (both from 1, the column in bytes).
+    /// Description of the error and of the expected value, with line and column (both from 1, the column in bytes).
     pub reason: String,
 }
 
@@ -111,7 +111,7 @@ pub fn from_wire_within(
 
 static DESCRIPTORS: LazyLock<Descriptors> = LazyLock::new(Descriptors::load);
 
-/// How many messages may nest below the request: what prost accepts.
+/// Maximum depth of nested messages below the request; the limit of prost.
 const MAX_DEPTH: usize = 100;
 
 /// Whether a bytes field is written in hex: trace and span ids, and by the same rule profile ids.

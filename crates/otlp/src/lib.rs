@@ -45,11 +45,11 @@ pub use self::validate::DEPTH_LIMIT;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, at byte {offset}{}", within(path))]
 pub struct Malformed {
-    /// Where, from the start of the request.
+    /// Offset of the error from the start of the request, in bytes.
     pub offset: usize,
     /// The field, as in `resource_spans.scope_spans.spans.name`; empty when it is not known.
     pub path: String,
-    /// What is wrong.
+    /// Description of the error.
     pub reason: &'static str,
 }
 
@@ -74,13 +74,13 @@ fn within(path: &str) -> String {
 /// Checks that `request` is a valid `Export*ServiceRequest` of `signal`, exactly as deep as prost's decode would, and
 /// counts its items in the same walk.
 ///
-/// What prost accepts is accepted and what prost refuses is refused, with one exception: groups in unknown fields
-/// (which OTLP never had) are refused.
+/// Accepts the same requests as prost, with one exception: groups in unknown fields are refused. OTLP never had
+/// groups.
 pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
     validate::check(signal, request).map(|checked| checked.items)
 }
 
-/// What [`check`] found out about a valid request.
+/// Facts about a valid request, returned by [`check`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checked {
     /// Spans, data points, log records or samples.
@@ -90,7 +90,8 @@ pub struct Checked {
     pub repeats_single: bool,
 }
 
-/// What [`validate`] does, and whether the request should go through [`merge_repeated`] before anybody else reads it.
+/// Validates like [`validate`], and finds out whether the request must go through [`merge_repeated`] before other
+/// readers see the request.
 pub fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {
     validate::check(signal, request)
 }

@@ -13,7 +13,7 @@ pub struct Nack {
     pub retryable: bool,
     /// The nearest gRPC status, for the client.
     pub code: Code,
-    /// What happened and what to do, for people.
+    /// Message for people: the cause, and the remedy if there is one.
     pub reason: Cow<'static, str>,
     /// When to try again, if somebody knows.
     pub retry_after: Option<Duration>,

@@ -1,7 +1,8 @@
 //! Taking a request apart by where its resources, entries or data points are to go.
 //!
-//! What goes as a whole is not copied: a share is made of ranges of the request. Where the entries of one resource go
-//! to several destinations they are copied as they are, and the fields around them are repeated, unknown ones too.
+//! A resource that goes to one destination is not copied: a share consists of ranges of the request. If the entries of
+//! one resource go to several destinations, the entries are copied unchanged. The fields around the entries are then
+//! repeated for each destination, including unknown fields.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -25,7 +26,7 @@ pub enum Grain {
     Point,
 }
 
-/// What a destination is asked for: something in its place.
+/// A part of the request in its context; the input for choosing a destination.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The resource and what it sent.
@@ -38,7 +39,7 @@ pub struct Place<'a> {
     pub point: Option<(u32, Message<'a>)>,
 }
 
-/// What goes to one destination.
+/// The part of a request that goes to one destination.
 #[derive(Debug, Clone)]
 pub struct Share {
     /// The destination.
@@ -52,9 +53,10 @@ pub struct Share {
 /// Takes a valid request of traces, metrics or logs apart: every part of the given grain is in the share of the
 /// destination that is said for it. Shares come in the order of their first parts.
 ///
-/// Where repeating what is around the parts would take more bytes than the request has, all of a resource goes where
-/// its first part goes: a large header over many small parts must not become a multiple of what was received. A
-/// resource without entries goes where it is said to; a scope or a metric without them stays in one of the shares.
+/// If repeating the headers around the parts would take more bytes than the request has, all of a resource goes to the
+/// destination of its first part: a large header over many small parts must not multiply the size of the request. A
+/// resource without entries goes to the destination chosen for the resource. A scope or a metric without entries stays
+/// in one of the shares.
 pub fn partition(
     signal: Signal,
     request: &Bytes,
@@ -108,7 +110,7 @@ enum Part {
     Written(Bytes),
 }
 
-/// What of one resource goes to one destination.
+/// The part of one resource that goes to one destination.
 struct Piece<'a> {
     destination: usize,
     items: usize,
@@ -204,7 +206,7 @@ impl<'a> Partition<'a, '_> {
         Ok(())
     }
 
-    /// What of a resource goes where, and its scopes.
+    /// Returns the pieces of a resource by destination, and the headers of its scopes.
     fn pieces(
         &mut self,
         field: &Field<'a>,

@@ -24,7 +24,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What is wrong, for people.
+    /// Returns a description of the fault for people.
     pub const fn text(self) -> &'static str {
         match self {
             Fault::Varint => "truncated or oversized varint",
@@ -75,7 +75,7 @@ pub fn delimited(input: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
         .ok_or(Fault::Truncated)
 }
 
-/// What a field holds, as far as the wire tells.
+/// The value of a field, as the wire type describes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// Integers, booleans, enums.
@@ -102,18 +102,18 @@ impl<'a> Value<'a> {
 /// One field of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field<'a> {
-    /// Its number.
+    /// Number of the field.
     pub number: u32,
-    /// What it holds.
+    /// Value of the field.
     pub value: Value<'a>,
-    /// Where it begins, counted from where the outermost message begins.
+    /// Offset of the field from the start of the outermost message, in bytes.
     pub offset: usize,
     /// The whole field as it is in the message: key, length and value.
     pub raw: &'a [u8],
 }
 
 impl<'a> Field<'a> {
-    /// Where it is in the outermost message.
+    /// Returns the range of bytes of the field in the outermost message.
     #[inline]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.raw.len()
@@ -153,7 +153,7 @@ pub fn value(wire_type: u32, input: &[u8]) -> Result<(Value<'_>, &[u8]), Fault> 
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],
-    /// Where the message ends in the outermost one.
+    /// Offset of the end of the message in the outermost message.
     end: usize,
 }
 

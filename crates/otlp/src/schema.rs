@@ -12,7 +12,7 @@ use crate::Signal;
 pub(super) static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::compile(&Descriptors::load()).expect("OTLP fits the tables"));
 
-/// What to do with a field, by its key: number and wire type together.
+/// Step of the validator for a field, looked up by the key of the field: number and wire type together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// The number is unknown: skip by wire type.

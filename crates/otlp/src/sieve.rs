@@ -25,7 +25,7 @@ pub trait Sieve<'a> {
     }
 }
 
-/// What is left of a request.
+/// The rest of a request after filtering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sieved {
     /// All of it, unchanged.

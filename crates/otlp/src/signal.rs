@@ -34,7 +34,7 @@ impl Signal {
         }
     }
 
-    /// What one item is called in metric names: `spans`, `metric_points`, `log_records`, `profile_samples`.
+    /// Returns the name of the items in metric names: `spans`, `metric_points`, `log_records`, `profile_samples`.
     pub const fn items_name(self) -> &'static str {
         match self {
             Signal::Traces => "spans",

@@ -127,9 +127,9 @@ struct Level<'a> {
     /// The whole field, as it came.
     raw: &'a [u8],
     header: Header<'a>,
-    /// Where it is in the current piece, when it is there already.
+    /// Position of the message in the current piece, if the message is already in that piece.
     chunk: Option<usize>,
-    /// Whether it is in any piece.
+    /// Whether the message is in any piece.
     written: bool,
 }
 

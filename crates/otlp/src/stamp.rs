@@ -1,14 +1,15 @@
-//! Stamping: who sent a request, as an attribute of its resources that the sender cannot forge.
+//! Stamping: adds the identity of the sender to each resource of a request, as an attribute that the sender cannot
+//! forge.
 //!
-//! Whatever a reader could take for the stamp is removed first: every attribute of its key and, in profiles, every
-//! attribute whose key is a reference to that text in the dictionary. So is an attribute whose reference leads nowhere:
-//! nobody can read it now, but it would become the stamp's if somebody added that text to the dictionary. The stamp
-//! itself is always written out, never as a reference, for the same reason. Only resources are looked at: attributes of
-//! spans, records, points and samples are their application's own words.
+//! Attributes that a reader could mistake for the stamp are removed first: every attribute with the key of the stamp
+//! and, in profiles, every attribute whose key refers to that text in the dictionary. An attribute whose reference is
+//! out of range is removed as well: the reference would become valid if a later stage added the key to the dictionary.
+//! For the same reason the stamp itself is always written out, never as a reference. Only the attributes of resources
+//! are checked: applications choose the attributes of spans, records, points and samples freely.
 //!
-//! Nothing is decoded, not even what is ambiguous: the message that occurs twice is read as what merging would make of
-//! it. Only the result takes memory, and how much is known before it is made, so that a client cannot choose a form that
-//! costs more.
+//! Nothing is decoded, not even an ambiguous request: a message that occurs twice is read like the merged message. Only
+//! the result takes memory. The size of the result is known before it is written, so a client cannot choose an encoding
+//! that costs more.
 
 use std::cell::OnceCell;
 
@@ -23,7 +24,7 @@ pub struct Stamp {
     key: String,
 }
 
-/// What stamping will make of one request.
+/// A prepared stamping of one request: the changes and the size of the result.
 #[derive(Debug)]
 pub struct Stamping<'a> {
     request: &'a [u8],
@@ -99,7 +100,7 @@ impl Stamping<'_> {
     }
 }
 
-/// How large a message will be, and whether it will differ.
+/// Size of a message after stamping, and whether stamping changes the message.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     bytes: usize,
@@ -128,27 +129,28 @@ impl Size {
 #[derive(Debug)]
 struct Marker<'a> {
     key: &'a [u8],
-    /// What to append to a resource.
+    /// The encoded field to append to each resource.
     attribute: Vec<u8>,
     /// The request, when references into its dictionary count.
     profiles: Option<&'a [u8]>,
     names: OnceCell<Names>,
 }
 
-/// What references in profiles can mean.
+/// The texts in the dictionary of profiles, as needed to resolve references to keys.
 #[derive(Debug, Default)]
 struct Names {
-    /// How many texts the dictionary has.
+    /// Number of texts in the dictionary.
     texts: usize,
-    /// Which of them are the key, ascending.
+    /// Indexes of the texts that equal the key of the stamp, ascending.
     keys: Vec<u32>,
 }
 
-/// What becomes of an attribute.
+/// A decision about an attribute.
 enum Verdict {
     Keep,
     Remove,
-    /// It has several keys, the last of which counts and is another one: the others go.
+    /// Removes the keys of the stamp but keeps the attribute: the attribute has several keys, and the last one counts
+    /// and is not the key of the stamp.
     Trim,
 }
 
@@ -324,7 +326,8 @@ impl Marker<'_> {
         }
     }
 
-    /// Where the dictionary has the key. What occurs twice adds up when it is merged.
+    /// Finds the key in the dictionary. If the dictionary occurs twice, the texts of the second follow those of the
+    /// first, as after merging.
     fn read_names(&self, request: &[u8]) -> Result<Names, Fault> {
         let mut names = Names::default();
         for field in Fields::new(request) {
@@ -348,7 +351,7 @@ impl Marker<'_> {
     }
 }
 
-/// Where the last resource of an entry is; what occurs before it is merged into it.
+/// Returns the offset of the last resource of an entry. Merging adds earlier resources of the entry to the last one.
 fn last_resource(entry: &Field<'_>) -> Result<Option<usize>, Fault> {
     let mut last = None;
     for field in entry.fields() {

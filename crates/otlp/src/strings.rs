@@ -22,18 +22,18 @@ use super::reader::Fault;
 use super::room::Full;
 use crate::Signal;
 
-/// What becomes of a string.
+/// A decision about a string.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It stays.
+    /// Keeps the string.
     Keep,
-    /// It becomes this one.
+    /// Replaces the string.
     Replace(String),
-    /// It goes: a field is then empty, and an attribute or entry of a list or map whose value it is goes with it.
+    /// Removes the string. A field becomes empty. An attribute or an entry of a list or map is removed with its value.
     Remove,
 }
 
-/// What becomes of an attribute of a set, before anybody looks at the strings in it.
+/// A decision about an attribute of a set, made before the strings in the attribute are examined.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Attribute {
     /// The strings in its value are looked at one by one.
@@ -50,7 +50,7 @@ pub enum Attribute {
     Later,
 }
 
-/// What becomes of a body.
+/// A decision about the body of a log record.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Body {
     /// The strings in it are looked at one by one.
@@ -63,10 +63,11 @@ pub enum Body {
     Replace(Vec<u8>),
 }
 
-/// What is done to a set when all of it was seen.
+/// A change to a set of attributes, made when the whole set has been read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Amendment {
-    /// In whose place: the attribute for which it said [`Attribute::Later`], or else behind the last one.
+    /// Range of the attribute to replace, for which the decision was [`Attribute::Later`]. If `None`, the new attribute
+    /// is appended to the set.
     pub place: Option<Range<usize>>,
     /// The new attribute, an encoded `KeyValue`.
     pub attribute: Vec<u8>,
@@ -82,7 +83,7 @@ pub struct Seen<'a> {
     /// Whether it is an attribute as writers make them, so that nothing can be hidden in it from who looks at the key and
     /// the value only.
     pub plain: bool,
-    /// Where it is in the request, for [`Amendment::place`].
+    /// Start and end of the attribute in the request, for [`Amendment::place`].
     pub at: (usize, usize),
 }
 
@@ -143,8 +144,9 @@ pub trait Rewriter {
         false
     }
 
-    /// Which signal's request a bytes value claims to be: under this key of an attribute or a map's entry, alone or in a list,
-    /// or (no key) a body. None: it is text, as far as it is UTF-8.
+    /// Returns the signal of the request that a bytes value claims to contain. `_key` is the key of the attribute or
+    /// map entry that holds the value, alone or in a list; a body has no key. `None` means that the value is text if it
+    /// is UTF-8.
     fn claims(&self, _place: Place, _key: Option<&[u8]>) -> Option<Signal> {
         None
     }

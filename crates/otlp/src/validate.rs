@@ -10,8 +10,8 @@ use super::schema::{Action, SCHEMA, Schema, Table};
 use super::{Checked, Malformed};
 use crate::Signal;
 
-/// How deep messages may be nested below the request. This is prost's own limit, which cannot be changed; receivers
-/// of what goes out may well be written with prost.
+/// Maximum depth of nested messages below the request. The limit is that of prost, which cannot be configured; the
+/// next hop may use prost to decode requests.
 pub const DEPTH_LIMIT: u32 = 100;
 
 /// Validates and counts.
@@ -302,7 +302,7 @@ fn unknown<'a>(
 
 type Walk = Result<(), Box<Failure>>;
 
-/// Where and why a walk ended. Boxed, so that a good result stays in a register.
+/// Position and reason of a failed validation. Boxed, so that a good result stays in a register.
 #[derive(Debug)]
 struct Failure {
     address: usize,

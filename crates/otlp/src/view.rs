@@ -39,7 +39,7 @@ impl<'a> Request<'a> {
 }
 
 view! {
-    /// What one resource sent: `ResourceSpans`, `ResourceMetrics`, `ResourceLogs`, `ResourceProfiles`.
+    /// Telemetry of one resource: `ResourceSpans`, `ResourceMetrics`, `ResourceLogs`, `ResourceProfiles`.
     ResourceEntry {
         /// The resource; may be missing.
         resource: one<Resource> = 1;
@@ -51,8 +51,8 @@ view! {
 }
 
 view! {
-    /// What one instrumentation scope made: `ScopeSpans`, `ScopeMetrics`, `ScopeLogs`, `ScopeProfiles`. Read the
-    /// entries of the signal that the request is of.
+    /// Telemetry of one instrumentation scope: `ScopeSpans`, `ScopeMetrics`, `ScopeLogs`, `ScopeProfiles`. Read only
+    /// the entries of the signal of the request; the fields of the signals share a number.
     ScopeEntry {
         /// The scope; may be missing.
         scope: one<Scope> = 1;

@@ -22,7 +22,7 @@ pub enum Type {
     Double,
 }
 
-/// What `change` makes of a decoded value.
+/// Applies `change` to a decoded value.
 pub(super) fn encoded(
     value: Option<&AnyValue>,
     change: impl Fn(view::AnyValue<'_>) -> Option<Value>,

@@ -93,7 +93,7 @@ struct State<'a, 'v> {
     found: Option<Found<'a>>,
     /// Whether the attribute found is still there.
     kept: bool,
-    /// How many attributes were added before this one was; `None` when it was not added.
+    /// Number of attributes added before this attribute; `None` if this attribute was not added.
     added: Option<usize>,
     /// A new value.
     value: Option<Encoded<'v>>,

@@ -8,7 +8,7 @@ use crate::edit::{Editor, put_delimited};
 use crate::reader::{Fault, Field, Fields};
 use crate::view::{Message, ResourceEntry, ScopeEntry, View as _};
 
-/// What is not valid is nothing that can be edited here either.
+/// Treats an invalid request like an ambiguous one: neither can be edited without decoding.
 impl From<Fault> for Ambiguous {
     fn from(_: Fault) -> Self {
         Ambiguous

@@ -1,4 +1,4 @@
-//! How much memory a request takes as structs.
+//! Memory that a request takes when decoded into structs.
 
 use std::sync::LazyLock;
 
@@ -24,13 +24,13 @@ pub fn decoded_bytes(signal: Signal, request: &[u8]) -> usize {
     message(SCHEMA.root(signal), request, 0)
 }
 
-/// What the allocator takes besides what it is asked for.
+/// Overhead of the allocator for each allocation, in bytes.
 const ALLOCATION: usize = 16;
 /// A list begins with places for so many elements.
 const FIRST_PLACES: usize = 4;
 /// A list doubles when it is full, and for a moment the old and the new one are there: places for an element.
 const PLACES: usize = 3;
-/// What a number in a list takes.
+/// Size of a number in a list, in bytes.
 const NUMBER: usize = 8;
 
 fn message(table: usize, body: &[u8], depth: u32) -> usize {
@@ -98,9 +98,9 @@ fn message(table: usize, body: &[u8], depth: u32) -> usize {
     sum
 }
 
-/// What a message type is in memory.
+/// Memory layout of the struct of a message type.
 struct Layout {
-    /// Of the struct, lists and texts in it aside.
+    /// Size of the struct in bytes, without the contents of its lists and texts.
     size: usize,
     /// A bit for the number of each field that is a list.
     repeated: u32,

@@ -212,7 +212,7 @@ fn decode(signal: Signal, json: &str) -> Decoded {
     Decoded::decode(signal, &request).unwrap()
 }
 
-/// What the request is after a trip to the wire.
+/// Converts the request to protobuf and back to JSON.
 fn canonical(signal: Signal, json: &str) -> String {
     let request =
         to_wire(signal, json.as_bytes()).unwrap_or_else(|error| panic!("{error}: {json}"));

@@ -17,7 +17,7 @@ pub(super) struct Writer<'d> {
     /// Whether the output was given up because it would have more.
     pub(super) is_full: bool,
     long: Vec<Long>,
-    /// How many bytes the lengths in `long` need beyond the one that was kept.
+    /// Total number of bytes that the lengths in `long` need beyond the one byte reserved for each length.
     widening: usize,
     /// The way to what is wrong, innermost first; filled while an error goes up.
     pub(super) path: Vec<Step<'d>>,

@@ -1,4 +1,4 @@
-//! Where a string stands in a request.
+//! Places of strings in a request.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::Signal;
 
 macro_rules! places {
     ($($(#[doc = $doc:literal])+ $place:ident $name:literal $kind:ident [$($signal:ident)*],)+) => {
-        /// Where a string stands.
+        /// The place of a string in a request.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
         )]

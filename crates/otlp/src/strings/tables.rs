@@ -1,4 +1,4 @@
-//! What to do with each field, made from OTLP's descriptors.
+//! Tables of the step for each field, built from OTLP's descriptors.
 
 use prost_types::field_descriptor_proto::Type;
 
@@ -6,7 +6,7 @@ use super::place::{Place, Places};
 use crate::Signal;
 use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
 
-/// What to do with a field, by its key: number and wire type together.
+/// Step for a field, looked up by the key of the field: number and wire type together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing in it concerns anybody: numbers, ids, places that were not chosen.
@@ -38,11 +38,11 @@ pub(super) struct Table {
     pub(super) steps: [Step; 256],
     /// Its attributes, if it has any that were chosen: their place and their field's number.
     pub(super) set: Option<(Place, u32)>,
-    /// Which of the messages that many requests repeat it is: a resource or a scope.
+    /// Index among the message types that many requests repeat: resource and scope.
     pub(super) repeated: Option<usize>,
 }
 
-/// How many message types have a [`Table::repeated`].
+/// Number of message types that have a [`Table::repeated`].
 pub(super) const REPEATED: usize = 2;
 
 /// The tables of all message types, for the places that were chosen.

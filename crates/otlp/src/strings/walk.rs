@@ -65,7 +65,7 @@ struct Part<'a> {
     /// From its key to the end of the message it is in.
     start: &'a [u8],
     body: &'a [u8],
-    /// What follows it.
+    /// Input after the field.
     rest: &'a [u8],
     key: u64,
 }

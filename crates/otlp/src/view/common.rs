@@ -4,11 +4,11 @@ use super::message::{Each, Message, View, scalar, text, view};
 use crate::reader::Value;
 
 view! {
-    /// Where telemetry comes from.
+    /// A resource: the source of telemetry.
     Resource {
-        /// What describes it.
+        /// Attributes that describe the resource.
         attributes: each<Attribute> = 1;
-        /// How many attributes were dropped before they were sent.
+        /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 2;
         /// The entities it consists of.
         entity_refs: each<EntityRef> = 3;
@@ -36,9 +36,9 @@ view! {
         name: text = 1;
         /// Its version.
         version: text = 2;
-        /// What else describes it.
+        /// Attributes that describe the scope.
         attributes: each<Attribute> = 3;
-        /// How many attributes were dropped before they were sent.
+        /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 4;
     }
 }

@@ -12,11 +12,11 @@ view! {
         severity_number: int32 = 2;
         /// The severity in the words of its source.
         severity_text: text = 3;
-        /// What it says; may be missing.
+        /// Body of the log record; may be missing.
         body: one<AnyValue> = 5;
-        /// What describes it.
+        /// Attributes that describe the log record.
         attributes: each<Attribute> = 6;
-        /// How many attributes were dropped before they were sent.
+        /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 7;
         /// `LogRecordFlags`.
         flags: uint32 = 8;

@@ -8,9 +8,9 @@ use crate::reader::{Fields, Value, varint};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Message<'a>(pub(super) &'a [u8]);
 
-/// What can be read from a message.
+/// A type that reads the fields of an encoded message.
 pub trait View<'a> {
-    /// The view of that message.
+    /// Returns the view of `message`.
     fn view(message: Message<'a>) -> Self;
 }
 

@@ -10,11 +10,11 @@ view! {
     Metric {
         /// Its name.
         name: text = 1;
-        /// What it means.
+        /// Description of the metric.
         description: text = 2;
         /// Its unit, as UCUM writes it.
         unit: text = 3;
-        /// What else describes it.
+        /// Further attributes that describe the metric.
         metadata: each<Attribute> = 12;
     }
 }
@@ -120,7 +120,7 @@ view! {
         time_unix_nano: uint64 = 3;
         /// Single measurements, as examples.
         exemplars: each<Exemplar> = 5;
-        /// What tells it from other points.
+        /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 7;
         /// `DataPointFlags`.
         flags: uint32 = 8;
@@ -141,17 +141,17 @@ view! {
         start_time_unix_nano: uint64 = 2;
         /// When it was measured, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
-        /// How many values.
+        /// Number of values.
         count: uint64 = 4;
         /// Their sum.
         sum: some_double = 5;
-        /// How many values in each bucket.
+        /// Number of values in each bucket.
         bucket_counts: fixed64s = 6;
         /// The upper bounds of all buckets but the last.
         explicit_bounds: doubles = 7;
         /// Single measurements, as examples.
         exemplars: each<Exemplar> = 8;
-        /// What tells it from other points.
+        /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 9;
         /// `DataPointFlags`.
         flags: uint32 = 10;
@@ -165,19 +165,19 @@ view! {
 view! {
     /// A data point of an exponential histogram.
     ExponentialHistogramPoint {
-        /// What tells it from other points.
+        /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 1;
         /// Start of what it stands for, in nanoseconds since 1970.
         start_time_unix_nano: uint64 = 2;
         /// When it was measured, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
-        /// How many values.
+        /// Number of values.
         count: uint64 = 4;
         /// Their sum.
         sum: some_double = 5;
         /// The resolution: bucket bounds are powers of 2 to the power of 2 to the power of -scale.
         scale: sint32 = 6;
-        /// How many values are zero.
+        /// Number of values that count as zero.
         zero_count: uint64 = 7;
         /// The buckets of positive values; may be missing.
         positive: one<Buckets> = 8;
@@ -201,7 +201,7 @@ view! {
     Buckets {
         /// The index of the first one.
         offset: sint32 = 1;
-        /// How many values in each.
+        /// Number of values in each bucket.
         bucket_counts: uint64s = 2;
     }
 }
@@ -213,13 +213,13 @@ view! {
         start_time_unix_nano: uint64 = 2;
         /// When it was measured, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
-        /// How many values.
+        /// Number of values.
         count: uint64 = 4;
         /// Their sum.
         sum: double = 5;
         /// The quantiles.
         quantile_values: each<Quantile> = 6;
-        /// What tells it from other points.
+        /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 7;
         /// `DataPointFlags`.
         flags: uint32 = 8;
@@ -229,7 +229,7 @@ view! {
 view! {
     /// A quantile of a summary.
     Quantile {
-        /// Which one, from 0 to 1.
+        /// The quantile, from 0 to 1.
         quantile: double = 1;
         /// The value at it.
         value: double = 2;

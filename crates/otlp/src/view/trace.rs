@@ -22,19 +22,19 @@ view! {
         start_time_unix_nano: uint64 = 7;
         /// End, in nanoseconds since 1970.
         end_time_unix_nano: uint64 = 8;
-        /// What describes it.
+        /// Attributes of the span.
         attributes: each<Attribute> = 9;
-        /// How many attributes were dropped before they were sent.
+        /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 10;
-        /// What happened during the span.
+        /// Events during the span.
         events: each<Event> = 11;
-        /// How many events were dropped before they were sent.
+        /// Number of events that the application dropped before export.
         dropped_events_count: uint32 = 12;
-        /// Other spans that it has to do with.
+        /// Links to related spans.
         links: each<Link> = 13;
-        /// How many links were dropped before they were sent.
+        /// Number of links that the application dropped before export.
         dropped_links_count: uint32 = 14;
-        /// How it ended; may be missing.
+        /// Status of the span; may be missing.
         status: one<Status> = 15;
         /// `SpanFlags`.
         flags: uint32 = 16;
@@ -46,11 +46,11 @@ view! {
     Event {
         /// When, in nanoseconds since 1970.
         time_unix_nano: uint64 = 1;
-        /// What happened.
+        /// Name of the event.
         name: text = 2;
-        /// What describes it.
+        /// Attributes of the event.
         attributes: each<Attribute> = 3;
-        /// How many attributes were dropped before they were sent.
+        /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 4;
     }
 }
@@ -64,9 +64,9 @@ view! {
         span_id: bytes = 2;
         /// W3C trace state.
         trace_state: text = 3;
-        /// What describes it.
+        /// Attributes of the link.
         attributes: each<Attribute> = 4;
-        /// How many attributes were dropped before they were sent.
+        /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 5;
         /// `SpanFlags`.
         flags: uint32 = 6;
@@ -74,9 +74,9 @@ view! {
 }
 
 view! {
-    /// How a span ended.
+    /// The status of a span: success or error.
     Status {
-        /// What went wrong.
+        /// Description of the error.
         text: text = 2;
         /// `StatusCode`.
         code: int32 = 3;

@@ -51,7 +51,7 @@ pub(crate) struct Generator {
     pub(crate) sensible: bool,
 }
 
-/// How many entries the tables of a dictionary have at least, if it is to be sensible.
+/// Minimum number of entries in each table of a sensible dictionary.
 const ENTRIES: u8 = 3;
 
 impl Generator {

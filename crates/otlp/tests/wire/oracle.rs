@@ -1,4 +1,4 @@
-//! What must hold for a request, whoever made it: proptest or a fuzzer.
+//! Properties that hold for every request, whether from proptest or from a fuzzer.
 
 use std::collections::BTreeSet;
 

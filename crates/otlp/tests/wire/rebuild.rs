@@ -28,7 +28,7 @@ pub(crate) fn reads_like_prost(signal: Signal, request: Bytes) {
     }
 }
 
-/// What receivers do with a request.
+/// Checks a request and merges repeated messages, as receivers do.
 fn admit(signal: Signal, request: Bytes) -> (usize, Bytes) {
     let checked = tributary_otlp::check(signal, &request).unwrap();
     if !checked.repeats_single {

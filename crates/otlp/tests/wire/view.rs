@@ -1,4 +1,4 @@
-//! What the views read of random requests.
+//! Views of random requests.
 
 use bytes::Bytes;
 use proptest::prelude::*;

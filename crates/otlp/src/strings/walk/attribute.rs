@@ -10,9 +10,8 @@ use crate::edit::put_delimited;
 use crate::reader::{Fields, value, varint};
 
 impl<'a, R: Rewriter> Walk<'_, 'a, R> {
-    /// What follows the attributes that `input` begins with and that nobody has anything to do with, as seen at a glance.
-    /// Most of all that is in telemetry are attributes, and most of them are such: the loop is a function of its own so
-    /// that all it needs is in registers.
+    /// Skips the leading attributes of `input` that need no change, and returns the rest of the input. Telemetry
+    /// consists mostly of such attributes. The loop is a separate function so that its variables stay in registers.
     #[inline(never)]
     pub(super) fn pass_over(&self, key: u64, mut input: &'a [u8]) -> &'a [u8] {
         if self.rules || self.keys {
@@ -143,7 +142,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// What becomes of the key of an attribute whose value is written anew.
+    /// Returns the new key of an attribute whose value is rewritten.
     fn key<'k>(&mut self, key: &'k str) -> Result<Cow<'k, str>, Refused<R::Refusal>> {
         if !self.keys || key.is_empty() {
             return Ok(Cow::Borrowed(key));

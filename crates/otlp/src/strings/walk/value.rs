@@ -6,7 +6,7 @@ use crate::DEPTH_LIMIT;
 use crate::Signal;
 use crate::reader::{Fields, value, varint};
 
-/// What becomes of what a value is the value of.
+/// A decision about the attribute or entry that holds a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Stays,
@@ -113,7 +113,8 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// What bytes in the value of an attribute claim to be: by any of its keys, if there are several.
+    /// Returns the signal of the request that bytes in the value of an attribute claim to contain. If the attribute
+    /// has several keys, any of them counts.
     fn claim(
         &self,
         place: Place,
