@@ -42,11 +42,11 @@ use tributary_otlp::{Decoded, Signal};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How much is printed: `basic` (counts, one line per batch), `normal` (one line per item as
-    /// well), `detailed` (everything, in the Collector's text) or `resolved` (the same, but profiles with
-    /// the names of functions in the place of tables; the Collector has no such value). Default `basic`.
+    /// Level of detail: `basic` (counts, one line per batch), `normal` (also one line per item), `detailed`
+    /// (everything, in the Collector's text) or `resolved` (as `detailed`, but profiles show function names
+    /// instead of tables; the Collector has no such value). Default `basic`.
     pub verbosity: Verbosity,
-    /// How many batches of each signal are printed in every second before sampling begins. Default
+    /// Number of batches of each signal that are printed in every second before sampling begins. Default
     /// 2.
     pub sampling_initial: u32,
     /// After these, every how many batches one is printed until the second is over; 1 prints all, 0
@@ -55,16 +55,16 @@ pub struct Config {
     /// Whether the text goes to the collector's own log, as messages of level `info`. Default
     /// `true`.
     pub use_internal_logger: bool,
-    /// Where the text goes otherwise: `stdout`, `stderr`, or names of files, which are appended to.
+    /// Destinations of the text otherwise: `stdout`, `stderr`, or names of files, which are appended to.
     /// Only with `use_internal_logger: false`. Default `[stdout]`.
     pub output_paths: Vec<String>,
-    /// What `verbosity` was called in older Collectors: `debug` is `detailed`, `info` is `normal`,
+    /// Name of `verbosity` in older Collectors: `debug` is `detailed`, `info` is `normal`,
     /// all others are `basic`. Takes precedence over `verbosity`. Default: not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loglevel: Option<LogLevel>,
 }
 
-/// How much is printed.
+/// Level of detail of the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&["Basic", "BASIC", "Normal", "NORMAL", "Detailed", "DETAILED"]))]
@@ -328,7 +328,7 @@ impl Debug {
     }
 }
 
-/// What is printed of a batch that is too large to be decoded.
+/// Text printed instead of a batch that is too large to be decoded.
 const NO_ROOM: &str = "(not printed: the memory budget has no room to decode it; raise the limit of `memory_limiter`, or send smaller requests)\n";
 
 /// Prints what a person is to read beyond the counts; several lines, or none.

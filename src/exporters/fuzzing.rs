@@ -1,4 +1,4 @@
-//! How exporters read answers and print telemetry, for fuzz targets.
+//! Entry points for fuzz targets: reading of exporters' responses, and printing of telemetry.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub fn binary_header(value: &[u8]) -> Option<Vec<u8>> {
     otlp_response::binary_header(value)
 }
 
-/// What the `debug` exporter prints below the counts: in the verbosities `normal` and `detailed`.
+/// Returns the text of the `debug` exporter below the counts, in the verbosities `normal` and `detailed`.
 pub fn printed(decoded: &Decoded) -> [String; 2] {
     [Verbosity::Normal, Verbosity::Detailed].map(|verbosity| debug::rendered(decoded, verbosity))
 }

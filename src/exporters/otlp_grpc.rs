@@ -78,7 +78,7 @@ pub(super) struct Exporter {
 }
 
 impl Config {
-    /// What connections speak TLS with, unless in plaintext; exporters to several endpoints can share it.
+    /// Returns the TLS client of the connections, or `None` for plaintext. Exporters to several endpoints can share it.
     pub(super) fn tls_source(&self, id: &ComponentId) -> Result<Option<RotatingClient>, String> {
         if !self.target()?.tls {
             return Ok(None);
@@ -305,7 +305,7 @@ pub(super) fn status_of(headers: &HeaderMap) -> Option<Result<(), SendError>> {
     Some(Err(refused(code, &message, delay)))
 }
 
-/// What an HTTP status without a gRPC status means:
+/// Returns the error for an HTTP status without a gRPC status:
 /// <https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md>.
 fn http_refusal(status: StatusCode) -> SendError {
     let code = match status.as_u16() {
@@ -336,8 +336,8 @@ async fn collect(body: Incoming) -> Result<(Bytes, HeaderMap), SendError> {
     Ok((collected.to_bytes(), trailers))
 }
 
-/// What the response message says. The status was OK, so the data arrived whatever the message is; one that cannot be
-/// read (compressed, say, though we did not offer that) means full success.
+/// Reads the outcome from the response message. The status was OK, so the data arrived whatever the message is. An
+/// unreadable message (for example compressed, although the request did not allow that) means full success.
 pub(super) fn accepted(frame: &[u8]) -> Outcome {
     match frame {
         [0, _, _, _, _, message @ ..] => outcome(message).unwrap_or_default(),

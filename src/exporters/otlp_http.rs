@@ -86,7 +86,7 @@ struct Exporter {
     compressor: Option<Compressor>,
 }
 
-/// Where a signal goes.
+/// Destination of a signal.
 struct Target {
     url: Uri,
     connector: Connector,
@@ -287,7 +287,7 @@ fn alpn(config: &Config) -> &'static [&'static [u8]] {
     }
 }
 
-/// What connects to the host of `url`; with `tls`, if it is HTTPS.
+/// Returns the connector to the host of `url`; it uses `tls` if the URL is HTTPS.
 fn connector(
     config: &Config,
     url: &Uri,
@@ -384,8 +384,8 @@ fn content_type(headers: &HeaderMap) -> &str {
         .trim()
 }
 
-/// What a 2xx response says. Another content type than OTLP's is full success, as in the Collector; so is an empty
-/// body.
+/// Reads the outcome from a 2xx response. An empty body, or a content type other than OTLP's, means full success, as
+/// in the Collector.
 pub(super) fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Outcome, SendError> {
     let outcome = match content_type(headers) {
         _ if body.is_empty() => return Ok(Outcome::default()),
@@ -401,7 +401,7 @@ pub(super) fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ou
     })
 }
 
-/// What another response says. Which statuses are retryable is the specification's:
+/// Returns the error for a response other than 2xx. The specification defines the retryable statuses:
 /// <https://opentelemetry.io/docs/specs/otlp/#failures-1>.
 pub(super) fn refused(
     url: &Uri,

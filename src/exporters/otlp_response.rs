@@ -1,4 +1,4 @@
-//! What an OTLP server answers, over gRPC or HTTP: partial success, `google.rpc.Status`, when to retry.
+//! Responses of an OTLP server, over gRPC or HTTP: partial success, `google.rpc.Status`, retry delays.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -80,7 +80,8 @@ pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
     })
 }
 
-/// What a refusal's body says, to be appended to a sentence: a `google.rpc.Status` as protobuf or JSON, or text.
+/// Returns the text of a refusal's body, to be appended to a sentence. The body is a `google.rpc.Status`, as protobuf
+/// or JSON, or plain text.
 pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -112,7 +113,7 @@ pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
     }
 }
 
-/// What is logged of a server's words.
+/// Shortens a server's message for the log.
 fn shortened(text: &str) -> Cow<'_, str> {
     /// Long enough for every message that helps.
     const SHOWN: usize = 1024;
@@ -126,8 +127,8 @@ fn shortened(text: &str) -> Cow<'_, str> {
 
 /// The error that a gRPC status means for an OTLP client.
 ///
-/// Which codes are retryable is the specification's
-/// (<https://opentelemetry.io/docs/specs/otlp/#failures>): RESOURCE_EXHAUSTED only if the server says when.
+/// The specification defines the retryable codes (<https://opentelemetry.io/docs/specs/otlp/#failures>).
+/// RESOURCE_EXHAUSTED is retryable only if the server gives a delay.
 pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> SendError {
     let reason = format!("rpc error: code = {code:?} desc = {}", shortened(message));
     let retryable = is_retryable(code) || (code == Code::ResourceExhausted && delay.is_some());
@@ -148,8 +149,8 @@ pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> Sen
     SendError::permanent(code, fault, reason)
 }
 
-/// What an attempt came to whose credentials were those of `version`. They may have been renewed since, or right now:
-/// then a refusal of the old ones is no reason to lose the data, as it is otherwise.
+/// Makes an `UNAUTHENTICATED` refusal retryable if the credentials have been renewed since the attempt, which used
+/// those of `version`. Otherwise the refusal of outdated credentials would lose the data.
 pub(super) fn unless_renewed(
     auth: Option<&dyn ClientAuthenticator>,
     version: u64,

@@ -20,7 +20,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Small outputs ask the budget once.
 const STEP: usize = 16 << 10;
 
-/// What is being made, and the permit for it.
+/// Memory of an output while a stage produces it, and the permit for that memory.
 #[derive(Debug)]
 pub struct OutputMemory {
     permit: RefCell<Permit>,

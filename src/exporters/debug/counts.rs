@@ -1,4 +1,4 @@
-//! What verbosity `basic` says, and the others before all else.
+//! Counts of a batch: the whole output of verbosity `basic`, and the first line of the other verbosities.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use tributary_otlp::count;
 use tributary_otlp::reader::Fields;
 use tributary_otlp::{Requests, Signal};
 
-/// How much is in a batch, under the Collector's names.
+/// Numbers of resources, metrics and items in a batch, under the Collector's names.
 pub(super) struct Counts {
     message: &'static str,
     counts: Vec<(&'static str, usize)>,

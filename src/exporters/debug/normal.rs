@@ -116,7 +116,7 @@ pub(super) fn number(point: &NumberDataPoint) -> String {
     }
 }
 
-/// What OTLP calls a severity: `Info`, `Error2`.
+/// Returns OTLP's name of a severity: `Info`, `Error2`.
 pub(super) fn severity(number: i32) -> String {
     let name = SeverityNumber::try_from(number).ok();
     enum_name(
@@ -126,7 +126,7 @@ pub(super) fn severity(number: i32) -> String {
     )
 }
 
-/// What a resource or a scope is introduced with: the kind of its content, its position, its
+/// Introduction of a resource or a scope: the kind of its content, its position, its
 /// schema.
 struct Head<'a>(&'static str, usize, &'a str, Strings<'a>);
 

@@ -1,4 +1,4 @@
-//! Where the text goes.
+//! Destinations of the text.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use crate::component::BuildError;
 
-/// Where the text goes.
+/// Destination of the text: the collector's own log, or a list of sinks.
 pub(super) enum Output {
     Log,
     Sinks(Mutex<Vec<Sink>>),

@@ -5,7 +5,7 @@ use std::io;
 
 use super::LONGEST;
 
-/// Where pieces go.
+/// Function that receives the pieces of a text.
 type Emit<'e> = dyn FnMut(&str) -> io::Result<()> + 'e;
 
 /// A text that is emitted whenever there is a piece of it.

@@ -13,7 +13,7 @@ use super::detailed::{resource, scope};
 use super::pieces::Text;
 use super::text::{Attribute, Hex, Nanos, Plain, Resolved, Strings, Time};
 
-/// How many samples of a profile are printed, the heaviest first. A profile has thousands.
+/// Number of samples printed of each profile, the heaviest first. A profile has thousands.
 const SAMPLES: usize = 10;
 
 pub(super) fn resolved(out: &mut Text<'_>, request: &ExportProfilesServiceRequest) -> Result {
@@ -154,7 +154,7 @@ fn profile(out: &mut Text<'_>, dictionary: &ProfilesDictionary, profile: &Profil
     Ok(())
 }
 
-/// What a sample counts for: its values, or one for each timestamp if it has none.
+/// Returns the weight of a sample: the sum of its values, or the number of its timestamps if it has no values.
 fn weight(sample: &Sample) -> i128 {
     if sample.values.is_empty() {
         return i128::try_from(sample.timestamps_unix_nano.len()).unwrap_or(i128::MAX);

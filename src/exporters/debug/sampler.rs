@@ -1,4 +1,4 @@
-//! Which batches are printed.
+//! Selection of the batches that are printed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What each verbosity prints for each signal, text for text, and what the exporter counts.
+//! Tests of the exact text that each verbosity prints for each signal, and of the exporter's counters.
 
 use std::io::Write;
 use std::time::Duration;
@@ -282,7 +282,7 @@ async fn batch_without_room_to_decode_it_is_counted_not_printed() {
     assert_eq!(log.matches("ResourceSpans #0").count(), 1);
 }
 
-/// What an exporter logs that is given these batches, and how it counts them.
+/// Returns the log output and the metrics of an exporter that has received `batches`.
 async fn logged(config: Config, batches: &[Batch]) -> (String, Recorded) {
     let captured = Captured::default();
     let writer = captured.clone();

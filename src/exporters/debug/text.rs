@@ -1,4 +1,4 @@
-//! How single values are printed. Whatever comes from outside stays on its line: control characters
+//! Text of single values. Values from outside stay on one line: their control characters
 //! are escaped.
 
 use std::fmt::{self, Display, Formatter, Write};
@@ -176,7 +176,7 @@ impl Display for Nanos {
     }
 }
 
-/// What may be a reference: a text, or an index that leads nowhere.
+/// Result of resolving a possible reference: the text, or an index out of bounds.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Resolved<'a> {
     /// The text.

@@ -13,8 +13,8 @@ use tributary_config::{ExtensionUse, Problems, Section, Validate};
 
 /// Writes telemetry to a file, one request after the other. All signals go into the same file.
 ///
-/// What is acknowledged has been given to the operating system: it survives the end of the collector, however that
-/// comes (`kill -9`). What was written within the last `flush_interval` may be lost when the machine loses its power.
+/// An acknowledged request has been given to the operating system and survives any end of the collector, even by
+/// `kill -9`. If the machine loses power, requests written within the last `flush_interval` may be lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -31,12 +31,12 @@ pub struct Config {
     /// `zstd` compresses each request for itself and puts it behind the length of the compressed bytes, in 4 bytes,
     /// most significant first, whatever `format` is. Default: `none`.
     pub compression: Compression,
-    /// How hard to compress.
+    /// Parameters of the compression.
     pub compression_params: CompressionParams,
     /// Whether a file that is there at the start is continued; otherwise it is emptied. It is always continued with
     /// `rotation`, and over a reload. Half a request at its end, left by a crash, is cut off. Default: false.
     pub append: bool,
-    /// How often what was written is forced to the disk; more than 0. Default: 1s.
+    /// Interval between forced writes to the disk (fsync); more than 0. Default: 1s.
     pub flush_interval: Duration,
     /// Whether to make the directory of the file if there is none, and those above it. Default: false.
     pub create_directory: bool,
@@ -64,13 +64,13 @@ pub struct RotationConfig {
     /// After how many days of 24 hours an old file is deleted: at the start, with each rotation, and once an hour
     /// between them; 0 is never. Default: 0.
     pub max_days: u64,
-    /// How many old files are kept; 0 is all of them. Default: 100.
+    /// Number of old files to keep; 0 keeps all of them. Default: 100.
     pub max_backups: usize,
     /// Whether the times in names are local; otherwise they are in UTC. Default: false.
     pub localtime: bool,
 }
 
-/// How a request is written.
+/// Encoding of a request in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -81,7 +81,7 @@ pub enum Format {
     Proto,
 }
 
-/// How a request is compressed.
+/// Compression of a request in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&[""]))]

@@ -1,4 +1,4 @@
-//! How a file that was there already ends, so that the next request begins where a reader expects one.
+//! Inspection of the end of an existing file, so that the next request begins where a reader expects one.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 
 use serde::de::IgnoredAny;
 
-/// How requests are told apart.
+/// Separation of the requests in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Each ends with a newline.
@@ -32,7 +32,7 @@ pub(super) enum Ending {
 const LONGEST: u64 = 64 << 20;
 const CHUNK: u64 = 64 << 10;
 
-/// How the first `len` bytes of the file end.
+/// Returns the kind of ending of the first `len` bytes of the file.
 pub(super) fn ending(file: &File, len: u64, framing: Framing) -> io::Result<Ending> {
     if len == 0 {
         return Ok(Ending::Whole);

@@ -25,7 +25,7 @@ pub(super) struct Output {
 #[derive(Debug, Default)]
 struct State {
     open: Option<Open>,
-    /// What was written to but is closed now, to be forced to the disk.
+    /// Closed files with written data that is not yet forced to the disk.
     closed: Vec<Arc<File>>,
     /// Something was written since the file was forced to the disk.
     dirty: bool,
@@ -34,7 +34,7 @@ struct State {
     pruned: Option<Instant>,
 }
 
-/// How often old files are looked for while none is added: their age is given in days.
+/// Interval between searches for old files while no file is added. One hour suffices: ages are given in days.
 const PRUNE: Duration = Duration::from_secs(3600);
 
 /// The file while it is open.
@@ -50,7 +50,7 @@ struct Open {
     framing: Framing,
 }
 
-/// What a write did besides.
+/// Side effects of a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Written {
     /// The request begins a new file, the one before it was renamed.
@@ -150,7 +150,7 @@ impl Output {
         }
     }
 
-    /// What went wrong, with the file.
+    /// Returns a message about an error, with the path of the file.
     pub(super) fn describe(&self, what: &str, error: &io::Error) -> String {
         format!("{what} {}: {error}", self.path.display())
     }

@@ -22,26 +22,26 @@ pub struct Config {
     /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request,
     /// so all it does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
     pub protocol_version: String,
-    /// What the brokers call us in their logs, metrics and quotas. Default: `otel-collector`.
+    /// Client id for the brokers' logs, metrics and quotas. Default: `otel-collector`.
     pub client_id: String,
     /// Whether to replace the names of `brokers` by the canonical names of their addresses, as Kerberos wants it.
     /// Default: false.
     pub resolve_canonical_bootstrap_servers_only: bool,
-    /// How long a connection is kept that nothing is sent on; 0 is for ever. Default: 9m.
+    /// Time after which an idle connection is closed; 0 is never. Default: 9m.
     pub conn_idle_timeout: Duration,
-    /// What is known of topics and brokers.
+    /// Metadata of topics and brokers.
     pub metadata: ClusterMetadata,
     /// TLS to the brokers. Default: off, plaintext.
     pub tls: Section<Tls>,
-    /// Who we are to the brokers. Default: nobody.
+    /// Authentication to the brokers. Default: none.
     pub auth: Auth,
-    /// Where traces go. Default: topic `otlp_spans`.
+    /// Destination of traces. Default: topic `otlp_spans`.
     pub traces: SignalConfig,
-    /// Where metrics go. Default: topic `otlp_metrics`.
+    /// Destination of metrics. Default: topic `otlp_metrics`.
     pub metrics: SignalConfig,
-    /// Where logs go. Default: topic `otlp_logs`.
+    /// Destination of logs. Default: topic `otlp_logs`.
     pub logs: SignalConfig,
-    /// Where profiles go. Default: topic `otlp_profiles`.
+    /// Destination of profiles. Default: topic `otlp_profiles`.
     pub profiles: SignalConfig,
     /// The resource attribute that names the topic of what is from this resource; resources without it go to the topic
     /// of the signal. (The Collector looks for the first resource of a request that has it, and sends the whole request
@@ -59,22 +59,22 @@ pub struct Config {
     pub partition_logs_by_resource_attributes: bool,
     /// The same for profiles. (The Collector has no such key.) Default: false.
     pub partition_profiles_by_resource_attributes: bool,
-    /// Which partition a key leads to.
+    /// Mapping of record keys to partitions.
     pub record_partitioner: RecordPartitioner,
-    /// How records are sent.
+    /// Settings of the producer.
     pub producer: Producer,
-    /// How long the brokers may take for a record, and one attempt with a request altogether; 0 is no limit. The next
-    /// attempt goes on waiting for what this one has sent, so that no record is written twice. Default: 5s.
+    /// Time limit for the delivery of a record, and for one attempt with a whole request; 0 is no limit. The next
+    /// attempt continues to wait for the records already sent, so that no record is written twice. Default: 5s.
     pub timeout: Duration,
     /// The sending queue. With `num_consumers: 1` the records of a key are in the order of the requests, and no slower:
     /// a consumer does not wait for the brokers. More only help where making the records (JSON, keys) takes most of the
     /// time.
     pub sending_queue: Section<QueueConfig>,
-    /// What to do when a request was not delivered.
+    /// Retries of requests that were not delivered.
     pub retry_on_failure: Section<RetryConfig>,
 }
 
-/// Where a signal goes, and as what.
+/// Topic and encoding of a signal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignalConfig {
@@ -84,7 +84,7 @@ pub struct SignalConfig {
     pub encoding: Encoding,
 }
 
-/// Which partition a record goes to.
+/// Mapping of records to partitions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordPartitioner {
@@ -92,7 +92,7 @@ pub struct RecordPartitioner {
     pub sticky_key: StickyKey,
 }
 
-/// How keys are hashed.
+/// Hashing of keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StickyKey {
@@ -111,7 +111,7 @@ pub enum Hasher {
     Murmur2,
 }
 
-/// How records are sent.
+/// Settings of the producer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Producer {
@@ -119,15 +119,15 @@ pub struct Producer {
     /// that alone is above it is dropped, and counted as `partial_success`. Not more than the brokers take
     /// (`message.max.bytes`, or `max.message.bytes` of the topic). From 1000 to 1000000000. Default: 1000000.
     pub max_message_bytes: usize,
-    /// Who must have a record before it is acknowledged: -1 all replicas that are in sync, 1 the leader of its
-    /// partition. With -1 the producer is idempotent: what the client has to send again is written once. 0, nobody, is
-    /// refused: then nothing would be known of what was lost. Default: -1. (The Collector's is 1.)
+    /// Replicas that must have a record before it is acknowledged: -1 all replicas in sync, 1 only the leader of its
+    /// partition. With -1 the producer is idempotent: a record that the client sends again is written once. 0, no
+    /// replica, is refused, because losses would go unnoticed. Default: -1. (The Collector's is 1.)
     pub required_acks: i16,
     /// `none`, `gzip`, `snappy`, `lz4` or `zstd`. Default: `none`.
     pub compression: Compression,
-    /// How hard to compress.
+    /// Parameters of the compression.
     pub compression_params: CompressionParams,
-    /// How long records wait for others, to be sent together. At most 15m. Default: 10ms.
+    /// Time that a record waits for other records, to be sent with them. At most 15m. Default: 10ms.
     pub linger: Duration,
     /// The most records that are sent together to a partition. From 1 to 1000000. Default: 10000.
     pub flush_max_messages: u32,
@@ -150,7 +150,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// How hard to compress.
+/// Parameters of the compression.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompressionParams {
@@ -221,7 +221,7 @@ impl Compression {
 }
 
 impl Config {
-    /// How the brokers are reached.
+    /// Returns the settings of the connection to the brokers.
     pub fn connection(&self) -> Connection<'_> {
         Connection {
             brokers: &self.brokers,
@@ -235,7 +235,7 @@ impl Config {
         }
     }
 
-    /// Where a signal goes.
+    /// Returns the topic and encoding of a signal.
     pub fn signal(&self, signal: Signal) -> &SignalConfig {
         match signal {
             Signal::Traces => &self.traces,

@@ -16,10 +16,10 @@ use super::record::{Record, records};
 use crate::pipeline::batch::Code;
 use crate::queue::{Fault, Identity, Outcome, SendError};
 
-/// How long to wait for room in librdkafka's queue before asking again.
+/// Delay before another attempt to enqueue a record when librdkafka's queue is full.
 const NO_ROOM: Duration = Duration::from_millis(20);
 
-/// What becomes of the records of one batch. The records themselves are the batch's.
+/// Delivery states of the records of one batch. The batch owns the records themselves.
 pub(super) struct Delivery(Vec<Sending>);
 
 struct Sending {
@@ -110,7 +110,7 @@ impl Delivery {
         }
     }
 
-    /// What became of a batch none of whose records waits any more.
+    /// Returns the outcome of a batch none of whose records is still pending.
     fn outcome(&self) -> Result<Outcome, SendError> {
         let refused = self.0.iter().filter_map(|sending| match &sending.state {
             State::Refused(refusal) => Some((sending.items, refusal)),
@@ -207,8 +207,8 @@ fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
 pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<Identity>, Delivery)>>);
 
 impl Unfinished {
-    /// What earlier attempts with the batch have left. It comes back when the attempt is dropped, unless it is
-    /// [finished](Attempt::finished).
+    /// Takes the delivery states that earlier attempts with the batch have left. They are stored again when the
+    /// attempt is dropped, unless it is [finished](Attempt::finished).
     pub(super) fn resume(self: &Arc<Self>, identity: &Arc<Identity>, chunks: &[Bytes]) -> Attempt {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // While an entry is here its address is not given to another.
@@ -232,7 +232,7 @@ impl Unfinished {
 pub(super) struct Attempt {
     unfinished: Arc<Unfinished>,
     identity: Arc<Identity>,
-    /// What becomes of its records.
+    /// Delivery states of the records of the batch.
     pub(super) delivery: Delivery,
 }
 

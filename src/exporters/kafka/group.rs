@@ -1,4 +1,4 @@
-//! What goes to the same topic with the same key, out of a request.
+//! Grouping of a request's content by topic and key.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ const SPAN: u32 = 2;
 const DICTIONARY: u32 = 2;
 const STRING_TABLE: u32 = 5;
 
-/// What decides about topic and key.
+/// Settings that determine the topic and the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Grouping {
     /// The resource attribute that names the topic; empty: none.
@@ -214,7 +214,7 @@ fn hexadecimal(id: &[u8]) -> Bytes {
         .collect()
 }
 
-/// What a message has besides the field of that number.
+/// Returns the fields of a message except those with the given number.
 fn rest_of(message: &[u8], number: u32) -> Vec<u8> {
     let rest = fields(message).filter(|field| field.number != number);
     rest.flat_map(|field| field.raw).copied().collect()

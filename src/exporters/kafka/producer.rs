@@ -41,12 +41,12 @@ pub(super) struct Exporter {
     headers: Option<OwnedHeaders>,
     /// The most bytes of key and value of a record.
     most: usize,
-    /// How long one attempt may wait for the brokers.
+    /// Time that one attempt may wait for the brokers.
     patience: Option<Time>,
     pub(super) unfinished: Arc<Unfinished>,
 }
 
-/// Where a signal goes, and as what.
+/// Topic, encoding and grouping of a signal.
 struct Route {
     topic: Bytes,
     encoding: Encoding,
@@ -192,7 +192,7 @@ pub(super) struct Brokers {
     id: ComponentId,
     settings: ClientConfig,
     renewals: Renewals,
-    /// How many there were, and the one in use; `None` only at the end.
+    /// Generation of the current client, and the client itself; `None` only after the exporter has ended.
     client: Mutex<(u64, Option<Client>)>,
     /// Records pass one by one, and none while a client that works is being replaced.
     gate: RwLock<()>,
@@ -332,14 +332,14 @@ fn discard(client: Option<Client>) {
     });
 }
 
-/// How long a client may take for what it has before it is replaced, and how often to look whether it is done.
+/// Time for a client to deliver its records before it is replaced, and the interval between checks for its end.
 const ORDERLY: Time = Time::from_secs(10);
 const LOOK: Time = Time::from_millis(20);
 
-/// How long a client that was replaced may take for what it has.
+/// Time for a replaced client to deliver its remaining records.
 const LAST_DELIVERIES: Time = Time::from_secs(30);
 
-/// What librdkafka is told.
+/// Returns the settings of librdkafka's producer.
 fn producer_settings(config: &Config) -> ClientConfig {
     let mut settings = settings(&config.connection());
     let producer = &config.producer;

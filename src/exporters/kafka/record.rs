@@ -1,4 +1,4 @@
-//! What becomes one record of Kafka.
+//! Content of one Kafka record.
 
 use bytes::Bytes;
 
@@ -23,7 +23,7 @@ pub(super) struct Record {
     pub(super) payload: Bytes,
 }
 
-/// How many chunks of a batch a record is.
+/// Number of chunks in a batch for each record.
 const CHUNKS: usize = 4;
 
 impl Record {

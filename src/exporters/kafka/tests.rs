@@ -1,4 +1,4 @@
-//! What the exporter promises, with brokers inside this process.
+//! Tests of the exporter with brokers inside this process.
 
 use std::sync::Arc;
 use std::time::Duration;

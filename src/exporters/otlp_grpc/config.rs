@@ -17,21 +17,21 @@ use tributary_net::tls::ClientTls;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where to send to: `host:port`. `https://` in front forces TLS; `http://` and `dns:///` are accepted and mean
-    /// nothing: plaintext needs `tls: {insecure: true}`. Required.
+    /// Address of the server: `host:port`. The prefix `https://` forces TLS. `http://` and `dns:///` are accepted and
+    /// have no effect: plaintext needs `tls: {insecure: true}`. Required.
     pub endpoint: String,
     /// TLS, on unless `insecure: true`.
     pub tls: ClientTls,
-    /// What says to the server who we are. Absent: nothing but `headers`.
+    /// Authentication to the server. Absent: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// How requests are compressed: `gzip`, `snappy`, `zstd` or `none`. Default: `gzip`.
+    /// Compression of requests: `gzip`, `snappy`, `zstd` or `none`. Default: `gzip`.
     pub compression: Compression,
-    /// How hard to compress.
+    /// Parameters of the compression.
     pub compression_params: CompressionParams,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
-    /// How long one attempt may take; 0 is no limit. Default: 5s.
+    /// Time limit of one attempt; 0 is no limit. Default: 5s.
     pub timeout: Duration,
     /// HTTP/2 pings that notice dead connections. Default: off.
     pub keepalive: Section<Keepalive>,
@@ -44,13 +44,13 @@ pub struct Config {
     pub wait_for_ready: bool,
     /// The `user-agent` header. Default: `tributary/` and the version.
     pub user_agent: String,
-    /// How connections are spread over the addresses of the endpoint's host: `round_robin` (connections to all,
+    /// Distribution of connections over the addresses of the endpoint's host: `round_robin` (connections to all,
     /// requests in turn) or `pick_first` (the first that answers). Default: `round_robin`.
     pub balancer_name: Balancer,
     /// The `:authority` header. Default: the endpoint.
     pub authority: String,
-    /// How many connections to keep to each address, 1 to 64. More than one helps when the network limits what one
-    /// connection can carry, or when a load balancer spreads connections, not requests. Default: 1.
+    /// Number of connections to each address, 1 to 64. More than one helps when the network limits the throughput of
+    /// one connection, or when a load balancer spreads connections, not requests. Default: 1.
     pub connections: usize,
     /// The queue in front. Default: on; `enabled: false` makes senders wait while their data is sent.
     pub sending_queue: Section<QueueConfig>,
@@ -79,15 +79,15 @@ pub enum Compression {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keepalive {
-    /// How long a connection may be silent before it is pinged. Default: 10s.
+    /// Time without received data after which a connection is pinged. Default: 10s.
     pub time: Duration,
-    /// How long to wait for the answer before the connection counts as dead. Default: 10s.
+    /// Time to wait for the answer to a ping before the connection counts as dead. Default: 10s.
     pub timeout: Duration,
     /// Whether connections without requests are pinged too. Servers may refuse that. Default: false.
     pub permit_without_stream: bool,
 }
 
-/// How to spread connections.
+/// Distribution of connections over the addresses of the endpoint's host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Balancer {

@@ -32,18 +32,18 @@ pub struct Config {
     pub profiles_endpoint: String,
     /// `proto` or `json`. Default: `proto`.
     pub encoding: Encoding,
-    /// How requests are compressed: `gzip`, `zstd`, `snappy`, `x-snappy-framed`, `zlib`, `deflate`, `lz4` or `none`.
+    /// Compression of requests: `gzip`, `zstd`, `snappy`, `x-snappy-framed`, `zlib`, `deflate`, `lz4` or `none`.
     /// Default: `gzip`.
     pub compression: Compression,
-    /// How hard to compress.
+    /// Parameters of the compression.
     pub compression_params: CompressionParams,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
-    /// How long one attempt may take; 0 is no limit. Default: 30s.
+    /// Time limit of one attempt; 0 is no limit. Default: 30s.
     pub timeout: Duration,
     /// TLS, for `https://` endpoints.
     pub tls: ClientTls,
-    /// What says to the server who we are. Absent: nothing but `headers`.
+    /// Authentication to the server. Absent: only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// Proxy for all connections, as in `http://user:password@host:3128`; `https://` encrypts the connection to the proxy,
@@ -54,20 +54,20 @@ pub struct Config {
     pub cookies: Section<CookiesConfig>,
     /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
     pub force_attempt_http2: bool,
-    /// How many idle connections are kept in all; 0 is no limit. Default: 100.
+    /// Number of idle connections to keep in all; 0 is no limit. Default: 100.
     pub max_idle_conns: usize,
-    /// How many idle connections are kept to each host; 0 is no limit of its own. Default: 0.
+    /// Number of idle connections to keep to each host; 0 is no limit per host. Default: 0.
     pub max_idle_conns_per_host: usize,
-    /// How many requests are sent to each host at the same time, and so how many HTTP/1.1 connections there are; 0 is
+    /// Number of concurrent requests to each host, which also bounds the HTTP/1.1 connections to the host; 0 is
     /// no limit. Default: 0.
     pub max_conns_per_host: usize,
-    /// How long an idle connection is kept; 0 is forever. Default: 90s.
+    /// Time after which an idle connection is closed; 0 is never. Default: 90s.
     pub idle_conn_timeout: Duration,
     /// Whether every request gets a connection of its own. Default: false.
     pub disable_keep_alives: bool,
-    /// How long an HTTP/2 connection may be silent before it is pinged; 0 is never. Default: 0.
+    /// Time without received data after which an HTTP/2 connection is pinged; 0 is never. Default: 0.
     pub http2_read_idle_timeout: Duration,
-    /// How long to wait for the answer to a ping before the connection counts as dead. Default: 15s.
+    /// Time to wait for the answer to a ping before the connection counts as dead. Default: 15s.
     pub http2_ping_timeout: Duration,
     /// Bytes the server may send ahead of our reading over HTTP/2 (its window), at least 65535; 0 is the default.
     /// Default: 0, which is 524288.
@@ -86,7 +86,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct CookiesConfig {}
 
-/// How requests are written.
+/// Encoding of requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
@@ -161,7 +161,7 @@ impl Config {
     /// The proxy, if one is configured.
     ///
     /// # Errors
-    /// What is wrong with `proxy_url`, in a sentence.
+    /// A message that says why `proxy_url` is invalid.
     pub(super) fn proxy(&self) -> Result<Option<Proxy>, String> {
         match self.proxy_url.is_empty() {
             true => Ok(None),

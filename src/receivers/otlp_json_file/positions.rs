@@ -14,7 +14,7 @@ use super::tail::identity_of;
 /// Collector. A stored position counts only if these bytes are unchanged.
 const HEAD: usize = 1 << 10;
 
-/// Where reading continues in one file.
+/// Position in one file at which reading continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     pub(super) path: PathBuf,
