@@ -92,7 +92,7 @@ impl Redaction {
         redacted.or_else(|refused| self.refuse(signal, &refused))
     }
 
-    /// What cannot be looked at is not passed on, unless nothing is to be changed.
+    /// Refuses a request that cannot be scanned. In mode `report`, the request passes unchanged.
     #[cold]
     fn refuse(&self, signal: Signal, refused: &Refused<Refusal>) -> Result<Option<Redacted>, Nack> {
         self.counters.refused(Reason::of(refused));
@@ -113,10 +113,10 @@ impl Redaction {
     }
 }
 
-/// What became of a request.
+/// A redacted request.
 struct Redacted {
     request: Bytes,
-    /// How many items it has, where that may have changed.
+    /// Number of items in the request, if redaction may have changed the number.
     items: Option<usize>,
 }
 

@@ -283,7 +283,7 @@ impl ActionConfig {
         }
     }
 
-    /// What becomes of it on the wire, with its pattern compiled.
+    /// Returns the wire-level actions for this setting, with its pattern compiled.
     fn prepare(&self) -> Result<Vec<Made>, BuildError> {
         let broken = || BuildError(format!("the action on {} is incomplete", self.key));
         let pattern = || match &self.pattern {

@@ -1,4 +1,4 @@
-//! Which records are counted: those for which one of some conditions is true. The others pass.
+//! Conditions that select the records to count. Records for which no condition is true pass.
 
 use tracing::warn;
 
