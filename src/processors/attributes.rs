@@ -40,9 +40,9 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttributesConfig {
-    /// Actions on the attributes of each span, data point and log record, in this order. In profiles, the actions edit the
-    /// attributes of each profile and of each of its samples; a constant is added to the profile alone. An edited profile
-    /// loses its `original_payload`, which contains the unedited labels. At least one action is required.
+    /// Actions on the attributes of each span, data point and log record, in this order. In profiles, the actions edit
+    /// the attributes of each profile and of each of its samples; a constant is added to the profile alone. An edited
+    /// profile loses its `original_payload`, which contains the unedited labels. At least one action is required.
     #[serde(default)]
     pub actions: Vec<ActionConfig>,
     /// Properties of the items to edit: spans, log records, profiles, or metrics with all their data points. Default:

@@ -59,8 +59,8 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Percentage of items to sample; 100 or more samples all items. Default: 0, which samples only items with a sampling
-    /// priority of their own.
+    /// Percentage of items to sample; 100 or more samples all items. Default: 0, which samples only items with a
+    /// sampling priority of their own.
     pub sampling_percentage: f32,
     /// With `hash_seed`: collectors with the same seed let the same traces pass, those of the smaller percentage being
     /// among those of the larger one, beside each other and one behind the other. A collector behind one with another seed

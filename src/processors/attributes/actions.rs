@@ -23,9 +23,9 @@ pub struct ActionConfig {
     #[serde(default)]
     pub key: String,
     /// Kind of action: `insert` sets a missing attribute, `update` sets an existing one, `upsert` does both; `delete`
-    /// removes the attribute; `hash` replaces its value with the SHA-256 of the value; `extract` matches its string value
-    /// against `pattern` and sets an attribute for each named group; `convert` converts its value to `converted_type`.
-    /// Required.
+    /// removes the attribute; `hash` replaces its value with the SHA-256 of the value; `extract` matches its string
+    /// value against `pattern` and sets an attribute for each named group; `convert` converts its value to
+    /// `converted_type`. Required.
     pub action: ActionKind,
     /// For `insert`, `update` and `upsert`: the new value. One of this, `from_attribute`, `from_context` and
     /// `default_value` is required.

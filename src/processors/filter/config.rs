@@ -11,14 +11,14 @@ use crate::processors::matching::{
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Handling of conditions that cannot be evaluated. Examples: a key is looked up in a value without keys, arithmetic
-    /// meets a value that is not a number, a prefix is tested on a value that is not a string. `ignore` treats the
-    /// condition as false and logs the error, `silent` treats it as false without logging, `propagate` refuses the
-    /// request. Default: `ignore`.
+    /// Handling of conditions that cannot be evaluated. Examples: a key is looked up in a value without keys,
+    /// arithmetic meets a value that is not a number, a prefix is tested on a value that is not a string. `ignore`
+    /// treats the condition as false and logs the error, `silent` treats it as false without logging, `propagate`
+    /// refuses the request. Default: `ignore`.
     pub error_mode: ErrorMode,
-    /// Conditions about traces, in which every path begins with its context: `resource`, `scope`, `span`, `spanevent`, as in
-    /// `span.attributes["http.route"] == "/healthz"`. A true condition drops the item of its deepest context, for example a
-    /// span or a span event. Either texts, or groups with `context`, `error_mode` and `conditions`.
+    /// Conditions about traces, in which every path begins with its context: `resource`, `scope`, `span`, `spanevent`,
+    /// as in `span.attributes["http.route"] == "/healthz"`. A true condition drops the item of its deepest context, for
+    /// example a span or a span event. Either texts, or groups with `context`, `error_mode` and `conditions`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace_conditions: Vec<ConditionEntry>,
     /// The same about metrics: `resource`, `scope`, `metric`, `datapoint`.

@@ -137,7 +137,8 @@ struct One {
     last: u64,
 }
 
-/// Memory overhead of a record and of a group, in bytes. Includes table slots; a table that has just grown has spare ones.
+/// Memory overhead of a record and of a group, in bytes. Includes table slots; a table that has just grown has spare
+/// ones.
 const RECORD_BYTES: usize = size_of::<One>() + 3 * (size_of::<(u128, usize, usize)>() + 1);
 const GROUP_BYTES: usize = size_of::<Group>() + 3 * (size_of::<(u128, usize)>() + 1);
 

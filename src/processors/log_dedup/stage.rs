@@ -34,7 +34,8 @@ const FULL: &str = "the log_dedup processor is full: the next stage does not tak
 /// Memory overhead of a partition besides its headers and records, in bytes.
 const PARTITION_BYTES: usize = 256;
 
-/// Maximum size of the requests into which the records of an interval are split, in bytes: small enough for any receiver.
+/// Maximum size of the requests into which the records of an interval are split, in bytes: small enough for any
+/// receiver.
 const REQUEST_BYTES: usize = 2 << 20;
 
 pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {

@@ -51,8 +51,8 @@ struct Walk<'w, 'p> {
     redactor: &'w mut Redactor<'p>,
     rules: &'w Rules,
     place: Place,
-    /// Path of the current value; empty for the body itself. One buffer serves the whole body, so that a long key is not
-    /// copied for each value below it.
+    /// Path of the current value; empty for the body itself. One buffer serves the whole body, so that a long key is
+    /// not copied for each value below it.
     path: String,
     /// Signal of the request that a bytes value at this place is configured to be.
     claim: Option<Signal>,

@@ -72,11 +72,11 @@ pub struct Config {
     /// Places to scan: names of places, `default` for all places that are not identifiers, `all` for every place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<Vec<Chosen>>,
-    /// Handling of fields that this version of OTLP does not define, so their content cannot be scanned: `keep` or `drop`.
-    /// A profiles request that is changed always loses its unknown fields.
+    /// Handling of fields that this version of OTLP does not define, so their content cannot be scanned: `keep` or
+    /// `drop`. A profiles request that is changed always loses its unknown fields.
     pub unknown_fields: UnknownFields,
-    /// Handling of the original file that a profile was converted from: `drop`, or `redact`, which decodes and redacts the
-    /// file and is possible for pprof only. The file is never passed on unscanned.
+    /// Handling of the original file that a profile was converted from: `drop`, or `redact`, which decodes and redacts
+    /// the file and is possible for pprof only. The file is never passed on unscanned.
     pub original_payload: OriginalPayload,
     /// `redact`, or `report`: then everything is counted and nothing is changed.
     pub mode: Mode,

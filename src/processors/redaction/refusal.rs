@@ -53,7 +53,8 @@ pub(super) fn with_reason(refused: Refused<Refusal>, output: &OutputMemory) -> R
 }
 
 impl Refusal {
-    /// Converts a refusal of the scanner. Bytes that are not UTF-8 get a refusal of their own, because they were not scanned.
+    /// Converts a refusal of the scanner. Bytes that are not UTF-8 get a refusal of their own, because they were not
+    /// scanned.
     pub(super) fn unscannable(place: Place, error: Unscannable) -> Self {
         match error {
             Unscannable::NotUtf8 => Refusal::NotUtf8(place),

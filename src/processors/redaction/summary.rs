@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use super::config::Verbosity;
 use tributary_otlp::strings::Amendment;
 
-/// Kinds of changes, in the order in which their attributes are written. For each kind, the attribute with the names, if
-/// any, precedes the attribute with the number.
+/// Kinds of changes, in the order in which their attributes are written. For each kind, the attribute with the names,
+/// if any, precedes the attribute with the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
     Redacted,
