@@ -5,7 +5,8 @@
 //! looked at once; what refers to it decides, and a string that nothing refers to any more is not passed on.
 //!
 //! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to hide.
-//! What cannot be looked at is refused. No error, log line or metric has a text of a request in it.
+//! Requests that cannot be scanned are refused, unless `mode` is `report`. No error, log line or metric contains text of
+//! a request.
 
 mod body;
 mod config;

@@ -76,7 +76,7 @@ pub struct Config {
     /// `drop`. A profiles request that is changed always loses its unknown fields.
     pub unknown_fields: UnknownFields,
     /// Handling of the original file that a profile was converted from: `drop`, or `redact`, which decodes and redacts
-    /// the file and is possible for pprof only. The file is never passed on unscanned.
+    /// the file and is possible for pprof only. Unless `mode` is `report`, the file is never passed on unscanned.
     pub original_payload: OriginalPayload,
     /// `redact`, or `report`: then everything is counted and nothing is changed.
     pub mode: Mode,
