@@ -54,8 +54,8 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 
 /// Configuration of the `probabilistic_sampler` processor.
 ///
-/// Profiles are sampled by profile id, as spans are by trace id. Nothing is written into a profile, so a profile does not
-/// record how it was sampled. Metrics cannot be sampled: without some of its data points a metric is wrong.
+/// Profiles are sampled by profile id, as spans are by trace id. Nothing is written into a profile, so a profile does
+/// not record how it was sampled. Metrics cannot be sampled: without some of its data points a metric is wrong.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

@@ -4,9 +4,9 @@
 //! hits only the strings with hits change, and the lengths around them. Profiles share their strings, so there each is
 //! looked at once; what refers to it decides, and a string that nothing refers to any more is not passed on.
 //!
-//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to hide.
-//! Requests that cannot be scanned are refused, unless `mode` is `report`. No error, log line or metric contains text of
-//! a request.
+//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to
+//! hide. Requests that cannot be scanned are refused, unless `mode` is `report`. No error, log line or metric contains
+//! text of a request.
 
 mod body;
 mod config;
