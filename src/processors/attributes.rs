@@ -40,16 +40,16 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttributesConfig {
-    /// What to do with the attributes of each span, data point and log record, in this order. Of profiles, the attributes
-    /// of each profile and of each of its samples are edited; a constant is added to the profile alone. A profile in which
-    /// something changes loses its `original_payload`, which has the labels from before. At least one is required.
+    /// Actions on the attributes of each span, data point and log record, in this order. In profiles, the actions edit
+    /// the attributes of each profile and of each of its samples; a constant is added to the profile alone. An edited
+    /// profile loses its `original_payload`, which contains the unedited labels. At least one action is required.
     #[serde(default)]
     pub actions: Vec<ActionConfig>,
-    /// Only what matches this is edited: spans, log records, profiles, or metrics with all their data points. Default:
-    /// everything.
+    /// Properties of the items to edit: spans, log records, profiles, or metrics with all their data points. Default:
+    /// all items are edited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<MatchConfig>,
-    /// What matches this is not edited, even if it matches `include`. Default: nothing.
+    /// Properties of the items to leave unedited, even if they match `include`. Default: no item is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude: Option<MatchConfig>,
 }

@@ -155,7 +155,7 @@ impl<'f, 'a> Filtering<'f, 'a> {
         }
     }
 
-    /// What is in the one at hand at that depth comes next.
+    /// Evaluates which conditions can match within the current item at that depth, before its children are visited.
     fn enter(&mut self, depth: Depth) {
         let within = self.conditions().within(depth, &self.here);
         if let Some(known) = self.within.get_mut(depth as usize) {

@@ -42,11 +42,11 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     &[(Signal::Logs, Stability::Alpha)]
 );
 
-/// What is counted as one, and how long.
+/// Settings for counting equal log records and replacing them with one.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How long equal records are counted, from the first one on. Above 0.
+    /// Time for which equal records are counted, from the first record on. Must be greater than 0.
     pub interval: Duration,
     /// The attribute that has their number.
     pub log_count_attribute: String,

@@ -54,12 +54,13 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 
 /// Configuration of the `probabilistic_sampler` processor.
 ///
-/// What is said of trace ids holds for the ids of profiles, in which nothing is written: a profile says nothing about how it
-/// was sampled. Metrics cannot be sampled: without some of its data points a metric is wrong.
+/// Profiles are sampled by profile id, as spans are by trace id. Nothing is written into a profile, so a profile does
+/// not record how it was sampled. Metrics cannot be sampled: without some of its data points a metric is wrong.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How many percent pass; 100 and more means all. Default: 0, nothing but what has a priority of its own.
+    /// Percentage of items to sample; 100 or more samples all items. Default: 0, which samples only items with a
+    /// sampling priority of their own.
     pub sampling_percentage: f32,
     /// With `hash_seed`: collectors with the same seed let the same traces pass, those of the smaller percentage being
     /// among those of the larger one, beside each other and one behind the other. A collector behind one with another seed
@@ -76,7 +77,7 @@ pub struct Config {
     /// read, or, with `hash_seed`, when they say that something other than this processor sampled them before; use
     /// `equalizing` or `proportional` for those. With `false` they pass. Default: true.
     pub fail_closed: bool,
-    /// How many hexadecimal digits a threshold has, not counting leading `f`s and zeros, from 1 to 14. Default: 4.
+    /// Number of hexadecimal digits of a threshold, not counting leading `f`s and zeros, from 1 to 14. Default: 4.
     pub sampling_precision: u32,
     /// For log records, with `hash_seed`: `traceID` hashes the trace id, and the attribute of `from_attribute` where there is
     /// none; `record` hashes the attribute always. Default: `traceID`.
@@ -90,7 +91,7 @@ pub struct Config {
     pub sampling_priority: String,
 }
 
-/// How it is decided.
+/// Method of the sampling decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -103,7 +104,7 @@ pub enum Mode {
     Proportional,
 }
 
-/// What is hashed of a log record.
+/// Part of a log record to hash.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AttributeSource {
     /// The trace id.

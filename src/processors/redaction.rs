@@ -4,8 +4,9 @@
 //! hits only the strings with hits change, and the lengths around them. Profiles share their strings, so there each is
 //! looked at once; what refers to it decides, and a string that nothing refers to any more is not passed on.
 //!
-//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to hide.
-//! What cannot be looked at is refused. No error, log line or metric has a text of a request in it.
+//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to
+//! hide. Requests that cannot be scanned are refused, unless `mode` is `report`. No error, log line or metric contains
+//! text of a request.
 
 mod body;
 mod config;
@@ -92,7 +93,7 @@ impl Redaction {
         redacted.or_else(|refused| self.refuse(signal, &refused))
     }
 
-    /// What cannot be looked at is not passed on, unless nothing is to be changed.
+    /// Refuses a request that cannot be scanned. In mode `report`, the request passes unchanged.
     #[cold]
     fn refuse(&self, signal: Signal, refused: &Refused<Refusal>) -> Result<Option<Redacted>, Nack> {
         self.counters.refused(Reason::of(refused));
@@ -113,10 +114,10 @@ impl Redaction {
     }
 }
 
-/// What became of a request.
+/// A redacted request.
 struct Redacted {
     request: Bytes,
-    /// How many items it has, where that may have changed.
+    /// Number of items in the request, if redaction may have changed the number.
     items: Option<usize>,
 }
 

@@ -15,16 +15,17 @@ use tributary_config::Problems;
 use tributary_config::re2;
 use tributary_otlp::attributes::{Action, Actions, Operation, Source, Type};
 
-/// What to do with one attribute, or with those whose keys match.
+/// An action on one attribute, or on all attributes whose keys match a pattern.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionConfig {
     /// The attribute. Required, except for `delete` and `hash` with a `pattern`.
     #[serde(default)]
     pub key: String,
-    /// What to do: `insert` sets it where it is missing, `update` where it is there, `upsert` everywhere; `delete`
-    /// removes it; `hash` puts the SHA-256 of its value in place of the value; `extract` sets an attribute for each named
-    /// group of `pattern` that its value, a text, matches; `convert` makes a value of `converted_type` of it. Required.
+    /// Kind of action: `insert` sets a missing attribute, `update` sets an existing one, `upsert` does both; `delete`
+    /// removes the attribute; `hash` replaces its value with the SHA-256 of the value; `extract` matches its string
+    /// value against `pattern` and sets an attribute for each named group; `convert` converts its value to
+    /// `converted_type`. Required.
     pub action: ActionKind,
     /// For `insert`, `update` and `upsert`: the new value. One of this, `from_attribute`, `from_context` and
     /// `default_value` is required.
@@ -93,7 +94,7 @@ impl ActionKind {
     }
 }
 
-/// What `convert` makes of a value.
+/// Type to which `convert` converts a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConvertedType {
@@ -282,7 +283,7 @@ impl ActionConfig {
         }
     }
 
-    /// What becomes of it on the wire, with its pattern compiled.
+    /// Returns the wire-level actions for this setting, with its pattern compiled.
     fn prepare(&self) -> Result<Vec<Made>, BuildError> {
         let broken = || BuildError(format!("the action on {} is incomplete", self.key));
         let pattern = || match &self.pattern {

@@ -240,7 +240,7 @@ impl Editor<'_> {
         edited
     }
 
-    /// What keeps its key keeps its unit.
+    /// Interns edited attributes as a set. An attribute has the unit that its key had in the set `before`.
     fn intern(&mut self, before: AttributeSetId, attributes: &[KeyValue]) -> AttributeSetId {
         let units: BTreeMap<_, _> = self
             .dictionary

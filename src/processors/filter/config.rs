@@ -11,13 +11,14 @@ use crate::processors::matching::{
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What happens when a condition cannot be evaluated, because it looks for a key in something that has no keys, or
-    /// calculates with something that is no number, or asks for the beginning of what is no text:
-    /// `ignore` takes it as not true and logs it, `silent` does not log it, `propagate` refuses the request. Default: `ignore`.
+    /// Handling of conditions that cannot be evaluated. Examples: a key is looked up in a value without keys,
+    /// arithmetic meets a value that is not a number, a prefix is tested on a value that is not a string. `ignore`
+    /// treats the condition as false and logs the error, `silent` treats it as false without logging, `propagate`
+    /// refuses the request. Default: `ignore`.
     pub error_mode: ErrorMode,
-    /// Conditions about traces, in which every path says what it is about: `resource`, `scope`, `span`, `spanevent`, as in
-    /// `span.attributes["http.route"] == "/healthz"`. What the deepest of them is about is dropped: a span, or an event of a
-    /// span. Either texts, or groups with `context`, `error_mode` and `conditions`.
+    /// Conditions about traces, in which every path begins with its context: `resource`, `scope`, `span`, `spanevent`,
+    /// as in `span.attributes["http.route"] == "/healthz"`. A true condition drops the item of its deepest context, for
+    /// example a span or a span event. Either texts, or groups with `context`, `error_mode` and `conditions`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace_conditions: Vec<ConditionEntry>,
     /// The same about metrics: `resource`, `scope`, `metric`, `datapoint`.
@@ -37,11 +38,11 @@ pub struct Config {
     pub logs: LogFilters,
     /// Conditions about profiles in the older form.
     pub profiles: ProfileFilters,
-    /// Which spans pass, by properties.
+    /// Properties of the spans to pass or drop.
     pub spans: SpanFilters,
 }
 
-/// What happens when a condition cannot be evaluated.
+/// Handling of conditions that cannot be evaluated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorMode {
@@ -110,8 +111,8 @@ impl<'de> serde::de::Visitor<'de> for EntryVisitor {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConditionGroup {
-    /// What the conditions are about, and what paths without a prefix belong to. Default: what the deepest path of each
-    /// condition is about.
+    /// Context of the conditions, and of paths without a prefix. Default: the context of the deepest path of each
+    /// condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     /// Replaces the processor's `error_mode`.
@@ -156,7 +157,7 @@ pub struct MetricFilters {
     /// Metrics that match the names, or whose resource matches the attributes, do not pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<MetricProperties>,
-    /// How the Collector remembers results; without an effect.
+    /// Cache settings of the Collector for regular expressions. Accepted for compatibility; without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regexp: Option<RegexpCache>,
 }
@@ -165,10 +166,10 @@ pub struct MetricFilters {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricProperties {
-    /// How texts are compared: `strict` or `regexp`. Required.
+    /// Comparison of strings: `strict` or `regexp`. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MetricMatchType>,
-    /// How the Collector remembers results; without an effect.
+    /// Cache settings of the Collector for regular expressions. Accepted for compatibility; without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regexp: Option<RegexpCache>,
     /// The name must match one of these.
@@ -182,7 +183,7 @@ pub struct MetricProperties {
     pub resource_attributes: Vec<MatchAttribute>,
 }
 
-/// How properties of metrics are compared.
+/// Comparison of metric properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricMatchType {
@@ -236,7 +237,7 @@ pub struct LogFilters {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogProperties {
-    /// How texts are compared: `strict` or `regexp`. Required.
+    /// Comparison of strings: `strict` or `regexp`. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MatchType>,
     /// All of these attributes of the resource must be there, with these values.

@@ -4,7 +4,7 @@ use metrics::{Counter, counter};
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
-/// What `filter` counts.
+/// Metrics of the `filter` processor.
 #[derive(Clone)]
 pub(super) struct FilterMetrics(Counter);
 

@@ -15,10 +15,10 @@ use tributary_ottl::profile::{Reader, dictionary, messages};
 use tributary_profiles::collected;
 use tributary_profiles::reindex::Fault;
 
-/// What is left of a request of profiles. What only the dropped ones referred to goes too.
+/// Returns a profiles request without its dropped profiles, and without the dictionary entries only they referred to.
 ///
 /// # Errors
-/// When the request breaks the rules of the dictionary: what cannot be read cannot be judged.
+/// If the request breaks the rules of the dictionary, because conditions cannot be evaluated on unreadable profiles.
 pub(super) fn filter(rules: &Rules, request: &[u8], output: &OutputMemory) -> Result<Sieved, Nack> {
     let mut verdicts = verdicts(rules, request)?;
     if verdicts
@@ -47,7 +47,7 @@ pub(super) fn filter(rules: &Rules, request: &[u8], output: &OutputMemory) -> Re
     })
 }
 
-/// What stays, in the order in which it is asked for; from the back once it is.
+/// Verdicts per resource, scope and profile; `true` keeps the item. The sieve pops them, so they end up reversed.
 #[derive(Default)]
 struct Verdicts {
     resources: Vec<bool>,

@@ -9,11 +9,11 @@ use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
 use tributary_ottl::{Condition, Here, Mistake, parse};
 
-/// What is asked.
+/// Compiled conditions and property filters of a `filter` processor.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     pub(super) conditions: Conditions,
-    /// Only what is chosen passes.
+    /// Property filters; an item must satisfy them to pass.
     pub(super) choice: Choice,
     log: SampledLog,
 }
@@ -269,7 +269,7 @@ fn entries(config: &Config) -> [(&'static str, Signal, &[ConditionEntry]); 4] {
     ]
 }
 
-/// Where properties stand.
+/// Position of a property filter in the configuration.
 struct Key {
     section: &'static str,
     name: &'static str,

@@ -245,7 +245,7 @@ fn filter(config: &Config, request: &Decoded, signal: Signal) -> Result<Option<B
     Ok(batch)
 }
 
-/// What passes, in words.
+/// Lists the items that pass the filter, as words.
 fn passing(config: &Config) -> String {
     let mut words = Vec::new();
     for (signal, request) in [

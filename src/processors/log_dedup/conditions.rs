@@ -1,4 +1,4 @@
-//! Which records are counted: those for which one of some conditions is true. The others pass.
+//! Conditions that select the records to count. Records for which no condition is true pass.
 
 use tracing::warn;
 
@@ -111,7 +111,7 @@ impl Conditions {
 /// A condition as it is written.
 ///
 /// # Errors
-/// What is wrong with it, with its place in the text.
+/// Returns the syntax error and its position, if the text is not a valid condition.
 pub(super) fn condition(text: &str) -> Result<Condition, Mistake> {
     parse(text, Signal::Logs, Some(Context::Log))
 }

@@ -17,7 +17,7 @@ use crate::processors::dedup::keys::{Keys, messages};
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::{Fields, put_varint};
 
-/// What records are compared by.
+/// Fields by which records are compared.
 pub(super) struct Identity {
     keys: Keys,
     exclude: Vec<Path>,
@@ -26,11 +26,11 @@ pub(super) struct Identity {
 
 /// A record of a request.
 pub(super) struct Record<'a> {
-    /// What it is known by, resource and scope included.
+    /// Hash of the compared fields, including the resource and scope.
     key: u128,
-    /// The resource and scope it is of, by its place in [`Found::contexts`].
+    /// Index of the record's resource and scope in [`Found::contexts`].
     context: u32,
-    /// Without what is excluded.
+    /// The encoded record without its excluded fields.
     bytes: Cow<'a, [u8]>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Found<'a> {
     records: Vec<Record<'a>>,
 }
 
-/// What one record of a request takes while it is looked at, in bytes.
+/// Memory for one record of a request while the request is read, in bytes.
 pub(super) const FOUND_BYTES: usize = size_of::<Record<'_>>() + size_of::<Context<'_>>();
 
 /// Fields of a record that say nothing about whether it is equal to another: times, the number of dropped attributes,
@@ -108,7 +108,7 @@ impl Identity {
     }
 }
 
-/// What has been counted of one partition.
+/// Records counted in one partition.
 #[derive(Default)]
 pub(super) struct Counted {
     groups: Vec<Group>,
@@ -137,7 +137,8 @@ struct One {
     last: u64,
 }
 
-/// What a record and a group take besides their bytes, with their places in tables that have just grown.
+/// Memory overhead of a record and of a group, in bytes. Includes table slots; a table that has just grown has spare
+/// ones.
 const RECORD_BYTES: usize = size_of::<One>() + 3 * (size_of::<(u128, usize, usize)>() + 1);
 const GROUP_BYTES: usize = size_of::<Group>() + 3 * (size_of::<(u128, usize)>() + 1);
 
@@ -227,7 +228,7 @@ impl Counted {
     }
 }
 
-/// How records leave.
+/// Settings for writing counted records.
 pub(super) struct Output {
     pub(super) count_attribute: String,
     pub(super) zone: TimeZone,

@@ -31,10 +31,11 @@ use tributary_otlp::Signal;
 
 const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
 
-/// What a partition takes besides its headers and records.
+/// Memory overhead of a partition besides its headers and records, in bytes.
 const PARTITION_BYTES: usize = 256;
 
-/// What leaves after an interval is cut into requests of this size: small enough for any receiver.
+/// Maximum size of the requests into which the records of an interval are split, in bytes: small enough for any
+/// receiver.
 const REQUEST_BYTES: usize = 2 << 20;
 
 pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
@@ -84,7 +85,7 @@ struct LogCounter {
     holding: Holding<Option<Interval>, Ready>,
 }
 
-/// What waits to be handed on.
+/// An interval or a batch that is ready for the next stage.
 enum Ready {
     Interval(Box<Interval>),
     /// Records that are not counted.
@@ -107,7 +108,7 @@ impl holding::Bytes for Ready {
     }
 }
 
-/// What is counted until it leaves.
+/// Records counted within one interval.
 struct Interval {
     due: Instant,
     clock: Clock,

@@ -2,7 +2,7 @@
 
 use super::threshold::{Randomness, Threshold};
 
-/// What an item says about how it was sampled.
+/// Sampling information that an item carries from earlier samplers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Carrier {
     /// Its randomness, when it does not follow from the trace id.
@@ -11,7 +11,7 @@ pub(super) struct Carrier {
     pub(super) threshold: Option<Threshold>,
 }
 
-/// Where the randomness that decided came from: the `policy` label of the counters.
+/// Source of the randomness behind a decision; the `policy` label of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
     Missing,
@@ -51,15 +51,15 @@ pub(super) struct Item {
     /// `None` when there is nothing to make randomness from.
     pub(super) randomness: Option<Randomness>,
     pub(super) policy: Policy,
-    /// What it says about sampling; `None` when that is not to be touched.
+    /// Sampling information of the item; `None` if it must stay unchanged.
     pub(super) carrier: Option<Carrier>,
-    /// What it says cannot be read, or cannot be used in this mode.
+    /// The sampling information of the item cannot be read, or cannot be used in this mode.
     pub(super) is_unusable: bool,
     /// It was sampled before by another hash: no threshold can say how it is sampled now.
     pub(super) is_independent: bool,
 }
 
-/// How a threshold is found.
+/// Method that determines the threshold of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sampler {
     /// Nothing is sampled, unless its priority says so.
@@ -135,11 +135,11 @@ impl Sampler {
     }
 }
 
-/// What became of an item.
+/// Outcome of sampling one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) sampled: bool,
     pub(super) policy: Policy,
-    /// What it says about sampling from now on.
+    /// New sampling information for the item.
     pub(super) carrier: Option<Carrier>,
 }

@@ -12,7 +12,7 @@ const RANDOMNESS: &str = "sampling.randomness";
 /// The field of a log record's attributes.
 const ATTRIBUTES: u32 = 6;
 
-/// What is particular to logs.
+/// Sampler settings for logs.
 #[derive(Debug, Clone)]
 pub(super) struct Logs {
     pub(super) sampler: Sampler,
@@ -142,12 +142,12 @@ impl Logs {
     }
 }
 
-/// What is empty cannot be told apart.
+/// Hashes bytes to a randomness. Returns `None` for empty bytes, because all items without the value would hash alike.
 fn hash(bytes: &[u8], seed: u32) -> Option<Randomness> {
     (!bytes.is_empty()).then(|| Randomness::of_hash(bytes, seed))
 }
 
-/// What a record says about sampling; `None` when that cannot be read.
+/// Reads the sampling information of a record; returns `None` if it cannot be read.
 fn read(threshold: Option<&Found<'_>>, randomness: Option<&Found<'_>>) -> Option<Carrier> {
     let threshold = threshold.and_then(Found::text).map(Threshold::parse);
     let randomness = randomness.and_then(Found::text).map(Randomness::parse);

@@ -3,7 +3,7 @@
 use metrics::counter;
 use tributary_otlp::Signal;
 
-/// What `probabilistic_sampler` counts, by policy.
+/// Metrics of the `probabilistic_sampler` processor, by policy.
 #[derive(Clone)]
 pub(super) struct SamplerMetrics {
     names: &'static [&'static str],

@@ -123,7 +123,7 @@ pub(super) fn with_hash(sampler: Sampler, mut item: Item) -> Item {
     item
 }
 
-/// What the attribute says; nothing when it is not a number.
+/// Returns the threshold that a priority attribute demands; `None` if its value is not a number.
 fn prioritized(priority: &AnyValue<'_>) -> Option<Threshold> {
     let number = match priority {
         AnyValue::Int(0) => 0.0,

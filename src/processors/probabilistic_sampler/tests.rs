@@ -10,7 +10,7 @@ use prost::Message as _;
 use super::*;
 use crate::component::Host;
 
-/// What the Collector's processor (contrib 0.156) decided and wrote about random spans and records, in lines of
+/// Decisions and output of the Collector's processor (contrib 0.156) for random spans and records, in lines of
 ///
 /// ```text
 /// span|MODE|SEED|PERCENTAGE|FAIL_CLOSED|PRECISION|TRACE_ID|TRACE_STATE|PRIORITY|RESULT
@@ -220,7 +220,7 @@ fn tier(hash_seed: u32, sampling_percentage: f32) -> Config {
     }
 }
 
-/// What passes.
+/// Returns the spans that pass the sampler.
 fn through(config: &Config, before: &[Span]) -> Vec<Span> {
     let batch = processor(config, Signal::Traces).process(spans(before.to_vec()));
     let batch = batch.unwrap().unwrap();

@@ -10,7 +10,7 @@ pub(super) const DIGITS: u32 = 14;
 /// The smallest probability there is.
 pub(super) const LEAST_PROBABILITY: f64 = 1.0 / RANGE as f64;
 
-/// What the randomness of an item must reach so that it is sampled.
+/// Minimum randomness of a sampled item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Threshold(u64);
 
@@ -84,7 +84,7 @@ fn exponent(number: f64) -> i32 {
 }
 
 impl Randomness {
-    /// What every threshold but [`Threshold::NEVER`] samples.
+    /// Highest randomness, sampled by every threshold except [`Threshold::NEVER`].
     pub(super) const ALL: Randomness = Randomness(RANGE - 1);
 
     /// The last 7 bytes of a trace id.

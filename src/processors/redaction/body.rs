@@ -14,7 +14,7 @@ use tributary_otlp::strings::{Body, Change, Place, Rewriter as _};
 use tributary_otlp::view::text_of;
 use tributary_redaction::Outcome;
 
-/// What becomes of an encoded body. One that has more in it than its reader sees is written anew.
+/// Redacts an encoded body. A body with bytes that its reader ignores is encoded again, which removes those bytes.
 pub(super) fn redact(
     redactor: &mut Redactor<'_>,
     rules: &Rules,
@@ -51,10 +51,10 @@ struct Walk<'w, 'p> {
     redactor: &'w mut Redactor<'p>,
     rules: &'w Rules,
     place: Place,
-    /// Where it is: empty for the body itself. One buffer for all of a body, so that a long key does not cost its length
-    /// again for each value below it.
+    /// Path of the current value; empty for the body itself. One buffer serves the whole body, so that a long key is
+    /// not copied for each value below it.
     path: String,
-    /// What bytes claim to be there.
+    /// Signal of the request that a bytes value at this place is configured to be.
     claim: Option<Signal>,
 }
 
@@ -199,7 +199,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What the rules make of a value as text; none if they leave it to the detectors.
+    /// Applies the rules to the text of a value; returns `None` if the rules leave the value to the detectors.
     fn ruled(&mut self, text: &str) -> Result<Option<Change>, Refusal> {
         if self.rules.allows_value(text) {
             // The Collector says nothing of a whole body that is allowed.
@@ -225,7 +225,7 @@ impl Walk<'_, '_> {
         }))
     }
 
-    /// What the detectors make of a text.
+    /// Applies the detectors to a text.
     fn detected(&mut self, text: &str) -> Result<Change, Refusal> {
         Ok(match self.redactor.scan(self.place, text)? {
             Outcome::Clean => Change::Keep,

@@ -1,4 +1,4 @@
-//! What the user configures.
+//! Configuration of the `redaction` processor.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use tributary_redaction::{
     SettingsError,
 };
 
-/// What is private, and what happens to it.
+/// Rules and detectors for private data, and the handling of the data they find.
 ///
 /// The keys up to `db_sanitizer` are those of the Collector's redaction processor and mean the same. Without `scan` they
 /// act where they act there: on the attributes of resources, scopes, spans, span events, log records and data points,
@@ -69,20 +69,20 @@ pub struct Config {
     /// listed here are looked at as text, as far as they are UTF-8.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub embedded_otlp: Vec<EmbeddedOtlp>,
-    /// Where to look: names of places, `default` for all that are not identifiers, `all` for every one.
+    /// Places to scan: names of places, `default` for all places that are not identifiers, `all` for every place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<Vec<Chosen>>,
-    /// What happens to fields that OTLP does not have (yet): nobody can tell what is in them. `keep` or `drop`. In a
-    /// profiles request in which something is changed, they are always dropped.
+    /// Handling of fields that this version of OTLP does not define, so their content cannot be scanned: `keep` or
+    /// `drop`. A profiles request that is changed always loses its unknown fields.
     pub unknown_fields: UnknownFields,
-    /// What happens to the file that a profile was converted from: `drop`, or `redact` by taking it apart, which is
-    /// possible for pprof only. It is never passed on unseen.
+    /// Handling of the original file that a profile was converted from: `drop`, or `redact`, which decodes and redacts
+    /// the file and is possible for pprof only. Unless `mode` is `report`, the file is never passed on unscanned.
     pub original_payload: OriginalPayload,
     /// `redact`, or `report`: then everything is counted and nothing is changed.
     pub mode: Mode,
 }
 
-/// Where bytes are an OTLP request.
+/// A place where a bytes value is an OTLP request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddedOtlp {
@@ -90,7 +90,7 @@ pub struct EmbeddedOtlp {
     /// bodies of log records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What kind of request it is. Required.
+    /// Signal of the embedded request. Required.
     pub signal: EmbeddedSignal,
 }
 
@@ -129,7 +129,7 @@ fn hash_function<'de, D: Deserializer<'de>>(
     }
 }
 
-/// How much the summary says.
+/// Level of detail of the summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(transform = tributary_config::Also(&[""]))]
@@ -144,7 +144,7 @@ pub enum Verbosity {
     Silent,
 }
 
-/// What happens to unknown fields.
+/// Handling of unknown fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownFields {
@@ -155,7 +155,7 @@ pub enum UnknownFields {
     Drop,
 }
 
-/// What happens to the file that a profile was converted from.
+/// Handling of the original file that a profile was converted from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginalPayload {
@@ -170,10 +170,10 @@ pub enum OriginalPayload {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// What is found is taken out.
+    /// Findings are redacted.
     #[default]
     Redact,
-    /// What is found is counted.
+    /// Findings are counted, and nothing is changed.
     Report,
 }
 

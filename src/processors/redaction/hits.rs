@@ -1,4 +1,4 @@
-//! How often something was found, by what and where.
+//! Counters of findings, by detector or rule and by place.
 
 use metrics::{Counter, counter};
 
@@ -9,7 +9,7 @@ use tributary_otlp::Signal;
 use tributary_otlp::strings::Place;
 use tributary_redaction::{DetectorId, Hits};
 
-/// What finds something besides detectors: the Collector's keys.
+/// A source of findings besides the detectors: one of the Collector's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     AllowedKeys,
@@ -98,7 +98,7 @@ impl Counters {
         }
     }
 
-    /// What a scan has found, which is forgotten there.
+    /// Counts the findings of a scan, and clears them in `hits`.
     #[cold]
     pub(super) fn found(&self, place: Place, hits: &mut Hits) {
         for (detector, count) in hits.iter() {
@@ -107,7 +107,7 @@ impl Counters {
         hits.clear();
     }
 
-    /// What a rule has found.
+    /// Counts the findings of a rule.
     pub(super) fn ruled(&self, place: Place, rule: Rule, count: u64) {
         if count > 0 {
             self.add(place, DetectorId::COUNT + rule as usize, count);

@@ -7,7 +7,7 @@ use tributary_otlp::Signal;
 use tributary_otlp::strings::{Place, Places, Tables};
 use tributary_redaction::{Detector, DetectorId, Scanner};
 
-/// What all requests of a processor have in common.
+/// Settings and tables shared by all requests of a processor.
 pub(super) struct Policy {
     pub(super) tables: Tables,
     pub(super) places: Places,
@@ -69,7 +69,7 @@ impl Policy {
         !self.embedded.is_empty()
     }
 
-    /// Which signal's request a bytes value claims to be, under this key or as a body.
+    /// Returns the signal whose request a bytes value is configured to be, under this key or as a body.
     pub(super) fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
         if key.is_none() && place != Place::LogBodies {
             return None;

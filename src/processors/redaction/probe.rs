@@ -23,16 +23,16 @@ pub(super) struct Probe<'p> {
     pub(super) in_place: bool,
     /// The strings of the dictionary in which there is something, wherever they stand.
     pub(super) suspects: HashSet<usize>,
-    /// How many strings of the dictionary were seen.
+    /// Number of dictionary strings seen so far.
     strings: usize,
-    /// How many fields there are with what profiles were made of, or its format.
+    /// Number of non-empty fields with the original file of a profile, or with the format of that file.
     pub(super) originals: usize,
     /// Redacts requests in values, and counts nothing.
     inside: Redactor<'p>,
 }
 
 impl<'p> Probe<'p> {
-    /// What `inside` counts is not to be seen: it is counted when the request is taken apart.
+    /// Creates a probe. `inside` must not count findings, because the later rewrite of the request counts them.
     pub(super) fn new(inside: Redactor<'p>) -> Self {
         Probe {
             policy: inside.policy,

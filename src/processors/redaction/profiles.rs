@@ -121,7 +121,7 @@ fn broken(fault: &Fault) -> Refused<Refusal> {
     Refused::By(Refusal::Broken(fault.to_string()))
 }
 
-/// What is referred to, and nothing else. What has become equal becomes one: attributes, resources, scopes and samples.
+/// Reads a request with only the dictionary entries in use, and merges equal attributes, resources, scopes and samples.
 fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
     let compacted = |mut compactor: Compactor| compactor.add(request).map(|()| compactor);
     let merged = compacted(Compactor::new())?;
@@ -137,11 +137,11 @@ pub(super) type Reworked<T> = Result<T, Refused<Refusal>>;
 struct Rework<'p> {
     redactor: Redactor<'p>,
     changed: bool,
-    /// How many fields a reader sees with what profiles were made of, or its format.
+    /// Number of non-empty fields with the original file of a profile, or with its format, that the decoder sees.
     originals: usize,
     /// The strings of the dictionary in which there is something. The others need not be looked at again.
     suspects: &'p HashSet<usize>,
-    /// What became of a string in a place.
+    /// Index of the redacted string, by the index and place of the unredacted one.
     strings: HashMap<(i32, Place), i32>,
 }
 
@@ -365,7 +365,7 @@ impl Rework<'_> {
         Ok(fresh)
     }
 
-    /// What refers to strings by their index.
+    /// Redacts the dictionary tables that refer to strings by index.
     fn tables(&mut self, tables: &mut proto::ProfilesDictionary) -> Reworked<()> {
         let proto::ProfilesDictionary {
             mapping_table,

@@ -36,7 +36,7 @@ pub(super) struct Redactor<'p> {
     pub(super) policy: &'p Policy,
     pub(super) counters: &'p Counters,
     pub(super) budget: &'p Arc<Budget>,
-    /// How many requests this one is in.
+    /// Number of requests around this request; 0 for a request that is not nested in a value.
     pub(super) level: u32,
     hits: Hits,
     pub(super) keys: Memory,
@@ -73,7 +73,7 @@ impl<'p> Redactor<'p> {
         }
     }
 
-    /// What the detectors make of a text.
+    /// Applies the detectors to a text.
     pub(super) fn scan(&mut self, place: Place, text: &str) -> Result<Outcome, Refusal> {
         let outcome = self.policy.scanner.scan(text, &mut self.hits);
         self.scanned(place, outcome)
@@ -99,7 +99,7 @@ impl<'p> Redactor<'p> {
         Ok(outcome)
     }
 
-    /// What blocked values and sanitizers leave of a text.
+    /// Masks the blocked values in a text and applies the sanitizers to it.
     pub(super) fn block<'t>(
         &self,
         rules: &Rules,
@@ -284,7 +284,7 @@ impl<'p> Redactor<'p> {
         Attribute::Look
     }
 
-    /// What the rules say about an attribute: in mode `report`, whether anybody still has to look at it.
+    /// Applies the rules to an attribute. In mode `report`, the result only tells whether the detectors must scan it.
     pub(super) fn rule(&mut self, place: Place, seen: Seen<'_>) -> Result<Attribute, Refusal> {
         let policy = self.policy;
         let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
@@ -325,12 +325,12 @@ impl<'p> Redactor<'p> {
     }
 }
 
-/// How much of an attribute's value its text is.
+/// Share of an attribute's value that its text covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Only {
     /// All of it: a string.
     String,
-    /// What a reader sees of it; whether that is a string.
+    /// The part of the value that a decoder sees, and whether that part is a string.
     Seen(bool),
     /// The rules see nothing in it.
     Nothing,

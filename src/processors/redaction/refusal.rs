@@ -11,7 +11,7 @@ pub(super) enum Refusal {
     /// The scanner gave up.
     #[error("a string in {} cannot be scanned: {error}", place.name())]
     Unscannable {
-        /// Where it stands.
+        /// Place of the value.
         place: Place,
         /// Why.
         error: Unscannable,
@@ -25,9 +25,9 @@ pub(super) enum Refusal {
     /// A value that is listed as an OTLP request is none.
     #[error("bytes in {} are listed in `embedded_otlp` and are no request of that kind: {reason}", place.name())]
     NoRequest {
-        /// Where it stands.
+        /// Place of the value.
         place: Place,
-        /// What is wrong with it.
+        /// Reason why the bytes are not a request.
         reason: String,
     },
     /// Requests in requests in requests.
@@ -44,7 +44,7 @@ pub(super) enum Refusal {
     Layout(String),
 }
 
-/// What stopped for want of room says which room it was.
+/// Replaces a refusal for lack of memory with one that names the exhausted limit.
 pub(super) fn with_reason(refused: Refused<Refusal>, output: &OutputMemory) -> Refused<Refusal> {
     match refused {
         Refused::Full => Refused::By(Refusal::NoRoom(output.no_room())),
@@ -53,7 +53,8 @@ pub(super) fn with_reason(refused: Refused<Refusal>, output: &OutputMemory) -> R
 }
 
 impl Refusal {
-    /// What a scanner's refusal is called: bytes that are no text have not been scanned at all.
+    /// Converts a refusal of the scanner. Bytes that are not UTF-8 get a refusal of their own, because they were not
+    /// scanned.
     pub(super) fn unscannable(place: Place, error: Unscannable) -> Self {
         match error {
             Unscannable::NotUtf8 => Refusal::NotUtf8(place),
@@ -61,7 +62,7 @@ impl Refusal {
         }
     }
 
-    /// How deep requests in values may nest: a bound for the stack. Even one in one is rare.
+    /// Maximum nesting depth of requests in values, which bounds the stack. Even one level of nesting is rare.
     pub(super) const LEVELS: u32 = 4;
 }
 

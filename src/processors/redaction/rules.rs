@@ -29,7 +29,7 @@ pub(super) struct Rules {
     hasher: Option<Hasher>,
 }
 
-/// What becomes of an attribute for its key alone.
+/// Decision about an attribute based on its key alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nobody looks at it.
@@ -42,14 +42,14 @@ pub(super) enum Verdict {
     Open,
 }
 
-/// What was decided about keys: most sets of a request have the same ones.
+/// Cache of decisions about keys, because most attribute sets of a request have the same keys.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     known: HashMap<String, Verdict, RandomState>,
 }
 
 impl Memory {
-    /// How many keys are remembered: a bound for requests in which every key is another.
+    /// Maximum number of cached keys; bounds the memory for requests in which all keys differ.
     const MOST: usize = 1024;
 
     /// Looks at a key, once.

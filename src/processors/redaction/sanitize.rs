@@ -1,4 +1,4 @@
-//! What takes variable parts out of URLs and database queries: which texts go there.
+//! Selection of the texts for the sanitizers, which remove variable parts from URLs and database queries.
 
 use std::borrow::Cow;
 
@@ -173,7 +173,7 @@ impl Sanitizers {
         changed(database.sanitize(name)).filter(|name| !matches!(name.as_str(), "" | "..."))
     }
 
-    /// What has to be known about a message before its strings are looked at.
+    /// Reads the facts about a message that the sanitizers need before they process its strings.
     pub(super) fn about(&self, place: Place, message: &[u8]) -> About {
         const KIND: u32 = 6;
         let (mut name, mut older) = (String::new(), String::new());
@@ -244,7 +244,7 @@ fn changed(text: Cow<'_, str>) -> Option<String> {
     }
 }
 
-/// What a message says about what it describes.
+/// Facts about the operation that a message describes.
 #[derive(Default)]
 pub(super) struct About {
     /// `db.system.name` or `db.system`, in lower case; empty when there is none.

@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use super::config::Verbosity;
 use tributary_otlp::strings::Amendment;
 
-/// What was done, in the order in which the attributes are written: the names' attribute, if there is one, before the
-/// number's.
+/// Kinds of changes, in the order in which their attributes are written. For each kind, the attribute with the names,
+/// if any, precedes the attribute with the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
     Redacted,
@@ -49,7 +49,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
         .flat_map(|(names, count)| names.iter().copied().chain([*count]))
 }
 
-/// What was done to a set so far.
+/// Changes made to an attribute set so far.
 #[derive(Default)]
 pub(super) struct Summary {
     deeds: [Names; DEEDS.len()],
@@ -61,11 +61,11 @@ pub(super) struct Summary {
 struct Names {
     count: i64,
     names: Vec<String>,
-    /// How long the names are together.
+    /// Total length of the names, in bytes.
     bytes: usize,
 }
 
-/// How long the names of a summary's attribute may be together, in bytes; what is beyond that is counted only.
+/// Maximum total length of the names in a summary's attribute, in bytes. Further names are only counted.
 const NAMES: usize = 64 << 10;
 
 struct Found {

@@ -26,7 +26,7 @@ fn batch(signal: Signal, request: &Value) -> Batch {
     Batch::new(signal, items, request)
 }
 
-/// What the processor makes of a request in OTLP/JSON.
+/// Returns the processor's output for a request in OTLP/JSON.
 fn redacted(yaml: &str, signal: Signal, request: &Value) -> Value {
     let output = processor(yaml, signal).process(batch(signal, request));
     let output = output.unwrap().unwrap().into_wire().to_bytes();
@@ -65,14 +65,14 @@ fn log(record: Value) -> Value {
     json!({"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]})
 }
 
-/// What becomes of the attributes of a span, in order.
+/// Returns the redacted attributes of a span, in order.
 fn on_span(yaml: &str, before: &Value) -> Value {
     let request = span(json!({"attributes": attributes(before)}));
     let output = redacted(yaml, Signal::Traces, &request);
     output["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"].clone()
 }
 
-/// What becomes of a log record.
+/// Returns a redacted log record.
 fn on_record(yaml: &str, record: Value) -> Value {
     let output = redacted(yaml, Signal::Logs, &log(record));
     output["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0].clone()

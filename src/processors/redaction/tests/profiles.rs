@@ -406,7 +406,7 @@ fn planted(entropy: &[u8]) -> ExportProfilesServiceRequest {
     request
 }
 
-/// What a request measures: the sum of its values, and how many timestamps it has.
+/// Returns the sum of a request's sample values and the number of its timestamps.
 fn measured(request: &ExportProfilesServiceRequest) -> (i64, usize) {
     let scopes = request
         .resource_profiles

@@ -1,4 +1,4 @@
-//! What cannot be looked at, what is only counted, and what is hashed once.
+//! Tests of requests that cannot be scanned, of mode `report`, and of hashing only once.
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
