@@ -1,4 +1,4 @@
-//! What receivers that listen have in common: how they read bodies, who may send, and how they refuse.
+//! Code shared by the receivers that listen: reading of bodies, access control and refusals.
 
 pub(crate) mod body;
 mod component;

@@ -16,7 +16,7 @@ pub(crate) fn context(id: &str) -> BuildContext {
     Host::for_tests().context(&id.parse().unwrap())
 }
 
-/// What the components that were built within it count.
+/// Records the metrics of the components that are built within it.
 pub(crate) struct Recorded(PrometheusRecorder);
 
 impl Recorded {
