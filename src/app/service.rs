@@ -201,8 +201,9 @@ impl Service {
             }
         };
         if let Some(signal) = signal {
-            info!(signal, "Received signal from OS. Starting shutdown...");
+            // Before the log line, so that a probe which follows the line does not find a healthy process.
             self.host.health.set_phase(Phase::Stopping);
+            info!(signal, "Received signal from OS. Starting shutdown...");
         } else {
             error!(
                 place = panicked.place.get().map(String::as_str),
