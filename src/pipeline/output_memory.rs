@@ -15,7 +15,7 @@ use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::room::{Full, Room};
 
-/// When to come back while there is no room.
+/// Delay that a refused sender is told to wait before it retries.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Small outputs ask the budget once.
 const STEP: usize = 16 << 10;
@@ -91,11 +91,12 @@ impl Room for OutputMemory {
     }
 }
 
-/// The refusal of a batch that there is no room to work on: for now, or for good when there never will be.
+/// Returns the refusal of a batch for which the budget has no memory: retryable, unless the batch needs more than the
+/// whole budget.
 pub fn refusal(no_room: NoRoom) -> Nack {
     if no_room.may_fit_later() {
         return Nack::exhausted(
-            "the memory budget of this collector has no room for what is made of the request; try again later",
+            "the memory budget of this collector has no room to process the request; try again later",
             RETRY_AFTER,
         );
     }

@@ -111,7 +111,7 @@ impl Attributes {
         let edited = batch.wire().parts().iter().map(|part| {
             let edited = if signal == Signal::Profiles {
                 let room = decoding::room(std::slice::from_ref(part), &self.budget);
-                let _room = room.map_err(decoding::refusal)?;
+                let _room = room.map_err(refusal)?;
                 let edited = profiles::apply(actions, self.level, &self.choice, part, &output)?;
                 let len = edited.as_ref().map_or(0, |(_, edited)| edited.len());
                 output.take(len).map_err(refusal)?;

@@ -22,7 +22,7 @@ use super::matching::Selecting;
 use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::output_memory::OutputMemory;
+use crate::pipeline::output_memory::{OutputMemory, refusal};
 use crate::processors::filter::metrics::FilterMetrics;
 use tributary_config::{Problems, Validate};
 use tributary_memory::Budget;
@@ -82,7 +82,7 @@ impl Processor for Filter {
             let sieved = match signal {
                 Signal::Profiles => {
                     let room = decoding::room(std::slice::from_ref(part), &self.budget);
-                    let _room = room.map_err(decoding::refusal)?;
+                    let _room = room.map_err(refusal)?;
                     profiles::filter(&self.rules, part, &output)?
                 }
                 _ => Filtering::filter(&self.rules, signal, part, &output)?,

@@ -20,6 +20,7 @@ use crate::component::{BuildContext, Stage};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding;
 use crate::pipeline::holding::{CLOSED, Entered, Entrance, Holding, Life};
+use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use crate::processors::decoding;
@@ -273,7 +274,7 @@ impl Entered for Gatherer {
         let room = || self.room();
         self.holding.with_patience(FULL, room).await?;
         let decoding = decoding::room(batch.wire().parts(), &self.budget);
-        let decoding = decoding.map_err(decoding::refusal)?;
+        let decoding = decoding.map_err(refusal)?;
         let request = batch.wire().to_bytes();
         let mut window = self.window.clone().lock_owned().await;
         // Check again, since the state may have changed in the meantime.
