@@ -53,6 +53,10 @@ impl Consumer for Taker {
     fn consume(&self, _: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async { Ok(()) })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -207,10 +211,10 @@ fn processor(
         budget: budget.clone(),
         listeners: Listeners::default(),
         stored_queues: Default::default(),
+        profile_stores: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         pipeline: String::new(),
-        resource: Arc::default(),
     };
     let config = Config {
         max_bytes,

@@ -30,9 +30,10 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message as _;
 use tributary::exporters::parquet::table::{
-    FileWriter, Kind, Layout, Options, Partition, Sink, Table, append,
+    FileWriter, Layout, Partition, Sink, Table, TableKind, TableOptions, append,
 };
 use tributary_otlp::Signal;
+use tributary_otlp::room::Unbounded;
 
 /// Items of each request, which are of one resource.
 const ITEMS: u64 = 250;
@@ -49,10 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .find(|argument| !argument.starts_with("--"));
     let requests = if measured { 400 } else { 2 };
     for (signal, kind) in [
-        (Signal::Logs, Kind::Logs),
-        (Signal::Traces, Kind::Traces),
-        (Signal::Metrics, Kind::Metrics),
-        (Signal::Profiles, Kind::Profiles),
+        (Signal::Logs, TableKind::Logs),
+        (Signal::Traces, TableKind::Traces),
+        (Signal::Metrics, TableKind::Metrics),
+        (Signal::Profiles, TableKind::Profiles),
     ] {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let requests: Vec<Vec<u8>> = (0..requests)
@@ -72,19 +73,23 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// One table of each kind: all rows are of one hour.
 struct Tables {
     layout: Arc<Layout>,
-    tables: BTreeMap<Kind, Table>,
+    tables: BTreeMap<TableKind, Table>,
 }
 
 impl Sink for Tables {
-    fn table(&mut self, kind: Kind, _: &Partition) -> Option<&mut Table> {
+    fn table(&mut self, kind: TableKind, _: &Partition) -> Option<&mut Table> {
         let table = self.tables.entry(kind);
         Some(table.or_insert_with(|| Table::new(kind, &self.layout)))
     }
 }
 
 /// Returns the file. Nothing blocks, so the elapsed time is processor time on an idle machine.
-fn measure(signal: Signal, kind: Kind, requests: &[Vec<u8>]) -> Result<Vec<u8>, Box<dyn Error>> {
-    let layout = Arc::new(Layout::new(&Options::default()));
+fn measure(
+    signal: Signal,
+    kind: TableKind,
+    requests: &[Vec<u8>],
+) -> Result<Vec<u8>, Box<dyn Error>> {
+    let layout = Arc::new(Layout::new(&TableOptions::default()));
     let mut tables = Tables {
         layout: Arc::clone(&layout),
         tables: BTreeMap::new(),
@@ -93,7 +98,7 @@ fn measure(signal: Signal, kind: Kind, requests: &[Vec<u8>]) -> Result<Vec<u8>, 
     for _ in 0..ROUNDS {
         let began = Instant::now();
         for request in requests {
-            append(signal, request, &layout, false, &mut tables)?;
+            append(signal, request, &layout, false, &Unbounded, &mut tables)?;
         }
         let appended = began.elapsed().as_secs_f64();
         let table = tables.tables.get_mut(&kind).ok_or("no rows")?;

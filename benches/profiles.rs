@@ -23,7 +23,7 @@ use tributary_compression::compress::Compressor;
 use tributary_memory::Budget;
 use tributary_profiles::entries::Entries;
 use tributary_profiles::identity::Identities;
-use tributary_profiles::merge::Options;
+use tributary_profiles::merge::MergeOptions;
 use tributary_profiles::model::ResourceProfiles;
 use tributary_profiles::{Compactor, Dictionary, Merger, check, join, pprof};
 
@@ -95,7 +95,7 @@ fn main() {
         }
     });
     let merge_encoded = || {
-        let mut merger = Merger::new(Options::default());
+        let mut merger = Merger::new(MergeOptions::default());
         for request in &encoded {
             let _ = black_box(merger.add_encoded(request));
         }
@@ -173,11 +173,11 @@ fn pprof_files(names: &[&String], arguments: &[String]) {
     let measured = arguments.iter().any(|word| word == "--bench");
     let count = if measured { FILES } else { files.len() };
     let budget = Budget::new(1 << 30);
-    let options = pprof::Options::default();
+    let options = pprof::ReadOptions::default();
     let mut samples = 0;
     let mut read = |merge: bool| {
-        let mut reader = pprof::Reader::new();
-        let mut merger = Merger::new(Options::default());
+        let mut reader = pprof::PprofReader::new();
+        let mut merger = Merger::new(MergeOptions::default());
         samples = 0;
         let start = cpu();
         for file in files.iter().cycle().take(count) {
@@ -252,7 +252,7 @@ fn made_up_pprof(seed: usize, service: usize) -> Option<Vec<u8>> {
 }
 
 fn merge(requests: &[Request]) -> Merger {
-    let mut merger = Merger::new(Options::default());
+    let mut merger = Merger::new(MergeOptions::default());
     for request in requests {
         if let Err(error) = merger.add(request) {
             eprintln!("left out: {error}");

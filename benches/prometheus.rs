@@ -81,10 +81,10 @@ fn measure(
         budget: budget.clone(),
         listeners: Listeners::default(),
         stored_queues: Default::default(),
+        profile_stores: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         pipeline: String::new(),
-        resource: Arc::default(),
     };
     let config = Config {
         endpoint: Endpoint("127.0.0.1:0".to_owned()),

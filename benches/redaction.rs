@@ -10,7 +10,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use tributary_config::Secret;
-use tributary_redaction::{Detector, DetectorConfig, Hits, Scanner, Settings, SettingsError};
+use tributary_redaction::{
+    Detector, DetectorConfig, Hits, Scanner, ScannerSettings, SettingsError,
+};
 
 /// Typical attributes of spans.
 const CLEAN: [&str; 24] = [
@@ -166,7 +168,7 @@ fn main() -> Result<(), SettingsError> {
 }
 
 fn scanner(detectors: &[DetectorConfig], decode: bool) -> Result<Scanner, SettingsError> {
-    let settings = Settings {
+    let settings = ScannerSettings {
         detectors,
         custom: &[],
         hash_function: None,

@@ -76,7 +76,6 @@ async fn append(
                     let record = NewRecord {
                         parts: vec![record.clone()],
                         items: 30,
-                        permit: None,
                         memory: Default::default(),
                     };
                     log.append(record).await?;
@@ -112,7 +111,6 @@ async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box
             let record = NewRecord {
                 parts: vec![records[(sent + at) % records.len()].clone()],
                 items: 30,
-                permit: None,
                 memory: Default::default(),
             };
             lease.log().append(record)

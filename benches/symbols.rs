@@ -32,7 +32,7 @@ use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
 use tributary_profiles::names::BUILD_ID_GNU;
 use tributary_symbols::cache::Cache;
-use tributary_symbols::{BuildId, Inputs, Limits, Summary, SymbolFile, compile};
+use tributary_symbols::{BuildId, CompileLimits, CompileSummary, Inputs, SymbolFile, compile};
 
 /// Addresses per run.
 const ADDRESSES: usize = 1 << 20;
@@ -87,15 +87,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn compiling(inputs: &Inputs<'_>, path: &Path, runs: usize) -> Result<Summary, Box<dyn Error>> {
+fn compiling(
+    inputs: &Inputs<'_>,
+    path: &Path,
+    runs: usize,
+) -> Result<CompileSummary, Box<dyn Error>> {
     let mut size = std::fs::metadata(inputs.binary)?.len();
     for file in inputs.supplementary {
         size += std::fs::metadata(file)?.len();
     }
-    let mut summary = Summary::default();
+    let mut summary = CompileSummary::default();
     let time = best(runs, || {
         let mut output = BufWriter::new(File::create(path)?);
-        summary = compile(inputs, &Limits::default(), &mut output)?;
+        summary = compile(inputs, &CompileLimits::default(), &mut output)?;
         Ok(())
     })?;
     let share = summary.bytes as f64 * 100.0 / size as f64;
@@ -160,8 +164,8 @@ fn naming(
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         stored_queues: Default::default(),
+        profile_stores: Default::default(),
         pipeline: String::new(),
-        resource: Arc::default(),
     };
     let mut config = Config {
         directories: vec![directory.join("empty")],
@@ -225,6 +229,10 @@ impl Consumer for Taker {
         self.bytes
             .store(bytes, std::sync::atomic::Ordering::Relaxed);
         Box::pin(async { Ok(()) })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
     }
 }
 

@@ -23,7 +23,7 @@ use tributary::pipeline::batch::Batch;
 use tributary::processors::{filter, probabilistic_sampler, redaction};
 use tributary_memory::Budget;
 use tributary_net::listeners::Listeners;
-use tributary_otlp::attributes::{Action, Actions, Level, Operation, Source};
+use tributary_otlp::attributes::{Action, Actions, AttributeLevel, Operation, ValueSource};
 use tributary_otlp::stamp::Stamp;
 use tributary_otlp::{Decoded, Requests, Signal};
 use tributary_otlp::{Limit, json};
@@ -163,7 +163,7 @@ fn steps() -> Vec<Step> {
         };
         tributary_otlp::split(Signal::Traces, r, limit)
     });
-    let value = || Source::Value(Value::StringValue("redacted".to_owned()));
+    let value = || ValueSource::Value(Value::StringValue("redacted".to_owned()));
     let edit = |key: &str, operation| {
         let key = key.to_owned();
         Actions::new(vec![Action { key, operation }])
@@ -191,27 +191,27 @@ fn steps() -> Vec<Step> {
     }
     let actions = edit("client.address", Operation::Update(value()));
     step!("attributes: update, all hit", requests.clone(), |r| {
-        actions.apply(Signal::Traces, Level::Items, r)
+        actions.apply(Signal::Traces, AttributeLevel::Items, r)
     });
     let actions = edit("deployment.environment", Operation::Upsert(value()));
     step!("attributes: upsert, all new", requests.clone(), |r| {
-        actions.apply(Signal::Traces, Level::Items, r)
+        actions.apply(Signal::Traces, AttributeLevel::Items, r)
     });
     let actions = edit("client.address", Operation::Delete);
     step!("attributes: delete, all hit", requests.clone(), |r| {
-        actions.apply(Signal::Traces, Level::Items, r)
+        actions.apply(Signal::Traces, AttributeLevel::Items, r)
     });
     let actions = edit("enduser.address", Operation::Delete);
     step!("attributes: delete, no hit", requests.clone(), |r| {
-        actions.apply(Signal::Traces, Level::Items, r)
+        actions.apply(Signal::Traces, AttributeLevel::Items, r)
     });
     let actions = edit("host.name", Operation::Upsert(value()));
     step!("attributes: upsert, resource", requests.clone(), |r| {
-        actions.apply(Signal::Traces, Level::Resources, r)
+        actions.apply(Signal::Traces, AttributeLevel::Resources, r)
     });
     let actions = edit("client.address", Operation::Hash);
     step!("attributes: hash, all hit", requests.clone(), |r| {
-        actions.apply(Signal::Traces, Level::Items, r)
+        actions.apply(Signal::Traces, AttributeLevel::Items, r)
     });
     let pattern = || regex::Regex::new("^client\\.").map(std::sync::Arc::new);
     let actions = pattern().map(Operation::DeleteMatching);
@@ -219,7 +219,7 @@ fn steps() -> Vec<Step> {
     step!("attributes: delete by pattern", requests.clone(), |r| {
         actions
             .as_ref()
-            .map(|actions| actions.apply(Signal::Traces, Level::Items, r))
+            .map(|actions| actions.apply(Signal::Traces, AttributeLevel::Items, r))
     });
     for (name, yaml) in [
         (
@@ -266,7 +266,7 @@ fn steps() -> Vec<Step> {
     let actions = edit("client.address", Operation::Update(value()));
     step!("prost: decode, update, encode", requests.clone(), |r| {
         Decoded::decode(Signal::Traces, r).map(|mut decoded| {
-            actions.apply_decoded(Level::Items, &mut decoded);
+            actions.apply_decoded(AttributeLevel::Items, &mut decoded);
             decoded.encode()
         })
     });
@@ -302,6 +302,7 @@ fn processor<C: ProcessorConfig + DeserializeOwned>(id: &str, yaml: &str) -> Box
         budget: Budget::new(1 << 30),
         listeners: Listeners::default(),
         stored_queues: Default::default(),
+        profile_stores: Default::default(),
         health: Arc::default(),
     };
     let config = serde_yaml::from_str::<C>(yaml);

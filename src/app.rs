@@ -9,4 +9,5 @@ pub mod config;
 mod dashboards;
 pub mod graph;
 pub mod open_files;
+mod reference;
 pub mod service;

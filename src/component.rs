@@ -3,13 +3,15 @@
 pub mod auth;
 pub mod identity;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::metric::Metric;
 use crate::pipeline::health::Health;
 use crate::pipeline::id::PipelineId;
 use crate::pipeline::{Component, Consumer, Next, Processor};
+use crate::profile_stores::ProfileStores;
 use tributary_config::{Capability, ComponentId, Node, Problems, Report, Validate};
 use tributary_memory::Budget;
 use tributary_net::auth::{ClientAuthenticator, ServerAuthenticator};
@@ -28,6 +30,8 @@ pub struct Host {
     pub health: Arc<Health>,
     /// Stored queues that are open. They survive a reload.
     pub stored_queues: Logs,
+    /// Profile stores that are open. They survive a reload.
+    pub profile_stores: ProfileStores,
 }
 
 impl Host {
@@ -39,9 +43,9 @@ impl Host {
             listeners: self.listeners.clone(),
             health: self.health.clone(),
             stored_queues: self.stored_queues.clone(),
+            profile_stores: self.profile_stores.clone(),
             extensions: Extensions::default(),
             pipeline: String::new(),
-            resource: Arc::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Host {
             listeners: Listeners::default(),
             health: Arc::default(),
             stored_queues: Logs::default(),
+            profile_stores: ProfileStores::default(),
         }
     }
 }
@@ -69,12 +74,12 @@ pub struct BuildContext {
     pub health: Arc<Health>,
     /// Stored queues that are open. They survive a reload.
     pub stored_queues: Logs,
+    /// Profile stores that are open. They survive a reload.
+    pub profile_stores: ProfileStores,
     /// Services of the extensions in the same configuration.
     pub extensions: Extensions,
     /// Pipeline that a processor is built for; empty for other components.
     pub pipeline: String,
-    /// Attributes of `service.telemetry.resource`: `Some` sets an attribute, `None` removes a default one.
-    pub resource: Arc<BTreeMap<String, Option<String>>>,
 }
 
 /// Services of the running extensions, by extension id.
@@ -178,25 +183,25 @@ pub struct Terminal {
 }
 
 /// Validation and printing of a configuration. Implemented for every configuration type that serializes.
-pub trait Settings: Validate + fmt::Debug + Send + Sync {
+pub trait PrintableConfig: Validate + fmt::Debug + Send + Sync {
     /// Returns the resolved configuration with its defaults. Secrets are masked.
     fn print(&self) -> serde_yaml::Value;
 }
 
-impl<T: Validate + fmt::Debug + serde::Serialize + Send + Sync> Settings for T {
+impl<T: Validate + fmt::Debug + serde::Serialize + Send + Sync> PrintableConfig for T {
     fn print(&self) -> serde_yaml::Value {
         serde_yaml::to_value(self).unwrap_or(serde_yaml::Value::Null)
     }
 }
 
 /// A receiver's configuration. One instance serves all signals.
-pub trait ReceiverConfig: Settings {
+pub trait ReceiverConfig: PrintableConfig {
     /// Builds the receiver and binds its sockets. The receiver accepts nothing before [`Component::start`].
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError>;
 }
 
 /// A processor's configuration. One instance per pipeline.
-pub trait ProcessorConfig: Settings {
+pub trait ProcessorConfig: PrintableConfig {
     /// Reports settings that have no meaning in a pipeline of `signal`.
     fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
 
@@ -212,7 +217,7 @@ pub trait ProcessorConfig: Settings {
 }
 
 /// An exporter's configuration. One instance serves all signals.
-pub trait ExporterConfig: Settings {
+pub trait ExporterConfig: PrintableConfig {
     /// Reports settings that have no meaning for `signal`, the signal of a pipeline that uses the exporter.
     fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
 
@@ -221,7 +226,7 @@ pub trait ExporterConfig: Settings {
 }
 
 /// A connector's configuration: the end of some pipelines and the start of others.
-pub trait ConnectorConfig: Settings {
+pub trait ConnectorConfig: PrintableConfig {
     /// Reports settings that have no meaning between the pipelines that end in the connector and those that start with
     /// it.
     fn check_pipelines(
@@ -242,7 +247,7 @@ pub trait ConnectorConfig: Settings {
 }
 
 /// An extension's configuration.
-pub trait ExtensionConfig: Settings {
+pub trait ExtensionConfig: PrintableConfig {
     /// Returns the capabilities of the extension: the fields of [`Services`] that [`build`](Self::build) fills.
     fn provides(&self) -> Vec<Capability> {
         Vec::new()
@@ -271,6 +276,17 @@ pub const ALL_SIGNALS: &[(Signal, Stability)] = &[
     (Signal::Profiles, Stability::Alpha),
 ];
 
+/// Source of a component's configuration schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The core repository of the OpenTelemetry Collector.
+    Core,
+    /// The contrib repository of the OpenTelemetry Collector.
+    Contrib,
+    /// This project: the Collector has no such component.
+    Own,
+}
+
 /// A component in a registry. `C` is the configuration trait of its kind.
 pub struct Entry<C: ?Sized + 'static> {
     /// The type in a component id.
@@ -284,6 +300,12 @@ pub struct Entry<C: ?Sized + 'static> {
     /// For a connector: the outgoing signals, the same for each incoming signal. `None` means that each signal comes
     /// out as it went in.
     pub emits: Option<&'static [Signal]>,
+    /// Source of the configuration schema.
+    pub collector: Origin,
+    /// Metrics of the component, in groups.
+    pub metrics: &'static [&'static [Metric]],
+    /// Part of the reference page that is not derived from code: differences from the Collector, and a minimal example.
+    pub notes: &'static str,
     /// Decodes the configuration. Errors go to the report.
     pub decode: fn(&Node, &mut Report) -> Option<Box<C>>,
     /// Returns the JSON Schema of the configuration.
@@ -291,9 +313,20 @@ pub struct Entry<C: ?Sized + 'static> {
 }
 
 impl<C: ?Sized> Entry<C> {
+    /// Returns the Cargo feature that adds the component to a build; `None` if every build has the component.
+    pub fn feature(&self) -> Option<&'static str> {
+        (self.name == "kafka").then_some("kafka")
+    }
+
     /// Whether this build contains the component. The registry lists it in any case, for a helpful error message.
     pub fn is_built_in(&self) -> bool {
-        self.name != "kafka" || cfg!(feature = "kafka")
+        self.feature().is_none() || cfg!(feature = "kafka")
+    }
+
+    /// Returns the names of the signals that a connector emits, if not the incoming ones.
+    pub fn emitted_names(&self) -> Vec<&'static str> {
+        let signals = self.emits.unwrap_or_default();
+        signals.iter().map(|signal| signal.name()).collect()
     }
 
     /// Whether the component supports the signal.
@@ -311,27 +344,39 @@ pub fn find<C: ?Sized>(registry: &'static [Entry<C>], name: &str) -> Option<&'st
         .find(|entry| entry.name == name || entry.aliases.contains(&name))
 }
 
-/// Fills in the parts of an [`Entry`] that follow from the configuration type.
+/// Fills in the parts of an [`Entry`] that follow from the configuration type and the name. The notes are the file
+/// `NAME/reference.md` beside the file of the invocation.
 #[macro_export]
 macro_rules! entry {
-    ($kind:ty, $config:ty, $name:literal, aliases: $aliases:expr, $summary:literal, $signals:expr) => {
-        $crate::entry!($kind, $config, $name, aliases: $aliases, $summary, $signals, emits: None)
-    };
     (
         $kind:ty, $config:ty, $name:literal, aliases: $aliases:expr, $summary:literal, $signals:expr,
-        emits: $emits:expr
+        $(emits: $emits:expr,)? collector: $collector:expr, metrics: $metrics:expr
     ) => {
         $crate::component::Entry::<$kind> {
             name: $name,
             aliases: $aliases,
             summary: $summary,
             signals: $signals,
-            emits: $emits,
+            emits: $crate::emitted!($($emits)?),
+            collector: $collector,
+            metrics: $metrics,
+            notes: include_str!(concat!($name, "/reference.md")),
             decode: |node, report| {
                 tributary_config::decode::<$config>(node, report)
                     .map(|config| Box::new(config) as Box<$kind>)
             },
             schema: |generator| generator.subschema_for::<$config>(),
         }
+    };
+}
+
+/// Returns the signals that a connector emits, or `None` if the registry line names none.
+#[macro_export]
+macro_rules! emitted {
+    () => {
+        None
+    };
+    ($emits:expr) => {
+        Some($emits)
     };
 }

@@ -12,6 +12,7 @@ pub mod otlp_grpc;
 pub mod otlp_http;
 mod otlp_response;
 pub mod parquet;
+pub mod profile_store;
 pub mod prometheus;
 
 use crate::component::{Entry, ExporterConfig};
@@ -26,5 +27,6 @@ pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     otlp_grpc::ENTRY,
     otlp_http::ENTRY,
     parquet::ENTRY,
+    profile_store::ENTRY,
     prometheus::ENTRY,
 ];

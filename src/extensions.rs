@@ -6,6 +6,7 @@ mod credentials;
 pub mod file_storage;
 pub mod health_check;
 pub mod symbol_upload;
+mod tries;
 
 use crate::component::{Entry, ExtensionConfig};
 

@@ -9,10 +9,12 @@
 //!
 //! 1. [`pipeline`]: what flows and where it goes. A consumer's return value is the acknowledgement.
 //! 2. [`component`]: what a receiver, processor, exporter, connector or extension is to the rest of the program.
+//!    [`profile_stores`]: the open stores that exporters fill and servers query.
+//!    [`profile_api`] answers queries over HTTP.
 //! 3. [`queue`]: the sending queue in front of every network exporter.
 //! 4. [`receivers`], [`processors`], [`exporters`], [`connectors`], [`extensions`]: one component, one folder; one
 //!    registry line each.
-//! 5. [`telemetry`]: the collector's own logs and metrics.
+//! 5. [`telemetry`]: the collector's own logs and metrics; [`metric`] has the declarations.
 //! 6. [`app`]: the command line, the service, and how a configuration becomes a graph of components.
 
 pub mod app;
@@ -23,8 +25,12 @@ pub mod extensions;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod metric;
 pub mod pipeline;
 pub mod processors;
+pub mod profile_api;
+mod profile_files;
+pub mod profile_stores;
 pub mod queue;
 pub mod receivers;
 pub mod serving;

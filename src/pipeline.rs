@@ -6,14 +6,17 @@ pub(crate) mod calls;
 mod chain;
 pub(crate) mod episode;
 mod fan_out;
+pub(crate) mod gathering;
 pub mod health;
 pub(crate) mod holding;
 pub mod id;
+pub(crate) mod merge;
 pub(crate) mod offer;
 pub mod output_memory;
+pub(crate) mod partition;
 mod refused;
 pub(crate) mod senders;
-mod split;
+pub(crate) mod split;
 pub mod switch;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,9 +32,9 @@ use tokio::time::Instant;
 use account::Account;
 use batch::{Batch, Nack};
 
-pub use chain::{Chain, Counted, Entry, Exit};
+pub use chain::{Chain, Counted, Exit, PipelineEntry};
 pub use fan_out::FanOut;
-pub use split::split;
+pub use split::{Fault, split};
 pub use switch::Switch;
 
 /// The next stage or stages, as a destination of batches.
@@ -40,10 +43,9 @@ pub trait Consumer: Send + Sync + 'static {
     /// responsibility and the data.
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
 
-    /// Returns the consumers to which this one passes batches.
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        Vec::new()
-    }
+    /// Returns the consumers to which this one passes batches. Without them, a stage upstream does not know that a
+    /// queue downstream persists its batches, and acknowledges at another moment.
+    fn behind(&self) -> Vec<Arc<dyn Consumer>>;
 
     /// Whether a stage from here on persists the batches that it takes.
     fn stores(&self) -> bool {

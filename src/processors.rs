@@ -9,7 +9,6 @@ pub mod filter;
 pub mod log_dedup;
 pub mod matching;
 pub mod memory_limiter;
-mod partition;
 pub mod probabilistic_sampler;
 pub mod redaction;
 pub mod resource;

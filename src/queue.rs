@@ -15,6 +15,7 @@
 //! one outcome of `ExporterMetrics`. An `Entry` that is dropped without an outcome, because a task ended early, counts
 //! itself.
 
+mod arrival;
 mod aside;
 mod backoff;
 mod batcher;
@@ -23,8 +24,8 @@ mod delivery;
 mod entry;
 mod held;
 pub mod metrics;
-mod pace;
 mod partly;
+mod queues;
 mod room;
 mod sending;
 mod stored;
@@ -34,12 +35,11 @@ mod troubles;
 pub(crate) use backoff::Backoff;
 pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
-    Sizer,
+    Settings, Sizer,
 };
 pub(crate) use config::{holds_up_pipelines, warn_of_giving_up};
-pub(crate) use delivery::most_extra_sends;
 pub use partly::Partly;
-pub use sending::{Settings, terminal};
+pub use queues::terminal;
 pub use stored::decode as decode_record;
 
 use std::sync::Arc;
@@ -48,6 +48,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+pub use crate::pipeline::Fault;
 use crate::pipeline::Settle;
 use crate::pipeline::batch::{Code, Nack, Progress};
 use crate::pipeline::output_memory::OutputMemory;
@@ -163,19 +164,6 @@ pub struct SendError {
     pub fault: Fault,
     /// Description of the error for the operator.
     pub reason: String,
-}
-
-/// Conclusion from a permanent refusal about the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The data is not at fault; any data would be refused.
-    Elsewhere,
-    /// Some of the data is bad. Parts of the batch may be accepted on their own.
-    Content,
-    /// Some of the data may be bad, or the server may be failing with a misleading status.
-    Unclear,
-    /// The batch is too large. Each half may be accepted.
-    Size,
 }
 
 impl SendError {

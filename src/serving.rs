@@ -5,7 +5,9 @@ mod component;
 pub(crate) mod cors;
 pub(crate) mod encoding;
 pub(crate) mod front;
+pub(crate) mod keys;
 pub(crate) mod metadata;
+pub(crate) mod query;
 pub(crate) mod refusal;
 
 pub(crate) use component::Serving;

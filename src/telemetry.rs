@@ -24,7 +24,6 @@ pub mod config;
 pub(crate) mod disk;
 pub mod endpoint;
 pub mod exposition;
-pub(crate) mod help;
 pub mod logs;
 mod process;
 pub(crate) mod terminal;

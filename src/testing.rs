@@ -5,6 +5,8 @@ use metrics::with_local_recorder;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 
 use prost::Message as _;
+use serde::de::DeserializeOwned;
+use tributary_config::{Problems, Validate};
 use tributary_profiles::testing_requests::named;
 
 use crate::component::{BuildContext, Host};
@@ -14,6 +16,15 @@ use tributary_otlp::Signal;
 /// A context to build the exporter of that id in.
 pub(crate) fn context(id: &str) -> BuildContext {
     Host::for_tests().context(&id.parse().unwrap())
+}
+
+/// Returns the paths of the problems in the configuration of a component, in order.
+pub(crate) fn problems<C: DeserializeOwned + Validate>(yaml: &str) -> Vec<String> {
+    let config: C = serde_yaml::from_str(yaml).unwrap();
+    let mut problems = Problems::default();
+    config.validate(&mut problems);
+    let found = problems.found().iter();
+    found.map(|problem| problem.path.join("::")).collect()
 }
 
 /// Records the metrics of the components that are built within it.

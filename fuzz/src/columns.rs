@@ -8,7 +8,8 @@ use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};
 use prost::Message as _;
 use tributary_otlp::Signal;
-use tributary::exporters::parquet::table::{Compression, FileWriter, Kind, Layout, Options, Partition, ProfilesLayout, Promoted, Sink, Source, Table, append};
+use tributary_otlp::room::Unbounded;
+use tributary::exporters::parquet::table::{PageCompression, FileWriter, TableKind, Layout, TableOptions, Partition, ProfilesLayout, Promoted, Sink, AttributeOwner, Table, append};
 
 use crate::generator::Entropy;
 use crate::samples;
@@ -16,11 +17,11 @@ use crate::telemetry::request;
 
 struct Tables {
     layout: Arc<Layout>,
-    tables: BTreeMap<(Kind, Partition), Table>,
+    tables: BTreeMap<(TableKind, Partition), Table>,
 }
 
 impl Sink for Tables {
-    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
+    fn table(&mut self, kind: TableKind, partition: &Partition) -> Option<&mut Table> {
         let table = self.tables.entry((kind, partition.clone()));
         Some(table.or_insert_with(|| Table::new(kind, &self.layout)))
     }
@@ -43,7 +44,7 @@ pub fn parquet_table(input: &[u8]) {
     let layout = Arc::clone(&tables.layout);
     let by_service = entropy.below(2) == 1;
     // The remains of a request that is none may be in tables; they must be fit to be written.
-    let before = match append(signal, input, &layout, by_service, &mut tables) {
+    let before = match append(signal, input, &layout, by_service, &Unbounded, &mut tables) {
         Ok(()) if tributary_otlp::validate(signal, input).is_ok() => tributary_otlp::count(signal, input),
         _ => {
             read(&mut tables);
@@ -51,15 +52,15 @@ pub fn parquet_table(input: &[u8]) {
         }
     };
     for _ in 0..2 {
-        append(signal, &valid, &layout, by_service, &mut tables).unwrap();
+        append(signal, &valid, &layout, by_service, &Unbounded, &mut tables).unwrap();
     }
     let read = read(&mut tables);
     let items = before + 2 * items(signal, &valid);
     let kind = match signal {
-        Signal::Logs => Kind::Logs,
-        Signal::Traces => Kind::Traces,
-        Signal::Metrics => Kind::Metrics,
-        Signal::Profiles => Kind::Profiles,
+        Signal::Logs => TableKind::Logs,
+        Signal::Traces => TableKind::Traces,
+        Signal::Metrics => TableKind::Metrics,
+        Signal::Profiles => TableKind::Profiles,
     };
     let rows = read.iter().filter(|row| row.kind == kind);
     assert_eq!(rows.count(), items, "{signal:?}");
@@ -68,7 +69,7 @@ pub fn parquet_table(input: &[u8]) {
             let rows = read.iter().filter(|row| row.kind == kind);
             rows.filter_map(|row| row.stack.as_ref()).collect()
         };
-        assert_eq!(hashes(Kind::Profiles), hashes(Kind::Stacks));
+        assert_eq!(hashes(TableKind::Profiles), hashes(TableKind::Stacks));
     }
 }
 
@@ -89,16 +90,16 @@ fn items(signal: Signal, request: &[u8]) -> usize {
     }
 }
 
-fn options(entropy: &mut Entropy<'_>) -> Options {
+fn options(entropy: &mut Entropy<'_>) -> TableOptions {
     let key = ["a", "service.name", ""][usize::from(entropy.below(3))];
-    let source = [Source::Item, Source::Resource][usize::from(entropy.below(2))];
+    let source = [AttributeOwner::Item, AttributeOwner::Resource][usize::from(entropy.below(2))];
     let codecs = [
-        Compression::None,
-        Compression::Zstd(1),
-        Compression::Lz4,
-        Compression::Snappy,
+        PageCompression::None,
+        PageCompression::Zstd(1),
+        PageCompression::Lz4,
+        PageCompression::Snappy,
     ];
-    Options {
+    TableOptions {
         promoted: vec![Promoted {
             source,
             key: key.to_owned(),
@@ -106,12 +107,12 @@ fn options(entropy: &mut Entropy<'_>) -> Options {
         profiles: [ProfilesLayout::Wide, ProfilesLayout::Stacks][usize::from(entropy.below(2))],
         compression: codecs[usize::from(entropy.below(4))],
         bloom_filters: entropy.below(2) == 1,
-        ..Options::default()
+        ..TableOptions::default()
     }
 }
 
 struct Found {
-    kind: Kind,
+    kind: TableKind,
     stack: Option<String>,
 }
 

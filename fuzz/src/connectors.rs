@@ -30,6 +30,10 @@ impl Consumer for Taken {
         self.0.lock().unwrap().push(batch);
         Box::pin(async { Ok(()) })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
 }
 
 /// Counting a request gives a valid request of metrics with the number of items. Each combination

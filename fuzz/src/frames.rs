@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tributary_net::server::frames::Frames;
+use tributary_net::server::frames::FrameTracker;
 
 use crate::generator::Entropy;
 
@@ -12,7 +12,7 @@ pub fn frames(input: &[u8]) {
     let (decisions, bytes) = input.split_at(input.len().min(16));
     let whole = [PREFACE, bytes].concat();
     let mut entropy = Entropy(decisions);
-    let mut guard = Frames::default();
+    let mut guard = FrameTracker::default();
     let (mut control, mut rest) = (0, whole.as_slice());
     while !rest.is_empty() {
         // Without further decisions, take the rest.
@@ -31,10 +31,10 @@ pub fn frames(input: &[u8]) {
         (expected.control, expected.streams.len())
     );
     // The same bytes as the server's.
-    let mut sender = Frames::default();
+    let mut sender = FrameTracker::default();
     let at_once = sender.sent(bytes, 1);
     let (one, two) = bytes.split_at(bytes.len() / 2);
-    let mut split = Frames::default();
+    let mut split = FrameTracker::default();
     let (one, two) = (split.sent(one, 1), split.sent(two, 1));
     assert_eq!(at_once.control, one.control + two.control);
     assert_eq!(at_once.answers, one.answers + two.answers);

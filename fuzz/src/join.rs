@@ -4,9 +4,9 @@ use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 use tributary_otlp::Signal;
-use tributary_profiles::aggregate::Options;
+use tributary_profiles::aggregate::SummaryOptions;
 use tributary_profiles::check::check;
-use tributary_profiles::{Aggregator, join, layout, split, understood};
+use tributary_profiles::{Aggregator, join, layout, split, is_readable};
 use tributary_otlp::Limit;
 
 use crate::generator::Entropy;
@@ -38,8 +38,8 @@ pub fn join_profiles(input: &[u8]) {
         let observed = samples_of(&request)
             .all(|sample| !(sample.values.is_empty() && sample.timestamps_unix_nano.is_empty()));
         assert_eq!(
-            understood(part),
-            observed && layout::recognise(part).is_ok()
+            is_readable(part),
+            observed && layout::check(part).is_ok()
         );
     }
 
@@ -73,11 +73,11 @@ pub fn join_profiles(input: &[u8]) {
         assert_eq!(sums_of(pieces.iter()), sums_of(of()));
     }
 
-    let mut aggregator = Aggregator::new(Options {
+    let mut aggregator = Aggregator::new(SummaryOptions {
         group_by: vec!["service.name".to_owned()],
         exemplars: entropy.below(3).into(),
         max_nodes: entropy.below(20).into(),
-        ..Options::default()
+        ..SummaryOptions::default()
     });
     let taken: Vec<&Bytes> = parts
         .iter()

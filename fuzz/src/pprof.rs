@@ -5,7 +5,7 @@ use prost::Message as _;
 use tributary_memory::Budget;
 use tributary_profiles::check;
 use tributary_profiles::model::ResourceProfiles;
-use tributary_profiles::pprof::{LinkLabels, Options, Reader, write};
+use tributary_profiles::pprof::{LinkLabels, ReadOptions, PprofReader, write};
 use tributary_profiles::{Dictionary, Profiles};
 
 /// A readable file is well-formed as OTLP and keeps the sum of every sample type when written
@@ -32,13 +32,13 @@ pub fn pprof(input: &[u8]) {
 fn read(file: &[u8], limit: usize) -> Option<Profiles> {
     const HELD: usize = 100;
     let budget = Budget::new(1 << 20);
-    let options = Options {
+    let options = ReadOptions {
         limit,
-        ..Options::default()
+        ..ReadOptions::default()
     };
     let mut permit = budget.acquire(HELD).unwrap();
     let mut dictionary = Dictionary::new();
-    let read = Reader::new().read(file, &options, &mut permit, &mut dictionary, None);
+    let read = PprofReader::new().read(file, &options, &mut permit, &mut dictionary, None);
     assert_eq!(permit.bytes(), HELD);
     Some(Profiles {
         dictionary,

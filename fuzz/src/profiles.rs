@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 use tributary_profiles::check::{FINDINGS_PER_RULE, Rule, Severity, check};
-use tributary_profiles::merge::{Counts, Options};
-use tributary_profiles::reindex::Fault;
+use tributary_profiles::merge::{MergeCounts, MergeOptions};
+use tributary_profiles::reindex::ProfileFault;
 use tributary_profiles::relocations::Addresses;
-use tributary_profiles::resolve::{Attribute, Frame, Profile, resolve};
+use tributary_profiles::resolve::{ResolvedAttribute, ResolvedFrame, ResolvedProfile, resolve};
 use tributary_profiles::{Compactor, Merger, Profiles, layout};
 
 use crate::generator::Entropy;
@@ -27,13 +27,13 @@ pub fn profiles(input: &[u8]) {
             damaged(bytes, how - 1, &mut entropy)
         }
     };
-    let old = layout::recognise(&request);
+    let old = layout::check(&request);
     let Ok(request) = ExportProfilesServiceRequest::decode(request.as_slice()) else {
         return;
     };
     if old.is_ok() {
         // Requests encoded in the layout of 1.10 are recognized.
-        assert_eq!(layout::recognise(&request.encode_to_vec()), Ok(()));
+        assert_eq!(layout::check(&request.encode_to_vec()), Ok(()));
     }
     let before = check(&request);
     for rule in before.counts().keys() {
@@ -51,10 +51,10 @@ pub fn profiles(input: &[u8]) {
     let mut compactor = Compactor::new();
     if let Err(fault) = compactor.add(&request) {
         let rule = match fault {
-            Fault::Dangling { .. } => Rule::IndexOutOfRange,
-            Fault::Unequal { .. } => Rule::UnequalObservations,
-            Fault::Expansion => Rule::Expansion,
-            Fault::Malformed(place) => panic!("{place} was encoded by the library"),
+            ProfileFault::Dangling { .. } => Rule::IndexOutOfRange,
+            ProfileFault::Unequal { .. } => Rule::UnequalObservations,
+            ProfileFault::Expansion => Rule::Expansion,
+            ProfileFault::Malformed(place) => panic!("{place} was encoded by the library"),
         };
         assert!(before.counts().contains_key(&rule), "{fault}");
         assert_eq!(compactor.finish().samples(), 0, "all or nothing");
@@ -131,10 +131,10 @@ fn read(profiles: &Profiles) -> ExportProfilesServiceRequest {
 fn merged(
     requests: &[&ExportProfilesServiceRequest],
     addresses: Addresses,
-) -> (Option<ExportProfilesServiceRequest>, Counts) {
-    let mut merger = Merger::new(Options {
+) -> (Option<ExportProfilesServiceRequest>, MergeCounts) {
+    let mut merger = Merger::new(MergeOptions {
         addresses,
-        ..Options::default()
+        ..MergeOptions::default()
     });
     let added = requests.iter().try_for_each(|request| merger.add(request));
     let counts = merger.counts();
@@ -143,8 +143,8 @@ fn merged(
 
 /// Identity of a sample: stack, attributes, link, and the kinds of its observations.
 type Subject<'r> = (
-    Vec<Frame<'r>>,
-    Vec<Attribute<'r>>,
+    Vec<ResolvedFrame<'r>>,
+    Vec<ResolvedAttribute<'r>>,
     (&'r [u8], &'r [u8]),
     (bool, bool),
 );
@@ -152,7 +152,7 @@ type Subject<'r> = (
 type Observations = (i128, Vec<(u64, Option<i64>)>);
 
 /// Meaning of a profile.
-type Meaning<'r> = (Profile<'r>, BTreeMap<Subject<'r>, Observations>);
+type Meaning<'r> = (ResolvedProfile<'r>, BTreeMap<Subject<'r>, Observations>);
 
 /// Returns the meaning of profiles, in an order independent of their encoding.
 fn meaning(request: &ExportProfilesServiceRequest) -> Vec<Meaning<'_>> {
@@ -161,7 +161,7 @@ fn meaning(request: &ExportProfilesServiceRequest) -> Vec<Meaning<'_>> {
     meaning
 }
 
-fn said(mut profile: Profile<'_>) -> Meaning<'_> {
+fn said(mut profile: ResolvedProfile<'_>) -> Meaning<'_> {
     let mut samples = BTreeMap::<Subject<'_>, Observations>::new();
     for sample in std::mem::take(&mut profile.samples) {
         let shape = (sample.values.is_empty(), sample.timestamps.is_empty());

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use tributary_config::Secret;
-use tributary_redaction::{Detector, DetectorAction, DetectorConfig, Hits, Outcome, Scanner, Settings, sanitize};
+use tributary_redaction::{Detector, DetectorAction, DetectorConfig, Hits, ScanOutcome, Scanner, ScannerSettings, sanitize};
 
 use crate::survival::survives_nowhere;
 use crate::telemetry::signal_of;
@@ -42,7 +42,7 @@ static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
     ];
     let scanner = |action, decode| {
         let detectors = Detector::ALL.map(|name| DetectorConfig { name, action });
-        Scanner::new(&Settings {
+        Scanner::new(&ScannerSettings {
             detectors: &detectors,
             custom: &[],
             hash_function: None,
@@ -91,19 +91,19 @@ pub fn redaction(input: &[u8]) {
 fn check(scanner: &Scanner, text: &str) -> Option<String> {
     let mut hits = Hits::default();
     match scanner.scan(text, &mut hits).ok()? {
-        Outcome::Clean => {
+        ScanOutcome::Clean => {
             assert!(hits.is_empty());
             Some(text.to_owned())
         }
-        Outcome::Rewritten(once) => {
+        ScanOutcome::Rewritten(once) => {
             assert!(!hits.is_empty());
             let twice = scanner.scan(&once, &mut Hits::default());
             assert!(
-                twice == Ok(Outcome::Clean),
+                twice == Ok(ScanOutcome::Clean),
                 "redacting again changes something"
             );
             Some(once)
         }
-        Outcome::Drop => panic!("no detector drops"),
+        ScanOutcome::Drop => panic!("no detector drops"),
     }
 }

@@ -72,7 +72,7 @@ fn covers(bytes: &[u8]) -> Vec<u64> {
 pub fn stored_record(input: &[u8]) {
     let whole = Bytes::copy_from_slice(input);
     let halves = vec![whole.slice(..input.len() / 2), whole.slice(input.len() / 2..)];
-    let requests = |parts| decode_record(parts, 1).map(|mut batch| batch.wire().to_bytes());
+    let requests = |parts| decode_record(parts, 1).map(|batch| batch.wire().to_bytes());
     let found = requests(vec![whole]);
     assert_eq!(requests(halves), found);
     if let Some(found) = found {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use tributary_otlp::{Decoded, Signal};
-use tributary_otlp::attributes::{Action, Actions, Level, Operation, Source};
+use tributary_otlp::attributes::{Action, Actions, AttributeLevel, Operation, ValueSource};
 use tributary_otlp::{Limit, json};
 
 use crate::generator::{Entropy, Generator};
@@ -23,7 +23,7 @@ pub fn validate(input: &[u8]) {
 /// Editing attributes on the wire equals decoding, editing and encoding.
 pub fn edit(input: &[u8]) {
     let (signal, request, mut entropy) = request(input);
-    let level = [Level::Items, Level::Resources][usize::from(entropy.below(2))];
+    let level = [AttributeLevel::Items, AttributeLevel::Resources][usize::from(entropy.below(2))];
     let actions = (0..=entropy.below(4)).map(|_| action(&mut entropy));
     oracle::edits_like_prost(signal, &request, level, &Actions::new(actions.collect()));
 }
@@ -111,9 +111,9 @@ fn action(entropy: &mut Entropy<'_>) -> Action {
         ["a", "b", "c", "d", ""][usize::from(entropy.below(5))].to_owned()
     };
     let source = |entropy: &mut Entropy<'_>| match entropy.below(3) {
-        0 => Source::Attribute(key(entropy)),
-        1 => Source::Value(Value::IntValue(entropy.byte().into())),
-        _ => Source::Value(Value::StringValue("v".repeat(entropy.byte().into()))),
+        0 => ValueSource::Attribute(key(entropy)),
+        1 => ValueSource::Value(Value::IntValue(entropy.byte().into())),
+        _ => ValueSource::Value(Value::StringValue("v".repeat(entropy.byte().into()))),
     };
     Action {
         key: key(entropy),

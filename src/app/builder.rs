@@ -12,7 +12,7 @@ use crate::component::{
 use crate::pipeline::Next;
 use crate::pipeline::account::{Account, ProcessorMetrics};
 use crate::pipeline::id::{PipelineConfig, PipelineId};
-use crate::pipeline::{Chain, Consumer, Counted, Entry, Exit, FanOut, Processor, Switch};
+use crate::pipeline::{Chain, Consumer, Counted, Exit, FanOut, PipelineEntry, Processor, Switch};
 use tributary_config::{ComponentId, ExtensionUse, Validate};
 use tributary_otlp::Signal;
 
@@ -65,20 +65,15 @@ impl<'a> Builder<'a> {
     fn context(&self, id: &ComponentId) -> BuildContext {
         BuildContext {
             extensions: self.extensions.clone(),
-            resource: Arc::new(self.config.service.telemetry.resource.clone()),
             ..self.host.context(id)
         }
     }
 
     /// Returns the fingerprint of a component's configuration, including the fingerprints of the
     /// extensions that it uses. A component keeps a reference to its extensions' services, so it
-    /// must be rebuilt when an extension changes or when its own reported properties change.
+    /// must be rebuilt when an extension changes.
     fn fingerprint<C: ?Sized + Validate>(&self, configured: &Configured<C>) -> String {
         let mut fingerprint = configured.fingerprint.clone();
-        if configured.config.uses_resource() {
-            let resource = &self.config.service.telemetry.resource;
-            fingerprint.push_str(&format!(" as {resource:?}"));
-        }
         for ExtensionUse { extension, .. } in configured.config.uses_extensions() {
             let used = self.config.extensions.iter();
             for (_, used) in used.filter(|(id, _)| *id == extension) {
@@ -177,7 +172,7 @@ impl<'a> Builder<'a> {
             all.any(|(key, body)| key == *id && body.config.notes_deliveries())
         };
         let finishes = pipeline.processors.iter().any(|id| notes(&id));
-        let entry: Arc<dyn Consumer> = Arc::new(Entry::new(account, first, finishes));
+        let entry: Arc<dyn Consumer> = Arc::new(PipelineEntry::new(account, first, finishes));
         self.entries.insert(id, (entry.clone(), level));
         Ok((entry, level))
     }

@@ -10,13 +10,14 @@ mod symbols;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::app::config::Config;
-use crate::app::service::Options;
+use crate::app::service::ServiceOptions;
 use crate::telemetry::terminal;
 use tributary_config::Sources;
 
@@ -28,7 +29,7 @@ const BAD_USAGE: u8 = 2;
 pub enum Invocation {
     /// Run the service. The service loads the configuration itself, at the start and at every
     /// reload.
-    Run(Options),
+    Run(ServiceOptions),
     /// All work is done. The exit code is 0 for success and 2 for invalid arguments. It is 1 for an
     /// invalid configuration, invalid profiles, profiles that grew too much, or an unhealthy
     /// collector.
@@ -122,8 +123,14 @@ enum Command {
         #[command(flatten)]
         shape: Shape,
     },
-    /// List the built-in components.
+    /// List the built-in components, or describe one: keys, defaults, metrics, differences from the OpenTelemetry
+    /// Collector, examples.
     Components {
+        /// Component to describe, as in `otlp_http` or, if the name is ambiguous, `exporter/kafka`.
+        component: Option<String>,
+        /// Write the descriptions of all components to this directory, as Markdown.
+        #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["component", "json"])]
+        markdown: Option<PathBuf>,
         #[command(flatten)]
         shape: Shape,
     },
@@ -237,13 +244,21 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
         None => {
             note_gates(&before)?;
             let drain_timeout = arguments.drain_timeout.unwrap_or(DRAIN_TIMEOUT);
-            return Ok(Invocation::Run(Options {
+            return Ok(Invocation::Run(ServiceOptions {
                 sources: before.sources(),
                 strict: before.strict,
                 drain_timeout: Duration::from_secs(drain_timeout.into()),
             }));
         }
-        Some(Command::Components { shape }) => components::list(shape)?,
+        Some(Command::Components {
+            component,
+            markdown,
+            shape,
+        }) => match (component, markdown) {
+            (_, Some(directory)) => components::write(&directory)?,
+            (Some(component), None) => components::describe(&component, shape)?,
+            (None, None) => components::list(shape)?,
+        },
         Some(Command::PrintConfig { common, format }) => {
             let common = before.and(common);
             note_gates(&common)?;

@@ -7,6 +7,8 @@ mod model;
 mod print;
 mod schema;
 
+pub(crate) use load::Registries;
 pub use load::{Loaded, load};
 pub use model::{Config, Configured, ServiceConfig};
+pub(in crate::app) use print::ONLY_HERE;
 pub use schema::schema;

@@ -10,10 +10,10 @@ use metrics::{
 };
 use regex::Regex;
 
-use crate::connectors::profile_metrics::{METRICS, Metric, OTHERS};
+use crate::app::reference::describe_metrics;
+use crate::connectors::profile_metrics::{METRICS, OTHERS, QuantityMetric};
 use crate::telemetry::config::MetricsLevel;
 use crate::telemetry::exposition::Exposition;
-use crate::telemetry::{certificates, help};
 use tributary_memory::Budget;
 
 /// Returns the names of metrics in the queries of a dashboard.
@@ -113,12 +113,11 @@ impl Recorder for Described {
 /// Returns the names of the collector's own metrics.
 fn own_metrics() -> BTreeSet<String> {
     let recorder = Described::default();
-    with_local_recorder(&recorder, help::describe);
+    with_local_recorder(&recorder, describe_metrics);
     let mut known = recorder.0.lock().unwrap().clone();
     let page = Exposition::for_tests().render(MetricsLevel::Detailed, &Budget::new(1), &[]);
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     known.extend(types.filter_map(|line| line.split(' ').next().map(str::to_owned)));
-    known.insert(certificates::NAME.to_owned());
     known
 }
 
@@ -205,7 +204,7 @@ fn translated(name: &str, unit: &str, is_sum: bool) -> String {
 /// Returns the names of the metrics that `profile_metrics` produces.
 fn made_of_profiles() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
-    for Metric {
+    for QuantityMetric {
         name,
         unit,
         is_level,

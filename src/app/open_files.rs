@@ -6,29 +6,16 @@
 /// other threads start.
 pub fn allow_as_many_as_possible() {
     #[cfg(unix)]
-    limit::raise();
-}
-
-#[cfg(unix)]
-#[allow(
-    unsafe_code,
-    reason = "there is no other way to ask the system; both calls get a pointer to a value on the stack"
-)]
-mod limit {
-    use libc::{RLIMIT_NOFILE, getrlimit, rlimit, setrlimit};
-
-    pub(super) fn raise() {
-        let mut limit = rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: `limit` is valid for writes, and lives longer than the call.
-        if unsafe { getrlimit(RLIMIT_NOFILE, &raw mut limit) } != 0 {
-            return;
-        }
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: `limit` is valid for reads, and lives longer than the call. If the call fails
-        // (macOS has a lower maximum), the limit stays.
-        let _raised = unsafe { setrlimit(RLIMIT_NOFILE, &raw const limit) };
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // If the call fails (macOS has a lower maximum), the limit stays.
+        let _raised = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -15,15 +16,16 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::app::config::Config;
+use crate::app::config::{Config, Loaded};
 use crate::app::graph::{Graph, describe};
+use crate::app::reference::describe_metrics;
 use crate::app::{allocator, code_pages};
 use crate::component::Host;
 use crate::pipeline::Undelivered;
 use crate::pipeline::health::{Health, Phase};
 use crate::telemetry::endpoint::MetricsEndpoint;
 use crate::telemetry::exposition::{Exposition, Holder};
-use crate::telemetry::logs::Logs;
+use crate::telemetry::logs::LogHandle;
 use crate::telemetry::terminal;
 use tributary_config::{Capability, Level, Report, Sources};
 use tributary_memory::{Budget, machine_memory};
@@ -31,7 +33,7 @@ use tributary_net::listeners::Listeners;
 
 /// Options of a run, from the command line.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServiceOptions {
     /// Locations of the configuration; read again at every reload.
     pub sources: Sources,
     /// Whether warnings about the configuration are errors.
@@ -51,21 +53,24 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 ///
 /// The exit code is 0 if all acknowledged data has been delivered. It is 1 if the configuration is
 /// invalid, a stage has panicked, or acknowledged data was lost.
-pub async fn run(options: Options) -> ExitCode {
+pub async fn run(options: ServiceOptions) -> ExitCode {
     // First of all, so that a signal during the loading of the configuration shuts down in order.
-    let signals = match Signals::listen() {
+    let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
             eprintln!("Error: cannot listen for signals: {error}");
             return ExitCode::FAILURE;
         }
     };
-    let loaded = crate::app::config::load(&options.sources, options.strict);
+    let loaded = tokio::select! {
+        loaded = load(options.clone()) => loaded,
+        () = signals.end() => return ExitCode::SUCCESS,
+    };
     let Some(config) = loaded.config else {
         say(&loaded.report, None);
         return ExitCode::FAILURE;
     };
-    let logs = match Logs::install(&config.service.telemetry) {
+    let logs = match LogHandle::install(&config.service.telemetry) {
         Ok(logs) => logs,
         Err(error) => {
             eprintln!("Error: {error}");
@@ -88,6 +93,15 @@ pub async fn run(options: Options) -> ExitCode {
     }
 }
 
+/// Loads the configuration on a thread for blocking tasks, because reading may block, for example on a FIFO.
+async fn load(options: ServiceOptions) -> Loaded {
+    let load = move || crate::app::config::load(&options.sources, options.strict);
+    match tokio::task::spawn_blocking(load).await {
+        Ok(loaded) => loaded,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
 /// Warns if the process runs as root: the collector does not need root, and a defect would then
 /// endanger the whole machine.
 fn warn_of_root() {
@@ -101,8 +115,8 @@ fn warn_of_root() {
 
 /// Prints the diagnostics of a configuration. Text logs get the report with its source excerpts.
 /// JSON logs get one log line per diagnostic, because parsers read them line by line.
-fn say(report: &Report, logs: Option<&Logs>) {
-    if !logs.is_some_and(Logs::is_json) {
+fn say(report: &Report, logs: Option<&LogHandle>) {
+    if !logs.is_some_and(LogHandle::is_json) {
         // A closed stderr must not end a process that works.
         let text = report.render_for(terminal::has_colours());
         let _ = std::io::stderr().write_all(text.as_bytes());
@@ -119,9 +133,9 @@ fn say(report: &Report, logs: Option<&Logs>) {
 }
 
 struct Service {
-    options: Options,
+    options: ServiceOptions,
     host: Host,
-    logs: Logs,
+    logs: LogHandle,
     exposition: Exposition,
     graph: Graph,
     endpoint: Option<MetricsEndpoint>,
@@ -153,14 +167,16 @@ struct Signals {
 }
 
 impl Service {
-    fn start(options: Options, config: Config, logs: Logs) -> Result<Service, String> {
+    fn start(options: ServiceOptions, config: Config, logs: LogHandle) -> Result<Service, String> {
         let exposition = Exposition::install().map_err(|error| error.to_string())?;
+        describe_metrics();
         tokio::spawn(exposition.clone().keep_up());
         let host = Host {
             budget: Budget::new(default_budget()),
             listeners: Listeners::default(),
             health: Arc::new(Health::default()),
             stored_queues: Default::default(),
+            profile_stores: Default::default(),
         };
         tokio::spawn(allocator::keep_small(host.budget.clone()));
         let panicked = watch_for_panics(host.health.clone());
@@ -190,10 +206,19 @@ impl Service {
 
     async fn serve(mut self, mut signals: Signals) -> ExitCode {
         let panicked = self.panicked.clone();
+        // The configuration that is being read for a reload.
+        let mut reading = OptionFuture::default();
         // The signal that ends the process; none if a panic ends it.
         let signal = loop {
             tokio::select! {
-                _ = signals.hang_up.recv() => self.reload().await,
+                _ = signals.hang_up.recv() => {
+                    info!("Reloading the configuration.");
+                    reading = Some(Box::pin(load(self.options.clone()))).into();
+                }
+                Some(loaded) = &mut reading => {
+                    reading = None.into();
+                    self.reload(loaded).await;
+                }
                 _ = signals.terminate.recv() => break Some("SIGTERM"),
                 _ = signals.interrupt.recv() => break Some("SIGINT"),
                 () = panicked.happened.notified() => break None,
@@ -216,7 +241,7 @@ impl Service {
         let waiting = report_progress(self.exposition.clone(), self.options.drain_timeout);
         // Counted before `select!` drops the shutdown, and with it what is in flight.
         let interrupted = async {
-            signals.again().await;
+            signals.end().await;
             exposition.all_in_flight()
         };
         let left = tokio::select! {
@@ -249,9 +274,7 @@ impl Service {
 
     /// Builds the new configuration beside the old one, and swaps them when the new graph is
     /// complete.
-    async fn reload(&mut self) {
-        info!("Reloading the configuration.");
-        let loaded = crate::app::config::load(&self.options.sources, self.options.strict);
+    async fn reload(&mut self, loaded: Loaded) {
         say(&loaded.report, Some(&self.logs));
         let Some(config) = loaded.config else {
             error!("The new configuration is bad. The old one keeps running.");
@@ -395,7 +418,8 @@ impl Signals {
         })
     }
 
-    async fn again(&mut self) {
+    /// Waits for a signal that ends the process.
+    async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -25,7 +25,7 @@ pub use self::config::{AttributeConfig, Config, DefaultValue, MetricConfig};
 use self::counter::Section;
 use self::walk::Sections;
 use crate::component::{
-    BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Stability, Terminal,
+    BuildContext, BuildError, ConnectorConfig, Entry, Origin, Outputs, Stability, Terminal,
 };
 use crate::entry;
 use crate::pipeline::batch::{Batch, Nack};
@@ -39,14 +39,16 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     Config,
     "count",
     aliases: &[],
-    "Makes metrics that count spans, span events, metrics, data points, log records and profiles.",
+    "Counts spans, span events, metrics, data points, log records and profiles, as metrics.",
     &[
         (Signal::Traces, Stability::Beta),
         (Signal::Metrics, Stability::Beta),
         (Signal::Logs, Stability::Beta),
         (Signal::Profiles, Stability::Alpha),
     ],
-    emits: Some(&[Signal::Metrics])
+    emits: &[Signal::Metrics],
+    collector: Origin::Contrib,
+    metrics: &[]
 );
 
 impl ConnectorConfig for Config {
@@ -88,7 +90,7 @@ struct Counting {
 }
 
 impl Counting {
-    fn counted(&self, batch: &mut Batch) -> Result<Option<Batch>, Nack> {
+    fn counted(&self, batch: &Batch) -> Result<Option<Batch>, Nack> {
         let signal = batch.signal();
         let mut metrics = Vec::new();
         let mut points = 0;
@@ -101,9 +103,9 @@ impl Counting {
 }
 
 impl Consumer for Counting {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
-            match self.counted(&mut batch)? {
+            match self.counted(&batch)? {
                 Some(metrics) => self.next.consume(metrics).await,
                 None => Ok(()),
             }

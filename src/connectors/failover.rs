@@ -23,9 +23,10 @@ use tokio::time::Instant;
 use self::levels::Levels;
 use super::queued::queued;
 use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal,
+    ALL_SIGNALS, BuildContext, BuildError, ConnectorConfig, Entry, Origin, Outputs, Terminal,
 };
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::id::PipelineId;
 use crate::pipeline::{Component, Idle, Undelivered};
 use futures_util::future::BoxFuture;
@@ -38,9 +39,23 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     Config,
     "failover",
     aliases: &[],
-    "Hands everything to the first level of pipelines that takes it.",
-    ALL_SIGNALS
+    "Routes each batch to the first level of pipelines that accepts it.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[METRICS, shared::EXPORTER, shared::STORED_QUEUE]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_connector_failover_count",
+        "Number of times that a level was left because it refused, by signal and level",
+    ),
+    metric::gauge(
+        "tributary_connector_failover_level",
+        "Number of the level in use, counted from 1, by signal",
+    ),
+];
 
 impl ConnectorConfig for Config {
     fn check_pipelines(&self, ends: &[PipelineId], starts: &[PipelineId], problems: &mut Problems) {

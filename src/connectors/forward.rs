@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::queued::queued;
 use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Terminal,
+    ALL_SIGNALS, BuildContext, BuildError, ConnectorConfig, Entry, Origin, Outputs, Terminal,
 };
 use crate::entry;
+use crate::metric::shared;
 use crate::pipeline::Idle;
 use crate::queue::QueueConfig;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
@@ -19,18 +20,20 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     Config,
     "forward",
     aliases: &[],
-    "Hands everything on, so that pipelines can be joined and parted.",
-    ALL_SIGNALS
+    "Forwards batches unchanged, to merge pipelines or to split one.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE]
 );
 
-/// Hands everything on.
+/// Queue in front of the following pipelines.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// A queue in front of the pipelines that follow. What they do not take is offered again, after 100ms at first and at
-    /// least every 45s, for ever. With `storage` what is in it is on disk until they have dealt with it: a window of
-    /// `compression` or `log_dedup`, a batch, and an exporter's queue in memory only borrow it then. Request headers
-    /// do not get past it. Default: off.
+    /// Queue in front of the following pipelines. Data that they refuse is retried without limit, after 100ms at first
+    /// and at least every 45s. With `storage`, the data stays on disk until a following pipeline has delivered it:
+    /// buffering processors and in-memory queues behind the connector do not acknowledge it earlier. Request headers do
+    /// not pass the queue. Default: off. (The Collector has no such key.)
     pub sending_queue: Section<QueueConfig>,
 }
 

@@ -39,11 +39,12 @@ mod write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::kinds::{Kind, METRICS, Metric, OTHERS};
+pub use self::kinds::{METRICS, OTHERS, Quantity, QuantityMetric};
 use crate::component::{
-    BuildContext, BuildError, ConnectorConfig, Entry, Outputs, Stability, Terminal,
+    BuildContext, BuildError, ConnectorConfig, Entry, Origin, Outputs, Stability, Terminal,
 };
 use crate::entry;
+use crate::metric::{self, shared};
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
@@ -54,21 +55,44 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     Config,
     "profile_metrics",
     aliases: &[],
-    "Makes metrics of profiles: totals, the functions that count most, and costs per request.",
+    "Derives metrics from profiles: totals, top functions, and costs per request.",
     &[
         (Signal::Traces, Stability::Alpha),
         (Signal::Metrics, Stability::Alpha),
         (Signal::Profiles, Stability::Alpha),
     ],
-    emits: Some(&[Signal::Metrics])
+    emits: &[Signal::Metrics],
+    collector: Origin::Own,
+    metrics: &[shared::CONNECTOR, OWN_METRICS]
 );
+
+/// Metrics of this component alone.
+const OWN_METRICS: &[metric::Metric] = &[
+    metric::counter(
+        "tributary_connector_profile_metrics_windows",
+        "Number of windows that became metrics, by the end of the window: its interval or the memory bound",
+    ),
+    metric::counter(
+        "tributary_connector_profile_metrics_unknown_profiles",
+        "Number of profiles without a metric for their sample type, or with a unit that does not fit it",
+    ),
+    metric::counter(
+        "tributary_connector_profile_metrics_first_profiles",
+        "Number of cumulative profiles without a predecessor, which yield no difference yet",
+    ),
+    metric::counter(
+        "tributary_connector_profile_metrics_forgotten_series",
+        "Number of cumulative series forgotten for lack of memory; their growth until the next profile is in no \
+         metric",
+    ),
+];
 
 /// Settings of the derived metrics.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Duration of a window. Above 0, and at least as long as the interval between two profiles of
-    /// one process, or gauges have gaps. Default: 60s.
+    /// one process, or gauges have gaps. Default: 1m.
     pub interval: Duration,
     /// Resource attributes to retain. Profiles whose resources have equal values of all of them are
     /// added up. Default: `service.name`, `service.namespace`, `service.version`,

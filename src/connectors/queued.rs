@@ -85,7 +85,7 @@ impl Sender for Offering {
             // The queue lets go of its memory once the batch is taken in. Without room for both until then it goes on all the
             // same: waiting for what the queue holds itself could take for ever.
             let memory = self.budget.acquire(offered.bytes());
-            offered.hold(memory.unwrap_or_else(|_| self.budget.nothing()));
+            offered.hold(memory.unwrap_or_else(|_| self.budget.empty_permit()));
             let patience = Arc::new(Patience::default());
             offered.patience = Some(patience.clone());
             let (tell, mut outcome) = oneshot::channel();
@@ -128,11 +128,7 @@ fn heard(taken: Result<(), Nack>) -> Result<Outcome, SendError> {
         retryable: nack.retryable,
         throttle: nack.retry_after,
         code: nack.code,
-        fault: match nack.code {
-            Code::InvalidArgument => Fault::Content,
-            Code::Internal | Code::Unknown => Fault::Unclear,
-            _ => Fault::Elsewhere,
-        },
+        fault: Fault::of(nack.code),
         reason: nack.reason.into_owned(),
     };
     taken.map(|()| Outcome::default()).map_err(failed)

@@ -21,8 +21,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::component::{
-    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+    BuildContext, BuildError, Entry, ExporterConfig, Origin, Outputs, Stability, Terminal,
 };
+use crate::metric::shared;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::OutputMemory;
@@ -38,36 +39,34 @@ use tributary_memory::Budget;
 use tributary_otlp::decoded_bytes;
 use tributary_otlp::{Decoded, Signal};
 
-/// Configuration of the `debug` exporter.
+/// Level of detail, sampling and destination of the printed text.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Level of detail: `basic` (counts, one line per batch), `normal` (also one line per item), `detailed`
-    /// (everything, in the Collector's text) or `resolved` (as `detailed`, but profiles show function names
-    /// instead of tables; the Collector has no such value). Default `basic`.
+    /// (everything, in the Collector's text) or `resolved` (as `detailed`, but profiles show function names instead of
+    /// tables). Default: `basic`. (The Collector has no `resolved`.)
     pub verbosity: Verbosity,
-    /// Number of batches of each signal that are printed in every second before sampling begins. Default
-    /// 2.
+    /// Number of batches of each signal that are printed in every second before sampling begins. Default: 2.
     pub sampling_initial: u32,
-    /// After these, every how many batches one is printed until the second is over; 1 prints all, 0
-    /// none. Default 1.
+    /// After `sampling_initial` batches in a second, one in this many batches is printed; 1 prints all batches, 0 none.
+    /// Default: 1.
     pub sampling_thereafter: u32,
-    /// Whether the text goes to the collector's own log, as messages of level `info`. Default
-    /// `true`.
+    /// Whether the text goes to the collector's own log, as messages of level `info`. Default: true.
     pub use_internal_logger: bool,
-    /// Destinations of the text otherwise: `stdout`, `stderr`, or names of files, which are appended to.
-    /// Only with `use_internal_logger: false`. Default `[stdout]`.
+    /// With `use_internal_logger: false`: destinations of the text: `stdout`, `stderr`, or paths of files, which are
+    /// appended to. Default: `[stdout]`.
     pub output_paths: Vec<String>,
-    /// Name of `verbosity` in older Collectors: `debug` is `detailed`, `info` is `normal`,
-    /// all others are `basic`. Takes precedence over `verbosity`. Default: not set.
+    /// Older name of `verbosity`: `debug` means `detailed`, `info` means `normal`, all others mean `basic`. Takes
+    /// precedence over `verbosity`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loglevel: Option<LogLevel>,
+    pub loglevel: Option<OldLogLevel>,
 }
 
 /// Level of detail of the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&["Basic", "BASIC", "Normal", "NORMAL", "Detailed", "DETAILED"]))]
+#[schemars(transform = tributary_config::Aliases(&["Basic", "BASIC", "Normal", "NORMAL", "Detailed", "DETAILED"]))]
 pub enum Verbosity {
     /// Counts, one line per batch.
     #[default]
@@ -76,18 +75,18 @@ pub enum Verbosity {
     /// Counts, and one line per item.
     #[serde(alias = "Normal", alias = "NORMAL")]
     Normal,
-    /// Counts, and everything that the telemetry says, in the Collector's text.
+    /// Counts and the whole content, in the Collector's text.
     #[serde(alias = "Detailed", alias = "DETAILED")]
     Detailed,
-    /// The same, but of profiles the heaviest samples, with the names of functions in the place of indices.
+    /// As `detailed`, but for profiles the heaviest samples with function names instead of indices.
     Resolved,
 }
 
-/// The levels that the old key `loglevel` took.
+/// Values of the older key `loglevel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&["DEBUG", "INFO", "warning", "WARN", "ERROR", "dpanic", "panic", "fatal"]))]
-pub enum LogLevel {
+#[schemars(transform = tributary_config::Aliases(&["DEBUG", "INFO", "warning", "WARN", "ERROR", "dpanic", "panic", "fatal"]))]
+pub enum OldLogLevel {
     /// As `verbosity: detailed`.
     #[serde(alias = "DEBUG")]
     Debug,
@@ -115,12 +114,12 @@ impl Default for Config {
     }
 }
 
-impl LogLevel {
+impl OldLogLevel {
     fn verbosity(self) -> (Verbosity, &'static str) {
         match self {
-            LogLevel::Debug => (Verbosity::Detailed, "detailed"),
-            LogLevel::Info => (Verbosity::Normal, "normal"),
-            LogLevel::Warn | LogLevel::Error => (Verbosity::Basic, "basic"),
+            OldLogLevel::Debug => (Verbosity::Detailed, "detailed"),
+            OldLogLevel::Info => (Verbosity::Normal, "normal"),
+            OldLogLevel::Warn | OldLogLevel::Error => (Verbosity::Basic, "basic"),
         }
     }
 }
@@ -168,13 +167,15 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "debug",
     aliases: &["logging"],
-    "Prints telemetry in a form that people can read.",
+    "Prints telemetry in readable form.",
     &[
         (Signal::Traces, Stability::Alpha),
         (Signal::Metrics, Stability::Alpha),
         (Signal::Logs, Stability::Alpha),
         (Signal::Profiles, Stability::Alpha),
-    ]
+    ],
+    collector: Origin::Core,
+    metrics: &[shared::EXPORTER]
 );
 
 impl ExporterConfig for Config {
@@ -221,7 +222,7 @@ impl Consumer for Debug {
             let items = batch.items();
             self.metrics.received(items);
             if self.sampler.admits(Instant::now()) {
-                match self.print(batch) {
+                match self.print(&batch) {
                     Ok(()) => {}
                     // Telemetry is not refused for want of a terminal: other exporters may
                     // have taken it.
@@ -240,6 +241,10 @@ impl Consumer for Debug {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
 }
 
 /// Why a batch was not printed.
@@ -249,15 +254,15 @@ enum Unprinted {
 }
 
 impl Debug {
-    fn print(&self, mut batch: Batch) -> Result<(), Unprinted> {
+    fn print(&self, batch: &Batch) -> Result<(), Unprinted> {
         let counts = Counts::of(self.signal, batch.wire());
         // For as long as there are structs.
         let memory = OutputMemory::new(&self.budget);
-        let decoded = match self.decoded(&mut batch, &memory) {
+        let decoded = match self.decoded(batch, &memory) {
             Some(decoded) => Some(decoded.map_err(Unprinted::Unreadable)?),
             None => None,
         };
-        let print = |emit: &mut dyn FnMut(&str) -> io::Result<()>| match decoded {
+        let print = |emit: &mut dyn FnMut(&str) -> io::Result<()>| match &decoded {
             Some(decoded) => render(decoded, self.verbosity, emit),
             None if self.verbosity == Verbosity::Basic => Ok(()),
             None => emit(NO_ROOM),
@@ -283,11 +288,7 @@ impl Debug {
     }
 
     /// The structs, where they are printed and the memory budget has room for them.
-    fn decoded<'b>(
-        &self,
-        batch: &'b mut Batch,
-        memory: &OutputMemory,
-    ) -> Option<Result<&'b mut Decoded, Nack>> {
+    fn decoded(&self, batch: &Batch, memory: &OutputMemory) -> Option<Result<Decoded, Nack>> {
         if self.verbosity == Verbosity::Basic {
             return None;
         }
@@ -301,7 +302,6 @@ impl Debug {
         memory
             .take(structs.sum::<usize>().saturating_add(joined))
             .ok()?;
-        // This is a clone of what other exporters have: the bytes that they share stay as they are.
         Some(batch.decoded())
     }
 

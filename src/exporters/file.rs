@@ -6,30 +6,36 @@
 mod backups;
 mod config;
 mod ending;
+mod group;
+mod open_files;
 mod output;
 #[cfg(test)]
 mod tests;
 
-pub use self::config::{Compression, Config, Format, GroupByConfig, RotationConfig};
+pub use self::config::{Config, FileCompression, FileFormat, FileRotation, GroupByConfig};
 
 use std::error::Error;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use metrics::{Counter, counter};
+use rustix::fs::Access;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::ending::Framing;
+use self::group::{Groups, to_chunks};
+use self::open_files::{OpenFiles, make_directory, write_groups};
 use self::output::Output;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::{Component, Undelivered};
@@ -48,39 +54,28 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     "file",
     aliases: &[],
     "Writes telemetry to a file, as JSON lines or in protobuf.",
-    ALL_SIGNALS
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[metric::counter(
+    "tributary_exporter_file_rotations",
+    "Number of rotations: a full file was renamed and a new one begun",
+)];
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let path = Path::new(&self.path);
-        let unusable = |what: &str, error: &io::Error| {
-            BuildError(format!("cannot {what} {}: {error}", path.display()))
-        };
-        if self.create_directory {
-            let mode = self.directory_mode().unwrap_or(0o755);
-            DirBuilder::new()
-                .recursive(true)
-                .mode(mode)
-                .create(backups::directory(path))
-                .map_err(|error| unusable("make the directory of", &error))?;
-        }
-        let output = Output::of(path);
-        output.probe().map_err(|error| {
-            let hint = match error.kind() {
-                io::ErrorKind::NotFound => " (`create_directory: true` makes its directory)",
-                _ => "",
-            };
-            let BuildError(reason) = unusable("write to", &error);
-            BuildError(format!("{reason}{hint}"))
-        })?;
+        let files = Arc::new(Files::of(&cx.id, self)?);
         let framing = match (self.format, self.compression) {
-            (Format::Json, Compression::None) => Framing::Lines,
+            (FileFormat::Json, FileCompression::None) => Framing::Lines,
             _ => Framing::Lengths,
         };
         let level = self.compression_params.level;
         let exporter = Exporter {
-            output: output.clone(),
+            files: files.clone(),
+            groups: Groups::of(self),
             format: self.format,
             framing,
             compressor: self.codec().map(|codec| Compressor::new(codec, level)),
@@ -101,7 +96,7 @@ impl ExporterConfig for Config {
         let component = Box::new(Writer {
             id: cx.id.clone(),
             queues: component,
-            output,
+            files,
             config: self.clone(),
             stop: CancellationToken::new(),
             flusher: None,
@@ -110,22 +105,70 @@ impl ExporterConfig for Config {
     }
 }
 
+/// The files of an exporter.
+enum Files {
+    One(Arc<Output>),
+    Grouped(Box<OpenFiles>),
+}
+
+impl Files {
+    /// Finds out whether files can be written as configured.
+    fn of(id: &ComponentId, config: &Config) -> Result<Self, BuildError> {
+        let groups = Groups::of(config);
+        let path = match &groups {
+            Some(groups) => groups.directory(),
+            None => Path::new(&config.path),
+        };
+        let unusable = |what: &str, error: &io::Error, hint: &str| {
+            BuildError(format!("cannot {what} {}: {error}{hint}", path.display()))
+        };
+        // Directories of groups are made anyway, so the first one may be made now.
+        if config.create_directory || groups.is_some() {
+            let within = groups.as_ref().map(|_| path.join("file"));
+            make_directory(within.as_deref().unwrap_or(path), config)
+                .map_err(|error| unusable("make the directory of", &error, ""))?;
+        }
+        if groups.is_some() {
+            rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
+                .map_err(|error| unusable("write to the directory", &error.into(), ""))?;
+            return Ok(Files::Grouped(Box::new(OpenFiles::new(id, config))));
+        }
+        let output = Output::of(path);
+        output.probe().map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => " (`create_directory: true` makes its directory)",
+                _ => "",
+            };
+            unusable("write to", &error, hint)
+        })?;
+        Ok(Files::One(output))
+    }
+
+    fn open(&self) -> Vec<Arc<Output>> {
+        match self {
+            Files::One(output) => vec![output.clone()],
+            Files::Grouped(files) => files.all(),
+        }
+    }
+}
+
 struct Exporter {
-    output: Arc<Output>,
-    format: Format,
+    files: Arc<Files>,
+    groups: Option<Groups>,
+    format: FileFormat,
     framing: Framing,
     compressor: Option<Compressor>,
     rotations: Counter,
 }
 
-impl queue::Sender for Exporter {
-    /// One piece: the request as it will stand in the file, with what sets it apart from the next.
-    fn encode(
+impl Exporter {
+    /// Returns a request as it will stand in a file, with what sets it apart from the next.
+    fn record(
         &self,
         signal: Signal,
         requests: &Requests,
         memory: &OutputMemory,
-    ) -> Result<Vec<Bytes>, SendError> {
+    ) -> Result<Vec<u8>, SendError> {
         let take = |bytes| memory.take(bytes).map_err(|_| SendError::no_memory(memory));
         let json = |requests: &Requests| {
             take(if requests.parts().len() > 1 {
@@ -141,46 +184,64 @@ impl queue::Sender for Exporter {
                 }
             })
         };
-        let mut record = Vec::new();
-        match (self.format, self.framing) {
-            (Format::Json, Framing::Lines) => {
-                record = json(requests)?;
-                record.push(b'\n');
-            }
-            (format, _) => {
-                let text;
-                let parts = match format {
-                    Format::Proto => requests.parts(),
-                    Format::Json => {
-                        text = [Bytes::from(json(requests)?)];
-                        &text
-                    }
-                };
-                let compressed;
-                let parts = match &self.compressor {
-                    None => parts,
-                    Some(compressor) => {
-                        take(compressor.most_bytes(parts))?;
-                        compressed = [compressor.compress(parts).map_err(|error| unfit(&error))?];
-                        &compressed
-                    }
-                };
-                let len: usize = parts.iter().map(Bytes::len).sum();
-                let prefix = u32::try_from(len).map_err(|_| {
-                    let reason = format!(
-                        "the batch has {len} bytes, and the format has room for 4294967295"
-                    );
-                    SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
-                })?;
-                take(len + 4)?;
-                record.reserve_exact(len + 4);
-                record.extend_from_slice(&prefix.to_be_bytes());
-                for part in parts {
-                    record.extend_from_slice(part);
-                }
-            }
+        if let (FileFormat::Json, Framing::Lines) = (self.format, self.framing) {
+            let mut record = json(requests)?;
+            record.push(b'\n');
+            return Ok(record);
         }
-        Ok(vec![record.into()])
+        let text;
+        let parts = match self.format {
+            FileFormat::Proto => requests.parts(),
+            FileFormat::Json => {
+                text = [Bytes::from(json(requests)?)];
+                &text
+            }
+        };
+        let compressed;
+        let parts = match &self.compressor {
+            None => parts,
+            Some(compressor) => {
+                take(compressor.most_bytes(parts))?;
+                compressed = [compressor.compress(parts).map_err(|error| unfit(&error))?];
+                &compressed
+            }
+        };
+        let len: usize = parts.iter().map(Bytes::len).sum();
+        let prefix = u32::try_from(len).map_err(|_| {
+            let reason =
+                format!("the batch has {len} bytes, and the format has room for 4294967295");
+            SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
+        })?;
+        take(len + 4)?;
+        let mut record = Vec::with_capacity(len + 4);
+        record.extend_from_slice(&prefix.to_be_bytes());
+        for part in parts {
+            record.extend_from_slice(part);
+        }
+        Ok(record)
+    }
+}
+
+impl queue::Sender for Exporter {
+    /// One chunk: the request as it will stand in the file. With `group_by`, two chunks for each file.
+    fn encode(
+        &self,
+        signal: Signal,
+        requests: &Requests,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
+        let Some(groups) = &self.groups else {
+            return Ok(vec![self.record(signal, requests, memory)?.into()]);
+        };
+        let mut chunks = Vec::new();
+        for group in groups.split(signal, requests, memory)? {
+            let record = match &group.path {
+                Some(_) => self.record(signal, &group.requests, memory)?,
+                None => Vec::new(),
+            };
+            chunks.extend(to_chunks(group.items, group.path.as_deref(), record));
+        }
+        Ok(chunks)
     }
 
     fn encodes_every_byte(&self) -> bool {
@@ -189,21 +250,26 @@ impl queue::Sender for Exporter {
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
-            let (output, framing) = (self.output.clone(), self.framing);
-            let chunks = batch.chunks.clone();
+            let (files, framing) = (self.files.clone(), self.framing);
+            let (chunks, identity) = (batch.chunks.clone(), batch.identity.clone());
+            let rotations = self.rotations.clone();
             // A disk may be slow, and a file system may hang.
-            let written = spawn_blocking(move || {
-                let record = chunks.first().map(Bytes::as_ref).unwrap_or_default();
-                output
-                    .write(framing, record)
-                    .map_err(|error| output.describe("cannot write to", &error))
+            let written = spawn_blocking(move || match &*files {
+                Files::One(output) => {
+                    let record = chunks.first().map(Bytes::as_ref).unwrap_or_default();
+                    let written = output.write(framing, record).map_err(|error| {
+                        let reason = output.describe("cannot write to", &error);
+                        SendError::transient(Code::Unavailable, reason)
+                    })?;
+                    rotations.increment(written.rotated.into());
+                    Ok(Outcome::default())
+                }
+                Files::Grouped(files) => {
+                    write_groups(files, framing, &chunks, &identity.progress, &rotations)
+                }
             });
-            let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
-            let written = written.map_err(|why| SendError::transient(Code::Unavailable, why))?;
-            if written.rotated {
-                self.rotations.increment(1);
-            }
-            Ok(Outcome::default())
+            let failed = |error| Err(SendError::transient(Code::Unavailable, format!("{error}")));
+            written.await.unwrap_or_else(failed)
         })
     }
 }
@@ -217,7 +283,7 @@ fn unfit(error: &dyn Error) -> SendError {
 struct Writer {
     id: ComponentId,
     queues: Box<dyn Component>,
-    output: Arc<Output>,
+    files: Arc<Files>,
     config: Config,
     stop: CancellationToken,
     flusher: Option<JoinHandle<()>>,
@@ -225,15 +291,14 @@ struct Writer {
 
 impl Component for Writer {
     fn start(&mut self) {
-        let rotation = self.config.rotation.0.clone();
-        let is_continued = self.config.append || rotation.is_some();
-        // What this process wrote under an older configuration was acknowledged: it stays.
-        let empty = self.output.is_first_use() && !is_continued;
-        if let Err(error) = self.output.begin(empty, rotation) {
-            let reason = self.output.describe("cannot empty", &error);
-            error!(otelcol.component.id = %self.id, otelcol.component.kind = "exporter", "{reason}");
+        for output in self.files.open() {
+            let rotation = self.config.rotation.0.clone();
+            if let Err(error) = output.begin(self.config.is_continued(), rotation) {
+                let reason = output.describe("cannot empty", &error);
+                error!(otelcol.component.id = %self.id, otelcol.component.kind = "exporter", "{reason}");
+            }
         }
-        let (id, output) = (self.id.clone(), self.output.clone());
+        let (id, files) = (self.id.clone(), self.files.clone());
         let (every, stop) = (*self.config.flush_interval, self.stop.clone());
         self.flusher = Some(tokio::spawn(async move {
             let mut ticks = interval(every.max(SHORTEST));
@@ -243,16 +308,19 @@ impl Component for Writer {
                     () = stop.cancelled() => true,
                     _ = ticks.tick() => false,
                 };
-                let file = output.clone();
-                let synced = spawn_blocking(move || {
-                    file.prune();
-                    file.sync()
+                let (id, files) = (id.clone(), files.clone());
+                let flushed = spawn_blocking(move || {
+                    for output in files.open() {
+                        output.prune();
+                        if let Err(error) = output.sync() {
+                            let reason =
+                                output.describe("cannot force to the disk what is in", &error);
+                            error!(otelcol.component.id = %id, otelcol.component.kind = "exporter", "{reason}");
+                        }
+                    }
                 });
-                let synced = synced.await;
-                if let Ok(Err(error)) = synced {
-                    let reason = output.describe("cannot force to the disk what is in", &error);
-                    error!(otelcol.component.id = %id, otelcol.component.kind = "exporter", "{reason}");
-                }
+                // An error here is a panic, which ends the process.
+                let _ = flushed.await;
                 if stopped {
                     return;
                 }

@@ -23,11 +23,14 @@ mod record;
 mod tests;
 
 pub use self::config::{
-    Compression, CompressionParams, Config, Hasher, Producer, RecordPartitioner, SignalConfig,
-    StickyKey, is_topic,
+    Config, KafkaCompression, KafkaCompressionParams, PartitionHasher, Producer, ProducerSignal,
+    RecordPartitioner, StickyKey, is_topic,
 };
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
+};
+use crate::metric::shared;
 use tributary_otlp::Signal;
 
 /// The registry's entry.
@@ -36,8 +39,10 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "kafka",
     aliases: &[],
-    "Writes telemetry to topics of Kafka.",
-    ALL_SIGNALS
+    "Writes telemetry to Kafka topics.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE]
 );
 
 impl ExporterConfig for Config {

@@ -26,7 +26,7 @@ mod resolver;
 mod tests;
 
 pub use self::config::{Config, Dns, File, MemberBackoff, Resolver, RoutingKey, Static};
-pub use self::protocol::{Otlp, Protocol};
+pub use self::protocol::{MemberProtocol, Otlp};
 
 use std::sync::Arc;
 
@@ -38,7 +38,10 @@ use self::keys::Keys;
 use self::members::{Maker, Members};
 use self::metrics::ResolverMetrics;
 use crate::component::auth;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::{Component, Undelivered};
 use crate::queue;
 use crate::queue::{Sender, Settings};
@@ -52,9 +55,35 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "load_balancing",
     aliases: &["loadbalancing"],
-    "Sends OTLP over gRPC to several members; what has the same key goes to the same one.",
-    ALL_SIGNALS
+    "Sends OTLP over gRPC to several members; items with the same routing key go to the same member.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::TLS, shared::CALLS_OUT, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_loadbalancer_num_resolutions",
+        "Number of resolutions of the member list, by success",
+    ),
+    metric::counter(
+        "otelcol_loadbalancer_num_backend_updates",
+        "Number of changes of the member list",
+    ),
+    metric::gauge(
+        "otelcol_loadbalancer_num_backends",
+        "Number of members, including those that are avoided after failures",
+    ),
+    metric::counter(
+        "otelcol_loadbalancer_backend_outcome",
+        "Number of requests to each member, by success",
+    ),
+    metric::histogram(
+        "otelcol_loadbalancer_backend_latency",
+        "Duration of requests to each member, in milliseconds",
+    ),
+];
 
 impl ExporterConfig for Config {
     fn check_signal(&self, signal: Signal, problems: &mut Problems) {

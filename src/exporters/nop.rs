@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Outputs, Terminal,
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Outputs, Terminal,
 };
+use crate::metric::shared;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, Idle};
 use crate::queue::metrics::ExporterMetrics;
@@ -28,8 +29,10 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "nop",
     aliases: &[],
-    "Takes everything and delivers it to nowhere.",
-    ALL_SIGNALS
+    "Accepts and discards everything.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[shared::EXPORTER]
 );
 
 impl ExporterConfig for Config {
@@ -55,6 +58,10 @@ impl Consumer for Nop {
         self.metrics.received(batch.items());
         self.metrics.delivered(batch.items());
         Box::pin(async { Ok(()) })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
     }
 }
 

@@ -3,8 +3,9 @@
 //! The body is the batch's bytes as they are behind gRPC's five-byte frame header; no codec touches them.
 
 mod config;
+pub(super) mod keys;
 
-pub use config::{Balancer, Compression, Config, Keepalive};
+pub use config::{Balancer, ClientKeepalive, Config, GrpcCompression};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,10 @@ use prost::Message;
 
 use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
 use crate::component::auth;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
+};
+use crate::metric::shared;
 use crate::pipeline::batch::Code;
 use crate::pipeline::calls::CallMetrics;
 use crate::pipeline::output_memory::OutputMemory;
@@ -46,8 +50,10 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "otlp_grpc",
     aliases: &["otlp"],
-    "Sends OTLP over gRPC.",
-    ALL_SIGNALS
+    "Sends OTLP requests over gRPC.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::TLS, shared::CALLS_OUT]
 );
 
 impl ExporterConfig for Config {
@@ -134,7 +140,7 @@ impl Exporter {
                     connections: config.connections,
                     balancing: config.balancer_name.balancing(),
                     keepalive: config.keepalive.as_ref().map(|keepalive| {
-                        let Keepalive { time, timeout, .. } = keepalive;
+                        let ClientKeepalive { time, timeout, .. } = keepalive;
                         (**time, **timeout, keepalive.permit_without_stream)
                     }),
                     wait_for_ready: config.wait_for_ready,

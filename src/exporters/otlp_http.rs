@@ -19,7 +19,10 @@ use tokio::sync::Semaphore;
 
 use super::otlp_response::{json_outcome, outcome, status_text, unless_renewed};
 use crate::component::auth;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Terminal};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
+};
+use crate::metric::shared;
 use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
@@ -50,8 +53,10 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "otlp_http",
     aliases: &["otlphttp"],
-    "Sends OTLP over HTTP.",
-    ALL_SIGNALS
+    "Sends OTLP requests over HTTP.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::TLS]
 );
 
 impl ExporterConfig for Config {

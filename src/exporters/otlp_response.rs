@@ -138,15 +138,7 @@ pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> Sen
             ..SendError::transient(code, reason)
         };
     }
-    let fault = match code {
-        Code::ResourceExhausted => Fault::Size,
-        // INTERNAL and UNKNOWN are what servers say that do not tell bad data from their own trouble, tonic's and
-        // Go's generated ones for undecodable requests among them.
-        Code::Internal | Code::Unknown => Fault::Unclear,
-        Code::InvalidArgument => Fault::Content,
-        _ => Fault::Elsewhere,
-    };
-    SendError::permanent(code, fault, reason)
+    SendError::permanent(code, Fault::of(code), reason)
 }
 
 /// Makes an `UNAUTHENTICATED` refusal retryable if the credentials have been renewed since the attempt, which used

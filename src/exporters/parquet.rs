@@ -15,6 +15,7 @@ mod manifest;
 mod memory;
 mod part;
 mod partition;
+mod partitions;
 mod place;
 mod queue;
 mod relief;
@@ -26,8 +27,8 @@ mod tests;
 mod ticket;
 
 pub use self::config::{
-    Compression, Config, ObjectStoreConfig, PartitionBy, ProfilesLayout, PromoteConfig,
-    RotationConfig, RowGroupConfig,
+    Config, ObjectStoreConfig, ParquetCompression, ParquetRotation, PartitionBy,
+    ProfilesLayoutConfig, PromoteConfig, RowGroupConfig,
 };
 
 use std::path::Path;
@@ -47,8 +48,9 @@ use self::relief::QueueRoom;
 use self::shelf::Limits;
 use self::table::Layout;
 use crate::component::{
-    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Outputs, Terminal,
+    ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Outputs, Terminal,
 };
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, Settle, Undelivered};
 use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
@@ -62,8 +64,42 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     "parquet",
     aliases: &[],
     "Writes telemetry to Parquet files, on disk or in an object store.",
-    ALL_SIGNALS
+    ALL_SIGNALS,
+    collector: Origin::Own,
+    metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::DISK, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "tributary_exporter_parquet_files",
+        "Number of finished Parquet files, by table",
+    ),
+    metric::counter(
+        "tributary_exporter_parquet_rows",
+        "Number of rows in finished Parquet files, by table",
+    ),
+    metric::counter(
+        "tributary_exporter_parquet_bytes",
+        "Size of finished Parquet files, in bytes, by table",
+    ),
+    metric::counter(
+        "tributary_exporter_parquet_failed_files",
+        "Number of Parquet files that could not be written; their batches were written again or refused",
+    ),
+    metric::counter(
+        "tributary_exporter_parquet_early_files",
+        "Number of Parquet files finished before their size or age limit, by the resource that was short",
+    ),
+    metric::counter(
+        "tributary_exporter_parquet_overflow_rows",
+        "Number of rows in files shared by the partitions beyond `max_partitions`",
+    ),
+    metric::gauge(
+        "tributary_exporter_parquet_open_files",
+        "Number of open Parquet files",
+    ),
+];
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
@@ -81,6 +117,7 @@ impl ExporterConfig for Config {
                 file_bytes: self.rotation.max_bytes.0,
                 interval: *self.rotation.interval,
                 most_open: self.max_open_files,
+                most_partitions: self.max_partitions,
             },
             queue: self
                 .sending_queue

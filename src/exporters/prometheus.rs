@@ -18,6 +18,7 @@ mod negotiate;
 mod number;
 mod origin;
 mod page;
+mod points;
 mod protobuf;
 mod room;
 mod server;
@@ -29,7 +30,7 @@ mod tests;
 mod text;
 mod value;
 
-pub use self::config::{Config, ResourceConversion, ResourceLabels, Strategy};
+pub use self::config::{Config, ResourceConversion, ResourceLabelFilter, Strategy};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::fuzzing::pages;
@@ -45,8 +46,9 @@ use self::family::Rejection;
 use self::server::Scrapes;
 use self::table::Table;
 use crate::component::{
-    BuildContext, BuildError, Entry, ExporterConfig, Outputs, Stability, Terminal,
+    BuildContext, BuildError, Entry, ExporterConfig, Origin, Outputs, Stability, Terminal,
 };
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Component, Consumer, Undelivered};
@@ -61,9 +63,32 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "prometheus",
     aliases: &[],
-    "Keeps the last value of each metric, for Prometheus to scrape.",
-    &[(Signal::Metrics, Stability::Beta)]
+    "Exposes the last value of each metric for scraping by Prometheus.",
+    &[(Signal::Metrics, Stability::Beta)],
+    collector: Origin::Contrib,
+    metrics: &[shared::EXPORTER, shared::SERVER, shared::TLS, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "tributary_exporter_prometheus_rejected_points",
+        "Number of points that could not be exposed, by reason: no room, out of order, invalid, or in conflict \
+         with another metric",
+    ),
+    metric::counter(
+        "tributary_exporter_prometheus_scrapes",
+        "Number of scrapes served, by exposition format",
+    ),
+    metric::gauge(
+        "tributary_exporter_prometheus_series",
+        "Number of exposed series, as Prometheus counts them",
+    ),
+    metric::gauge(
+        "tributary_exporter_prometheus_memory_bytes",
+        "Memory of the exposed series, in bytes",
+    ),
+];
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
@@ -104,7 +129,7 @@ struct Intake {
 }
 
 impl Consumer for Intake {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             self.metrics.received(batch.items());
             let items = batch.items();
@@ -128,6 +153,10 @@ impl Consumer for Intake {
             }
             Ok(())
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
     }
 }
 

@@ -19,10 +19,13 @@ use tracing::warn;
 
 use self::verifier::{Users, Verifier};
 use super::credentials::{self, Reloader};
-use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::component::{
+    BuildContext, BuildError, Entry, Extension, ExtensionConfig, Origin, Services,
+};
 use crate::entry;
+use crate::metric::shared;
 use tributary_config::{Capability, Problems, Secret, Validate};
-use tributary_net::auth::{ClientAuthenticator, Refused, ServerAuthenticator, Verdict};
+use tributary_net::auth::{AuthFailure, ClientAuthenticator, ServerAuthenticator, Verdict};
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
@@ -30,31 +33,33 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "basicauth",
     aliases: &[],
-    "Authenticates by user and password: checks them on servers, or adds them on clients.",
-    &[]
+    "Authenticates with user and password: checks them on servers, adds them on clients.",
+    &[],
+    collector: Origin::Contrib,
+    metrics: &[shared::CREDENTIALS]
 );
 
 /// Authentication by user and password. Exactly one of `htpasswd` and `client_auth` is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// For servers: users that may connect.
+    /// For servers: users that may connect. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub htpasswd: Option<Htpasswd>,
-    /// For clients: user and password to send.
+    /// For clients: user and password to send. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_auth: Option<ClientAuth>,
 }
 
-/// Users and passwords, one `user:hash` per line, as `htpasswd` writes them. Supported hashes:
-/// bcrypt (`htpasswd -B`, recommended), `$5$` and `$6$`, `$apr1$` and `$1$`, `{SHA}` and `{SSHA}`;
-/// text in any other form is the password itself. Passwords have at most 1024 bytes.
+/// Users and passwords, one `user:hash` per line, as `htpasswd -B` writes them: hashes of bcrypt. Other
+/// hashes are errors; other text is the password itself, with a warning. Passwords have at most 1024
+/// bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Htpasswd {
-    /// Path of the file. Changes are loaded within seconds.
+    /// Path of the file. Changes are loaded within seconds. Default: none.
     pub file: PathBuf,
-    /// The same content as text. It takes precedence for a user in both.
+    /// Lines of the file as text. If a user is in both, the line in `inline` counts. Default: none.
     pub inline: Secret,
 }
 
@@ -62,72 +67,71 @@ pub struct Htpasswd {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientAuth {
-    /// User name, without a colon.
+    /// User name, without a colon. Required, unless `username_file` is set.
     pub username: String,
-    /// The password.
+    /// Password. Required, unless `password_file` is set.
     pub password: Secret,
-    /// File with the user name, instead of `username`. Changes are loaded within seconds.
+    /// File with the user name, instead of `username`. Changes are loaded within seconds. Default: none.
     pub username_file: PathBuf,
-    /// File with the password, instead of `password`. Changes are loaded within seconds.
+    /// File with the password, instead of `password`. Changes are loaded within seconds. Default: none.
     pub password_file: PathBuf,
 }
 
 /// Configuration error: the key, and the reason.
 type Wrong = (&'static str, String);
 
+/// Error or warning about one line of a list of users.
+struct Finding {
+    wrong: Wrong,
+    is_error: bool,
+}
+
 impl Htpasswd {
     fn files(&self) -> Vec<PathBuf> {
         existing([&self.file])
     }
 
-    /// Reads the users, with the errors: invalid lines, and passwords in plain text.
-    fn read(&self) -> Result<(Users, Vec<Wrong>), Wrong> {
+    /// Reads the users, with the findings: invalid lines, and passwords in plain text. Examples for the Collector have
+    /// plain text in `inline`, but a file of hashes has none.
+    fn read(&self) -> Result<(Users, Vec<Finding>), Wrong> {
         let mut text = String::new();
         if is_set(&self.file) {
             text = credentials::read(&self.file).map_err(|reason| ("file", reason))?;
         }
-        let (mut entries, wrong) = htpasswd::parse(&text);
-        let place = |key: &'static str, source: String| {
-            move |(line, reason)| (key, format!("line {line} of {source} is ignored: {reason}"))
-        };
-        let plain = |key: &'static str, source: &str, entries: &[htpasswd::Entry<'_>]| {
-            let plain = entries
-                .iter()
-                .filter(|entry| matches!(entry.hash, htpasswd::Hash::Plain(_)));
-            let reason = |entry: &htpasswd::Entry<'_>| {
-                let line = entry.line;
-                (
+        let file = self.file.display().to_string();
+        let sources = [
+            ("file", file.as_str(), text.as_str()),
+            ("inline", "the text", self.inline.reveal()),
+        ];
+        let (mut entries, mut found) = (Vec::new(), Vec::new());
+        for (key, source, text) in sources {
+            let (users, wrong) = htpasswd::parse(text);
+            let plain = users.iter();
+            let plain = plain.filter(|entry| matches!(entry.hash, htpasswd::Hash::Plain(_)));
+            found.extend(plain.map(|htpasswd::Entry { line, .. }| Finding {
+                wrong: (
                     key,
-                    format!(
-                        "line {line} of {source} has a password in plain text: use bcrypt (`htpasswd -B`)"
-                    ),
-                )
-            };
-            plain.map(reason).collect::<Vec<Wrong>>()
-        };
-        let shown = self.file.display().to_string();
-        let in_plain = plain("file", &shown, &entries);
-        let mut skipped: Vec<Wrong> = wrong.into_iter().map(place("file", shown)).collect();
-        skipped.extend(in_plain);
-        let (more, wrong) = htpasswd::parse(self.inline.reveal());
-        skipped.extend(plain("inline", "the text", &more));
-        entries.extend(more);
-        skipped.extend(
-            wrong
-                .into_iter()
-                .map(place("inline", "the text".to_owned())),
-        );
+                    format!("line {line} of {source} has a password in plain text: use bcrypt (`htpasswd -B`)"),
+                ),
+                is_error: key == "file",
+            }));
+            found.extend(wrong.into_iter().map(|(line, reason)| Finding {
+                wrong: (key, format!("line {line} of {source} is ignored: {reason}")),
+                is_error: matches!(reason, htpasswd::NoEntry::Unsupported(_)),
+            }));
+            entries.extend(users);
+        }
         if entries.is_empty() {
             let (key, what) = match is_set(&self.file) {
                 true => ("file", self.file.display().to_string()),
                 false => ("inline", "the text".to_owned()),
             };
-            let reason = skipped.first().map(|(_, reason)| format!(": {reason}"));
+            let reason = found.first().map(|found| format!(": {}", found.wrong.1));
             let reason = reason.unwrap_or_default();
             return Err((key, format!("{what} has no user{reason}")));
         }
         let users = Users::new(entries).map_err(|reason| ("file", reason))?;
-        Ok((users, skipped))
+        Ok((users, found))
     }
 }
 
@@ -204,9 +208,9 @@ impl Validate for Config {
                 wrong("", ("", reason.to_owned()), false);
             }
             (Some(htpasswd), None) => match htpasswd.read() {
-                Ok((_, skipped)) => {
-                    for skipped in skipped {
-                        wrong("htpasswd", skipped, true);
+                Ok((_, found)) => {
+                    for found in found {
+                        wrong("htpasswd", found.wrong, !found.is_error);
                     }
                 }
                 Err(error) => wrong("htpasswd", error, false),
@@ -237,13 +241,13 @@ impl ExtensionConfig for Config {
             let server = Arc::new(Server(Verifier::new(users)));
             let (reloaded, id) = (server.clone(), cx.id.clone());
             let reloader = Reloader::new(&cx.id, files, move || {
-                let (users, skipped) = htpasswd.read().map_err(|(_, reason)| reason)?;
+                let (users, found) = htpasswd.read().map_err(|(_, reason)| reason)?;
                 let changed = reloaded.0.replace(users);
-                for (_, reason) in skipped.iter().filter(|_| changed) {
+                for reason in found.iter().map(|found| &found.wrong.1).filter(|_| changed) {
                     warn!(
                         otelcol.component.id = %id,
                         otelcol.component.kind = "extension",
-                        "{reason}"
+                        "{}", reason
                     );
                 }
                 Ok(changed)
@@ -311,7 +315,7 @@ impl ServerAuthenticator for Server {
         });
         match parts {
             Some((user, [_, password @ ..])) => self.0.verify(user, password, peer),
-            _ => Verdict::Known(Err(Refused::Malformed)),
+            _ => Verdict::Known(Err(AuthFailure::Malformed)),
         }
     }
 }
@@ -365,7 +369,7 @@ mod tests {
 
     use super::*;
     use crate::component::Host;
-    use tributary_net::auth::Identity;
+    use tributary_net::auth::UserIdentity;
 
     fn build(yaml: &str) -> Extension {
         let config: Config = serde_yaml::from_str(yaml).unwrap();
@@ -373,7 +377,7 @@ mod tests {
         config.build(&cx).unwrap()
     }
 
-    async fn says(extension: &Extension, value: &str) -> Result<Identity, Refused> {
+    async fn says(extension: &Extension, value: &str) -> Result<UserIdentity, AuthFailure> {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
         let authenticator = extension.services.server_auth.as_ref().unwrap();
         match authenticator.authenticate(&headers, Ipv4Addr::LOCALHOST.into()) {
@@ -387,23 +391,32 @@ mod tests {
     }
 
     #[test]
-    fn plain_password_is_a_warning_with_its_line() {
-        let text = "alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\\nbob:word\\ndes:rqXexS6ZhobKA";
-        let config: Config =
-            serde_yaml::from_str(&format!("htpasswd: {{inline: \"{text}\"}}")).unwrap();
-        let mut problems = Problems::default();
-        config.validate(&mut problems);
-        let found: Vec<(&str, bool)> = problems
-            .found()
-            .iter()
-            .map(|problem| (problem.message.as_str(), problem.warning))
-            .collect();
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found.iter().all(|(_, warning)| *warning));
-        for (expected, line) in [("in plain text", "line 2"), ("of DES", "line 3")] {
-            let says = |message: &str| message.contains(expected) && message.contains(line);
-            assert!(found.iter().any(|(message, _)| says(message)), "{found:?}");
-            assert!(found.iter().all(|(message, _)| !message.contains("word\n")));
+    fn plain_password_is_an_error_in_a_file_and_other_hash_everywhere() {
+        let lines = "bob:word\ndes:rqXexS6ZhobKA\nold:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/";
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("htpasswd");
+        fs::write(&file, lines).unwrap();
+        let inline = format!("inline: \"{}\"", lines.replace('\n', "\\n"));
+        for (users, plain_is_warning) in [
+            (format!("file: '{}'", file.display()), false),
+            (inline, true),
+        ] {
+            let config: Config = serde_yaml::from_str(&format!("htpasswd: {{{users}}}")).unwrap();
+            let mut problems = Problems::default();
+            config.validate(&mut problems);
+            let found = problems.found();
+            assert_eq!(found.len(), 3, "{found:?}");
+            for (expected, line, is_warning) in [
+                ("in plain text", "line 1", plain_is_warning),
+                ("DES hash", "line 2", false),
+                ("MD5 hash of Apache", "line 3", false),
+            ] {
+                let says = |message: &str| message.contains(expected) && message.contains(line);
+                let problem = found.iter().find(|problem| says(&problem.message)).unwrap();
+                assert_eq!(problem.warning, is_warning, "{problem:?}");
+                assert!(problem.message.contains("`htpasswd -B`"), "{problem:?}");
+                assert!(!problem.message.contains("word\n"), "{problem:?}");
+            }
         }
     }
 
@@ -413,7 +426,7 @@ mod tests {
         let file = directory.path().join("htpasswd");
         fs::write(
             &file,
-            "alice:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\nbob:old",
+            "alice:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\nbob:old",
         )
         .unwrap();
         let inline = "inline: \"bob:new\\ncarol:a:b\"";
@@ -422,7 +435,7 @@ mod tests {
             file.display()
         ));
         let user = |name: &str| {
-            Ok(Identity {
+            Ok(UserIdentity {
                 user: Some(name.into()),
             })
         };
@@ -434,13 +447,13 @@ mod tests {
                 basic("carol:a:b").trim_end_matches('=').to_owned(),
                 user("carol"),
             ),
-            (basic("bob:old"), Err(Refused::Wrong)),
-            (basic("carol"), Err(Refused::Malformed)),
-            ("Basic !!!".to_owned(), Err(Refused::Malformed)),
-            ("Bearer abc".to_owned(), Err(Refused::Malformed)),
+            (basic("bob:old"), Err(AuthFailure::Wrong)),
+            (basic("carol"), Err(AuthFailure::Malformed)),
+            ("Basic !!!".to_owned(), Err(AuthFailure::Malformed)),
+            ("Bearer abc".to_owned(), Err(AuthFailure::Malformed)),
             (
                 "Basic ".to_owned() + &"A".repeat(100_000),
-                Err(Refused::Malformed),
+                Err(AuthFailure::Malformed),
             ),
         ] {
             assert_eq!(says(&extension, &value).await, expected, "{value}");
@@ -506,9 +519,14 @@ mod tests {
             ("htpasswd: {}", "htpasswd.inline", false),
             ("htpasswd: {inline: secret}", "htpasswd.inline", false),
             (
-                "htpasswd: {inline: \"a:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\\nsecret\"}",
+                "htpasswd: {inline: \"a:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\\nsecret\"}",
                 "htpasswd.inline",
                 true,
+            ),
+            (
+                "htpasswd: {inline: \"a:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\\nc:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\"}",
+                "htpasswd.inline",
+                false,
             ),
             ("htpasswd: {file: /no/such/file}", "htpasswd.file", false),
             ("client_auth: {}", "client_auth", false),

@@ -11,10 +11,16 @@ use serde::{Deserialize, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::credentials::{self, Reloader};
-use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use super::tries::Tries;
+use crate::component::{
+    BuildContext, BuildError, Entry, Extension, ExtensionConfig, Origin, Services,
+};
 use crate::entry;
+use crate::metric::shared;
 use tributary_config::{Capability, Problems, Secret, Validate};
-use tributary_net::auth::{ClientAuthenticator, Identity, Refused, ServerAuthenticator, Verdict};
+use tributary_net::auth::{
+    AuthFailure, ClientAuthenticator, ServerAuthenticator, UserIdentity, Verdict,
+};
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
@@ -22,8 +28,10 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "bearertokenauth",
     aliases: &[],
-    "Authenticates by a token in a header: checks it on servers, adds it on clients.",
-    &[]
+    "Authenticates with a token in a header: checks it on servers, adds it on clients.",
+    &[],
+    collector: Origin::Contrib,
+    metrics: &[shared::CREDENTIALS]
 );
 
 /// Authentication by a token. One of `token`, `tokens` and `filename` is required.
@@ -35,12 +43,13 @@ pub struct Config {
     /// Prefix of the token, separated by a space; empty for the token alone. Servers ignore its
     /// case. Default: `Bearer`.
     pub scheme: String,
-    /// The token.
+    /// Token. Default: none.
     pub token: Secret,
-    /// Several tokens: servers accept each of them, clients send the first. Not together with `token`.
+    /// Several tokens: servers accept each of them, clients send the first. Cannot be combined with `token`. Default:
+    /// none.
     pub tokens: Vec<Secret>,
-    /// File with tokens, one per line: servers accept each of them, clients send the first. Changes
-    /// are loaded within seconds. `token` and `tokens` are then ignored.
+    /// File with tokens, one per line: servers accept each of them, clients send the first. Changes are loaded within
+    /// seconds. `token` and `tokens` are then ignored. Default: none.
     pub filename: PathBuf,
 }
 
@@ -178,6 +187,7 @@ impl ExtensionConfig for Config {
             scheme: self.scheme.clone(),
             challenge,
             tokens,
+            tries: Tries::default(),
             reloader,
         });
         Ok(Extension {
@@ -209,6 +219,7 @@ struct Bearer {
     scheme: String,
     challenge: HeaderValue,
     tokens: Arc<ArcSwap<Tokens>>,
+    tries: Tries,
     reloader: Arc<Reloader>,
 }
 
@@ -263,14 +274,16 @@ impl ServerAuthenticator for Bearer {
         &self.challenge
     }
 
-    fn authenticate(&self, headers: &HeaderMap, _: IpAddr) -> Verdict {
+    fn authenticate(&self, headers: &HeaderMap, peer: IpAddr) -> Verdict {
         let token = match credentials::of_scheme(headers, &self.header, &self.scheme) {
             Ok(token) => token,
             Err(refused) => return Verdict::Known(Err(refused)),
         };
-        Verdict::Known(match self.tokens.load().accept(token) {
-            true => Ok(Identity::default()),
-            false => Err(Refused::Wrong),
+        let right = self.tokens.load().accept(token);
+        Verdict::Known(match right {
+            true if self.tries.admits(peer, token) => Ok(UserIdentity::default()),
+            false if self.tries.begins(peer) => Err(AuthFailure::Wrong),
+            _ => Err(AuthFailure::Busy),
         })
     }
 }
@@ -299,6 +312,7 @@ mod tests {
 
     use super::*;
     use crate::component::Host;
+    use crate::extensions::tries::{BURST, PAUSE};
 
     fn build(yaml: &str) -> Extension {
         let config: Config = serde_yaml::from_str(yaml).unwrap();
@@ -306,7 +320,11 @@ mod tests {
         config.build(&cx).unwrap()
     }
 
-    fn says(extension: &Extension, header: &str, values: &[&str]) -> Result<Identity, Refused> {
+    fn says(
+        extension: &Extension,
+        header: &str,
+        values: &[&str],
+    ) -> Result<UserIdentity, AuthFailure> {
         let name: HeaderName = header.parse().unwrap();
         let mut headers = HeaderMap::new();
         for value in values {
@@ -336,22 +354,25 @@ mod tests {
     #[tokio::test]
     async fn every_token_of_the_list_is_accepted_and_the_first_is_sent() {
         let extension = build("tokens: [first, second]");
-        let ok = Ok(Identity::default());
+        let ok = Ok(UserIdentity::default());
         assert_eq!(sends(&extension, "authorization"), "Bearer first");
         for (values, expected) in [
             (&["Bearer first"][..], &ok),
             (&["bearer second"], &ok),
             (&["BEARER   second"], &ok),
-            (&[], &Err(Refused::Missing)),
-            (&["Bearer third"], &Err(Refused::Wrong)),
-            (&["Bearer firs"], &Err(Refused::Wrong)),
-            (&["Bearer firsts"], &Err(Refused::Wrong)),
-            (&["Bearer "], &Err(Refused::Malformed)),
-            (&["Bearer"], &Err(Refused::Malformed)),
-            (&["first"], &Err(Refused::Malformed)),
-            (&["Basic first"], &Err(Refused::Malformed)),
+            (&[], &Err(AuthFailure::Missing)),
+            (&["Bearer third"], &Err(AuthFailure::Wrong)),
+            (&["Bearer firs"], &Err(AuthFailure::Wrong)),
+            (&["Bearer firsts"], &Err(AuthFailure::Wrong)),
+            (&["Bearer "], &Err(AuthFailure::Malformed)),
+            (&["Bearer"], &Err(AuthFailure::Malformed)),
+            (&["first"], &Err(AuthFailure::Malformed)),
+            (&["Basic first"], &Err(AuthFailure::Malformed)),
             // Two proxies may disagree about the valid header.
-            (&["Bearer first", "Bearer third"], &Err(Refused::Malformed)),
+            (
+                &["Bearer first", "Bearer third"],
+                &Err(AuthFailure::Malformed),
+            ),
         ] {
             assert_eq!(
                 &says(&extension, "authorization", values),
@@ -368,7 +389,7 @@ mod tests {
         assert!(says(&extension, "x-api-key", &["secret"]).is_ok());
         assert_eq!(
             says(&extension, "authorization", &["secret"]),
-            Err(Refused::Missing)
+            Err(AuthFailure::Missing)
         );
         let extension = build("{scheme: Token, token: secret}");
         assert_eq!(sends(&extension, "authorization"), "Token secret");
@@ -378,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_changed_file_counts_within_seconds_and_a_bad_one_changes_nothing() {
+    async fn changed_file_is_used_and_bad_file_is_ignored() {
         let directory = TempDir::new().unwrap();
         let file = directory.path().join("token");
         fs::write(&file, "\n  first \n\n").unwrap();
@@ -442,5 +463,33 @@ mod tests {
             assert_eq!(problem.path.join("."), key, "{yaml}");
             assert!(!problem.message.contains("secret"), "{}", problem.message);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn network_with_many_wrong_tokens_waits() {
+        let extension = build("tokens: [first, second]");
+        let authenticator = extension.services.server_auth.as_ref().unwrap();
+        let ask = |token: &str, peer: [u8; 4]| {
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+            match authenticator.authenticate(&headers, Ipv4Addr::from(peer).into()) {
+                Verdict::Known(known) => known,
+                Verdict::Pending(_) => panic!("a token is checked at once"),
+            }
+        };
+        let (guesser, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        assert!(ask("first", guesser).is_ok());
+        for number in 0..BURST {
+            let guess = format!("guess{number}");
+            assert_eq!(ask(&guess, guesser), Err(AuthFailure::Wrong), "{number}");
+        }
+        assert_eq!(ask("guess", guesser), Err(AuthFailure::Busy));
+        // A right guess shows no difference, and clients that were served before stay served.
+        assert_eq!(ask("second", guesser), Err(AuthFailure::Busy));
+        assert!(ask("first", guesser).is_ok());
+        assert!(ask("second", other).is_ok());
+        tokio::time::advance(PAUSE).await;
+        assert_eq!(ask("guess", guesser), Err(AuthFailure::Wrong));
+        assert_eq!(ask("guess", guesser), Err(AuthFailure::Busy));
     }
 }

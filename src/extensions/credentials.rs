@@ -1,7 +1,5 @@
 //! Credentials in files that are renewed, and credentials in headers, for all authenticators.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -17,8 +15,8 @@ use tracing::{error, info};
 use crate::pipeline::{Component, Undelivered};
 use futures_util::future::BoxFuture;
 use tributary_config::ComponentId;
-use tributary_net::auth::Refused;
-use tributary_net::files::FileWatch;
+use tributary_net::auth::AuthFailure;
+use tributary_net::files::{FileWatch, read_regular};
 
 /// Maximum size of a credentials file in bytes: ten thousand users with the longest hashes fit.
 const LARGEST_FILE: u64 = 4 << 20;
@@ -29,19 +27,7 @@ const LARGEST_FILE: u64 = 4 << 20;
 /// Returns a message that names the file and the reason, and contains none of the content.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| format!("cannot read the file {shown}: {error}"))?;
-    if metadata.is_dir() {
-        return Err(format!("{shown} is a directory, not a file"));
-    }
-    let mut bytes = Vec::new();
-    // Special files do not report their length.
-    File::open(path)
-        .and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|error| format!("cannot read the file {shown}: {error}"))?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(format!("{shown} has more than {LARGEST_FILE} bytes"));
-    }
+    let bytes = read_regular(path, LARGEST_FILE).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
 }
 
@@ -54,11 +40,11 @@ pub(super) fn of_scheme<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
     scheme: &str,
-) -> Result<&'a [u8], Refused> {
+) -> Result<&'a [u8], AuthFailure> {
     let mut values = headers.get_all(name).iter();
-    let value = values.next().ok_or(Refused::Missing)?.as_bytes();
+    let value = values.next().ok_or(AuthFailure::Missing)?.as_bytes();
     if values.next().is_some() {
-        return Err(Refused::Malformed);
+        return Err(AuthFailure::Malformed);
     }
     if scheme.is_empty() {
         return Ok(value);
@@ -66,14 +52,14 @@ pub(super) fn of_scheme<'a>(
     // RFC 9110, 11.1 and 11.4: the scheme in any case, then spaces.
     let (found, rest) = value
         .split_at_checked(scheme.len())
-        .ok_or(Refused::Malformed)?;
+        .ok_or(AuthFailure::Malformed)?;
     let credentials = rest.trim_ascii_start();
     let well_formed = found.eq_ignore_ascii_case(scheme.as_bytes())
         && rest.first() == Some(&b' ')
         && !credentials.is_empty();
     match well_formed {
         true => Ok(credentials),
-        false => Err(Refused::Malformed),
+        false => Err(AuthFailure::Malformed),
     }
 }
 
@@ -210,8 +196,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_an_end_is_not_read_to_it() {
+    fn endless_credentials_file_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err();
-        assert_eq!(error, "/dev/zero has more than 4194304 bytes");
+        assert_eq!(error, "/dev/zero is a device, not a regular file");
     }
 }

@@ -2,22 +2,23 @@
 
 mod config;
 
-pub use config::{CompactionConfig, Compression, Config, Fsync};
+pub use config::{CompactionConfig, Config, FsyncMode, StorageCompression};
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::component::{
+    BuildContext, BuildError, Entry, Extension, ExtensionConfig, Origin, Services,
+};
 use crate::entry;
+use crate::metric::shared;
 use crate::pipeline::{Component, Undelivered};
 use crate::telemetry::disk;
 use crate::telemetry::disk::Watched;
 use futures_util::future::BoxFuture;
 use tributary_config::Capability;
-use tributary_storage::{Storage, has_dead_letters, inspect, unused};
+use tributary_storage::{Storage, has_dead_letters, inspect, own_files, unused};
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
@@ -25,8 +26,10 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "file_storage",
     aliases: &[],
-    "Keeps the sending queues of exporters in a directory.",
-    &[]
+    "Stores the sending queues of exporters in a directory.",
+    &[],
+    collector: Origin::Contrib,
+    metrics: &[shared::DISK]
 );
 
 impl ExtensionConfig for Config {
@@ -38,11 +41,7 @@ impl ExtensionConfig for Config {
         let directory = &self.directory;
         if self.create_directory && !directory.is_dir() {
             let mode = self.directory_mode().unwrap_or(0o750);
-            let made = fs::DirBuilder::new()
-                .recursive(true)
-                .mode(mode)
-                .create(directory);
-            made.map_err(|error| {
+            own_files::create_directories(directory, mode).map_err(|error| {
                 BuildError(format!(
                     "cannot make the directory {}: {error}",
                     directory.display()

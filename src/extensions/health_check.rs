@@ -11,15 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::component::auth;
 use crate::component::auth::Auth;
-use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::component::{
+    BuildContext, BuildError, Entry, Extension, ExtensionConfig, Origin, Services,
+};
 use crate::entry;
+use crate::metric::shared;
 use crate::pipeline::health::{Health, Phase};
 use crate::serving::Serving;
 use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::Owner;
 use tributary_net::auth::Guarded;
-use tributary_net::server::{Bound, Limits, Options, Protocol, SimpleHandler, tls_source};
+use tributary_net::server::{Bound, Limits, Protocol, ServerOptions, SimpleHandler, tls_source};
 use tributary_net::tls::ServerTls;
 
 /// Entry of the component registry.
@@ -28,35 +31,37 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "health_check",
     aliases: &[],
-    "Answers whether the collector does its job, for probes.",
-    &[]
+    "Serves health status for liveness and readiness probes.",
+    &[],
+    collector: Origin::Contrib,
+    metrics: &[shared::SERVER, shared::TLS]
 );
 
 /// HTTP endpoint that responds 200 while the collector is healthy and 503 otherwise.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Address to listen on. Default `localhost:13133`.
+    /// Address to listen on. Default: `localhost:13133`.
     pub endpoint: Endpoint,
-    /// TLS. Absent: plain text.
+    /// TLS of the server. Default: off, plain text.
     pub tls: Section<ServerTls>,
-    /// Authentication of clients. Absent: every client that reaches the address is accepted.
+    /// Authentication of clients. Default: none, every client that reaches the address is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Limits on clients.
+    /// Limits on clients. (The Collector has no such key.)
     pub limits: Limits,
-    /// Path of the endpoint. A path that ends in `/` includes all paths below it, so `/` matches
-    /// every path.
+    /// Path of the endpoint. A path that ends in `/` includes all paths below it, so `/` matches every path. Must begin
+    /// with `/`. Default: `/`.
     pub path: String,
-    /// Response bodies in place of the JSON that describes the status.
+    /// Response bodies in place of the JSON that describes the status. Default: JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_body: Option<ResponseBody>,
-    /// Time without a delivery, from the first failed attempt of an exporter, after which its
-    /// pipelines count as unhealthy. `0s` disables the check: then only starting, stopping and a
-    /// panicked stage are unhealthy.
+    /// Time without a delivery, from the first failed attempt of an exporter, after which its pipelines count as
+    /// unhealthy. `0s` disables the check: then only starting, stopping and a panicked stage are unhealthy. Default:
+    /// 5m. (The Collector has no such key.)
     pub recovery_duration: Duration,
-    /// The Collector's older check of exporter failures. Accepted without an effect:
-    /// `recovery_duration` sets when exporters count as unhealthy.
+    /// The Collector's older check of exporter failures. Accepted without an effect: `recovery_duration` sets when
+    /// exporters count as unhealthy. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_collector_pipeline: Option<CheckCollectorPipeline>,
 }
@@ -65,12 +70,12 @@ pub struct Config {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckCollectorPipeline {
-    /// Without an effect; `true` causes a warning.
+    /// No effect; `true` causes a warning. Default: false.
     pub enabled: bool,
-    /// Without an effect.
+    /// No effect. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Duration>,
-    /// Without an effect.
+    /// No effect. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exporter_failure_threshold: Option<u32>,
 }
@@ -79,9 +84,9 @@ pub struct CheckCollectorPipeline {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResponseBody {
-    /// Body of a 200 response.
+    /// Body of a 200 response. Default: empty.
     pub healthy: String,
-    /// Body of a 503 response.
+    /// Body of a 503 response. Default: empty.
     pub unhealthy: String,
 }
 
@@ -137,13 +142,13 @@ impl ExtensionConfig for Config {
             guard: auth::guard(self.auth.as_ref(), cx, &owner)?,
             handler: handler(self.clone(), cx.health.clone()),
         };
-        let options = Options {
+        let options = ServerOptions {
             protocol: Protocol::Either,
             tls: tls_source(&self.tls, Protocol::Either, &owner)
                 .map_err(|error| BuildError(error.to_string()))?,
             limits: self.limits.clone(),
             budget: Some(cx.budget.clone()),
-            ..Options::default()
+            ..ServerOptions::default()
         };
         let bound = cx
             .listeners

@@ -33,11 +33,14 @@ use std::sync::Arc;
 use self::handler::Put;
 use self::uploads::Uploads;
 use crate::component::auth;
-use crate::component::{BuildContext, BuildError, Entry, Extension, ExtensionConfig, Services};
+use crate::component::{
+    BuildContext, BuildError, Entry, Extension, ExtensionConfig, Origin, Services,
+};
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use crate::serving::Serving;
 use tributary_net::Owner;
-use tributary_net::server::{Bound, Options, Protocol, tls_source};
+use tributary_net::server::{Bound, Protocol, ServerOptions, tls_source};
 use tributary_symbols::worker::{Compiler, Worker};
 
 /// Entry of the component registry.
@@ -46,9 +49,17 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "symbol_upload",
     aliases: &[],
-    "Takes binaries with debug information, for the processor symbolication.",
-    &[]
+    "Accepts binaries with debug information for the processor `symbolication`.",
+    &[],
+    collector: Origin::Own,
+    metrics: &[shared::SERVER, shared::TLS, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[metric::counter(
+    "tributary_extension_symbol_uploads",
+    "Number of uploads of symbol files, by outcome",
+)];
 
 impl ExtensionConfig for Config {
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
@@ -73,12 +84,12 @@ impl Config {
         })?;
         let guard = auth::guard(self.auth.as_ref(), cx, &owner)?;
         let handler = Put::new(self, &cx.id, guard, uploads);
-        let options = Options {
+        let options = ServerOptions {
             protocol: Protocol::Either,
             tls: tls_source(&self.tls, Protocol::Either, &owner).map_err(|error| failed(&error))?,
             limits: self.limits.clone(),
             budget: Some(cx.budget.clone()),
-            ..Options::default()
+            ..ServerOptions::default()
         };
         cx.listeners
             .bind(&cx.id, &self.endpoint)

@@ -134,6 +134,65 @@ impl Account {
     }
 }
 
+/// Counters of items whose outcome the next stage decides.
+pub(crate) trait Decided {
+    /// Counts items that the next stage took.
+    fn accepted(&self, items: usize);
+
+    /// Counts items that the upstream sender still has.
+    fn refused(&self, items: usize);
+}
+
+impl Decided for &Account {
+    /// The next stage counts them.
+    fn accepted(&self, _items: usize) {}
+
+    fn refused(&self, items: usize) {
+        Account::refused(self, items);
+    }
+}
+
+/// Items whose outcome is not known yet. They count as refused on drop, which covers senders that stop waiting.
+pub(crate) struct Pending<C: Decided> {
+    counters: C,
+    items: Option<usize>,
+}
+
+impl<C: Decided> Pending<C> {
+    /// Begins to wait for the outcome.
+    pub(crate) fn new(counters: C, items: usize) -> Self {
+        Pending {
+            counters,
+            items: Some(items),
+        }
+    }
+
+    /// Returns the number of items.
+    pub(crate) fn items(&self) -> usize {
+        self.items.unwrap_or_default()
+    }
+
+    /// Returns the counters.
+    pub(crate) fn counters(&self) -> &C {
+        &self.counters
+    }
+
+    /// Counts the items as accepted.
+    pub(crate) fn accepted(mut self) {
+        if let Some(items) = self.items.take() {
+            self.counters.accepted(items);
+        }
+    }
+}
+
+impl<C: Decided> Drop for Pending<C> {
+    fn drop(&mut self) {
+        if let Some(items) = self.items {
+            self.counters.refused(items);
+        }
+    }
+}
+
 /// Metrics of one processor, recorded by the pipeline.
 #[derive(Clone)]
 pub struct ProcessorMetrics {
@@ -178,3 +237,6 @@ impl ProcessorMetrics {
         self.outgoing.increment(items as u64);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prost::Message;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 pub use tonic::Code;
@@ -14,12 +13,12 @@ pub use tributary_otlp::{Decoded, Nack, Requests, Signal};
 
 /// Telemetry of one signal on its way through a pipeline.
 ///
-/// Cloning is cheap while the payload is on the wire: the bytes are shared.
+/// Cloning is cheap: the bytes are shared.
 #[derive(Debug, Clone)]
 pub struct Batch {
     signal: Signal,
     items: usize,
-    payload: Payload,
+    requests: Requests,
     /// Request headers of the client, if the receiver is configured to keep them.
     pub metadata: Option<Arc<Metadata>>,
     /// Set by a stage that retries after a refusal. See [`Progress`].
@@ -103,22 +102,13 @@ pub fn metadata_bytes(metadata: &Metadata) -> usize {
     metadata.iter().map(header).sum()
 }
 
-/// The telemetry, in the form that was requested last.
-#[derive(Debug, Clone)]
-pub enum Payload {
-    /// Encoded requests.
-    Wire(Requests),
-    /// Structs of `opentelemetry-proto`.
-    Decoded(Box<Decoded>),
-}
-
 impl Batch {
     /// Creates a batch of validated requests. `items` is the count from [`tributary_otlp::validate`].
     pub fn new(signal: Signal, items: usize, requests: impl Into<Requests>) -> Self {
         Batch {
             signal,
             items,
-            payload: Payload::Wire(requests.into()),
+            requests: requests.into(),
             metadata: None,
             progress: None,
             patience: None,
@@ -163,66 +153,35 @@ impl Batch {
         self.joined
     }
 
-    /// Returns the size of the payload in bytes; for a decoded payload, the size of its encoding.
+    /// Returns the size of the encoded requests in bytes.
     pub fn bytes(&self) -> usize {
-        match &self.payload {
-            Payload::Wire(requests) => requests.len(),
-            Payload::Decoded(decoded) => match decoded.as_ref() {
-                Decoded::Traces(request) => request.encoded_len(),
-                Decoded::Metrics(request) => request.encoded_len(),
-                Decoded::Logs(request) => request.encoded_len(),
-                Decoded::Profiles(request) => request.encoded_len(),
-            },
-        }
+        self.requests.len()
     }
 
-    /// Returns the payload as encoded requests. Encodes at most once.
-    pub fn wire(&mut self) -> &Requests {
-        if let Payload::Decoded(decoded) = &self.payload {
-            self.payload = Payload::Wire(decoded.encode().into());
-        }
-        match &self.payload {
-            Payload::Wire(requests) => requests,
-            Payload::Decoded(_) => unreachable!("was encoded above"),
-        }
+    /// Returns the encoded requests.
+    pub fn wire(&self) -> &Requests {
+        &self.requests
     }
 
     /// Converts the batch into its encoded requests.
-    pub fn into_wire(mut self) -> Requests {
-        self.wire();
-        match self.payload {
-            Payload::Wire(requests) => requests,
-            Payload::Decoded(_) => unreachable!("was encoded above"),
-        }
+    pub fn into_wire(self) -> Requests {
+        self.requests
     }
 
-    /// Whether the payload is decoded at the moment.
-    pub fn is_decoded(&self) -> bool {
-        matches!(self.payload, Payload::Decoded(_))
-    }
-
-    /// Returns the payload as structs. Decodes at most once.
+    /// Decodes the requests into structs, as one request.
     ///
     /// # Errors
     /// A permanent [`Nack`] if the bytes are not a valid request.
-    pub fn decoded(&mut self) -> Result<&mut Decoded, Nack> {
-        if let Payload::Wire(requests) = &self.payload {
-            let decoded = Decoded::decode(self.signal, &requests.to_bytes()).map_err(|error| {
-                Nack::invalid(format!("malformed {} request: {error}", self.signal))
-            })?;
-            self.payload = Payload::Decoded(Box::new(decoded));
-        }
-        match &mut self.payload {
-            Payload::Decoded(decoded) => Ok(decoded),
-            Payload::Wire(_) => unreachable!("was decoded above"),
-        }
+    pub fn decoded(&self) -> Result<Decoded, Nack> {
+        Decoded::decode(self.signal, &self.requests.to_bytes())
+            .map_err(|error| Nack::invalid(format!("malformed {} request: {error}", self.signal)))
     }
 
     /// Replaces the content; permits and metadata stay.
     pub fn with_wire(self, items: usize, requests: impl Into<Requests>) -> Self {
         Batch {
             items,
-            payload: Payload::Wire(requests.into()),
+            requests: requests.into(),
             ..self
         }
     }
@@ -231,12 +190,9 @@ impl Batch {
     /// unless some of the requests are still the same.
     pub fn with_output(self, items: usize, requests: impl Into<Requests>, permit: Permit) -> Self {
         let requests = requests.into();
-        let is_same = |part: &Bytes| match &self.payload {
-            Payload::Wire(before) => {
-                let same = |other: &Bytes| other.as_ptr() == part.as_ptr();
-                before.parts().iter().any(same)
-            }
-            Payload::Decoded(_) => false,
+        let is_same = |part: &Bytes| {
+            let same = |other: &Bytes| other.as_ptr() == part.as_ptr();
+            self.requests.parts().iter().any(same)
         };
         let keeps_some = requests.parts().iter().any(is_same);
         let mut batch = self.with_wire(items, requests);
@@ -245,15 +201,6 @@ impl Batch {
         }
         batch.hold(permit);
         batch
-    }
-
-    /// Replaces the content with other structs; permits and metadata stay.
-    pub fn with_decoded(self, items: usize, decoded: Decoded) -> Self {
-        Batch {
-            items,
-            payload: Payload::Decoded(Box::new(decoded)),
-            ..self
-        }
     }
 
     /// Returns a batch of other content made from this batch, for the same client. If the budget has room for both
@@ -292,7 +239,7 @@ impl Batch {
         Batch {
             signal: self.signal,
             items,
-            payload: Payload::Wire(requests),
+            requests,
             metadata: self.metadata.clone(),
             progress: self.progress.clone(),
             patience: self.patience.clone(),
@@ -313,13 +260,9 @@ impl Batch {
     /// Appends `other`, which must be of the same signal. No payload is copied.
     pub fn append(&mut self, mut other: Batch) {
         debug_assert_eq!(self.signal, other.signal);
-        self.wire();
-        other.wire();
         self.items += other.items;
         self.joined |= other.joined;
         self.permits.append(&mut other.permits);
-        if let (Payload::Wire(mine), Payload::Wire(theirs)) = (&mut self.payload, other.payload) {
-            mine.append(theirs);
-        }
+        self.requests.append(other.requests);
     }
 }

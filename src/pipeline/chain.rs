@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Consumer, Processor};
-use crate::pipeline::account::{Account, DropReason, ProcessorMetrics};
+use crate::pipeline::account::{Account, DropReason, Pending, ProcessorMetrics};
 use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 
 /// Start of a pipeline: opens the account of every batch.
-pub struct Entry {
+pub struct PipelineEntry {
     account: Account,
     first: Arc<dyn Consumer>,
     finishes: bool,
 }
 
-impl Entry {
+impl PipelineEntry {
     /// Creates the entry in front of the first stage. If `finishes` is set, a batch goes on to the end of the pipeline
     /// even if its sender stops waiting.
     pub fn new(account: Account, first: Arc<dyn Consumer>, finishes: bool) -> Self {
-        Entry {
+        PipelineEntry {
             account,
             first,
             finishes,
@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-impl Consumer for Entry {
+impl Consumer for PipelineEntry {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         if !self.finishes {
             return Box::pin(enter(&self.account, &self.first, batch));
@@ -47,38 +47,11 @@ impl Consumer for Entry {
 }
 
 async fn enter(account: &Account, first: &Arc<dyn Consumer>, batch: Batch) -> Result<(), Nack> {
-    let items = Received::new(account, batch.items());
+    account.received(batch.items());
+    let items = Pending::new(account, batch.items());
     first.consume(batch).await?;
-    items.taken();
+    items.accepted();
     Ok(())
-}
-
-/// Counts items as refused on drop unless the next stage took them. This covers senders that stop waiting.
-struct Received<'a> {
-    account: &'a Account,
-    items: Option<usize>,
-}
-
-impl<'a> Received<'a> {
-    fn new(account: &'a Account, items: usize) -> Self {
-        account.received(items);
-        Received {
-            account,
-            items: Some(items),
-        }
-    }
-
-    fn taken(mut self) {
-        self.items = None;
-    }
-}
-
-impl Drop for Received<'_> {
-    fn drop(&mut self) {
-        if let Some(items) = self.items {
-            self.account.refused(items);
-        }
-    }
 }
 
 /// Processors that edit batches, run one after the other in the task of the caller.
@@ -238,11 +211,11 @@ mod tests {
     }
 
     /// Creates a pipeline with the processor [`Half`], and the handle of its metrics.
-    fn pipeline(exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
+    fn pipeline(exporter: Arc<Scripted>) -> (PipelineEntry, PrometheusHandle) {
         pipeline_that(false, exporter)
     }
 
-    fn pipeline_that(finishes: bool, exporter: Arc<Scripted>) -> (Entry, PrometheusHandle) {
+    fn pipeline_that(finishes: bool, exporter: Arc<Scripted>) -> (PipelineEntry, PrometheusHandle) {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
         let entry = metrics::with_local_recorder(&recorder, || {
@@ -251,7 +224,7 @@ mod tests {
             let id = "half".parse().unwrap();
             let metrics = ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces);
             let chain = Chain::new(vec![(Box::new(Half), metrics)], account.clone(), exit);
-            Entry::new(account, Arc::new(chain), finishes)
+            PipelineEntry::new(account, Arc::new(chain), finishes)
         });
         (entry, handle)
     }

@@ -46,12 +46,11 @@ impl FanOut {
 }
 
 impl Consumer for FanOut {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        batch.wire();
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let keeps = batch.progress.clone();
             let mut key =
-                (keeps.is_none() && self.refused.watches()).then(|| self.refused.key(&mut batch));
+                (keeps.is_none() && self.refused.watches()).then(|| self.refused.key(&batch));
             let before = key.and_then(|key| self.refused.take(key));
             let progress = keeps.clone().or(before).unwrap_or_default();
             let may_return = AtomicBool::new(false);
@@ -76,7 +75,7 @@ impl Consumer for FanOut {
             let mut waiting = pin!(join_all(waiting));
             let at_once = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
             if keeps.is_none() && key.is_none() && may_return.load(Relaxed) {
-                key = Some(self.refused.key(&mut batch));
+                key = Some(self.refused.key(&batch));
             }
             // The branches have clones. Dropping this one releases its memory while slow branches run.
             drop(batch);

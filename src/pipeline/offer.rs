@@ -1,13 +1,12 @@
 //! Retries of a stage that hands acknowledged data to the next stage.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::pipeline::Next;
-use crate::pipeline::batch::{Batch, Nack, Progress};
+use crate::pipeline::batch::{Batch, Nack};
 
 /// Bounds of the wait between attempts. Waits double and are jittered.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
@@ -22,22 +21,25 @@ pub(super) struct Last {
     pub(super) at_the_end: bool,
 }
 
-/// Offers the batch until it is taken, is refused permanently, or a refusal is final as `last` says. Once the stage is
-/// `closing`, waits are short.
+/// Offers the batch until it is taken, is refused permanently, or a refusal is final as `last` says. All attempts share
+/// the batch's progress. Once the stage is `closing`, waits are short.
 pub(super) async fn offer(
     next: &Next,
     closing: &CancellationToken,
-    mut batch: Batch,
-    progress: Arc<Progress>,
+    batch: &Batch,
     last: Last,
 ) -> Result<(), Nack> {
-    batch.progress = Some(progress.clone());
+    let begun = || {
+        batch
+            .progress
+            .as_ref()
+            .is_some_and(|progress| !progress.is_empty())
+    };
     let mut wait = FIRST_WAIT;
     loop {
         match next.consumer.consume(batch.clone()).await {
             Err(nack) if nack.retryable => {
-                let is_last =
-                    last.first && progress.is_empty() || last.at_the_end && closing.is_cancelled();
+                let is_last = last.first && !begun() || last.at_the_end && closing.is_cancelled();
                 if is_last {
                     return Err(nack);
                 }

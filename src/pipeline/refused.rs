@@ -60,7 +60,7 @@ impl Refused {
     }
 
     /// Returns the hash that identifies a batch.
-    pub(super) fn key(&self, batch: &mut Batch) -> u128 {
+    pub(super) fn key(&self, batch: &Batch) -> u128 {
         let mut hash = Xxh3::with_secret(self.secret);
         let mut add = |bytes: &[u8]| {
             hash.update(&bytes.len().to_le_bytes());

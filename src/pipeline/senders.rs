@@ -94,22 +94,6 @@ impl Senders {
         passed
     }
 
-    /// Number of senders that wait for the outcome.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Number of senders that wait for this batch only, not also for another piece elsewhere.
-    pub(crate) fn waiting_for_this_only(&self) -> usize {
-        let only = |waiter: &&Waiter| {
-            waiter
-                .0
-                .as_ref()
-                .is_some_and(|one| Arc::strong_count(one) == 1)
-        };
-        self.waiting.iter().filter(only).count()
-    }
-
     /// Whether all senders wait, so that all of them still have their data.
     pub(crate) fn all_wait(&self) -> bool {
         self.acknowledged == 0 && !self.waiting.is_empty()

@@ -18,7 +18,7 @@ use tributary_otlp::Signal;
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<(), Nack>>>,
     refuses: fn(&Batch) -> Option<Nack>,
-    delay: Duration,
+    pub(crate) delay: Duration,
     pub(crate) stores: bool,
     taken: Mutex<Vec<Batch>>,
 }
@@ -98,6 +98,10 @@ impl Consumer for Scripted {
             self.taken.lock().unwrap().push(batch);
             Ok(())
         })
+    }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
     }
 
     fn stores(&self) -> bool {

@@ -13,17 +13,20 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::actions::{ActionConfig, ActionKind, ConvertedType, Literal};
+pub use self::actions::{ActionConfig, ActionKind, ConvertedType};
 pub(super) use self::actions::{Prepared, validate};
 use super::decoding;
 use super::matching::{Choice, MatchConfig};
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
+use crate::metric::shared;
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::{OutputMemory, refusal};
 use tributary_config::{Problems, Validate};
 use tributary_memory::Budget;
-use tributary_otlp::attributes::{Actions, Level};
+use tributary_otlp::attributes::{Actions, AttributeLevel};
 use tributary_otlp::{Requests, Signal};
 
 /// The registry line.
@@ -32,17 +35,19 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     AttributesConfig,
     "attributes",
     aliases: &[],
-    "Changes attributes of spans, data points, log records and profiles.",
-    ALL_SIGNALS
+    "Inserts, changes and deletes attributes of spans, data points, log records and profiles.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::PROCESSOR]
 );
 
 /// Configuration of the `attributes` processor.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttributesConfig {
-    /// Actions on the attributes of each span, data point and log record, in this order. In profiles, the actions edit
-    /// the attributes of each profile and of each of its samples; a constant is added to the profile alone. An edited
-    /// profile loses its `original_payload`, which contains the unedited labels. At least one action is required.
+    /// Actions on the attributes of each span, data point and log record, in this order; at least one. In profiles, the
+    /// actions edit the attributes of each profile and of each of its samples; a constant is added to the profile
+    /// alone. An edited profile loses its `original_payload`, which contains the unedited labels. Required.
     #[serde(default)]
     pub actions: Vec<ActionConfig>,
     /// Properties of the items to edit: spans, log records, profiles, or metrics with all their data points. Default:
@@ -76,7 +81,7 @@ impl ProcessorConfig for AttributesConfig {
 
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Attributes {
-            level: Level::Items,
+            level: AttributeLevel::Items,
             actions: Prepared::new(&self.actions)?,
             choice: Choice::new(signal, self.include.as_ref(), self.exclude.as_ref())?,
             budget: cx.budget.clone(),
@@ -86,7 +91,7 @@ impl ProcessorConfig for AttributesConfig {
 
 /// The processor; `resource` is the same on another level.
 pub(super) struct Attributes {
-    pub(super) level: Level,
+    pub(super) level: AttributeLevel,
     pub(super) actions: Prepared,
     pub(super) choice: Choice,
     pub(super) budget: Arc<Budget>,
@@ -102,7 +107,7 @@ impl Processor for Attributes {
 }
 
 impl Attributes {
-    fn edit(&self, actions: &Actions, mut batch: Batch) -> Result<Batch, Nack> {
+    fn edit(&self, actions: &Actions, batch: Batch) -> Result<Batch, Nack> {
         let signal = batch.signal();
         let mut items = batch.items();
         let mut changed = false;

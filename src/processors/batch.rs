@@ -1,46 +1,52 @@
 //! Merges requests into larger batches.
 //!
 //! The encoded requests are appended to each other without copying. In front of an exporter with a
-//! persistent queue, a request is acknowledged once the queue has persisted it, and waits only a
-//! short time for other requests. Otherwise a request is acknowledged when it is buffered, and the
-//! processor becomes responsible for it. The processor then retries each batch until the next stage
-//! accepts it, and applies back-pressure once enough batches are ready. A permanently refused batch
-//! is split and its requests are sent one by one, so that an invalid request does not affect other
-//! requests.
+//! persistent queue, a request is acknowledged once the queue has persisted it. It waits for other
+//! requests only while another batch is being persisted. Otherwise a request is acknowledged when it
+//! is buffered, and the processor becomes responsible for it. The processor then retries each batch
+//! until the next stage accepts it, and applies back-pressure once enough batches are ready. A
+//! permanently refused batch is sent again in halves, so that an invalid request does not affect
+//! other requests.
 //!
 //! Each request of profiles has its own dictionary, so such requests cannot simply be appended.
 //! When a batch of profiles is complete, its requests are merged into one request with one
 //! dictionary, and no sample changes. If the memory budget has no room to decode the requests, each
 //! is sent separately, as received.
 
-mod profiles;
-mod waiting;
+mod metrics;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
-use metrics::{Counter, Gauge, Histogram};
+use ::metrics::Counter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
+use crate::pipeline::holding;
 use crate::pipeline::holding::{
     CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
 };
+use crate::pipeline::merge::merge;
+use crate::pipeline::partition;
+use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::Senders;
-use crate::processors::partition;
-use crate::processors::partition::{Keys, Partition};
+use crate::pipeline::split::{Parts, within};
 use tributary_config::units::{ByteSize, Duration};
-use tributary_config::{ComponentId, Problems, Validate};
+use tributary_config::{Problems, Validate};
 use tributary_memory::Budget;
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
-use waiting::{Piece, Sizes, Waiting};
+
+use self::metrics::Metrics;
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
@@ -48,33 +54,60 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     Config,
     "batch",
     aliases: &[],
-    "Gathers requests into larger batches.",
-    ALL_SIGNALS
+    "Merges requests into larger batches.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::histogram(
+        "otelcol_processor_batch_batch_send_size",
+        "Number of items per batch that was sent",
+    ),
+    metric::histogram(
+        "otelcol_processor_batch_batch_send_size_bytes",
+        "Encoded size of the batches that were sent, in bytes; only at metrics level `detailed`",
+    ),
+    metric::counter(
+        "otelcol_processor_batch_batch_size_trigger_send",
+        "Number of batches sent because of their size",
+    ),
+    metric::counter(
+        "otelcol_processor_batch_timeout_trigger_send",
+        "Number of batches sent because of `timeout`",
+    ),
+    metric::gauge(
+        "otelcol_processor_batch_metadata_cardinality",
+        "Number of distinct combinations of values of `metadata_keys`",
+    ),
+];
 
 /// Size and age at which a batch is sent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Longest time that the first item of a batch waits. `0s` sends everything at once, subject to
-    /// the maximum sizes.
+    /// Longest time that the first item of a batch waits. `0s` sends everything at once, subject to the maximum sizes.
+    /// In front of a queue on disk, a batch waits at most 20ms. Default: 200ms.
     pub timeout: Duration,
-    /// Number of items (spans, data points, log records, samples) at which a batch is sent. 0: no
-    /// item threshold; without `send_batch_bytes` too, everything is sent at once.
+    /// Number of items (spans, data points, log records, samples) at which a batch is sent. 0 means no item threshold;
+    /// if `send_batch_bytes` is 0 too, everything is sent at once. Default: 8192.
     pub send_batch_size: u32,
-    /// Maximum number of items in a batch. Larger requests are split, profiles between their
-    /// samples if necessary. 0: no limit.
+    /// Maximum number of items in a batch. Larger requests are split, profiles between their samples if necessary. 0
+    /// means no limit. 0, or at least `send_batch_size`. Default: 0.
     pub send_batch_max_size: u32,
-    /// Encoded size at which a batch is sent, as in `2MiB`. The size of profiles is measured before
-    /// their dictionaries are merged. 0: no size threshold.
+    /// Encoded size at which a batch is sent, as in `2MiB`. The size of profiles is measured before their dictionaries
+    /// are merged. 0 means no size threshold. Default: 0. (The Collector has no such key.)
     pub send_batch_bytes: ByteSize,
-    /// Maximum encoded size of a batch, as in `4MiB`; larger requests are split. 0: no limit.
+    /// Maximum encoded size of a batch, as in `4MiB`; larger requests are split. 0 means no limit. 0, or at least
+    /// `send_batch_bytes`. Default: 0. (The Collector has no such key.)
     pub send_batch_max_bytes: ByteSize,
-    /// Request headers that separate batches: all requests of a batch have equal values. The
-    /// receiver must have `include_metadata: true`.
+    /// Request headers that separate batches: all requests of a batch have equal values. The receiver must have
+    /// `include_metadata: true`. Default: none.
     pub metadata_keys: Vec<String>,
-    /// Maximum number of distinct combinations of values of `metadata_keys` during the life of the
-    /// process; requests with further ones are refused. 0: no limit.
+    /// Maximum number of distinct combinations of values of `metadata_keys` during the life of the process; requests
+    /// with further combinations are refused. 0 means no limit. Default: 1000.
     pub metadata_cardinality_limit: u32,
 }
 
@@ -117,18 +150,19 @@ impl ProcessorConfig for Config {
         let metrics = Metrics::new(&cx.id);
         let budget = cx.budget.clone();
         Ok(Stage::Holding(Box::new(move |next| {
+            let sizes = config.sizes();
+            let buffered = Buffered {
+                gathering: Gathering::new(sizes, config.timeout.0),
+                in_flight: HashMap::new(),
+            };
             let batcher = Arc::new(Batcher {
-                sizes: config.sizes(),
-                timeout: match next.consumer.stores() {
-                    true => config.timeout.0.min(LONGEST_WAIT),
-                    false => config.timeout.0,
-                },
+                sizes,
                 senders_wait: next.consumer.stores(),
                 keys: Keys::new(&config.metadata_keys),
                 cardinality: limit(u64::from(config.metadata_cardinality_limit)),
                 metrics,
                 budget,
-                holding: Holding::new(next),
+                holding: Holding::over(next, buffered),
             });
             let life = Life::new(batcher.clone());
             (Arc::new(Entrance(batcher)), Box::new(life))
@@ -171,82 +205,49 @@ const MAX_UNDER_WAY: Most = Most {
     bytes: 8 << 20,
 };
 
-/// Longest time that a request waits for other requests if senders wait until their requests are
-/// persisted. Many clients send one request after the other, so this time limits their throughput.
-/// A batch is sent early once it has as many requests as can be expected, see
-/// [`Group::is_complete`].
-const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
-
-/// If senders wait, number of batches sent without waiting for more requests: the disk writes one
-/// while the processor prepares the next.
-const TURNS: usize = 2;
-/// Minimum size of a partial flush, in bytes, while another write is in flight. Each write costs
-/// about as much CPU time as 100 KiB of data. This value and the next were measured on one machine,
-/// with 2 MiB of cache per core.
-const TURN_BYTES: usize = 768 << 10;
-/// Size, in bytes, at which a batch is sent at once: a larger one leaves the CPU cache before it is
-/// written.
-const LARGE_TURN_BYTES: usize = 1 << 20;
-
 const FULL: &str = "the batch processor is full: the next stage does not take its batches";
 
 struct Batcher {
     sizes: Sizes,
-    timeout: std::time::Duration,
     keys: Keys,
     cardinality: usize,
     metrics: Metrics,
     budget: Arc<Budget>,
-    /// Whether a request is acknowledged only by the next stage, after the next stage has persisted
-    /// it.
+    /// Whether a request is acknowledged only by the next stage, after the next stage has persisted it.
     senders_wait: bool,
-    holding: Holding<HashMap<Partition, Group>, Piece>,
+    holding: Holding<Buffered, Piece>,
 }
 
-/// Requests with equal values of `metadata_keys`.
-#[derive(Default)]
-struct Group {
-    waiting: Waiting,
-    /// Deadline of the first waiting request.
-    due: Option<Instant>,
-    /// Number of batches in flight, and number of senders, of whole or split requests, that wait
-    /// for their outcome.
-    under_way: usize,
-    senders_under_way: usize,
-    /// If senders wait, the number of requests that wait or are in flight plus the number of
-    /// senders about to send their next request, as of the last acknowledgment. 0: not known.
-    expected: usize,
-    /// Recent maximum of `expected`, which does not count senders that were acknowledged earlier
-    /// and have not sent again. 0: not known.
-    population: usize,
+/// Buffered requests.
+struct Buffered {
+    gathering: Gathering<Piece>,
+    /// Number of batches in flight, for each partition that was ever seen.
+    in_flight: HashMap<Partition, usize>,
 }
 
-impl Group {
-    /// Whether, if senders wait, the batch has no reason to wait for more requests.
-    fn is_complete(&self) -> bool {
-        let (requests, bytes) = (self.waiting.requests(), self.waiting.bytes());
-        let all_are_back = self.expected > 0 && requests >= self.expected;
-        let half_are_here = requests >= self.population.div_ceil(TURNS);
-        let is_turn = bytes >= LARGE_TURN_BYTES || half_are_here && bytes >= TURN_BYTES;
-        self.under_way == 0 && all_are_back || self.under_way < TURNS && is_turn
+/// Requests with their senders.
+struct Piece {
+    batch: Batch,
+    senders: Senders,
+}
+
+impl Measured for Piece {
+    fn items(&self) -> usize {
+        self.batch.items()
     }
 
-    /// Takes the next batch, which is then in flight.
-    fn take(&mut self, sizes: &Sizes) -> Option<Piece> {
-        let piece = self.waiting.take(sizes)?;
-        self.under_way += 1;
-        self.senders_under_way += piece.senders.waiting();
-        Some(piece)
+    fn bytes(&self) -> usize {
+        self.batch.bytes()
+    }
+}
+
+impl holding::Bytes for Piece {
+    fn bytes(&self) -> usize {
+        self.batch.bytes()
     }
 
-    /// Records that the outcome of a batch is known. `waited` senders waited for it; `answered` of
-    /// them have nothing else in flight.
-    fn handed_on(&mut self, waited: usize, answered: usize) {
-        self.under_way -= 1;
-        self.senders_under_way -= waited;
-        self.expected = answered + self.senders_under_way + self.waiting.requests();
-        let forgotten = self.population.div_ceil(8);
-        self.population = self.expected.max(self.population - forgotten);
+    fn is_patient(&self) -> bool {
+        self.senders.are_patient()
     }
 }
 
@@ -254,7 +255,7 @@ impl Batcher {
     /// Moves one client's batches out of `offered`, unless there is no room at the moment.
     fn take_in(
         &self,
-        offered: &mut SmallVec<[Batch; 1]>,
+        offered: &mut Parts<Batch>,
         senders: &mut Senders,
     ) -> Result<Option<()>, Nack> {
         let mut state = self.holding.state();
@@ -268,58 +269,71 @@ impl Batcher {
         if state.ready.is_full(MAX_UNDER_WAY.bytes / 2) {
             return Ok(None);
         }
-        let known = state.gathered.len();
-        let group = match state.gathered.entry(self.keys.partition(first)) {
+        let partition = self.keys.partition(first);
+        let Buffered {
+            gathering,
+            in_flight,
+        } = &mut state.gathered;
+        let known = in_flight.len();
+        let in_flight = match in_flight.entry(partition.clone()) {
             Place::Occupied(entry) => entry.into_mut(),
             Place::Vacant(entry) => {
                 if known >= self.cardinality {
                     return Err(partition::too_many());
                 }
                 self.metrics.cardinality.set((known + 1) as f64);
-                entry.insert(Group::default())
+                entry.insert(0)
             }
         };
+        let mut complete = Vec::new();
+        let mut has_deadline = false;
         for batch in offered.drain(..) {
             let senders = senders.split(batch.items());
             state.held += senders.held();
-            group.waiting.push(Piece { batch, senders });
+            let piece = Piece { batch, senders };
+            has_deadline |= gathering.push(&partition, piece, |batch| complete.push(batch));
         }
-        let mut wake = false;
-        while group.waiting.is_enough(&self.sizes) {
-            let Some(batch) = group.take(&self.sizes) else {
-                break;
-            };
-            self.metrics.size_trigger.increment(1);
-            state.ready.push(batch);
-            group.due = None;
-            wake = true;
+        // Group commit: while the next stage is idle, there is no reason to wait for more requests. Requests that
+        // arrive while a batch is in flight form the next one, so batches grow with the load.
+        if self.senders_wait && *in_flight == 0 && complete.is_empty() {
+            complete.extend(gathering.take(&partition));
         }
-        if self.senders_wait && group.is_complete() {
-            self.send_all(group, &mut state.ready, &self.metrics.size_trigger);
-            wake = true;
-        }
-        if group.due.is_none() && !group.waiting.is_empty() {
-            group.due = Some(Instant::now() + self.timeout);
-            wake = true;
-        }
-        if wake {
+        if has_deadline || !complete.is_empty() {
             self.holding.wake();
+        }
+        for pieces in complete {
+            make_ready(
+                pieces,
+                &mut state.ready,
+                in_flight,
+                &self.metrics.size_trigger,
+            );
         }
         Ok(Some(()))
     }
+}
 
-    /// Makes all waiting requests ready, even if they are below the thresholds.
-    fn send_all(&self, group: &mut Group, ready: &mut Queue<Piece>, trigger: &Counter) {
-        while let Some(batch) = group.take(&self.sizes) {
-            trigger.increment(1);
-            ready.push(batch);
-        }
-        group.due = None;
+/// Moves a complete batch to the ready queue. From then on it is in flight.
+fn make_ready(
+    pieces: Gathered<Piece>,
+    ready: &mut Queue<Piece>,
+    in_flight: &mut usize,
+    trigger: &Counter,
+) {
+    let append = |mut batch: Piece, piece: Piece| {
+        batch.batch.append(piece.batch);
+        batch.senders.append(piece.senders);
+        batch
+    };
+    if let Some(batch) = pieces.into_iter().reduce(append) {
+        *in_flight += 1;
+        trigger.increment(1);
+        ready.push(batch);
     }
 }
 
 impl Holder for Batcher {
-    type Gathered = HashMap<Partition, Group>;
+    type Gathered = Buffered;
     type Ready = Piece;
 
     const UNDER_WAY: Most = MAX_UNDER_WAY;
@@ -330,29 +344,34 @@ impl Holder for Batcher {
 
     async fn collect(&self) -> Collected {
         let mut state = self.holding.state();
+        let urgent = state.is_urgent();
         let state = &mut *state;
         let now = Instant::now();
-        let urgent = state.is_urgent();
-        let mut next: Option<Instant> = None;
-        for group in state.gathered.values_mut() {
-            let Some(due) = group.due else { continue };
-            let complete = self.senders_wait && group.is_complete();
-            if due > now && !urgent && !complete {
-                next = Some(next.map_or(due, |earlier| earlier.min(due)));
-                continue;
+        let Buffered {
+            gathering,
+            in_flight,
+        } = &mut state.gathered;
+        let due = match urgent {
+            true => gathering.take_all(),
+            false => std::iter::from_fn(|| gathering.take_due(now)).collect(),
+        };
+        for (partition, pieces) in due {
+            let count = in_flight.entry(partition).or_default();
+            make_ready(
+                pieces,
+                &mut state.ready,
+                count,
+                &self.metrics.timeout_trigger,
+            );
+        }
+        let idle = in_flight.iter_mut().filter(|(_, count)| **count == 0);
+        for (partition, count) in idle.filter(|_| self.senders_wait) {
+            if let Some(pieces) = gathering.take(partition) {
+                make_ready(pieces, &mut state.ready, count, &self.metrics.size_trigger);
             }
-            let trigger = match complete {
-                true => &self.metrics.size_trigger,
-                false => &self.metrics.timeout_trigger,
-            };
-            if !complete {
-                // The expected requests did not arrive in time.
-                group.population = 0;
-            }
-            self.send_all(group, &mut state.ready, trigger);
         }
         Collected {
-            due: next,
+            due: gathering.next_deadline(),
             closed: state.closed,
         }
     }
@@ -360,75 +379,33 @@ impl Holder for Batcher {
     async fn hand_on(&self, piece: Piece) {
         let Piece { batch, mut senders } = piece;
         let partition = self.keys.partition(&batch);
-        let waited = senders.waiting();
         let mut outcome = Ok(());
-        for (batch, parts) in profiles::whole(batch, self.sizes.most, &self.budget).await {
+        for batch in merge(batch, self.sizes.most.bytes, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
-            let handed_on = self.holding.hand_on(batch, &mut senders, || apart(parts));
+            let handed_on = self.holding.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
-        if let Some(group) = self.holding.state().gathered.get_mut(&partition) {
-            group.handed_on(waited, senders.waiting_for_this_only());
+        if let Some(count) = self.holding.state().gathered.in_flight.get_mut(&partition) {
+            *count -= 1;
         }
         senders.tell(&outcome);
     }
-}
-
-/// Splits a batch into its requests.
-fn apart(batch: Batch) -> Vec<Batch> {
-    let requests = batch.clone().into_wire();
-    let each = requests.into_parts().map(|request| {
-        let items = tributary_otlp::count(batch.signal(), &request);
-        batch.clone().with_wire(items, request)
-    });
-    each.collect()
 }
 
 impl Entered for Batcher {
     const ANSWERS_EARLY: bool = false;
 
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
-        batch.wire();
         let (most, budget) = (self.sizes.most, &self.budget);
         let (mut senders, answer) = Senders::of(&mut batch, self.senders_wait);
-        let mut offered = profiles::within(batch, most, budget).await;
+        let mut offered = within(batch, most, budget).await;
         let holding = &self.holding;
         let take_in = || self.take_in(&mut offered, &mut senders);
         holding.with_patience(FULL, take_in).await?;
         // Every piece has been assigned its senders by now.
         senders.tell(&Ok(()));
         answer.outcome().await
-    }
-}
-
-struct Metrics {
-    send_size: Histogram,
-    send_size_bytes: Histogram,
-    size_trigger: Counter,
-    timeout_trigger: Counter,
-    cardinality: Gauge,
-}
-
-impl Metrics {
-    fn new(processor: &ComponentId) -> Self {
-        let labels = [("processor", processor.to_string())];
-        Metrics {
-            send_size: metrics::histogram!("otelcol_processor_batch_batch_send_size", &labels),
-            send_size_bytes: metrics::histogram!(
-                "otelcol_processor_batch_batch_send_size_bytes",
-                &labels
-            ),
-            size_trigger: metrics::counter!(
-                "otelcol_processor_batch_batch_size_trigger_send",
-                &labels
-            ),
-            timeout_trigger: metrics::counter!(
-                "otelcol_processor_batch_timeout_trigger_send",
-                &labels
-            ),
-            cardinality: metrics::gauge!("otelcol_processor_batch_metadata_cardinality", &labels),
-        }
     }
 }
 

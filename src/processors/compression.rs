@@ -15,12 +15,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
-use tributary_profiles::aggregate::{Gauge, Options};
+use tributary_profiles::aggregate::{Gauge, SummaryOptions};
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
@@ -28,9 +31,27 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     Config,
     "compression",
     aliases: &[],
-    "Makes one of equal resources, scopes and dictionaries, and summaries of profiles.",
-    ALL_SIGNALS
+    "Deduplicates resources, scopes and dictionaries within a request, or summarizes profiles over time.",
+    ALL_SIGNALS,
+    collector: Origin::Own,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "tributary_processor_compression_flushes",
+        "Number of summaries of profiles, by the end of their window: its interval or the memory bound",
+    ),
+    metric::counter(
+        "tributary_processor_compression_saturated_sums",
+        "Number of sums that exceeded 64 bits and were set to the maximum",
+    ),
+    metric::counter(
+        "tributary_processor_compression_passed_requests",
+        "Number of requests that passed without buffering because their series were quiet",
+    ),
+];
 
 /// Scope of the merging of equal parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +60,7 @@ pub struct Config {
     /// `compact`: equal resources and scopes within a batch are merged, and so are equal entries of
     /// the dictionary of profiles; the mode is lossless and adds no delay. `aggregate`: profiles
     /// are summarized over a window; other signals are treated as by `compact`. Default: `compact`.
-    pub mode: Mode,
+    pub mode: MergeScope,
     /// With `aggregate`: duration of a window. A request is forwarded without waiting if each of
     /// its profiles is the first of its series (retained resource attributes, scope, sample type)
     /// within this time; otherwise the whole request is buffered. Above 0. Default: 10s.
@@ -53,13 +74,12 @@ pub struct Config {
     /// `service.name`, `service.namespace`, `service.version`, `deployment.environment.name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<Vec<String>>,
-    /// With `aggregate`: combination of one instance's profiles in a window, for sample types that
-    /// are not plain counts: `average`, `last`, or `sum`. Profiles of several instances are always
-    /// added up. The entries extend or replace the built-in ones. Default: `inuse_space` and
-    /// `inuse_objects` are averaged; `goroutine`, `goroutines` and `threadcreate` use the last
-    /// profile. Go's cumulative sample types (`alloc_space`, `alloc_objects`, `contentions`,
-    /// `delay`) also use the last one, unless they have a duration, as after the receiver's
-    /// `delta`: such profiles add up.
+    /// With `aggregate`: combination of one instance's profiles in a window, for sample types that are not plain
+    /// counts: `average`, `last`, or `sum`. Profiles of several instances are always added up. The entries extend or
+    /// replace the built-in ones: `inuse_space` and `inuse_objects` are averaged; `goroutine`, `goroutines` and
+    /// `threadcreate` use the last profile. Go's cumulative sample types (`alloc_space`, `alloc_objects`,
+    /// `contentions`, `delay`) also use the last one, unless they have a duration, as after the receiver's `delta`:
+    /// such profiles add up. Default: the built-in ones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gauges: BTreeMap<String, OverTime>,
     /// With `aggregate`: number of the heaviest samples of a profile that keep the link to their
@@ -80,7 +100,7 @@ pub struct Config {
 /// Scope of the merging of equal parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum MergeScope {
     /// Equal resources, scopes and dictionary entries.
     #[default]
     Compact,
@@ -122,7 +142,7 @@ const LEAST_BYTES: u64 = 64 << 10;
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
-        if self.mode == Mode::Compact {
+        if self.mode == MergeScope::Compact {
             for (key, given) in [
                 ("interval", self.interval.is_some()),
                 ("group_by", self.group_by.is_some()),
@@ -157,7 +177,7 @@ impl Validate for Config {
 }
 
 impl Config {
-    fn options(&self) -> Options {
+    fn options(&self) -> SummaryOptions {
         let mut gauges: BTreeMap<String, Gauge> = BTreeMap::new();
         for (name, gauge) in GAUGES {
             gauges.insert(name.to_owned(), gauge);
@@ -172,7 +192,7 @@ impl Config {
         }
         let group_by = || GROUP_BY.iter().map(|key| (*key).to_owned()).collect();
         let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        Options {
+        SummaryOptions {
             group_by: self.group_by.clone().unwrap_or_else(group_by),
             gauges,
             exemplars: size(self.exemplars.unwrap_or(EXEMPLARS)),
@@ -183,7 +203,7 @@ impl Config {
 
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
-        if self.mode == Mode::Compact || signal != Signal::Profiles {
+        if self.mode == MergeScope::Compact || signal != Signal::Profiles {
             return Ok(compact::stage(cx));
         }
         let settings = aggregate::Settings {
@@ -200,11 +220,7 @@ mod tests {
     use super::*;
 
     fn paths(yaml: &str) -> Vec<String> {
-        let config: Config = serde_yaml::from_str(yaml).unwrap();
-        let mut problems = Problems::default();
-        config.validate(&mut problems);
-        let found = problems.found().iter();
-        found.map(|problem| problem.path.join("::")).collect()
+        crate::testing::problems::<Config>(yaml)
     }
 
     #[test]

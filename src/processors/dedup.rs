@@ -16,9 +16,6 @@
 //! is sent again. If an equal item is in flight, an item waits for its outcome, and is then dropped
 //! or passed. No sender therefore gets an acknowledgment for an item that may still be refused.
 //!
-//! With `logs: {mode: count}`, remaining log records are counted: of equal ones, one is forwarded,
-//! see [`log_dedup`](crate::processors::log_dedup).
-//!
 //! In doubt, items pass. If `max_bytes` or the memory budget is exhausted, the oldest items are
 //! forgotten first, and items that cannot be examined for lack of memory pass. A restart forgets
 //! everything. A reload forgets nothing, unless it changes `window`, `max_bytes` or
@@ -26,7 +23,6 @@
 
 mod index;
 pub(in crate::processors) mod keys;
-mod logs;
 mod memory;
 mod offer;
 mod profiles;
@@ -41,11 +37,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::Idle;
-use crate::pipeline::Next;
-pub use logs::{LogMode, Logs};
 use seen::{BYTES_PER_KEY, CHUNK};
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
@@ -57,28 +54,47 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     Config,
     "dedup",
     aliases: &[],
-    "Drops what was delivered before.",
-    ALL_SIGNALS
+    "Drops items that were already delivered, as they occur when a sender retries.",
+    ALL_SIGNALS,
+    collector: Origin::Own,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "tributary_processor_dedup_duplicate_items",
+        "Number of dropped duplicates, by what was recognized: the whole request or the item",
+    ),
+    metric::counter(
+        "tributary_processor_dedup_unexamined_items",
+        "Number of items that passed without a check for lack of memory",
+    ),
+    metric::gauge(
+        "tributary_processor_dedup_remembered_items",
+        "Number of remembered items and requests",
+    ),
+    metric::counter(
+        "tributary_processor_dedup_forgotten_items",
+        "Number of items forgotten before the end of the window because of `max_bytes`",
+    ),
+];
 
 /// Time and memory for remembering delivered items.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Time for which an item is remembered after the next stage has accepted it. The time should
-    /// be longer than clients retry: 5m for the sending queues of the Collector.
+    /// Time for which an item is remembered after the next stage has accepted it. The time should be longer than
+    /// clients retry: 5m for the sending queues of the Collector. Above 0. Default: 10m.
     pub window: Duration,
-    /// Maximum memory for remembered items, in each pipeline, as in `64MiB`. An item takes at most
-    /// 40 bytes; memory is reserved as needed, and counts toward the memory budget of the process.
-    /// If the limit is reached, the oldest items are forgotten first: see
-    /// `tributary_processor_dedup_forgotten_items`.
+    /// Maximum memory for remembered items, in each pipeline, as in `64MiB`. An item takes at most 40 bytes; memory is
+    /// reserved as needed, and counts toward the memory budget of the process. If the limit is reached, the oldest
+    /// items are forgotten first: see `tributary_processor_dedup_forgotten_items`. At least 20KiB. Default: 64MiB.
     pub max_bytes: ByteSize,
-    /// Resource attributes that describe the route of an item and not its content, such as the
-    /// `rack.identity` that a receiver's `client_identity_attribute` adds. Items are compared
-    /// without these attributes, and keep them.
+    /// Resource attributes that describe the route of an item and not its content, such as the `rack.identity` that a
+    /// receiver's `client_identity_attribute` adds. Items are compared without these attributes, and keep them. Keys
+    /// must not be empty. Default: none.
     pub ignore_resource_attributes: Vec<String>,
-    /// Treatment of log records that are equal and not duplicates.
-    pub logs: Logs,
 }
 
 impl Default for Config {
@@ -87,7 +103,6 @@ impl Default for Config {
             window: Duration::secs(600),
             max_bytes: ByteSize::mib(64),
             ignore_resource_attributes: Vec::new(),
-            logs: Logs::default(),
         }
     }
 }
@@ -114,7 +129,13 @@ impl Validate for Config {
                 );
             }
         }
-        problems.within("logs", &self.logs);
+    }
+
+    fn removed_keys() -> &'static [(&'static str, &'static str)] {
+        &[(
+            "logs",
+            "the processor `log_dedup` has these keys without `mode`: add it after `dedup` in the pipeline",
+        )]
     }
 }
 
@@ -127,15 +148,8 @@ impl ProcessorConfig for Config {
         let config = self.clone();
         let cx = cx.clone();
         Ok(Stage::Holding(Box::new(move |next| {
-            if signal != Signal::Logs || config.logs.mode == LogMode::Keep {
-                let dedup = stage::Dedup::new(&config, &cx, signal, next);
-                return (Arc::new(dedup), Box::new(Idle));
-            }
-            let account = next.account.clone();
-            let (consumer, life) = config.logs.counting().connect(&cx)(next);
-            let next = Next { consumer, account };
             let dedup = stage::Dedup::new(&config, &cx, signal, next);
-            (Arc::new(dedup), life)
+            (Arc::new(dedup), Box::new(Idle))
         })))
     }
 }

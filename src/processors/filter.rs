@@ -19,7 +19,10 @@ pub use self::config::{
 use self::rules::{Conditions, Rules};
 use super::decoding;
 use super::matching::Selecting;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::{OutputMemory, refusal};
@@ -27,11 +30,11 @@ use crate::processors::filter::metrics::FilterMetrics;
 use tributary_config::{Problems, Validate};
 use tributary_memory::Budget;
 use tributary_otlp::edit::Editor;
-use tributary_otlp::reader::{Fault, Field};
+use tributary_otlp::reader::{Field, WireFault};
 use tributary_otlp::sieve::{Sieve, Sieved, each, sieve};
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry};
 use tributary_otlp::{Requests, Signal};
-use tributary_ottl::Here;
+use tributary_ottl::EvaluationTarget;
 use tributary_ottl::path::Depth;
 
 /// The registry line.
@@ -40,9 +43,31 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     Config,
     "filter",
     aliases: &[],
-    "Drops telemetry by conditions or by properties.",
-    ALL_SIGNALS
+    "Drops items that match conditions or properties.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_processor_filter_spans_filtered",
+        "Number of spans dropped by the filter",
+    ),
+    metric::counter(
+        "otelcol_processor_filter_datapoints_filtered",
+        "Number of metric data points dropped by the filter",
+    ),
+    metric::counter(
+        "otelcol_processor_filter_logs_filtered",
+        "Number of log records dropped by the filter",
+    ),
+    metric::counter(
+        "otelcol_processor_filter_profiles_filtered",
+        "Number of profile samples dropped by the filter",
+    ),
+];
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
@@ -68,7 +93,7 @@ struct Filter {
 }
 
 impl Processor for Filter {
-    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+    fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack> {
         if self.rules.is_empty() {
             return Ok(Some(batch));
         }
@@ -112,7 +137,7 @@ struct Filtering<'f, 'a> {
     rules: &'f Rules,
     signal: Signal,
     selecting: Selecting<'f>,
-    here: Here<'a>,
+    here: EvaluationTarget<'a>,
     /// The conditions with what is known of the resource, the scope and the item at hand, where they ask for that.
     within: [Option<Conditions>; 3],
     /// The first error that is to be propagated.
@@ -130,7 +155,7 @@ impl<'f, 'a> Filtering<'f, 'a> {
             rules,
             signal,
             selecting: rules.choice.selecting(signal),
-            here: Here::default(),
+            here: EvaluationTarget::default(),
             within: Default::default(),
             error: None,
         };
@@ -173,7 +198,7 @@ impl<'f, 'a> Filtering<'f, 'a> {
         }
     }
 
-    fn events(&mut self, span: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, Fault> {
+    fn events(&mut self, span: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, WireFault> {
         each(span.fields(), 11, editor, |event, _| {
             self.here.inner = message(event);
             Ok(self.passes(Depth::Inner))
@@ -182,7 +207,7 @@ impl<'f, 'a> Filtering<'f, 'a> {
         Ok(true)
     }
 
-    fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, Fault> {
+    fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, WireFault> {
         // Of a metric whose points are in several fields, as protobuf allows, the last one alone says nothing.
         let (mut any_stays, mut any_goes) = (false, false);
         for field in metric.fields() {

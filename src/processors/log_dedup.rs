@@ -24,10 +24,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::fields::Path;
-use super::partition;
-use crate::component::{BuildContext, BuildError, Entry, Held, ProcessorConfig, Stability, Stage};
+use crate::component::{
+    BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stability, Stage,
+};
 use crate::entry;
-use crate::pipeline::Next;
+use crate::metric::{self, Metric, shared};
+use crate::pipeline::partition;
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
@@ -38,39 +40,49 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     Config,
     "log_dedup",
     aliases: &["logdedup"],
-    "Counts equal log records over an interval and hands on one of them.",
-    &[(Signal::Logs, Stability::Alpha)]
+    "Replaces equal log records of an interval by one record with their count.",
+    &[(Signal::Logs, Stability::Alpha)],
+    collector: Origin::Contrib,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of the counting of log records.
+pub(super) const METRICS: &[Metric] = &[metric::counter(
+    "tributary_processor_log_dedup_flushes",
+    "Number of flushes, by the end of their interval: its time or the memory bound",
+)];
 
 /// Settings for counting equal log records and replacing them with one.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Time for which equal records are counted, from the first record on. Must be greater than 0.
+    /// Time for which equal records are counted, from the first record on. Above 0. Default: 10s.
     pub interval: Duration,
-    /// The attribute that has their number.
+    /// Attribute that contains the count. Default: `log_count`.
     pub log_count_attribute: String,
-    /// The time zone of the attributes `first_observed_timestamp` and `last_observed_timestamp`: a name of the IANA
-    /// database such as `America/New_York`, `UTC`, or `Local` for that of this machine.
+    /// Time zone of the attributes `first_observed_timestamp` and `last_observed_timestamp`: a name of the IANA
+    /// database such as `America/New_York`, `UTC`, or `Local` for the zone of this machine. Default: `UTC`.
     pub timezone: String,
-    /// Fields that say nothing about whether records are equal, and are removed: `attributes.KEY`, `body.KEY` for bodies
-    /// that are maps, with further keys for maps inside of maps, or `attributes` for all. A dot within a key is written
-    /// `\.`. Not together with `include_fields`.
+    /// Fields that are ignored in the comparison and removed: `attributes.KEY`, `body.KEY` for bodies that are maps,
+    /// with further keys for nested maps, or `attributes` for all attributes. A dot within a key is written `\.`.
+    /// Cannot be combined with `include_fields`. Default: none.
     pub exclude_fields: Vec<String>,
-    /// The only fields that say whether records of a resource and a scope are equal, in the form of `exclude_fields`.
-    /// Records without any of them are compared in full.
+    /// The only fields to compare within a resource and a scope, in the form of `exclude_fields`. Records without any
+    /// of these fields are compared in full. Default: none.
     pub include_fields: Vec<String>,
-    /// Only records for which one of these conditions is true are counted; the others leave as they are, at once. In the
-    /// part of OTTL that `filter` knows, in the context of a log record, as in `severity_number < SEVERITY_NUMBER_ERROR` or
-    /// `attributes["http.route"] == "/health"`. A condition that cannot be decided is not true. Empty: all are counted.
+    /// OTTL conditions of the records to count; records that fulfil none of them pass at once. The language is that of
+    /// the processor `filter`, in the context of a log record, as in `severity_number < SEVERITY_NUMBER_ERROR` or
+    /// `attributes["http.route"] == "/health"`. A condition that cannot be evaluated is false. Default: none, all
+    /// records are counted.
     pub conditions: Vec<String>,
-    /// Request headers that keep data apart: records with different values are counted for themselves. The receiver must
-    /// have `include_metadata: true`.
+    /// Request headers that separate data: records with different values are counted separately. The receiver must have
+    /// `include_metadata: true`. Default: none.
     pub metadata_keys: Vec<String>,
-    /// The most combinations of values of `metadata_keys` in an interval; requests with further ones are refused. 0: no
-    /// limit.
+    /// Maximum number of combinations of values of `metadata_keys` in an interval; requests with further ones are
+    /// refused. 0: no limit. Default: 0.
     pub metadata_cardinality_limit: u32,
-    /// The most memory for what is counted, as in `64MiB`. Above it the interval ends early. At least 64KiB.
+    /// Maximum memory for counted records, as in `64MiB`. A full memory ends the interval early. At least 64KiB.
+    /// Default: 64MiB. (The Collector has no such key.)
     pub max_bytes: ByteSize,
 }
 
@@ -160,13 +172,6 @@ fn zone(name: &str) -> Option<TimeZone> {
 
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
-        Ok(Stage::Holding(self.connect(cx)))
-    }
-}
-
-impl Config {
-    /// The processor, in front of whatever it is connected to.
-    pub(super) fn connect(&self, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
-        stage::connect(self.clone(), cx)
+        Ok(Stage::Holding(stage::connect(self.clone(), cx)))
     }
 }

@@ -2,9 +2,11 @@
 //! `filter`.
 
 mod config;
+mod literal;
 mod matcher;
 
 pub use self::config::{
     LibraryConfig, MatchAttribute, MatchConfig, MatchType, RegexpCache, SeverityConfig,
 };
+pub use self::literal::Literal;
 pub(super) use self::matcher::{Choice, Matcher, Selecting};

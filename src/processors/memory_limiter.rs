@@ -13,8 +13,11 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Component, Consumer, Undelivered};
 use futures_util::future::BoxFuture;
@@ -29,26 +32,42 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     Config,
     "memory_limiter",
     aliases: &[],
-    "Sets how many bytes of telemetry the process may hold.",
-    ALL_SIGNALS
+    "Sets the memory budget for telemetry in the whole process.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_processor_memory_limiter_accepted_{items}",
+        "Number of {items} that the memory limiter let pass",
+    ),
+    metric::counter(
+        "otelcol_processor_memory_limiter_refused_{items}",
+        "Number of {items} that the memory limiter refused",
+    ),
+];
 
 /// Memory budget for telemetry in the process.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Accepted because the Collector requires the key. The budget is exact at any time; nothing is
-    /// sampled.
+    /// Accepted because the Collector requires the key, without an effect: the budget is exact at any time. Default:
+    /// 0s.
     pub check_interval: Duration,
-    /// Hard limit in MiB. Takes precedence over `limit_percentage`.
+    /// Hard limit in MiB; 0 means `limit_percentage`. Takes precedence over `limit_percentage`. One of the two is
+    /// required. Default: 0.
     pub limit_mib: u32,
-    /// Distance below the hard limit, in MiB, at which data is refused. Default: a fifth of the
+    /// Distance below the hard limit, in MiB, at which data is refused; less than `limit_mib`. Default: a fifth of the
     /// limit.
     pub spike_limit_mib: u32,
-    /// Hard limit as a percentage of the memory of the cgroup or, without one, the machine.
+    /// Hard limit as a percentage, 1 to 100, of the memory of the cgroup or, without a cgroup limit, of the machine.
+    /// Default: 0.
     pub limit_percentage: u32,
-    /// Distance below the hard limit at which data is refused, as a percentage of the same memory.
-    /// Default: a fifth of the limit.
+    /// Distance below the hard limit at which data is refused, as a percentage of the same memory. Default: a fifth of
+    /// the limit.
     pub spike_limit_percentage: u32,
     /// Accepted for compatibility with the Collector, without an effect: there is no garbage
     /// collector.
@@ -203,7 +222,7 @@ struct Setting {
 impl Component for Setting {
     fn start(&mut self) {
         let before = self.budget.limit();
-        self.budget.state_limit(self.limit);
+        self.budget.set_limit(self.limit);
         let now = self.budget.limit();
         // Every pipeline has an instance, but one log line is enough.
         if now != before {

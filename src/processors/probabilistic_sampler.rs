@@ -23,7 +23,10 @@ use serde::{Deserialize, Serialize};
 use self::carrier::{Carrier, Decision, Policy, Sampler};
 use self::logs::Logs;
 use self::threshold::{BUCKET_BITS, BUCKETS, DIGITS, LEAST_PROBABILITY, Threshold};
-use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
+use crate::component::{
+    BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stability, Stage,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::OutputMemory;
@@ -36,7 +39,7 @@ use tributary_otlp::edit::Editor;
 use tributary_otlp::reader::Field;
 use tributary_otlp::sieve::{Sieve, Sieved, sieve};
 use tributary_otlp::{Requests, Signal};
-use tributary_profiles::collected;
+use tributary_profiles::drop_unreferenced;
 
 /// The registry line.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
@@ -44,13 +47,35 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     Config,
     "probabilistic_sampler",
     aliases: &[],
-    "Lets a percentage of traces, of log records, or of profiles, pass.",
+    "Samples a percentage of traces, log records or profiles.",
     &[
         (Signal::Traces, Stability::Beta),
         (Signal::Logs, Stability::Beta),
         (Signal::Profiles, Stability::Alpha),
-    ]
+    ],
+    collector: Origin::Contrib,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_processor_probabilistic_sampler_count_traces_sampled",
+        "Number of spans by sampling decision; older name of count_spans_processed",
+    ),
+    metric::counter(
+        "otelcol_processor_probabilistic_sampler_count_spans_processed",
+        "Number of spans by sampling decision",
+    ),
+    metric::counter(
+        "otelcol_processor_probabilistic_sampler_count_logs_sampled",
+        "Number of log records by sampling decision",
+    ),
+    metric::counter(
+        "tributary_processor_probabilistic_sampler_count_profiles_sampled",
+        "Number of profiles by sampling decision",
+    ),
+];
 
 /// Configuration of the `probabilistic_sampler` processor.
 ///
@@ -59,34 +84,33 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Percentage of items to sample; 100 or more samples all items. Default: 0, which samples only items with a
-    /// sampling priority of their own.
+    /// Percentage of items to sample; 100 or more samples all items. 0, or at least 1.4e-15. Default: 0, which samples
+    /// only items with a sampling priority of their own.
     pub sampling_percentage: f32,
-    /// With `hash_seed`: collectors with the same seed let the same traces pass, those of the smaller percentage being
-    /// among those of the larger one, beside each other and one behind the other. A collector behind one with another seed
-    /// samples anew of what arrives; how much of the original traffic is left is then not known, so the threshold (`th`) is
-    /// taken out. Default: 0.
+    /// With `mode: hash_seed`: seed of the hash. Collectors of one tier need the same seed to sample the same traces.
+    /// Of collectors with the same seed, the traces of the smaller percentage are among those of the larger one. A
+    /// collector behind one with another seed samples the arriving traces again; the share of the original traffic is
+    /// then unknown, so the threshold (`th`) is removed. Default: 0.
     pub hash_seed: u32,
-    /// `hash_seed` decides by a hash of the trace id. `equalizing` and `proportional` decide by the randomness that the
-    /// trace id has of itself, or an `rv` in the trace state (for log records: the attribute `sampling.randomness`), and
-    /// take into account how the item was sampled before (`th`, `sampling.threshold`): with `equalizing` the
-    /// percentage is what remains of the original traffic, with `proportional` what remains of what arrives. Spans and
-    /// records that pass say so, in `th` and `rv`. Default: `hash_seed`.
-    pub mode: Mode,
-    /// Whether items are dropped for which no decision can be made: without a trace id, with a trace state that cannot be
-    /// read, or, with `hash_seed`, when they say that something other than this processor sampled them before; use
-    /// `equalizing` or `proportional` for those. With `false` they pass. Default: true.
+    /// Method of the decision. `hash_seed`: a hash of the trace id. `equalizing` and `proportional`: the randomness in
+    /// the trace id, or in `rv` of the trace state (for log records: the attribute `sampling.randomness`). Both take
+    /// earlier sampling into account (`th`, `sampling.threshold`). With `equalizing` the percentage is a share of the
+    /// original traffic, with `proportional` a share of the arriving traffic. Sampled spans and records get `th` and
+    /// `rv`. Default: `hash_seed`.
+    pub mode: SamplerMode,
+    /// Whether to drop items for which no decision is possible: items without a trace id or with an invalid trace state
+    /// and, with `hash_seed`, items that another method has sampled before. Otherwise they pass. Default: true.
     pub fail_closed: bool,
     /// Number of hexadecimal digits of a threshold, not counting leading `f`s and zeros, from 1 to 14. Default: 4.
     pub sampling_precision: u32,
-    /// For log records, with `hash_seed`: `traceID` hashes the trace id, and the attribute of `from_attribute` where there is
-    /// none; `record` hashes the attribute always. Default: `traceID`.
+    /// For log records, with `hash_seed`: `traceID` hashes the trace id, or the attribute of `from_attribute` if there
+    /// is no trace id. `record` always hashes the attribute. Default: `traceID`.
     pub attribute_source: AttributeSource,
-    /// For log records, with `hash_seed`: the attribute to hash.
+    /// For log records, with `hash_seed`: key of the attribute to hash. Default: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub from_attribute: String,
-    /// For log records: the attribute with a percentage that replaces `sampling_percentage` for the record. (Spans have
-    /// `sampling.priority` instead: 0 drops them, more lets them pass.)
+    /// For log records: key of the attribute whose percentage replaces `sampling_percentage` for the record. Spans have
+    /// the attribute `sampling.priority` instead: 0 drops the span, a larger value samples it. Default: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sampling_priority: String,
 }
@@ -94,13 +118,13 @@ pub struct Config {
 /// Method of the sampling decision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// By a hash with a seed.
+pub enum SamplerMode {
+    /// A hash of the trace id, with a seed.
     #[default]
     HashSeed,
     /// A percentage of the original traffic.
     Equalizing,
-    /// A percentage of what arrives.
+    /// A percentage of the arriving traffic.
     Proportional,
 }
 
@@ -121,7 +145,7 @@ impl Default for Config {
         Config {
             sampling_percentage: 0.0,
             hash_seed: 0,
-            mode: Mode::HashSeed,
+            mode: SamplerMode::HashSeed,
             fail_closed: true,
             sampling_precision: 4,
             attribute_source: AttributeSource::TraceId,
@@ -171,11 +195,11 @@ impl Config {
             return Sampler::Never;
         }
         match self.mode {
-            Mode::Equalizing => Sampler::Equalizing {
+            SamplerMode::Equalizing => Sampler::Equalizing {
                 threshold: Threshold::of_probability(ratio, precision).unwrap_or(Threshold::NEVER),
             },
-            Mode::Proportional => Sampler::Proportional { ratio, precision },
-            Mode::HashSeed => {
+            SamplerMode::Proportional => Sampler::Proportional { ratio, precision },
+            SamplerMode::HashSeed => {
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // At most 2^14.
                 let taken = (percentage * BUCKETS_PER_PERCENT) as u64;
                 let threshold =
@@ -229,7 +253,7 @@ struct ProbabilisticSampler {
 }
 
 impl Processor for ProbabilisticSampler {
-    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+    fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack> {
         let signal = batch.signal();
         let mut sampling = Sampling {
             logs: &self.logs,
@@ -252,7 +276,7 @@ impl Processor for ProbabilisticSampler {
                     let after = Bytes::from(after);
                     // Where there is no room to look for it, it stays.
                     let room = decoding::room(std::slice::from_ref(&after), &self.budget);
-                    let collected = room.ok().and_then(|_room| collected(&after));
+                    let collected = room.ok().and_then(|_room| drop_unreferenced(&after));
                     let after = collected.unwrap_or(after);
                     made += after.len();
                     dropped += count(signal, part).saturating_sub(count(signal, &after));

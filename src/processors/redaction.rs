@@ -27,21 +27,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::config::{
-    Chosen, Config, EmbeddedOtlp, EmbeddedSignal, Mode, OriginalPayload, UnknownFields, Verbosity,
+    Chosen, Config, EmbeddedOtlp, EmbeddedSignal, OriginalPayload, RedactionMode, SummaryDetail,
+    UnknownFields,
 };
 use self::hits::Counters;
 use self::policy::Policy;
 use self::redactor::Redactor;
 use self::refusal::{Reason, Refusal, with_reason};
 pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory;
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::room::Full;
-use tributary_otlp::strings::{Refused, rewrite};
+use tributary_otlp::strings::{RewriteError, rewrite};
 use tributary_otlp::{Requests, Signal};
 
 /// The registry line.
@@ -50,9 +54,24 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     Config,
     "redaction",
     aliases: &[],
-    "Takes out what is private: attributes by their keys, values by patterns and detectors.",
-    ALL_SIGNALS
+    "Removes private data: attributes by key, values by pattern and detector.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::PROCESSOR, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_processor_redaction_hits",
+        "Number of hits, by detector or rule, signal and place",
+    ),
+    metric::counter(
+        "tributary_processor_redaction_refused_requests",
+        "Number of requests that could not be examined and were refused, by signal and reason; with `mode: \
+         report` they pass unchanged",
+    ),
+];
 
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
@@ -95,18 +114,22 @@ impl Redaction {
 
     /// Refuses a request that cannot be scanned. In mode `report`, the request passes unchanged.
     #[cold]
-    fn refuse(&self, signal: Signal, refused: &Refused<Refusal>) -> Result<Option<Redacted>, Nack> {
+    fn refuse(
+        &self,
+        signal: Signal,
+        refused: &RewriteError<Refusal>,
+    ) -> Result<Option<Redacted>, Nack> {
         self.counters.refused(Reason::of(refused));
         if self.policy.report {
             return Ok(None);
         }
-        if let Refused::By(Refusal::NoRoom(no_room)) = refused {
+        if let RewriteError::Rewriter(Refusal::NoRoom(no_room)) = refused {
             return Err(output_memory::refusal(*no_room));
         }
         let why = match refused {
-            Refused::Malformed(reason) => (*reason).to_owned(),
-            Refused::Full => Full.to_string(),
-            Refused::By(refusal) => refusal.to_string(),
+            RewriteError::Malformed(reason) => (*reason).to_owned(),
+            RewriteError::Full => Full.to_string(),
+            RewriteError::Rewriter(refusal) => refusal.to_string(),
         };
         Err(Nack::invalid(format!(
             "the {signal} request cannot be redacted, so it is not passed on: {why}"
@@ -131,7 +154,7 @@ impl Redacted {
 }
 
 impl Processor for Redaction {
-    fn process(&self, mut batch: Batch) -> Result<Option<Batch>, Nack> {
+    fn process(&self, batch: Batch) -> Result<Option<Batch>, Nack> {
         let signal = batch.signal();
         let mut items = batch.items();
         let mut changed: Vec<(usize, Bytes)> = Vec::new();

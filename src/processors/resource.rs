@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::{ActionConfig, Attributes, Prepared, validate};
 use super::matching::Choice;
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, ProcessorConfig, Stage};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
+};
+use crate::metric::shared;
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
-use tributary_otlp::attributes::Level;
+use tributary_otlp::attributes::AttributeLevel;
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
@@ -18,15 +21,17 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     ResourceConfig,
     "resource",
     aliases: &[],
-    "Changes attributes of resources.",
-    ALL_SIGNALS
+    "Inserts, changes and deletes attributes of resources.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::PROCESSOR]
 );
 
 /// Configuration of the `resource` processor.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceConfig {
-    /// Actions on the attributes of each resource, in this order. At least one is required.
+    /// Actions on the attributes of each resource, in this order; at least one. Required.
     #[serde(default)]
     pub attributes: Vec<ActionConfig>,
 }
@@ -40,7 +45,7 @@ impl Validate for ResourceConfig {
 impl ProcessorConfig for ResourceConfig {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         Ok(Stage::Pure(Box::new(Attributes {
-            level: Level::Resources,
+            level: AttributeLevel::Resources,
             actions: Prepared::new(&self.attributes)?,
             choice: Choice::default(),
             budget: cx.budget.clone(),
@@ -116,8 +121,9 @@ mod tests {
             };
             let request = entry(entry(resource().encode_to_vec()));
             let batch = Batch::new(signal, 0, Bytes::from(request));
-            let mut edited = processor(signal).process(batch).unwrap().unwrap();
-            let after = match edited.decoded().unwrap() {
+            let edited = processor(signal).process(batch).unwrap().unwrap();
+            let edited = edited.decoded().unwrap();
+            let after = match &edited {
                 Decoded::Traces(request) => request.resource_spans[0].resource.as_ref(),
                 Decoded::Metrics(request) => request.resource_metrics[0].resource.as_ref(),
                 Decoded::Logs(request) => request.resource_logs[0].resource.as_ref(),
@@ -137,7 +143,7 @@ mod tests {
     }
 
     fn edited(batch: Batch) -> (Vec<(String, String)>, bool) {
-        let mut edited = processor(Signal::Profiles).process(batch).unwrap().unwrap();
+        let edited = processor(Signal::Profiles).process(batch).unwrap().unwrap();
         assert_eq!(edited.items(), 1);
         let Decoded::Profiles(request) = edited.decoded().unwrap() else {
             unreachable!();

@@ -22,8 +22,11 @@ pub use self::config::{CacheConfig, CallSite, CallSites, Config, HoldConfig, Wor
 
 use std::sync::Arc;
 
-use crate::component::{BuildContext, BuildError, Entry, ProcessorConfig, Stability, Stage};
+use crate::component::{
+    BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stability, Stage,
+};
 use crate::entry;
+use crate::metric::{self, Metric, shared};
 use tributary_net::Owner;
 use tributary_otlp::Signal;
 use tributary_symbols::cache::Cache;
@@ -31,7 +34,7 @@ use tributary_symbols::find::debuginfod::Servers;
 use tributary_symbols::find::directories::Directories;
 #[cfg(feature = "object-store")]
 use tributary_symbols::find::object_store::Store;
-use tributary_symbols::find::{Source, Tools};
+use tributary_symbols::find::{BinarySource, Tools};
 use tributary_symbols::library::Library;
 use tributary_symbols::worker::Worker;
 
@@ -41,9 +44,47 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     Config,
     "symbolication",
     aliases: &[],
-    "Gives names to the addresses in profiles.",
-    &[(Signal::Profiles, Stability::Alpha)]
+    "Replaces addresses in profiles by functions, files and lines.",
+    &[(Signal::Profiles, Stability::Alpha)],
+    collector: Origin::Own,
+    metrics: &[shared::PROCESSOR, shared::TLS, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "tributary_processor_symbolication_locations",
+        "Number of locations that arrived without lines, by outcome",
+    ),
+    metric::counter(
+        "tributary_processor_symbolication_unreadable_requests",
+        "Number of requests whose dictionary could not be read and which passed unchanged",
+    ),
+    metric::gauge(
+        "otelcol_processor_symbolication_rate",
+        "Share of the locations without lines that were symbolized since the start, from 0 to 1",
+    ),
+    metric::counter(
+        "tributary_symbols_lookups",
+        "Number of binaries looked up for requests, by whether their symbols were available",
+    ),
+    metric::counter(
+        "tributary_symbols_fetches",
+        "Number of binaries requested from sources, by source and outcome",
+    ),
+    metric::counter(
+        "tributary_symbols_worker_failures",
+        "Number of binaries that could not be compiled to symbol files, by reason",
+    ),
+    metric::gauge(
+        "tributary_symbols_cache_bytes",
+        "Size of the symbol files on disk, in bytes",
+    ),
+    metric::histogram(
+        "tributary_symbols_compile_seconds",
+        "Time to compile the symbols of a binary, in seconds",
+    ),
+];
 
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
@@ -64,7 +105,7 @@ impl Config {
                 "cache::directory: {place} cannot be used: {error}; it must be a directory of this user that nobody else may write to"
             ))
         })?;
-        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let mut sources: Vec<Box<dyn BinarySource>> = Vec::new();
         if !self.directories.is_empty() {
             sources.push(Box::new(Directories::new(&self.directories)));
         }

@@ -1,60 +1,47 @@
 //! Turns queued requests into jobs: one by one, or merged until a batch is large or old enough.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::config::BatchSizer;
+use super::config::{BatchConfig, BatchSizer, QueueConfig};
 use super::entry::{Entry, Job};
 use crate::pipeline::batch::Batch;
+use crate::pipeline::gathering::{Gathering, Measured, Sizes};
+use crate::pipeline::partition::{Keys, Partition};
+use crate::pipeline::split;
+use crate::pipeline::split::Parts;
+use tributary_memory::Budget;
+use tributary_otlp::Limit;
 
-/// Conditions under which a batch is complete.
-#[derive(Debug, Clone)]
-pub(super) struct Merging {
-    pub(super) flush_timeout: Duration,
-    pub(super) min_size: usize,
-    /// `usize::MAX` means no limit.
-    pub(super) max_size: usize,
-    pub(super) sizer: BatchSizer,
-    /// In lower case.
-    pub(super) metadata_keys: Vec<String>,
-}
-
-/// Values of the metadata keys. Only requests with equal values are merged.
-pub(super) type Partition = Vec<Option<Vec<String>>>;
+/// Limit that no batch reaches.
+const NO_LIMIT: Limit = Limit {
+    items: usize::MAX,
+    bytes: usize::MAX,
+};
 
 /// Entries between the producers and the consumers of the queue.
 ///
 /// The lock is held for a few pointer moves, never across an await. Expensive work (splitting, compressing) is done
 /// before entries come in.
-#[derive(Default)]
 pub(super) struct Batcher {
-    merging: Option<Merging>,
+    /// Maximum size of a batch.
+    most: Limit,
+    /// Headers that keep batches apart.
+    keys: Keys,
     state: Mutex<State>,
     job_ready: Notify,
     timer_set: Notify,
 }
 
-#[derive(Default)]
 struct State {
+    /// Incomplete batches, if requests are merged.
+    gathering: Option<Gathering<Entry>>,
     ready: VecDeque<Job>,
-    open: HashMap<Partition, Open>,
-    /// Timers of the open batches, ordered by deadline. That is also the order of opening, since the timeout is the
-    /// same for all. A batch that was completed early leaves its timer behind; the timer's number then matches no open
-    /// batch.
-    timers: VecDeque<(Instant, u64, Partition)>,
-    opened: u64,
     busy: usize,
     closed: bool,
-}
-
-struct Open {
-    number: u64,
-    job: Job,
-    size: usize,
 }
 
 /// A job taken by a consumer.
@@ -63,31 +50,86 @@ pub(super) struct Taken<'a> {
     job: Job,
 }
 
+impl Measured for Entry {
+    fn items(&self) -> usize {
+        Entry::items(self)
+    }
+
+    fn bytes(&self) -> usize {
+        Entry::bytes(self)
+    }
+}
+
 impl Batcher {
-    /// Creates a batcher that merges requests, or passes them on one by one.
-    pub(super) fn new(merging: Option<Merging>) -> Self {
+    /// Creates a batcher that merges requests as configured, or passes them on one by one.
+    pub(super) fn new(queue: Option<&QueueConfig>) -> Self {
+        let batch = queue.and_then(|queue| Some((queue, queue.batch.as_ref()?)));
+        let gathering = batch.map(|(queue, batch)| {
+            let sizes = sizes(batch, queue.batch_sizer(batch));
+            Gathering::new(sizes, *batch.flush_timeout)
+        });
         Batcher {
-            merging,
-            ..Batcher::default()
+            most: gathering
+                .as_ref()
+                .map_or(NO_LIMIT, |gathering| gathering.sizes().most),
+            keys: batch.map_or_else(Keys::default, |(_, batch)| {
+                Keys::new(&batch.partition.metadata_keys)
+            }),
+            state: Mutex::new(State {
+                gathering,
+                ready: VecDeque::new(),
+                busy: 0,
+                closed: false,
+            }),
+            job_ready: Notify::new(),
+            timer_set: Notify::new(),
         }
     }
 
-    /// Returns the merge settings, if merging is on.
-    pub(super) fn merging(&self) -> Option<&Merging> {
-        self.merging.as_ref()
+    /// Whether requests are merged.
+    pub(super) fn merges(&self) -> bool {
+        self.lock().gathering.is_some()
+    }
+
+    /// Returns the maximum size of a batch.
+    pub(super) fn most(&self) -> Limit {
+        self.most
+    }
+
+    /// Returns the headers that keep batches apart.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Splits a batch that is larger than one may be. Returns the parts and their partition.
+    pub(super) async fn split(
+        &self,
+        batch: Batch,
+        budget: &Arc<Budget>,
+    ) -> (Partition, Parts<Batch>) {
+        let partition = self.keys.partition(&batch);
+        (partition, split::within(batch, self.most, budget).await)
     }
 
     /// Adds all entries of one request. Returns them if the queue is closed.
     #[must_use]
-    pub(super) fn push(&self, partition: Partition, entries: Job) -> Option<Job> {
+    pub(super) fn push(&self, partition: &Partition, entries: Job) -> Option<Job> {
         let mut state = self.lock();
         if state.closed {
             return Some(entries);
         }
+        let State {
+            gathering, ready, ..
+        } = &mut *state;
         for entry in entries {
-            match &self.merging {
-                Some(merging) => self.merge(merging, &mut state, &partition, entry),
-                None => self.ready(&mut state, Job::from_iter([entry])),
+            match gathering {
+                Some(gathering) => {
+                    let complete = |job| self.ready(ready, job);
+                    if gathering.push(partition, entry, complete) {
+                        self.timer_set.notify_one();
+                    }
+                }
+                None => self.ready(ready, Job::from_iter([entry])),
             }
         }
         None
@@ -100,7 +142,7 @@ impl Batcher {
             drop(state);
             return drop(job);
         }
-        self.ready(&mut state, job);
+        self.ready(&mut state.ready, job);
     }
 
     /// Waits for the next job. Returns `None` once the queue is closed and empty.
@@ -141,10 +183,12 @@ impl Batcher {
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        state.timers.clear();
-        let open: Vec<Open> = state.open.drain().map(|(_, open)| open).collect();
-        for open in open {
-            self.ready(&mut state, open.job);
+        let State {
+            gathering, ready, ..
+        } = &mut *state;
+        let open = gathering.as_mut().map(Gathering::take_all);
+        for (_, job) in open.into_iter().flatten() {
+            self.ready(ready, job);
         }
         drop(state);
         self.job_ready.notify_waiters();
@@ -154,10 +198,8 @@ impl Batcher {
     pub(super) fn clear(&self) {
         let abandoned = {
             let mut state = self.lock();
-            (
-                std::mem::take(&mut state.ready),
-                std::mem::take(&mut state.open),
-            )
+            let open = state.gathering.as_mut().map(Gathering::take_all);
+            (std::mem::take(&mut state.ready), open)
         };
         // Dropped after the lock is released: dropped entries count themselves.
         drop(abandoned);
@@ -169,70 +211,21 @@ impl Batcher {
         state.busy >= workers || !state.ready.is_empty()
     }
 
-    fn merge(&self, merging: &Merging, state: &mut State, partition: &Partition, entry: Entry) {
-        let size = match merging.sizer {
-            BatchSizer::Items => entry.items(),
-            BatchSizer::Bytes => entry.bytes(),
-        };
-        if let Some(open) = state.open.get_mut(partition)
-            && open.size.saturating_add(size) > merging.max_size
-        {
-            let job = std::mem::take(&mut open.job);
-            state.open.remove(partition);
-            self.ready(state, job);
-        }
-        if !state.open.contains_key(partition) && size >= merging.min_size {
-            return self.ready(state, Job::from_iter([entry]));
-        }
-        match state.open.get_mut(partition) {
-            Some(open) => {
-                open.job.push(entry);
-                open.size += size;
-                if open.size >= merging.min_size {
-                    let job = std::mem::take(&mut open.job);
-                    state.open.remove(partition);
-                    self.ready(state, job);
-                }
-            }
-            None => {
-                state.opened += 1;
-                let number = state.opened;
-                let deadline = Instant::now() + merging.flush_timeout;
-                state
-                    .timers
-                    .push_back((deadline, number, partition.clone()));
-                if state.timers.len() == 1 {
-                    self.timer_set.notify_one();
-                }
-                let job = Job::from_iter([entry]);
-                state
-                    .open
-                    .insert(partition.clone(), Open { number, job, size });
-            }
-        }
-    }
-
     /// Completes batches that are due at `now`. Returns the deadline of the next batch.
     fn complete_due(&self, now: Instant) -> Option<Instant> {
         let mut state = self.lock();
-        while let Some((deadline, number, partition)) = state.timers.pop_front() {
-            let waiting = state.open.get(&partition);
-            if waiting.is_none_or(|open| open.number != number) {
-                continue;
-            }
-            if deadline > now {
-                state.timers.push_front((deadline, number, partition));
-                return Some(deadline);
-            }
-            if let Some(open) = state.open.remove(&partition) {
-                self.ready(&mut state, open.job);
-            }
+        let State {
+            gathering, ready, ..
+        } = &mut *state;
+        let gathering = gathering.as_mut()?;
+        while let Some((_, job)) = gathering.take_due(now) {
+            self.ready(ready, job);
         }
-        None
+        gathering.next_deadline()
     }
 
-    fn ready(&self, state: &mut State, job: Job) {
-        state.ready.push_back(job);
+    fn ready(&self, ready: &mut VecDeque<Job>, job: Job) {
+        ready.push_back(job);
         self.job_ready.notify_one();
     }
 
@@ -242,11 +235,25 @@ impl Batcher {
     }
 }
 
-impl Merging {
-    /// Returns the partition that a batch belongs to.
-    pub(super) fn partition_of(&self, batch: &Batch) -> Partition {
-        let values = |key: &String| batch.metadata.as_ref()?.get(key).cloned();
-        self.metadata_keys.iter().map(values).collect()
+/// Returns the sizes of `sending_queue.batch`, whose unit is one of the two.
+fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
+    let most = match batch.max_size {
+        0 => usize::MAX,
+        size => size,
+    };
+    let of = |size| match sizer {
+        BatchSizer::Items => Limit {
+            items: size,
+            ..NO_LIMIT
+        },
+        BatchSizer::Bytes => Limit {
+            bytes: size,
+            ..NO_LIMIT
+        },
+    };
+    Sizes {
+        enough: of(batch.min_size),
+        most: of(most),
     }
 }
 

@@ -10,9 +10,9 @@ use tributary_config::{Capability, ComponentId, ExtensionUse, Problems, Section,
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueConfig {
-    /// Number of batches that are sent concurrently, including batches that wait for a retry. Default: 10.
+    /// Number of batches that are sent concurrently, including batches that wait for a retry. At least 1. Default: 10.
     pub num_consumers: usize,
-    /// Capacity of the queue in units of `sizer`, including batches in flight. Default: 1000.
+    /// Capacity of the queue in units of `sizer`, including batches in flight. At least 1. Default: 1000.
     pub queue_size: usize,
     /// Unit of `queue_size`: `requests`, `items` (spans, data points, log records, samples) or `bytes` (of the encoded,
     /// uncompressed requests; of the compressed requests if `compression` is set). Default: `requests`.
@@ -23,12 +23,13 @@ pub struct QueueConfig {
     /// Whether a full queue drops new requests, counted as `queue_full`, instead of refusing them. A pipeline with
     /// several exporters accepts data only while every exporter does. With this setting, an exporter whose next hop is
     /// down no longer blocks the other exporters when its queue is full. Cannot be combined with `block_on_overflow`.
-    /// Default: false.
+    /// Default: false. (The Collector has no such key.)
     pub drop_on_overflow: bool,
     /// Whether the upstream sender waits until its data is delivered, and receives delivery errors. Default: false.
     pub wait_for_result: bool,
     /// Compression of queued requests in memory: `lz4` or `none`. With `lz4` the same memory lasts through a longer
-    /// outage. Batches in flight, at most `num_consumers`, are decompressed. Default: `none`.
+    /// outage. Batches in flight, at most `num_consumers`, are decompressed. Default: `none`. (The Collector has no
+    /// such key.)
     pub compression: HeldCompression,
     /// Id of the extension that persists the queue, for example `file_storage`. Acknowledged data then survives the
     /// process. A `queue_size` in `bytes` limits the disk usage of the queue, and memory holds only the data that is
@@ -36,7 +37,8 @@ pub struct QueueConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ComponentId>,
     /// Behaviour of a full queue with `storage`: `refuse` new requests, or `drop_oldest` to make room for them. Dropped
-    /// data is counted as `queue_full`; data in flight is not dropped. Default: `refuse`.
+    /// data is counted as `queue_full`; data in flight is not dropped. Default: `refuse`. (The Collector has no such
+    /// key.)
     pub overflow: Overflow,
     /// Merging of requests before they are sent. Default: off.
     pub batch: Section<BatchConfig>,
@@ -90,11 +92,12 @@ pub struct BatchConfig {
     /// Maximum age of a batch, counted from its first request. At this age the batch is sent, however small it is. Must
     /// be above 0. Default: 200ms.
     pub flush_timeout: Duration,
-    /// Size at which a batch is sent at once, in units of `sizer`. Default: 8192.
+    /// Size at which a batch is sent at once, in units of `sizer`. At most `queue_size`, if both have the same unit.
+    /// Default: 8192.
     pub min_size: usize,
     /// Maximum size of a batch, in units of `sizer`; 0 means no limit. A request that does not fit into the current
     /// batch starts the next batch. A request larger than the maximum is split, if necessary between the samples of a
-    /// profile. Default: 0.
+    /// profile. 0, or at least `min_size`. Default: 0.
     pub max_size: usize,
     /// Unit of the sizes: `items` or `bytes`. Default: the queue's `sizer` if that is one of the two, else `items`.
     pub sizer: Option<BatchSizer>,
@@ -121,6 +124,17 @@ pub struct PartitionConfig {
     pub metadata_keys: Vec<String>,
 }
 
+/// Queue settings of an exporter.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `sending_queue`. Without it, the upstream sender waits while its data is sent.
+    pub queue: Option<QueueConfig>,
+    /// `retry_on_failure`. Without it, the first failure is final.
+    pub retry: Option<RetryConfig>,
+    /// `timeout` of one attempt. Zero means no timeout.
+    pub timeout: std::time::Duration,
+}
+
 /// Retries after retryable failures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -134,8 +148,8 @@ pub struct RetryConfig {
     pub multiplier: f64,
     /// Maximum wait, unless the server asks for a longer one. Default: 30s.
     pub max_interval: Duration,
-    /// Time after which a batch is dropped; 0 means never. Default: 5m, or 0 for a queue with `storage`, which is meant
-    /// to outlast long outages.
+    /// Time after which a batch is dropped; 0 means never. 0, or at least `initial_interval` and `max_interval`.
+    /// Default: 5m, or 0 for a queue with `storage`, which is meant to outlast long outages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_elapsed_time: Option<Duration>,
 }

@@ -1,55 +1,31 @@
 //! Delivery of one job: encode once, send, retry, and split a batch that was refused as a whole.
 
+mod encoding;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::encoding::Ready;
 use super::aside::{Aside, Trial};
 use super::backoff::Backoff;
 use super::config::RetryConfig;
+use super::entry;
 use super::entry::{Entry, Job, Ledger};
-use super::held::Content;
-use super::pace::Pace;
 use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
-use crate::pipeline::output_memory::OutputMemory;
-use crate::pipeline::turns::BLOCKING_BYTES;
+use crate::pipeline::split::Search;
 use tributary_config::ComponentId;
 use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
-use tributary_otlp::{Requests, Signal};
-use tributary_profiles::{decoded_bytes, join};
-
-/// Maximum number of extra sends to find the bad parts of one refused batch. Isolating one bad request among a thousand
-/// takes twenty sends. The limit protects a server that refuses everything from receiving every part separately.
-const EXTRA_SENDS: usize = 256;
-/// The same limit while no part was accepted, so that the data may not be at fault. The limit suffices to find a good
-/// part unless at least every eighth part of the batch is bad.
-const EXTRA_SENDS_UNCLEAR: usize = 16;
-
-/// Returns the maximum number of extra sends for the parts of a permanently refused batch.
-pub(crate) fn most_extra_sends(fault: Fault, any_accepted: bool) -> usize {
-    match fault {
-        Fault::Unclear if !any_accepted => EXTRA_SENDS_UNCLEAR,
-        _ => EXTRA_SENDS,
-    }
-}
-
-/// A job after encoding.
-enum Ready {
-    /// One request, and the permit for the bytes that encoding made.
-    Whole(Encoded, Permit),
-    /// The positions of the requests that can be sent as one, by group: all of them together cannot.
-    Apart(Vec<Vec<usize>>),
-}
+use tributary_otlp::Signal;
 
 /// Maximum wait between attempts during the shutdown, unless the server asks for a longer one.
 const LAST_WAITS: Duration = Duration::from_millis(500);
@@ -65,7 +41,6 @@ pub(super) struct Delivery {
     pub(super) ledger: Arc<Ledger>,
     /// Cancelled when the queue shuts down. This ends current waits and shortens later ones.
     pub(super) stopping: CancellationToken,
-    pub(super) pace: Pace,
     /// Only for a queue on disk: jobs that fail repeatedly release their consumers.
     pub(super) aside: Option<Aside>,
     /// Jobs without a consumer are loaded and sent one at a time. Otherwise their number would determine the memory
@@ -123,7 +98,7 @@ impl Delivery {
     pub(super) async fn deliver(&self, job: Job, mut turn: Turn) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
-        let (mut extra_sends, mut any_accepted) = (0, false);
+        let mut search = Search::default();
         let (mut trial, mut again) = (Trial::default(), Vec::new());
         // Large parts first: if the sends run out, most of the data has been delivered.
         let mut todo = VecDeque::from([job]);
@@ -131,19 +106,18 @@ impl Delivery {
             let Failure { reason, error } =
                 match self.send(&mut job, started, &mut turn, &mut trial).await {
                     Ok(outcome) => {
-                        any_accepted = true;
+                        search.accepted();
                         self.succeeded();
                         self.delivered(job, outcome);
                         continue;
                     }
                     Err(Stop::Failed(failure)) => failure,
                     Err(Stop::Apart(groups)) => {
-                        regroup(job, groups, &mut todo);
+                        encoding::regroup(job, groups, &mut todo);
                         continue;
                     }
                     Err(Stop::Suspect) => {
-                        let second = job.drain(job.len().div_ceil(2)..).collect();
-                        again.extend([job, second]);
+                        again.extend(entry::halves(job));
                         continue;
                     }
                     Err(Stop::Dead(error)) => {
@@ -154,29 +128,16 @@ impl Delivery {
                         continue;
                     }
                 };
-            let most = most_extra_sends(error.fault, any_accepted);
             if error.fault != Fault::Elsewhere {
                 for entry in &mut job {
                     // Splitting a batch needs its content.
                     entry.reload().await;
                 }
             }
-            let memory = OutputMemory::new(&self.budget);
-            let bytes = match (job.as_mut_slice(), error.fault) {
-                ([entry], fault) if fault != Fault::Elsewhere => entry.bytes_to_split(),
-                _ => 0,
-            };
-            let (first, second) = match memory.take(bytes) {
-                Ok(()) => take_apart(job, error.fault),
-                Err(_) => (job, Job::new()),
-            };
-            if second.is_empty() || extra_sends >= most {
-                self.failed(first, reason, &error);
-                self.failed(second, reason, &error);
-                continue;
+            match search.refused(job, error.fault, Some(&self.budget)) {
+                Ok(parts) => todo.extend(parts),
+                Err(job) => self.failed(job, reason, &error),
             }
-            extra_sends += 2;
-            todo.extend([first, second]);
         }
         again
     }
@@ -189,12 +150,6 @@ impl Delivery {
         turn: &mut Turn,
         trial: &mut Trial,
     ) -> Result<Outcome, Stop> {
-        let permanent = |error| {
-            Stop::Failed(Failure {
-                reason: DropReason::Permanent,
-                error,
-            })
-        };
         let identity = Arc::new(Identity {
             is_awaited: job.iter().any(Entry::is_awaited),
             ..Identity::default()
@@ -204,9 +159,6 @@ impl Delivery {
             .retry
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
-        // Starts at the first failure. The time of attempts counts, since attempts at an unresponsive next hop are
-        // slow.
-        let mut away = None;
         loop {
             // Held while the content is in memory, until it is unloaded again.
             let mut alone = match turn.is_none() && job.iter().any(Entry::is_unloaded) {
@@ -227,9 +179,13 @@ impl Delivery {
                     Err(error) => Err(error),
                 },
             };
-            let attempted = match &ready {
-                Ok((batch, _)) => self.attempt(batch).await,
-                Err(error) => Err(error.clone()),
+            let (attempted, refused) = match &ready {
+                Ok((batch, _)) => (self.attempt(batch).await, DropReason::Permanent),
+                // Nobody was asked: the file of a queue is damaged or was removed.
+                Err(error) if error.code == Code::DataLoss => {
+                    (Err(error.clone()), DropReason::Damaged)
+                }
+                Err(error) => (Err(error.clone()), DropReason::Permanent),
             };
             let outcome = match attempted {
                 Ok(Taken::Delivered(outcome)) => Ok(outcome),
@@ -253,7 +209,10 @@ impl Delivery {
             let error = match outcome {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) if !error.retryable && !self.may_be_renewed(job, &error) => {
-                    return Err(permanent(error));
+                    return Err(Stop::Failed(Failure {
+                        reason: refused,
+                        error,
+                    }));
                 }
                 Err(error) => error,
             };
@@ -289,7 +248,6 @@ impl Delivery {
                         encoded = None;
                     }
                     drop(alone.take());
-                    away.get_or_insert_with(|| self.pace.failing());
                     tokio::select! {
                         () = sleep(wait) => {}
                         () = self.stopping.cancelled() => {}
@@ -299,88 +257,6 @@ impl Delivery {
             };
             return Err(Stop::Failed(Failure { reason, error }));
         }
-    }
-
-    /// Encodes the requests of a job.
-    async fn encode(&self, job: &mut Job, identity: &Arc<Identity>) -> Result<Ready, SendError> {
-        for entry in job.iter_mut() {
-            entry.reload().await;
-        }
-        let items = job.iter().map(Entry::items).sum();
-        let bytes: usize = job.iter().map(Entry::bytes).sum();
-        let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
-        let packed = content.iter().any(Content::is_packed);
-        let (sender, signal, most_bytes) = (self.sender.clone(), self.signal, self.most_bytes);
-        let joins = signal == Signal::Profiles && content.len() > 1;
-        let budget = self.budget.clone();
-        let work = move || {
-            let memory = OutputMemory::new(&budget);
-            let take = |bytes| {
-                memory
-                    .take(bytes)
-                    .map_err(|_| SendError::no_memory(&memory))
-            };
-            let mut requests = Requests::default();
-            for content in content {
-                take(content.bytes_to_expand())?;
-                requests.append(content.requests().map_err(|damaged| {
-                    SendError::permanent(Code::DataLoss, Fault::Content, damaged.to_string())
-                })?);
-            }
-            if joins {
-                let parts = requests.parts().iter();
-                let structs = parts.map(|part| decoded_bytes(part));
-                let structs = structs.fold(requests.len(), usize::saturating_add);
-                take(structs)?;
-                let mut joined = join(requests.parts(), most_bytes);
-                if joined.len() != 1 {
-                    let groups = joined.into_iter().map(|joined| joined.parts);
-                    return Ok(Err(groups.collect()));
-                }
-                requests = joined.drain(..).map(|joined| joined.request).collect();
-            }
-            let chunks = sender.encode(signal, &requests, &memory)?;
-            // Chunks that are parts of the requests are counted with them.
-            let is_part = |chunk: &Bytes| {
-                let end = |bytes: &Bytes| bytes.as_ptr().addr() + bytes.len();
-                requests
-                    .parts()
-                    .iter()
-                    .any(|part| part.as_ptr() <= chunk.as_ptr() && end(chunk) <= end(part))
-            };
-            let made = chunks
-                .iter()
-                .filter(|chunk| packed || joins || !is_part(chunk));
-            let made = made.map(Bytes::len).sum();
-            Ok(Ok((chunks, memory.keep(made))))
-        };
-        let heavy = packed || joins || self.sender.encodes_every_byte();
-        let chunks = if bytes > BLOCKING_BYTES && heavy {
-            tokio::task::spawn_blocking(work).await.map_err(|error| {
-                let reason = format!("encoding the batch failed: {error}");
-                SendError::permanent(Code::Internal, Fault::Elsewhere, reason)
-            })??
-        } else {
-            work()?
-        };
-        if let Some(budget) = &self.packs_in {
-            for entry in job.iter_mut() {
-                entry.pack(budget).await;
-            }
-        }
-        Ok(match chunks {
-            Ok((chunks, permit)) => {
-                let encoded = Encoded {
-                    signal,
-                    items,
-                    chunks: chunks.into(),
-                    held: job.iter().map(Entry::held_bytes).sum(),
-                    identity: identity.clone(),
-                };
-                Ready::Whole(encoded, permit)
-            }
-            Err(groups) => Ready::Apart(groups),
-        })
     }
 
     async fn attempt(&self, batch: &Encoded) -> Result<Taken, SendError> {
@@ -431,6 +307,7 @@ impl Delivery {
         if !stays && let Some(suppressed) = self.logs.drop.admit() {
             let why = match reason {
                 DropReason::Permanent => "not retryable error",
+                DropReason::Damaged => "not in the queue any more",
                 DropReason::Shutdown => "interrupted due to shutdown",
                 _ if self.retry.is_none() => "retry_on_failure is off",
                 _ => "no more retries left",
@@ -497,33 +374,6 @@ fn given_up() -> SendError {
 /// Rounds for log lines.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Turns each group of a job's entries into a job, at the front of `todo`.
-fn regroup(job: Job, groups: Vec<Vec<usize>>, todo: &mut VecDeque<Job>) {
-    let mut entries: Vec<Option<Entry>> = job.into_iter().map(Some).collect();
-    for group in groups.into_iter().rev() {
-        let taken = group
-            .into_iter()
-            .filter_map(|at| entries.get_mut(at)?.take());
-        todo.push_front(taken.collect());
-    }
-}
-
-/// Splits a refused job into halves. The second half is empty if a part of the job cannot fare better than the whole.
-fn take_apart(mut job: Job, fault: Fault) -> (Job, Job) {
-    if fault == Fault::Elsewhere {
-        return (job, Job::new());
-    }
-    if job.len() == 1 {
-        let cut = match fault {
-            Fault::Size => Entry::halves,
-            _ => Entry::requests,
-        };
-        job = job.into_iter().flat_map(cut).collect();
-    }
-    let second = job.drain(job.len().div_ceil(2)..).collect();
-    (job, second)
 }
 
 /// Counts a job as in flight while it is being sent, including waits between attempts.

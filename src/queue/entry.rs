@@ -8,16 +8,15 @@ use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
 
 use super::held::{Content, Held};
-use super::pace::Step;
 use super::room::Place;
 use super::stored::Kept;
 use crate::pipeline::Undelivered;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::split;
+use crate::pipeline::split::{Divisible, Fault, Parts};
 use crate::queue::metrics::ExporterMetrics;
 use tributary_memory::Budget;
-use tributary_otlp::{Limit, Requests, Signal};
-use tributary_profiles::decoded_bytes;
 
 /// Entries that are sent as one batch.
 pub(super) type Job = SmallVec<[Entry; 1]>;
@@ -41,7 +40,6 @@ pub(super) struct Request {
     /// Record that the request was read from. Dropped together with the request.
     kept: Option<Kept>,
     _place: Option<Place>,
-    step: Mutex<Option<Step>>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     failed: Mutex<Option<Nack>>,
 }
@@ -106,30 +104,27 @@ impl Ledger {
 }
 
 impl Request {
-    /// Creates a request with its `place` in the queue and its share of the bytes in flight. The sender of `waiting`
-    /// gets the outcome and keeps the data until then.
+    /// Creates a request with its `place` in the queue. The sender of `waiting` gets the outcome and keeps the data until
+    /// then.
     pub(super) fn new(
         place: Option<Place>,
-        step: Option<Step>,
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
             kept: None,
             _place: place,
-            step: Mutex::new(step),
             waiting,
             failed: Mutex::new(None),
         })
     }
 
     /// Creates a request that was read from a log. The log keeps the record until the request has its outcome.
-    pub(super) fn of_record(kept: Kept, step: Option<Step>) -> Arc<Self> {
+    pub(super) fn of_record(kept: Kept) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
             kept: Some(kept),
             _place: None,
-            step: Mutex::new(step),
             waiting: None,
             failed: Mutex::default(),
         })
@@ -200,11 +195,8 @@ impl Entry {
         }
     }
 
-    /// Records that a sender took the entry over. It no longer counts as in flight. If the content is on disk, it is
-    /// unloaded.
+    /// Records that a sender took the entry over. If the content is on disk, it is unloaded.
     pub(super) fn taken_over(&mut self) {
-        let step = self.request.step.lock();
-        step.unwrap_or_else(PoisonError::into_inner).take();
         if self.unload()
             && let Some(kept) = &self.request.kept
         {
@@ -259,77 +251,40 @@ impl Entry {
         self.fail(reason, nack);
     }
 
-    /// Splits the entry into pieces of at most half its items. An indivisible entry is returned as it is.
-    pub(super) fn halves(mut self) -> Job {
-        if self.items < 2 {
+    /// Bytes of memory that [`halve`](Self::halve) takes, including the content if it is compressed.
+    fn bytes_to_halve(&mut self, fault: Fault) -> usize {
+        let joined = self.held.as_ref().is_some_and(Held::is_joined);
+        let (signal, items) = (self.held.as_ref().map(Held::signal), self.items);
+        let Some(content) = self.content() else {
+            return 0;
+        };
+        let expanded = content.bytes_to_expand();
+        let halves = match (signal, content.requests()) {
+            (Some(signal), Ok(requests)) => {
+                split::bytes_to_halve(signal, items, &requests, joined, fault)
+            }
+            _ => 0,
+        };
+        expanded.saturating_add(halves)
+    }
+
+    /// Splits the entry into entries that can be sent separately. The entry is returned as it is if it cannot be split.
+    /// If the sender waits, only an entry that is too large is split: the sender still has the data, and can retry its
+    /// requests one by one.
+    fn halve(mut self, fault: Fault) -> Job {
+        if fault != Fault::Size && self.is_awaited() {
             return Job::from_iter([self]);
         }
         let Some(Ok(batch)) = self.held.take().map(Held::into_batch) else {
             return Job::from_iter([self]);
         };
-        let limit = Limit {
-            items: self.items.div_ceil(2),
-            bytes: usize::MAX,
-        };
-        cut(batch, limit)
-            .into_iter()
-            .map(|piece| self.piece(piece))
-            .collect()
-    }
-
-    /// Bytes of memory that [`halves`](Self::halves) takes: the parts, and the structs of profiles.
-    pub(super) fn bytes_to_split(&mut self) -> usize {
-        let parts = self.bytes().saturating_mul(2);
-        if self.held.as_ref().map(Held::signal) != Some(Signal::Profiles) {
-            return parts;
+        match batch.halve(fault) {
+            Ok(parts) => parts.into_iter().map(|part| self.piece(part)).collect(),
+            Err(batch) => {
+                self.held = Some(Held::Plain(batch));
+                Job::from_iter([self])
+            }
         }
-        let requests = self.content().and_then(|content| content.requests().ok());
-        let structs = requests
-            .iter()
-            .flat_map(Requests::parts)
-            .map(|part| decoded_bytes(part));
-        structs.fold(parts, usize::saturating_add)
-    }
-
-    /// Splits a merged batch into its original requests. If these became one request, it is split in halves: profiles
-    /// between profiles, other signals between items. The entry is returned as it is if it is a single request, or if
-    /// the sender waits: the sender still has the data and can retry the requests one by one.
-    pub(super) fn requests(mut self) -> Job {
-        let merged = |content: Content| content.requests().map(|requests| requests.parts().len());
-        let several = matches!(self.content().map(merged), Some(Ok(2..)));
-        let joined = self.held.as_ref().is_some_and(Held::is_joined);
-        if self.is_awaited() || !(several || joined) {
-            return Job::from_iter([self]);
-        }
-        if !several {
-            return self.apart();
-        }
-        let Some(Ok(mut batch)) = self.held.take().map(Held::into_batch) else {
-            return Job::from_iter([self]);
-        };
-        let parts = batch.wire().clone().into_parts();
-        parts
-            .map(|part| {
-                let items = tributary_otlp::count(batch.signal(), &part);
-                self.piece(batch.clone().with_wire(items, part))
-            })
-            .collect()
-    }
-
-    fn apart(mut self) -> Job {
-        if self.held.as_ref().map(Held::signal) != Some(Signal::Profiles) {
-            return self.halves();
-        }
-        let Some(Ok(mut batch)) = self.held.take().map(Held::into_batch) else {
-            return Job::from_iter([self]);
-        };
-        let pieces = match tributary_profiles::halve(&batch.wire().to_bytes()) {
-            Some(pieces) => pieces
-                .map(|(items, piece)| batch.remade(items, piece))
-                .into(),
-            None => vec![batch],
-        };
-        pieces.into_iter().map(|piece| self.piece(piece)).collect()
     }
 
     /// Whether the waiting sender or the log keeps the data if it is not delivered.
@@ -385,19 +340,30 @@ impl Drop for Entry {
     }
 }
 
-/// Splits a batch into pieces within `limit` that share its memory permits. Pieces of profiles take more memory than
-/// the original bytes, so they get permits of their own if the budget has room.
-pub(super) fn cut(mut batch: Batch, limit: Limit) -> Vec<Batch> {
-    let whole = batch.wire().to_bytes();
-    let pieces = crate::pipeline::split(batch.signal(), &whole, limit);
-    let items: usize = pieces.iter().map(|(items, _)| items).sum();
-    debug_assert_eq!(items, batch.items());
-    if pieces.len() < 2 {
-        return vec![batch];
+impl Divisible for Job {
+    fn bytes_to_halve(&mut self, fault: Fault) -> usize {
+        match self.as_mut_slice() {
+            [entry] => entry.bytes_to_halve(fault),
+            _ => 0,
+        }
     }
-    let piece = |(items, bytes)| match batch.signal() {
-        Signal::Profiles => batch.remade(items, bytes),
-        _ => batch.clone().with_wire(items, bytes),
-    };
-    pieces.into_iter().map(piece).collect()
+
+    fn halve(mut self, fault: Fault) -> Result<Parts<Self>, Self> {
+        if self.len() == 1 {
+            self = self
+                .into_iter()
+                .flat_map(|entry| entry.halve(fault))
+                .collect();
+        }
+        match self.len() {
+            ..2 => Err(self),
+            _ => Ok(halves(self).into()),
+        }
+    }
+}
+
+/// Splits a job between its entries.
+pub(super) fn halves(mut job: Job) -> [Job; 2] {
+    let second = job.drain(job.len().div_ceil(2)..).collect();
+    [job, second]
 }

@@ -44,13 +44,13 @@ pub(super) enum Held {
 
 /// Error if a block does not decompress to the original content. The cause is corrupted memory.
 #[derive(Debug, thiserror::Error)]
-#[error("a queued batch could not be decompressed: {0}")]
+#[error("a queued batch cannot be read: {0}")]
 pub(super) struct Damaged(String);
 
 impl Held {
     /// Compresses a batch and releases the memory of the uncompressed form. The batch stays uncompressed if compression
     /// does not shrink it, or if the memory budget has no room for both forms.
-    pub(super) async fn pack(mut batch: Batch, budget: &Arc<Budget>) -> Self {
+    pub(super) async fn pack(batch: Batch, budget: &Arc<Budget>) -> Self {
         let requests = batch.wire().clone();
         let lengths = requests.parts().iter().map(Bytes::len).collect();
         let block = if requests.len() > BLOCKING_BYTES {
@@ -206,7 +206,7 @@ impl Content {
 }
 
 fn gone() -> Damaged {
-    Damaged("it is damaged on disk".to_owned())
+    Damaged("its file is damaged or was removed".to_owned())
 }
 
 fn compress(requests: &Requests) -> Bytes {
@@ -255,7 +255,7 @@ mod tests {
         let held = Held::pack(merged, &budget).await;
         assert!(matches!(held, Held::Packed { .. }));
         assert_eq!(held.bytes(), 500);
-        let mut merged = held.into_batch().unwrap();
+        let merged = held.into_batch().unwrap();
         assert_eq!(merged.wire().parts(), parts);
     }
 

@@ -9,6 +9,8 @@
 
 mod ahead;
 mod feed;
+mod kept;
+mod place;
 mod record;
 
 use std::io;
@@ -18,13 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::Gauge;
-use tokio::time::sleep;
 
 use super::config::{Overflow, QueueConfig, Sizer};
 use super::entry::Ledger;
-use super::room::NoRoom;
 use crate::component::{BuildContext, BuildError};
-use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::episode::Episode;
 use tributary_otlp::Signal;
@@ -33,9 +32,11 @@ use tributary_storage::{
 };
 
 pub(super) use feed::feed;
+pub(super) use kept::Kept;
+pub(super) use place::Place;
 pub use record::decode;
 
-use ahead::{Ahead, Credit};
+use ahead::Ahead;
 
 /// Wait after a file could not be read.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -64,37 +65,12 @@ pub(super) struct Stored {
     closed: AtomicBool,
 }
 
-/// Room for a record that is being appended. Released on drop, when the log counts the record or the append has failed.
-pub(super) struct Place {
-    stored: Arc<Stored>,
-    units: usize,
-}
-
-/// The record that a request was read from. On drop, the record is acknowledged or returned to the log.
-pub(super) struct Kept {
-    stored: Arc<Stored>,
-    record: Marked,
-    /// The record's share of the read-ahead.
-    credit: Mutex<Option<Credit>>,
-    given_back: AtomicBool,
-    /// Items that are already delivered or dropped. They are sent again if the record is returned.
-    settled: AtomicUsize,
-}
-
 /// Result of a read.
 enum Read {
     Records(Vec<(Kept, Record)>),
     Empty,
     /// Another exporter gets the records from now on.
     Ended,
-}
-
-/// A record without its content.
-#[derive(Debug, Clone, Copy)]
-struct Marked {
-    sequence: u64,
-    items: usize,
-    place: tributary_storage::Place,
 }
 
 impl Stored {
@@ -177,94 +153,6 @@ impl Stored {
 
     pub(super) fn log(&self) -> &Arc<Log> {
         self.lease.log()
-    }
-
-    /// Takes room for a batch. If configured to do so, drops older data or waits.
-    pub(super) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
-        loop {
-            let freed = self.log().freed();
-            tokio::pin!(freed);
-            // Registered before the check, so that no notification is lost.
-            freed.as_mut().enable();
-            let no_room = match self.try_place(units) {
-                Ok(place) => {
-                    self.drops_nothing();
-                    return Ok(place);
-                }
-                Err(no_room) => no_room,
-            };
-            match no_room {
-                NoRoom::Full if self.config.overflow == Overflow::DropOldest => {
-                    if self.log().is_stuck() {
-                        // Dropping data would not make room.
-                        return Err(NoRoom::Full);
-                    } else if self.log().is_freeing() {
-                        freed.await;
-                    } else if !self.drop_oldest().await {
-                        return Err(NoRoom::Full);
-                    }
-                }
-                NoRoom::Full if self.config.block_on_overflow => freed.await,
-                no_room => return Err(no_room),
-            }
-        }
-    }
-
-    /// Logs that the queue has room again, and the data dropped meanwhile.
-    fn drops_nothing(&self) {
-        if let Some(ended) = self.dropping.over() {
-            tracing::info!(
-                directory = %self.log().directory().display(),
-                lasted = ?ended.lasted,
-                dropped_items = ended.items,
-                "A stored queue has room again, and drops no data any more."
-            );
-        }
-    }
-
-    /// Whether less than a quarter of the queue would remain free after `units` more.
-    pub(super) fn is_scarce(&self, units: usize) -> bool {
-        let size = self.config.queue_size;
-        self.held().saturating_add(units) > size - size / 4
-    }
-
-    fn try_place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
-        if self.closed.load(Relaxed) {
-            return Err(NoRoom::Closed);
-        }
-        if units > self.config.queue_size {
-            return Err(NoRoom::TooLarge);
-        }
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.held().saturating_add(*reserved);
-        if taken.saturating_add(units) > self.config.queue_size {
-            self.log().make_room();
-            return Err(NoRoom::Full);
-        }
-        *reserved += units;
-        Ok(Place {
-            stored: self.clone(),
-            units,
-        })
-    }
-
-    /// Drops the oldest record. Returns false if there was none.
-    async fn drop_oldest(self: &Arc<Self>) -> bool {
-        let Ok(Read::Records(records)) = self.next(1).await else {
-            return false;
-        };
-        for (mut kept, record) in records {
-            self.ledger.dropped(record.items, DropReason::QueueFull);
-            if self.dropping.occurs(record.items) {
-                tracing::error!(
-                    directory = %self.log().directory().display(),
-                    "A stored queue is full and drops its oldest data until it has room: check the next hop, or raise \
-                     `sending_queue.queue_size`."
-                );
-            }
-            kept.begin();
-        }
-        true
     }
 
     /// Returns the units that a record of this size takes.
@@ -406,113 +294,6 @@ impl Stored {
                 );
             }
         }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut reserved = self
-            .stored
-            .reserved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *reserved -= self.units;
-        drop(reserved);
-        self.stored.log().room_given_back();
-    }
-}
-
-impl Kept {
-    /// A record dropped before [`begin`](Self::begin) returns to the log.
-    fn new(stored: &Arc<Stored>, record: &Record) -> Self {
-        stored.under_way.fetch_add(1, Relaxed);
-        Kept {
-            stored: stored.clone(),
-            record: Marked {
-                sequence: record.sequence,
-                items: record.items,
-                place: record.place,
-            },
-            credit: Mutex::new(None),
-            given_back: AtomicBool::new(true),
-            settled: AtomicUsize::new(0),
-        }
-    }
-
-    /// From now on, dropping the record acknowledges it, unless [`give_back`](Self::give_back) is called first.
-    fn begin(&mut self) {
-        *self.given_back.get_mut() = false;
-    }
-
-    /// Returns the number of items in the record.
-    pub(super) fn items(&self) -> usize {
-        self.record.items
-    }
-
-    /// Returns the record to the log, whose next reader sends it again.
-    pub(super) fn give_back(&self) {
-        self.given_back.store(true, Relaxed);
-    }
-
-    /// Counts items that were delivered or dropped.
-    pub(super) fn settle(&self, items: usize) {
-        self.settled.fetch_add(items, Relaxed);
-    }
-
-    /// Releases the read-ahead credit, because the content is not in memory. Other records may be read instead.
-    pub(super) fn unloaded(&self) {
-        self.credit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-    }
-
-    /// Reads the content again. Returns `None` if the record is damaged.
-    pub(super) async fn reload(&self) -> Option<Batch> {
-        loop {
-            let log = self.stored.log().clone();
-            let Marked {
-                sequence, place, ..
-            } = self.record;
-            let read = tokio::task::spawn_blocking(move || log.reread(sequence, place)).await;
-            match read {
-                Ok(Ok(record)) => {
-                    let record = record?;
-                    let permit = self.stored.ahead.memory(record.bytes());
-                    let mut batch = record::decode(record.parts, record.items)?;
-                    batch.hold(permit);
-                    return Some(batch);
-                }
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "A stored queue cannot be read. It is tried again.");
-                    sleep(PAUSE).await;
-                }
-                Err(_) => return None,
-            }
-        }
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let Marked {
-            sequence,
-            items,
-            place,
-        } = self.record;
-        let log = self.stored.log();
-        if *self.given_back.get_mut() {
-            // These items are counted again when they are sent again.
-            self.stored
-                .ledger
-                .metrics
-                .recovered(*self.settled.get_mut());
-            log.give_back(sequence, place);
-        } else {
-            log.acknowledge(sequence, items);
-        }
-        self.stored.under_way.fetch_sub(1, Relaxed);
-        self.stored.show();
     }
 }
 

@@ -99,10 +99,10 @@ impl Bench {
             budget: budget.clone(),
             listeners: Default::default(),
             stored_queues: Default::default(),
+            profile_stores: Default::default(),
             health: Default::default(),
             extensions: Default::default(),
             pipeline: String::new(),
-            resource: Default::default(),
         };
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = recorder.handle();

@@ -23,11 +23,14 @@ mod tests;
 mod topics;
 
 pub use self::config::{
-    Autocommit, Config, ErrorBackoff, HeaderExtraction, InitialOffset, MessageMarking,
-    RebalanceStrategy, SignalConfig,
+    Autocommit, Config, ConsumerSignal, ErrorBackoff, HeaderExtraction, InitialOffset,
+    MessageMarking, RebalanceStrategy,
 };
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::Component;
 
 /// Entry of the component registry.
@@ -36,9 +39,18 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     Config,
     "kafka",
     aliases: &[],
-    "Reads telemetry from topics of Kafka.",
-    ALL_SIGNALS
+    "Reads telemetry from Kafka topics.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::RECEIVER, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[metric::counter(
+    "tributary_receiver_kafka_skipped_messages",
+    "Number of Kafka messages that were skipped because they were not readable or were refused for good, by \
+         reason",
+)];
 
 impl ReceiverConfig for Config {
     #[cfg(feature = "kafka")]

@@ -7,6 +7,23 @@ use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
 use super::refusals::Refusals;
+use crate::pipeline::account::Decided;
+
+/// Item counters of a receiver for one signal.
+pub(crate) struct OfSignal<'a> {
+    metrics: &'a ReceiverMetrics,
+    signal: Signal,
+}
+
+impl Decided for OfSignal<'_> {
+    fn accepted(&self, items: usize) {
+        self.metrics.accepted(self.signal, items);
+    }
+
+    fn refused(&self, items: usize) {
+        self.metrics.refused(self.signal, items);
+    }
+}
 
 /// Metrics of a receiver for one transport (`grpc`, `http`).
 #[derive(Clone)]
@@ -18,6 +35,14 @@ pub(crate) struct ReceiverMetrics {
 }
 
 impl ReceiverMetrics {
+    /// Returns the item counters of one signal.
+    pub(crate) fn of_signal(&self, signal: Signal) -> OfSignal<'_> {
+        OfSignal {
+            metrics: self,
+            signal,
+        }
+    }
+
     /// Creates the metrics of a receiver of all signals.
     pub(crate) fn new(receiver: &ComponentId, transport: &'static str) -> Self {
         ReceiverMetrics::of(receiver, transport, &Signal::ALL)

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig,
+};
 use crate::pipeline::{Component, Idle};
 use tributary_config::Validate;
 
@@ -13,8 +15,10 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     Config,
     "nop",
     aliases: &[],
-    "Receives nothing.",
-    ALL_SIGNALS
+    "Receives nothing; a placeholder for pipelines that need a receiver.",
+    ALL_SIGNALS,
+    collector: Origin::Core,
+    metrics: &[]
 );
 
 /// Configuration of the `nop` receiver: it has no keys.

@@ -17,13 +17,16 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub use self::config::{
-    Config, EnforcementPolicy, GrpcConfig, HttpConfig, Keepalive, Protocols, ServerParameters,
+    Config, EnforcementPolicy, GrpcConfig, HttpConfig, Protocols, ServerKeepalive, ServerParameters,
 };
 use self::grpc::Grpc;
 use self::http::Http;
 use self::intake::Intake;
 use crate::component::auth;
-use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::component::{
+    BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig, Stability,
+};
+use crate::metric::shared;
 use crate::pipeline::calls::CallMetrics;
 use crate::pipeline::episode::Episode;
 use crate::pipeline::{Component, Undelivered};
@@ -36,7 +39,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::{Endpoint, Section};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{Bound, Handler, Options, Protocol, Server, tls_source};
+use tributary_net::server::{Bound, Handler, Protocol, Server, ServerOptions, tls_source};
 use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
@@ -47,33 +50,41 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     Config,
     "otlp",
     aliases: &[],
-    "Receives OTLP over gRPC and HTTP.",
+    "Receives OTLP requests over gRPC and HTTP.",
     &[
         (Signal::Traces, Stability::Stable),
         (Signal::Metrics, Stability::Stable),
         (Signal::Logs, Stability::Stable),
         (Signal::Profiles, Stability::Alpha),
-    ]
+    ],
+    collector: Origin::Core,
+    metrics: &[shared::RECEIVER, shared::SERVER, shared::TLS, shared::CALLS_IN]
 );
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
-        let intake =
-            |transport, tls: &Section<ServerTls>, include_metadata, pace, limit, limit_key| {
-                Intake {
-                    id: cx.id.clone(),
-                    outputs: outputs.clone(),
-                    budget: cx.budget.clone(),
-                    metrics: ReceiverMetrics::new(&cx.id, transport),
-                    refusals: SampledLog::default(),
-                    no_memory: Episode::default(),
-                    stamp: stamp(tls),
-                    include_metadata,
-                    pace,
-                    limit,
-                    limit_key,
-                }
-            };
+        let intake = |transport,
+                      tls: &Section<ServerTls>,
+                      include_metadata,
+                      pace,
+                      limit,
+                      limit_key,
+                      items| {
+            Intake {
+                id: cx.id.clone(),
+                outputs: outputs.clone(),
+                budget: cx.budget.clone(),
+                metrics: ReceiverMetrics::new(&cx.id, transport),
+                refusals: SampledLog::default(),
+                no_memory: Episode::default(),
+                stamp: stamp(tls),
+                include_metadata,
+                pace,
+                limit,
+                limit_key,
+                max_items: items,
+            }
+        };
         let receiver = Owner::new(&cx.id, "receiver");
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
@@ -86,6 +97,7 @@ impl ReceiverConfig for Config {
                     Pace::new(&grpc.limits, None),
                     grpc.max_message(),
                     "max_recv_msg_size_mib",
+                    grpc.max_items(),
                 ),
                 guard: auth::guard(grpc.auth.as_ref(), cx, &owner)
                     .map_err(|error| within("grpc", error))?,
@@ -110,6 +122,7 @@ impl ReceiverConfig for Config {
                     Pace::new(&http.limits, http.read_timeout.unless_zero()),
                     http.max_body(),
                     "max_request_body_size",
+                    http.max_items(),
                 ),
                 Front::new(
                     guard,
@@ -161,7 +174,7 @@ fn bind(
     cx: &BuildContext,
     endpoint: &Endpoint,
     handler: impl Handler,
-    options: Options,
+    options: ServerOptions,
     name: &'static str,
     owner: Owner,
 ) -> Result<Start, BuildError> {
@@ -186,11 +199,11 @@ fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
     (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
 }
 
-fn grpc_options(config: &GrpcConfig) -> Options {
+fn grpc_options(config: &GrpcConfig) -> ServerOptions {
     let parameters = &config.keepalive.server_parameters;
     let window = or(config.read_buffer_size, config::DEFAULT_READ_BUFFER);
-    let defaults = Options::default();
-    Options {
+    let defaults = ServerOptions::default();
+    ServerOptions {
         protocol: Protocol::Http2,
         max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
         stream_window: window,
@@ -209,15 +222,15 @@ fn grpc_options(config: &GrpcConfig) -> Options {
     }
 }
 
-fn http_options(config: &HttpConfig) -> Options {
-    Options {
+fn http_options(config: &HttpConfig) -> ServerOptions {
+    ServerOptions {
         protocol: Protocol::Either,
         keep_alive: config.keep_alives_enabled,
         max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
         header_timeout: config.read_header_timeout.unless_zero(),
         max_idle: config.idle_timeout.unless_zero(),
         limits: config.limits.clone(),
-        ..Options::default()
+        ..ServerOptions::default()
     }
 }
 

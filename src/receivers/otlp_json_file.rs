@@ -11,7 +11,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-pub use self::config::{Compression, Config, Format, StartAt};
+pub use self::config::{Config, InputCompression, InputFormat, StartAt};
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -26,7 +26,10 @@ use tracing::{info, warn};
 use self::intake::{Intake, Verdict};
 use self::positions::Positions;
 use self::tail::{Framing, Record, Tail, identity_of};
-use crate::component::{ALL_SIGNALS, BuildContext, BuildError, Entry, Outputs, ReceiverConfig};
+use crate::component::{
+    ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::Component;
 use crate::receivers::glob::Glob;
 use crate::receivers::polling::{Look, Polling};
@@ -40,9 +43,18 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     Config,
     "otlp_json_file",
     aliases: &["otlpjsonfile"],
-    "Reads files of OTLP/JSON lines, or of OTLP in protobuf.",
-    ALL_SIGNALS
+    "Reads files of OTLP, as JSON lines or in protobuf.",
+    ALL_SIGNALS,
+    collector: Origin::Contrib,
+    metrics: &[shared::RECEIVER, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[metric::counter(
+    "tributary_receiver_file_skipped_records",
+    "Number of records that were skipped because they were not readable, too large, or refused for good; by \
+         reason",
+)];
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
@@ -51,7 +63,7 @@ impl ReceiverConfig for Config {
             globs.collect::<Result<Vec<_>, _>>().map_err(BuildError)
         };
         let signals: Vec<Signal> = outputs.signals().collect();
-        if self.format == Format::Proto && signals.len() > 1 {
+        if self.format == InputFormat::Proto && signals.len() > 1 {
             let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
             return Err(BuildError(format!(
                 "`format: proto` does not say of which signal a request is, and the receiver is \
@@ -74,7 +86,7 @@ impl ReceiverConfig for Config {
             include: globs(&self.include)?,
             exclude: globs(&self.exclude)?,
             framing: match (self.format, self.compression) {
-                (Format::Json, Compression::None) => Framing::Lines,
+                (InputFormat::Json, InputCompression::None) => Framing::Lines,
                 _ => Framing::Lengths,
             },
             intake: Intake::new(self, cx, outputs),

@@ -8,14 +8,12 @@
 //! says so. They have ids, so that a repetition is known on the way without a look at what is in them.
 
 mod config;
-pub mod cpu_profile;
 mod delta;
 mod file;
 mod ids;
 mod intake;
 mod metrics;
 mod origin;
-mod own;
 mod pressure;
 mod scrape;
 mod server;
@@ -29,12 +27,14 @@ use tokio::time::Instant;
 pub use self::config::Config;
 pub use self::file::FileConfig;
 use self::intake::Intake;
-pub use self::own::OwnConfig;
 pub use self::scrape::{
-    DnsSd, FileSd, Profile, ProfileSettings, RecordType, Remote, Scheme, Target,
+    DnsSd, FileSd, ProfileSettings, RecordType, Remote, Scheme, ScrapedProfile, Target,
 };
 pub use self::server::ServerConfig;
-use crate::component::{BuildContext, BuildError, Entry, Outputs, ReceiverConfig, Stability};
+use crate::component::{
+    BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig, Stability,
+};
+use crate::metric::{self, Metric, shared};
 use crate::pipeline::{Component, Consumer, Idle, Undelivered};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
@@ -45,9 +45,48 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     Config,
     "pprof",
     aliases: &[],
-    "Scrapes and receives pprof files, and makes OTLP profiles of them.",
-    &[(Signal::Profiles, Stability::Alpha)]
+    "Scrapes and receives pprof profiles, and converts them to OTLP.",
+    &[(Signal::Profiles, Stability::Alpha)],
+    collector: Origin::Contrib,
+    metrics: &[shared::RECEIVER, shared::SERVER, shared::TLS, METRICS]
 );
+
+/// Metrics of this component alone.
+const METRICS: &[Metric] = &[
+    metric::counter(
+        "otelcol_scraper_scraped_profile_records",
+        "Number of samples in scraped profiles, by target and profile",
+    ),
+    metric::counter(
+        "otelcol_scraper_errored_profile_records",
+        "Number of profiles that could not be scraped, by target and profile",
+    ),
+    metric::counter(
+        "tributary_scraper_dropped_profiles",
+        "Number of scraped profiles that the pipeline or the memory budget refused, by target and profile",
+    ),
+    metric::gauge(
+        "tributary_scraper_up",
+        "1 if the last scrape of a target's profile succeeded, otherwise 0",
+    ),
+    metric::gauge(
+        "tributary_scraper_duration_seconds",
+        "Duration of the last scrape of a target's profile, in seconds",
+    ),
+    metric::counter(
+        "tributary_receiver_pprof_repairs",
+        "Number of repairs of pprof files that violate the format, by kind",
+    ),
+    metric::counter(
+        "tributary_receiver_pprof_forgotten_series",
+        "Number of cumulative profiles that could not be remembered for lack of memory; the next profile of the \
+         series yields no difference",
+    ),
+    metric::gauge(
+        "tributary_receiver_pprof_interval_stretch",
+        "Factor by which scrape intervals are stretched because the CPU is busy; 1 if it is not",
+    ),
+];
 
 impl ReceiverConfig for Config {
     fn build(&self, cx: &BuildContext, outputs: Outputs) -> Result<Box<dyn Component>, BuildError> {
@@ -80,9 +119,6 @@ impl Config {
         if let Some(config) = &*self.file {
             let intake = intake("file", config.max_file(), file::LIMIT_KEY);
             sections.push(config.build(&cx.id, intake)?);
-        }
-        if let Some(config) = &*self.own {
-            sections.push(config.build(cx, intake("self", usize::MAX, ""))?);
         }
         Ok(sections)
     }

@@ -13,8 +13,8 @@ use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::pipeline::batch::{Code, Nack};
-use tributary_memory::{Budget, NoRoom, Permit, Unfinished};
-use tributary_net::server::{Limit, Limits, Peer};
+use tributary_memory::{Budget, NoRoom, Permit, UnfinishedPermit};
+use tributary_net::server::{ClientLimit, Limits, Peer};
 
 /// Received bytes and their memory permit.
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
             let frame = match limit.and_then(|limit| self.started.checked_add(limit)) {
                 Some(deadline) => timeout_at(deadline, self.body.frame()).await.map_err(|_| {
                     if limit != self.pace.longest {
-                        self.peer.limited(Limit::MinBodyRate);
+                        self.peer.report_limit(ClientLimit::MinBodyRate);
                     }
                     too_slow()
                 })?,
@@ -268,7 +268,7 @@ struct Growing<'p> {
     bytes: Vec<u8>,
     /// Maximum size in bytes of the body.
     most: usize,
-    permit: Unfinished<'p>,
+    permit: UnfinishedPermit<'p>,
 }
 
 impl<'p> Growing<'p> {

@@ -9,7 +9,7 @@ use crate::pipeline::{Component, Undelivered};
 /// A component that is a server and nothing else.
 pub(crate) struct Serving<H> {
     bound: Option<Bound<H>>,
-    server: Option<Server>,
+    pub(crate) server: Option<Server>,
 }
 
 impl<H> Serving<H> {

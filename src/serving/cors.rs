@@ -27,7 +27,7 @@ pub struct Cors {
     pub allowed_headers: Vec<String>,
     /// Response headers that scripts may read.
     pub exposed_headers: Vec<String>,
-    /// Time in seconds for which browsers may cache the response to a preflight. Default 0: the
+    /// Time in seconds for which browsers may cache the response to a preflight. Default: 0: the
     /// browser's default.
     pub max_age: u32,
 }

@@ -8,9 +8,8 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::exposition::escaped;
+use crate::metric::shared::CERTIFICATE_EXPIRY;
 use tributary_net::tls::rotation::in_use;
-
-pub(crate) const NAME: &str = "tributary_tls_certificate_expiry_days";
 
 /// Appends the metric to a page, when any certificate is in use.
 pub(super) fn render(page: &mut String) {
@@ -31,9 +30,9 @@ pub(super) fn render(page: &mut String) {
     if samples.is_empty() {
         return;
     }
-    let help = "Days until a certificate in use expires, negative afterwards";
-    let _ = writeln!(page, "# HELP {NAME} {help}\n# TYPE {NAME} gauge");
+    let (name, help) = (CERTIFICATE_EXPIRY.name, CERTIFICATE_EXPIRY.help);
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge");
     for (labels, days) in samples {
-        let _ = writeln!(page, "{NAME}{{{labels}}} {days:.4}");
+        let _ = writeln!(page, "{name}{{{labels}}} {days:.4}");
     }
 }

@@ -112,7 +112,7 @@ pub struct TracesConfig {
 /// Minimum severity of logged lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&["DEBUG", "INFO", "WARN", "ERROR"]))]
+#[schemars(transform = tributary_config::Aliases(&["DEBUG", "INFO", "WARN", "ERROR"]))]
 pub enum LogLevel {
     /// Details for diagnosing faults.
     #[serde(alias = "DEBUG")]
@@ -157,13 +157,13 @@ pub struct MetricsConfig {
     /// The Collector's views of its own metrics. Not supported: only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<Unread>,
-    /// TLS of the metrics endpoint. Absent: plain text. The Collector has no such key.
+    /// TLS of the metrics endpoint. Default: off, plain text. (The Collector has no such key.)
     pub tls: Section<ServerTls>,
-    /// Authentication of clients. Absent: every client that reaches the address is accepted. The
-    /// Collector has no such key.
+    /// Authentication of clients. Default: none, every client that reaches the address is accepted. (The Collector has
+    /// no such key.)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Limits on clients of the metrics endpoint. The Collector has no such key.
+    /// Limits on clients of the metrics endpoint. (The Collector has no such key.)
     pub limits: Limits,
 }
 
@@ -172,7 +172,7 @@ pub struct MetricsConfig {
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&["None", "Basic", "Normal", "Detailed"]))]
+#[schemars(transform = tributary_config::Aliases(&["None", "Basic", "Normal", "Detailed"]))]
 pub enum MetricsLevel {
     /// No metrics.
     #[serde(alias = "None")]

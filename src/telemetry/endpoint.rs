@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
@@ -18,7 +19,9 @@ use tributary_config::{ComponentId, InvalidId};
 use tributary_memory::Budget;
 use tributary_net::Owner;
 use tributary_net::auth::Guarded;
-use tributary_net::server::{Bound, Options, Protocol, Server, SimpleHandler, plain, tls_source};
+use tributary_net::server::{
+    Bound, Protocol, Server, ServerOptions, SharedPage, SimpleHandler, plain, tls_source,
+};
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
 pub struct MetricsEndpoint {
@@ -57,13 +60,13 @@ impl MetricsEndpoint {
             ..host.context(&id)
         };
         let owner = Owner::new(&id, "service").over("http");
-        let options = Options {
+        let options = ServerOptions {
             protocol: Protocol::Either,
             tls: tls_source(&metrics.tls, Protocol::Either, &owner)
                 .map_err(|error| at(error.to_string()))?,
             limits: metrics.limits.clone(),
             budget: Some(host.budget.clone()),
-            ..Options::default()
+            ..ServerOptions::default()
         };
         let guard = auth::guard(metrics.auth.as_ref(), &cx, &owner);
         let handler = Guarded {
@@ -101,16 +104,26 @@ fn handler(
 ) -> SimpleHandler {
     let constant = resource.iter().filter(|(key, _)| labels.has(key));
     let constant: Vec<_> = constant.cloned().collect();
+    let render = Arc::new(move || {
+        let mut page = exposition.render(level, &budget, &resource);
+        if has_type_suffix {
+            page = with_totals(&page);
+        }
+        Bytes::from(labelled(page, &constant))
+    });
+    let shared = Arc::new(SharedPage::default());
     Arc::new(move |request| {
         let response = match (request.method(), request.uri().path()) {
             (&Method::GET | &Method::HEAD, "/metrics" | "/") => {
-                let mut page = exposition.render(level, &budget, &resource);
-                if has_type_suffix {
-                    page = with_totals(&page);
-                }
-                let mut response = Response::new(Full::from(labelled(page, &constant)));
-                response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
-                response
+                let (render, shared) = (render.clone(), shared.clone());
+                return Box::pin(async move {
+                    let Some(page) = shared.get(move || render()).await else {
+                        return plain(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
+                    };
+                    let mut response = Response::new(Full::from(page));
+                    response.headers_mut().insert(CONTENT_TYPE, TEXT_FORMAT);
+                    response
+                });
             }
             (&Method::GET | &Method::HEAD, _) => {
                 plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n")

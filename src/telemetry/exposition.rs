@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::task::JoinHandle;
 
-use super::{certificates, disk, help, process};
+use super::{certificates, disk, process};
 use crate::telemetry::config::MetricsLevel;
 use tributary_memory::Budget;
 
@@ -63,7 +63,6 @@ impl Exposition {
             .build_recorder();
         let handle = recorder.handle();
         metrics::set_global_recorder(recorder).map_err(BuildError::FailedToSetGlobalRecorder)?;
-        help::describe();
         Ok(Exposition { handle })
     }
 
@@ -112,22 +111,18 @@ impl Exposition {
         let mut page = up_to(level, &self.handle.render());
         process::render(&mut page);
         certificates::render(&mut page);
-        for (name, meaning, bytes) in [
-            (
-                "limit",
-                "Bytes of telemetry that the process may hold",
-                budget.limit(),
-            ),
-            (
-                "used",
-                "Bytes of telemetry that the process holds",
-                budget.used(),
-            ),
-        ] {
-            let name = format!("tributary_memory_{name}_bytes");
-            process::line(&mut page, &name, "gauge", meaning, bytes as f64);
-        }
-        page.push_str("# HELP target_info Target metadata\n# TYPE target_info gauge\ntarget_info{");
+        process::line(
+            &mut page,
+            "tributary_memory_limit_bytes",
+            budget.limit() as f64,
+        );
+        process::line(
+            &mut page,
+            "tributary_memory_used_bytes",
+            budget.used() as f64,
+        );
+        process::head(&mut page, "target_info");
+        page.push_str("target_info{");
         page.push_str(&labels(resource));
         page.push_str("} 1\n");
         ordered(&page)

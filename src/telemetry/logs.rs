@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -19,13 +20,14 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
+use tributary_storage::own_files;
 
 use crate::component::identity::resource;
 use crate::telemetry::config::{LogEncoding, LogLevel, Sampling, TelemetryConfig};
 use crate::telemetry::terminal;
 
 /// Handle that changes the logging of the process after a reload.
-pub struct Logs {
+pub struct LogHandle {
     style: Current,
 }
 
@@ -48,16 +50,16 @@ struct Style {
     sampling: Option<Sampling>,
 }
 
-impl Logs {
+impl LogHandle {
     /// Installs the logger. Call it once; a process that already has a logger keeps it.
     ///
     /// # Errors
     /// Returns an error that names the file if a file of `output_paths` cannot be opened.
-    pub fn install(config: &TelemetryConfig) -> io::Result<Logs> {
+    pub fn install(config: &TelemetryConfig) -> io::Result<LogHandle> {
         let style = Arc::new(ArcSwap::from_pointee(Style::new(config)?));
         let subscriber = tracing_subscriber::registry().with(layer(style.clone()));
         let _ = tracing::subscriber::set_global_default(subscriber);
-        Ok(Logs { style })
+        Ok(LogHandle { style })
     }
 
     /// Whether lines are JSON objects.
@@ -136,18 +138,17 @@ impl Output {
         match path {
             "stderr" => Ok(Output::Stderr),
             "stdout" => Ok(Output::Stdout),
-            path => OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(FILE_MODE)
-                .open(path)
-                .map_or_else(
-                    |error| {
-                        let text = format!("service.telemetry.logs.output_paths: {path}: {error}");
-                        Err(io::Error::new(error.kind(), text))
-                    },
-                    |file| Ok(Output::File(file)),
-                ),
+            path => own_files::open(
+                OpenOptions::new().append(true).create(true).mode(FILE_MODE),
+                Path::new(path),
+            )
+            .map_or_else(
+                |error| {
+                    let text = format!("service.telemetry.logs.output_paths: {path}: {error}");
+                    Err(io::Error::new(error.kind(), text))
+                },
+                |file| Ok(Output::File(file)),
+            ),
         }
     }
 }

@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use rustix::process::{Resource, getrlimit};
 
+use crate::metric::Metric;
+use crate::metric::shared::PROCESS;
+
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Notes the start of the process; the uptime counts from the first call.
@@ -13,76 +16,32 @@ pub(super) fn started() {
     LazyLock::force(&STARTED);
 }
 
-/// Appends the process's metrics to a page. What the system does not tell is left out.
+/// Appends the process's metrics to a page. Values that the system does not provide are left out.
 pub(super) fn render(page: &mut String) {
     let uptime = STARTED.elapsed().as_secs_f64();
-    line(
-        page,
-        "otelcol_process_uptime",
-        "counter",
-        "Uptime of the process in seconds",
-        uptime,
-    );
-    if let Some(seconds) = cpu_seconds() {
-        let help = "Total CPU user and system time in seconds";
-        line(
-            page,
-            "otelcol_process_cpu_seconds",
-            "counter",
-            help,
-            seconds,
-        );
-    }
-    for (name, field, help) in [
+    let descriptors = open_descriptors().map(|open| open as f64);
+    let most = getrlimit(Resource::Nofile).current;
+    for (name, value) in [
+        ("otelcol_process_uptime", Some(uptime)),
+        ("otelcol_process_cpu_seconds", cpu_seconds()),
         (
             "otelcol_process_runtime_heap_alloc_bytes",
-            "RssAnon:",
-            "Bytes of anonymous memory that are resident: heaps and stacks",
+            status_bytes("RssAnon:").map(|bytes| bytes as f64),
         ),
         (
             "otelcol_process_runtime_total_sys_memory_bytes",
-            "VmData:",
-            "Bytes of private memory that the process has obtained from the system",
+            status_bytes("VmData:").map(|bytes| bytes as f64),
         ),
-    ] {
-        if let Some(bytes) = status_bytes(field) {
-            line(page, name, "gauge", help, bytes as f64);
-        }
-    }
-    if let Some(bytes) = status_bytes("VmRSS:") {
-        let help = "Total physical memory (resident set size) in bytes";
-        line(
-            page,
+        (
             "otelcol_process_memory_rss",
-            "gauge",
-            help,
-            bytes as f64,
-        );
-    }
-    descriptors(page);
-}
-
-/// Appends the number of open file descriptors, and how many there may be.
-fn descriptors(page: &mut String) {
-    if let Some(open) = open_descriptors() {
-        let help = "Open file descriptors: connections, listeners and files";
-        line(
-            page,
-            "tributary_process_open_fds",
-            "gauge",
-            help,
-            open as f64,
-        );
-    }
-    if let Some(most) = getrlimit(Resource::Nofile).current {
-        let help = "The most file descriptors that may be open (RLIMIT_NOFILE)";
-        line(
-            page,
-            "tributary_process_max_fds",
-            "gauge",
-            help,
-            most as f64,
-        );
+            status_bytes("VmRSS:").map(|bytes| bytes as f64),
+        ),
+        ("tributary_process_open_fds", descriptors),
+        ("tributary_process_max_fds", most.map(|most| most as f64)),
+    ] {
+        if let Some(value) = value {
+            line(page, name, value);
+        }
     }
 }
 
@@ -92,12 +51,18 @@ fn open_descriptors() -> Option<usize> {
     Some(entries.count().saturating_sub(1))
 }
 
-/// Appends one metric without labels.
-pub(super) fn line(page: &mut String, name: &str, kind: &str, help: &str, value: f64) {
-    let _ = writeln!(
-        page,
-        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
-    );
+/// Appends one metric of [`PROCESS`] without labels.
+pub(super) fn line(page: &mut String, name: &str, value: f64) {
+    head(page, name);
+    let _ = writeln!(page, "{name} {value}");
+}
+
+/// Appends the comments of one metric of [`PROCESS`].
+pub(super) fn head(page: &mut String, name: &str) {
+    if let Some(Metric { kind, help, .. }) = PROCESS.iter().find(|metric| metric.name == name) {
+        let kind = kind.name();
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
 }
 
 /// proc(5): fields 14 and 15 of `stat`, in ticks of 1/100 s on every Linux that Rust supports.

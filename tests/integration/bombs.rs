@@ -4,18 +4,10 @@ use futures_util::future::join_all;
 use http::Method;
 use tonic::Code;
 
+use crate::harness::attacks::zeros;
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, codec, grpc_to, raw, yaml};
 
 const MIB: usize = 1 << 20;
-
-/// A body of at least 24 MiB of zeros, above every limit, in the named encoding. Where the format allows it, the same
-/// compressed MiB many times over: 256 MiB.
-fn bomb(encoding: &str) -> Vec<u8> {
-    match encoding {
-        "gzip" | "zstd" => codec::compress(encoding, &vec![0; MIB]).repeat(256),
-        _ => codec::compress(encoding, &vec![0; 24 * MIB]),
-    }
-}
 
 #[tokio::test]
 async fn decompression_bombs_are_refused_within_the_memory_budget() {
@@ -35,7 +27,7 @@ async fn decompression_bombs_are_refused_within_the_memory_budget() {
     let before = collector.peak_memory();
 
     for encoding in codec::HTTP.into_iter().filter(|name| *name != "identity") {
-        let bomb = bomb(encoding);
+        let bomb = zeros(encoding);
         // One that is refused for its own size ...
         let headers = [
             ("content-type", "application/x-protobuf"),
@@ -113,5 +105,42 @@ async fn requests_larger_than_the_limit_are_refused_unread() {
     let client = Client::http("client", collector.http(), &oracle);
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
     oracle.settle(&backend).await;
+    collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn requests_of_too_many_items_are_refused_with_count_and_key() {
+    let collector = Collector::start(
+        "receivers:
+  otlp:
+    protocols:
+      grpc: {endpoint: '127.0.0.1:0', max_items_per_request: 3}
+      http: {endpoint: '127.0.0.1:0', max_items_per_request: 3}
+exporters:
+  nop: {}
+service:
+  pipelines:
+    traces: {receivers: [otlp], exporters: [nop]}
+    metrics: {receivers: [otlp], exporters: [nop]}
+    logs: {receivers: [otlp], exporters: [nop]}
+    profiles: {receivers: [otlp], exporters: [nop]}
+",
+    )
+    .await;
+    let oracle = Oracle::default();
+    let http = Client::http("http", collector.http(), &oracle);
+    let grpc = Client::grpc("grpc", collector.grpc(), &oracle).await;
+    for client in [http, grpc] {
+        for signal in Signal::ALL {
+            client.send(&client.request(signal, 3)).await.unwrap();
+            let refused = client.send(&client.request(signal, 4)).await.unwrap_err();
+            assert_eq!(refused.code, Code::ResourceExhausted, "{refused:?}");
+            assert!(refused.retry_after.is_none(), "{refused:?}");
+            let reason = format!("{refused:?}");
+            let expected = "the request has 4 items, more than 3; send smaller batches or raise \
+                            `max_items_per_request`";
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
     collector.assert_conservation().await;
 }

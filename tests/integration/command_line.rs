@@ -340,23 +340,93 @@ fn option_without_effect_is_refused_on_either_side() {
     }
 }
 
+/// The output of a command with `--json`. Nothing else is printed.
+fn json(arguments: &[&str], expected: i32) -> Value {
+    let output = run(&[arguments, &["--json"]].concat());
+    assert_eq!(code(&output), expected, "{arguments:?}: {output:?}");
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn components_describes_one_by_name_alias_or_kind() {
+    for (name, expected) in [
+        ("otlp_http", "exporter otlp_http\n"),
+        ("otlphttp", "exporter otlp_http\n"),
+        ("otlp", "receiver otlp\n"),
+        ("exporter/otlp", "exporter otlp_grpc\n"),
+        ("exporters/nop", "exporter nop\n"),
+    ] {
+        let output = run(&["components", name]);
+        assert_eq!(code(&output), 0, "{name}: {output:?}");
+        assert!(text(&output.stdout).starts_with(expected), "{name}");
+    }
+    let output = run(&["components", "batch"]);
+    let described = text(&output.stdout);
+    for expected in [
+        "timeout  (duration, default: `200ms`)",
+        "otelcol_processor_batch_timeout_trigger_send  (counter)",
+        "Keys that the Collector does not have: send_batch_bytes, send_batch_max_bytes.",
+    ] {
+        assert!(described.contains(expected), "{expected}: {described}");
+    }
+    let json = run(&["components", "--json", "batch"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["keys"][0]["default"], "`200ms`");
+}
+
+#[test]
+fn unknown_or_ambiguous_component_exits_with_2() {
+    for (name, expected) in [
+        (
+            "nop",
+            "`nop` is ambiguous: write `receiver/nop` or `exporter/nop`",
+        ),
+        ("otlp_htpp", "did you mean `otlp_http`?"),
+        ("processor/otlp", "there is no component `otlp`"),
+    ] {
+        let output = run(&["components", name]);
+        assert_eq!(code(&output), 2, "{name}: {output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn components_writes_the_reference_as_markdown() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let output = run(&[
+        "components",
+        "--markdown",
+        directory.path().to_str().unwrap(),
+    ]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
+    for page in [
+        "README.md",
+        "service.md",
+        "receivers/otlp.md",
+        "exporters/kafka.md",
+    ] {
+        let written = std::fs::read_to_string(directory.path().join(page)).unwrap();
+        assert_eq!(
+            written,
+            std::fs::read_to_string(committed.join(page)).unwrap(),
+            "{page}"
+        );
+    }
+}
+
 #[test]
 fn json_for_scripts_has_what_the_text_has() {
-    let json = |arguments: &[&str], expected: i32| -> Value {
-        let output = run(arguments);
-        assert_eq!(code(&output), expected, "{arguments:?}: {output:?}");
-        assert_eq!(text(&output.stderr), "", "{arguments:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let listed = json(&["components", "--json"], 0);
+    let listed = json(&["components"], 0);
     assert!(listed["receivers"].as_array().unwrap().len() > 1);
-    let good = json(&["validate", "--json", "--config", GOOD], 0);
+    let good = json(&["validate", "--config", GOOD], 0);
     assert_eq!(
         (&good["valid"], &good["findings"]),
         (&true.into(), &Value::Array(vec![]))
     );
     let bad = GOOD.replace("[otlp_http]", "[otlp_htpp]");
-    let bad = json(&["validate", "--json", "--config", &bad], 1);
+    let bad = json(&["validate", "--config", &bad], 1);
     assert_eq!(bad["valid"], false);
     let finding = &bad["findings"][0];
     assert_eq!(finding["level"], "error");
@@ -365,28 +435,81 @@ fn json_for_scripts_has_what_the_text_has() {
         finding["line"].is_number() && finding["column"].is_number(),
         "{finding}"
     );
-    let health = json(&["health", "--json", "http://127.0.0.1:1/"], 1);
+    let health = json(&["health", "http://127.0.0.1:1/"], 1);
     assert_eq!(health["healthy"], false);
 }
 
 #[test]
+fn json_of_profiles_has_what_the_text_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let before = file("before.folded", "main;work 100\n");
+    let after = file("after.folded", "main;work 111\nmain 9\n");
+    let top = json(&["profiles", "top", &after], 0);
+    assert_eq!((&top["total"], &top["functions"]), (&120.into(), &2.into()));
+    assert_eq!(
+        top["rows"][0],
+        serde_json::json!({"name": "work", "flat": 111, "cum": 111})
+    );
+    let same = json(&["profiles", "diff", &before, &after], 0);
+    assert_eq!(
+        same["total"],
+        serde_json::json!({"before": 100.0, "after": 120.0})
+    );
+    assert_eq!(
+        (&same["passed"], &same["changed"]),
+        (&Value::Null, &2.into())
+    );
+    let limit = ["profiles", "diff", &before, &after, "--fail-above", "10%"];
+    let grew = json(&limit, 1);
+    assert_eq!(grew["passed"], false);
+    assert!(!grew["failed"].as_array().unwrap().is_empty(), "{grew}");
+
+    let otlp = directory.path().join("after.otlp").display().to_string();
+    let converted = run(&["profiles", "convert", &after, "-o", &otlp]);
+    assert_eq!(code(&converted), 0, "{converted:?}");
+    let checked = json(&["profiles", "check", &otlp], 0);
+    let checked = &checked[0];
+    assert_eq!(
+        (&checked["errors"], &checked["samples"]),
+        (&0.into(), &2.into())
+    );
+    let broken = file("broken.otlp", "\n");
+    let checked = json(&["profiles", "check", &broken], 1);
+    assert!(checked[0]["error"].is_string(), "{checked}");
+}
+
+#[test]
 fn printed_configuration_has_values_in_force_and_no_own_defaults() {
-    let config = "yaml:{receivers: {otlp: {protocols: {grpc: , http: }}}, processors: {batch: }, \
+    let config = "yaml:{receivers: {otlp: {protocols: {grpc: , http: }}, otlp_json_file: {include: [/a]}}, \
+        processors: {batch: }, \
         exporters: {otlp_grpc: {endpoint: 'a:1', sending_queue: {batch: }}, debug: }, \
-        service: {pipelines: {traces: {receivers: [otlp], processors: [batch], exporters: [otlp_grpc, debug]}}}}";
+        service: {pipelines: {traces: {receivers: [otlp, otlp_json_file], processors: [batch], \
+        exporters: [otlp_grpc, debug]}}}}";
     let config = printed(&[], &["--config", config]);
     let exporter = &config["exporters"]["otlp_grpc"];
     assert_eq!(exporter["retry_on_failure"]["max_elapsed_time"], "5m0s");
     assert_eq!(exporter["sending_queue"]["sizer"], "requests");
+    let files = &config["receivers"]["otlp_json_file"];
+    assert_eq!(
+        files["max_log_size"], "64MiB",
+        "the Collector has another default"
+    );
     assert_eq!(exporter["sending_queue"]["batch"]["sizer"], "items");
     let text = config.to_string();
     for own in [
         "null",
         "limits",
+        "max_items_per_request",
         "drop_on_overflow",
         "send_batch_bytes",
         "connections",
         "crl_file",
+        "format",
     ] {
         assert!(!text.contains(own), "{own}: {text}");
     }

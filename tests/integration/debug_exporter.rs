@@ -1,5 +1,7 @@
 //! `debug` prints what arrived, where it was told to.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::harness::{Client, Collector, Oracle, Signal, Telemetry, raw, yaml};
 
 #[tokio::test]
@@ -56,6 +58,8 @@ async fn debug_writes_to_a_file_when_told_so() {
     }
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "telemetry is for its user only");
     let written = std::fs::read_to_string(path).unwrap();
     for request in &requests[..3] {
         let id = &request.ids()[0];

@@ -15,7 +15,7 @@ use crate::harness::Collector;
 use crate::harness::collector::BINARY;
 
 #[test]
-fn the_configurations_of_all_config_maps_are_good_with_nothing_but_what_the_manifests_give_them() {
+fn config_maps_are_valid_in_their_manifests() {
     let Some(cluster) = Cluster::read() else {
         return;
     };
@@ -178,7 +178,7 @@ fn network_policies_let_in_what_listens_and_out_where_the_configurations_go() {
 }
 
 #[test]
-fn whoever_connects_has_the_name_that_the_next_tier_lets_in_and_finds_the_one_it_asks_for() {
+fn tiers_have_the_names_that_their_neighbours_expect() {
     let Some(cluster) = Cluster::read() else {
         return;
     };
@@ -247,7 +247,7 @@ fn there_is_time_to_drain_and_room_beyond_the_memory_limit() {
 }
 
 #[test]
-fn the_image_exposes_what_its_configuration_listens_on_and_copies_what_the_context_has() {
+fn image_exposes_ports_and_copies_context_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let dockerfile = std::fs::read_to_string(root.join("Dockerfile")).unwrap();
     let instruction = |name: &'static str| {

@@ -42,7 +42,7 @@ exporters:
 }
 
 #[tokio::test]
-async fn everything_goes_to_the_second_rack_while_the_first_is_away_and_then_to_the_first_again() {
+async fn second_rack_serves_while_the_first_is_away() {
     let (first, second) = (Backend::start().await, Backend::start().await);
     let collector = Collector::start(&config(&first, &second, "")).await;
     let oracle = Oracle::default();

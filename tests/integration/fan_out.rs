@@ -107,7 +107,7 @@ async fn retries_behind_a_batch_go_only_to_who_refused() {
 }
 
 #[tokio::test]
-async fn what_a_full_queue_refuses_comes_to_the_others_in_time_and_once_however_often_it_is_sent() {
+async fn full_queue_does_not_delay_or_duplicate_other_branches() {
     let (live, full) = (Backend::start().await, Backend::start().await);
     full.hold();
     let queue = |requests| format!("sending_queue: {{queue_size: {requests}, num_consumers: 1}}");

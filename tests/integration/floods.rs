@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::harness::attacks::{self, Flood, stream, window_update};
 use crate::harness::http2::{
     Attacker, COMPRESSION_ERROR, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
     FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, PROTOCOL_ERROR,
     PUSH_PROMISE, REFUSED_STREAM, RST_STREAM, SETTINGS, STREAM_CLOSED, WINDOW_UPDATE, call, field,
-    frame, head, indexed_field,
+    frame, greeting, head,
 };
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
@@ -104,15 +105,6 @@ fn path() -> &'static str {
     raw::method(Signal::Traces)
 }
 
-/// The stream of the `number`th request.
-fn stream(number: u32) -> u32 {
-    2 * number + 1
-}
-
-fn window_update(stream: u32, increment: u32) -> Vec<u8> {
-    frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
-}
-
 /// A whole call with an empty message, which is answered.
 fn whole_call(stream: u32) -> Vec<u8> {
     [
@@ -123,7 +115,7 @@ fn whole_call(stream: u32) -> Vec<u8> {
 }
 
 /// Floods a connection on which stream 1 is open, and expects it to be ended in the protocol's own words.
-async fn too_much(what: &str, flood: impl Fn(u32) -> Vec<u8>) {
+async fn too_much(what: &str, flood: Flood) {
     let arena = Arena::start(STRICT, "").await;
     for address in [arena.collector.grpc(), arena.collector.http()] {
         let attack = async {
@@ -132,7 +124,7 @@ async fn too_much(what: &str, flood: impl Fn(u32) -> Vec<u8>) {
                 .say(&frame(HEADERS, END_HEADERS, 1, &call(path())))
                 .await
                 .unwrap();
-            let said = attacker.flood(10_000, &flood).await;
+            let said = attacker.flood(10_000, flood).await;
             let code = attacker.ended().await;
             // If the connection was reset while frames were in flight, the final GOAWAY may be
             // lost.
@@ -146,80 +138,52 @@ async fn too_much(what: &str, flood: impl Fn(u32) -> Vec<u8>) {
 
 #[tokio::test]
 async fn rapid_resets_end_the_connection() {
-    too_much("CVE-2023-44487", |number| {
-        [
-            frame(HEADERS, END_HEADERS, stream(number + 1), &call(path())),
-            frame(RST_STREAM, 0, stream(number + 1), &[0, 0, 0, 8]),
-        ]
-        .concat()
-    })
-    .await;
+    too_much("CVE-2023-44487", attacks::rapid_reset).await;
 }
 
 #[tokio::test]
 async fn errors_that_make_the_server_reset_streams_end_the_connection() {
-    too_much("CVE-2025-8671", |number| {
-        [
-            frame(HEADERS, END_HEADERS, stream(number + 1), &call(path())),
-            window_update(stream(number + 1), (1 << 31) - 1),
-        ]
-        .concat()
-    })
-    .await;
+    too_much("CVE-2025-8671", attacks::made_you_reset).await;
 }
 
 #[tokio::test]
 async fn endless_header_blocks_end_the_connection() {
-    too_much("CVE-2024-27316", |number| {
-        let kind = if number == 0 { HEADERS } else { CONTINUATION };
-        frame(kind, 0, 3, &field("x", &"y".repeat(100)))
-    })
-    .await;
+    too_much("CVE-2024-27316", attacks::endless_block).await;
 }
 
 #[tokio::test]
 async fn empty_continuations_end_the_connection() {
-    too_much("empty CONTINUATION frames", |number| {
-        let kind = if number == 0 { HEADERS } else { CONTINUATION };
-        frame(kind, 0, 3, b"")
-    })
-    .await;
+    too_much("empty CONTINUATION frames", attacks::empty_continuation).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_pings_ends_the_connection() {
-    too_much("CVE-2019-9512", |_| frame(PING, 0, 0, &[0; 8])).await;
+    too_much("CVE-2019-9512", attacks::ping).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_settings_ends_the_connection() {
-    too_much("CVE-2019-9515", |_| {
-        frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])
-    })
-    .await;
+    too_much("CVE-2019-9515", attacks::settings).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_empty_data_ends_the_connection() {
-    too_much("CVE-2019-9518", |_| frame(DATA, 0, 1, b"")).await;
+    too_much("CVE-2019-9518", attacks::empty_data).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_priorities_ends_the_connection() {
-    too_much("CVE-2019-9513", |number| {
-        frame(PRIORITY, 0, stream(number % 100), &[0, 0, 0, 0, 1])
-    })
-    .await;
+    too_much("CVE-2019-9513", attacks::priority).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_window_updates_ends_the_connection() {
-    too_much("WINDOW_UPDATE", |_| window_update(0, 1)).await;
+    too_much("WINDOW_UPDATE", attacks::small_window_update).await;
 }
 
 #[tokio::test]
 async fn a_flood_of_unknown_frames_ends_the_connection() {
-    too_much("frames of no known type", |_| frame(0xbe, 0, 0, b"x")).await;
+    too_much("frames of no known type", attacks::unknown_frame).await;
 }
 
 #[tokio::test]
@@ -250,8 +214,8 @@ async fn answers_that_nobody_takes_do_not_pile_up() {
     let attack = async {
         // No room for the data of any answer.
         let mut windowless = Attacker::connect(arena.collector.grpc()).await;
-        let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
-        windowless.say(&greeting).await.unwrap();
+        let no_window = greeting(&[0, 4, 0, 0, 0, 0]);
+        windowless.say(&no_window).await.unwrap();
         windowless
             .flood(5000, |number| whole_call(stream(number)))
             .await;
@@ -277,13 +241,7 @@ async fn answers_that_nobody_takes_do_not_pile_up() {
 #[tokio::test]
 async fn a_header_block_that_unpacks_to_much_more_is_refused() {
     let arena = Arena::start("", "").await;
-    // One field of nearly the whole table, and then thousands of references of one byte to it: 40 MB.
-    let bomb = [
-        call(path()),
-        indexed_field("x", &"y".repeat(4000)),
-        vec![0x80 | 62; 10_000],
-    ]
-    .concat();
+    let bomb = attacks::header_bomb();
     let attack = async {
         for _ in 0..20 {
             let mut attacker = Attacker::greet(arena.collector.grpc()).await;
@@ -318,14 +276,8 @@ async fn a_head_that_is_too_large_is_refused_and_the_next_one_served() {
             whole_call(3),
         ];
         attacker.say(&frames.concat()).await.unwrap();
-        let status = attacker
-            .wait_for("a refusal", |heard| heard.status(1))
-            .await;
-        assert_eq!(status, 431);
-        let status = attacker
-            .wait_for("an answer", |heard| heard.status(3))
-            .await;
-        assert_eq!(status, 200);
+        assert_eq!(attacker.answered(1).await, Some(431));
+        assert_eq!(attacker.answered(3).await, Some(200));
     };
     arena.beside(attack).await;
     arena.assert_unharmed().await;

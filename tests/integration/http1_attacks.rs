@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::floods::Arena;
+use crate::harness::attacks::{AMBIGUOUS, BOTH_LENGTHS, HIDDEN, post, statuses};
 use crate::harness::within;
 
 /// Sends these bytes and reads until the server closes the connection. Returns the statuses of the answers.
@@ -28,56 +29,17 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u16> {
     statuses(&answer)
 }
 
-fn statuses(answer: &[u8]) -> Vec<u16> {
-    let answer = String::from_utf8_lossy(answer);
-    let statuses = answer.match_indices("HTTP/1.1 ").map(|(at, start)| {
-        let status = &answer[at + start.len()..][..3];
-        status.parse().unwrap()
-    });
-    statuses.collect()
-}
-
-/// The head of a post of telemetry, with more lines.
-fn post(more: &str) -> String {
-    format!(
-        "POST /v1/traces HTTP/1.1\r\nhost: collector\r\ncontent-type: application/x-protobuf\r\n{more}\r\n"
-    )
-}
-
 #[tokio::test]
 async fn what_two_readers_could_read_differently_is_refused() {
     let arena = Arena::start("header_timeout: 1s", "").await;
     let address = arena.collector.http();
-    // If a request hides in the body of another, its answer would show.
-    let hidden = "GET /hidden HTTP/1.1\r\nhost: collector\r\n\r\n";
-    for more in [
-        "content-length: 0\r\ncontent-length: 43\r\n",
-        "content-length: 43, 0\r\n",
-        "content-length: +0\r\n",
-        "content-length: -1\r\n",
-        "content-length: 0x10\r\n",
-        "content-length: 99999999999999999999999\r\n",
-        "content-length: \r\n",
-        "transfer-encoding: identity\r\n",
-        "transfer-encoding: xchunked\r\n",
-        "transfer-encoding: chunked, identity\r\n",
-        "content-length : 0\r\n",
-        "x: folded\r\n content-length: 0\r\n",
-        "x: a\0b\r\ncontent-length: 0\r\n",
-        "x: a\rb\r\ncontent-length: 0\r\n",
-        "no colon\r\ncontent-length: 0\r\n",
-    ] {
-        let request = format!("{}{hidden}", post(more));
+    for more in AMBIGUOUS {
+        let request = format!("{}{HIDDEN}", post(more));
         let statuses = arena.beside(say(address, request.as_bytes())).await;
         assert_eq!(statuses, [400], "{more:?}");
     }
-    // RFC 9112, 6.3: both may be read by the encoding alone, if the connection ends after it.
-    for more in [
-        "content-length: 43\r\ntransfer-encoding: chunked\r\n",
-        "transfer-encoding: chunked\r\ncontent-length: 43\r\n",
-        "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n",
-    ] {
-        let request = format!("{}0\r\n\r\n{hidden}", post(more));
+    for more in BOTH_LENGTHS {
+        let request = format!("{}0\r\n\r\n{HIDDEN}", post(more));
         let statuses = arena.beside(say(address, request.as_bytes())).await;
         assert!(
             statuses == [400] || statuses == [200],

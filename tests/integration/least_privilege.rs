@@ -136,6 +136,59 @@ const LISTEN: &str = "0A";
 const UNCONNECTED: &str = "07";
 
 #[tokio::test]
+async fn running_as_root_is_a_warning() {
+    let backend = Backend::start().await;
+    let collector = Collector::start(&everything(&backend)).await;
+    let lines = collector.lines();
+    let warned = lines
+        .iter()
+        .any(|line| line.message().starts_with("Running as root."));
+    assert_eq!(warned, rustix::process::geteuid().is_root());
+}
+
+#[test]
+fn no_component_writes_through_a_link_in_a_shared_directory() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    std::fs::write(path("precious"), "").unwrap();
+    std::os::unix::fs::symlink(path("precious"), path("link")).unwrap();
+    let link = path("link");
+    for (what, exporter, logs) in [
+        (
+            "the log",
+            "nop: {}".to_owned(),
+            format!("output_paths: ['{link}']"),
+        ),
+        (
+            "debug",
+            format!("debug: {{use_internal_logger: false, output_paths: ['{link}']}}"),
+            String::new(),
+        ),
+        ("file", format!("file: {{path: '{link}'}}"), String::new()),
+    ] {
+        let name = exporter.split(':').next().unwrap();
+        let yaml = format!(
+            "receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:0'}}}}}}}}
+exporters: {{{exporter}}}
+service:
+  telemetry: {{logs: {{{logs}}}, metrics: {{level: none}}}}
+  pipelines: {{logs: {{receivers: [otlp], exporters: [{name}]}}}}
+"
+        );
+        std::fs::write(path("config.yaml"), yaml).unwrap();
+        let output = Command::new(BINARY)
+            .arg(format!("--config={}", path("config.yaml")))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{what}: {said}");
+        assert!(said.contains("is a symbolic link"), "{what}: {said}");
+        assert_eq!(std::fs::read(path("precious")).unwrap(), b"", "{what}");
+    }
+}
+
+#[tokio::test]
 async fn it_runs_as_nobody_without_any_capability() {
     let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     if !root {

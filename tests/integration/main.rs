@@ -14,6 +14,7 @@
 )]
 
 mod arrival;
+mod attack;
 mod authentication;
 mod backpressure;
 mod bombs;
@@ -38,6 +39,7 @@ mod memory_under_attack;
 mod merged_refusal;
 mod mutual_tls;
 mod output_memory;
+mod overload_retries;
 mod own_telemetry;
 mod parquet_crashes;
 mod parquet_readers;
@@ -45,6 +47,7 @@ mod pprof_damage;
 mod pprof_push;
 mod pprof_services;
 mod pprof_tiers;
+mod profile_store;
 mod profiles_check;
 mod profiles_diff;
 mod prometheus;

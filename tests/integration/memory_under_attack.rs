@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 
+use crate::harness::attacks::{message, pprof_bombs, request};
 use crate::harness::{
     Backend, Client, Collector, GLANCE, Oracle, Signal, codec, grpc_at, grpc_to, raw, within,
 };
@@ -160,19 +161,6 @@ fn bystander(client: Client, over: Arc<AtomicBool>) -> JoinHandle<usize> {
     })
 }
 
-/// A field with a length, as protobuf encodes it.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut encoded = vec![number << 3 | 2];
-    prost::encoding::encode_varint(content.len() as u64, &mut encoded);
-    encoded.extend_from_slice(content);
-    encoded
-}
-
-/// A request of traces, metrics or logs with these records.
-fn request(records: &[u8]) -> Vec<u8> {
-    field(1, &field(2, records))
-}
-
 /// Records without content, two bytes each.
 fn empty_records(bytes: usize) -> Vec<u8> {
     [0x12, 0].repeat(bytes / 2)
@@ -180,16 +168,16 @@ fn empty_records(bytes: usize) -> Vec<u8> {
 
 /// Returns a log record whose body repeats one letter.
 fn long_text(bytes: usize) -> Vec<u8> {
-    field(2, &field(5, &field(1, &vec![b'a'; bytes])))
+    message(2, &message(5, &message(1, &vec![b'a'; bytes])))
 }
 
 /// Returns log records whose bodies are lists nested to the maximum depth.
 fn deep_records(bytes: usize) -> Vec<u8> {
     let mut value = Vec::new();
     for _ in 0..46 {
-        value = field(5, &field(1, &value));
+        value = message(5, &message(1, &value));
     }
-    let record = field(2, &field(5, &value));
+    let record = message(2, &message(5, &value));
     record.repeat(bytes / record.len())
 }
 
@@ -244,7 +232,12 @@ async fn structures(target: &Target) {
         Bytes::from([head, &middle.repeat(fits), tail].concat())
     };
     let depth = 100_000 * SCALE;
-    let twice = [field(1, &[]), field(1, &[]), field(2, &empty_records(MIB))].concat();
+    let twice = [
+        message(1, &[]),
+        message(1, &[]),
+        message(2, &empty_records(MIB)),
+    ]
+    .concat();
     let bodies: [(&str, Bytes); 8] = [
         (PROTOBUF, request(&deep_records(LARGEST - 100)).into()),
         (PROTOBUF, request(&empty_records(LARGEST - 100)).into()),
@@ -254,7 +247,7 @@ async fn structures(target: &Target) {
             request(&[0xfa, 0x7f, 0].repeat(LARGEST / 4)).into(),
         ),
         // A message that should occur once.
-        (PROTOBUF, field(1, &twice).into()),
+        (PROTOBUF, message(1, &twice).into()),
         (
             JSON,
             ["{\"x\":", &"[".repeat(depth), &"]".repeat(depth), "}"]
@@ -299,36 +292,25 @@ async fn profiles(target: &Target, at_once: usize) {
     let http = target.collector.http();
     let pprof = target.collector.server("Starting HTTP server", "pprof");
     // A profile with one sample, so that there is something to deliver, and many without.
-    let sample = field(2, &field(2, &[0x22, 1, 1]));
-    let beside_it = |many: Vec<u8>| field(1, &field(2, &[sample.clone(), many].concat()));
+    let sample = message(2, &message(2, &[0x22, 1, 1]));
+    let beside_it = |many: Vec<u8>| message(1, &message(2, &[sample.clone(), many].concat()));
     let fits = LARGEST - 200;
     let requests = [
         beside_it(empty_records(fits)),
-        [field(1, &field(2, &sample)), empty_scopes(fits)].concat(),
-        [field(1, &field(2, &sample)), [0x0a, 0].repeat(fits / 2)].concat(),
+        [message(1, &message(2, &sample)), empty_scopes(fits)].concat(),
+        [message(1, &message(2, &sample)), [0x0a, 0].repeat(fits / 2)].concat(),
         [
-            field(1, &field(2, &sample)),
-            field(2, &[0x12, 0].repeat(fits / 2)),
+            message(1, &message(2, &sample)),
+            message(2, &[0x12, 0].repeat(fits / 2)),
         ]
         .concat(),
         // Attributes of a resource.
-        field(
+        message(
             1,
-            &[field(1, &[0x0a, 0].repeat(fits / 2)), field(2, &sample)].concat(),
+            &[message(1, &[0x0a, 0].repeat(fits / 2)), message(2, &sample)].concat(),
         ),
     ];
-    let one_type = [0x0a, 0];
-    let files = [
-        &[0x0a, 0][..],
-        &[0x12, 0],
-        &[0x32, 0],
-        &[0x6a, 1, 0],
-        &[0x68, 0],
-    ];
-    let files = files.map(|entry| {
-        let many = entry.repeat((PROFILE - 10) / entry.len());
-        Bytes::from(codec::compress("gzip", &[&one_type[..], &many].concat()))
-    });
+    let files: Vec<Bytes> = pprof_bombs(PROFILE).into_iter().map(Bytes::from).collect();
     let requests = requests.map(Bytes::from);
     let by_otlp = (0..at_once).zip(requests.iter().cycle());
     let by_otlp = by_otlp.map(|(_, body)| async move {
@@ -346,7 +328,7 @@ async fn profiles(target: &Target, at_once: usize) {
 
 /// Resources with scopes without anything.
 fn empty_scopes(bytes: usize) -> Vec<u8> {
-    field(1, &[0x12, 0].repeat(bytes / 2))
+    message(1, &[0x12, 0].repeat(bytes / 2))
 }
 
 type Pieces = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
@@ -493,7 +475,7 @@ async fn large_headers(target: &Target, requests: usize) {
 async fn fill_the_queue(target: &Target) {
     let http = target.collector.http();
     let points = [0x0a, 0].repeat(LARGEST / 8);
-    let body = Bytes::from(request(&field(2, &field(5, &points))));
+    let body = Bytes::from(request(&message(2, &message(5, &points))));
     for _ in 0..100 {
         let status = post(http, Signal::Metrics, PROTOBUF, "identity", body.clone()).await;
         if status != 200 {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use http::{Method, StatusCode};
 
+use crate::harness::collector::Line;
 use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
 /// Starts a collector that only accepts clients with a certificate of this authority.
@@ -85,6 +86,13 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             let line = sidecar.wait_for(retry).await;
             let error = line.field("error");
             assert!(error.contains(advice), "{}", line.text);
+            // No retry can succeed, so this is an error at once.
+            let hopeless = |line: &Line| line.message().starts_with("TLS fails until");
+            let line = sidecar
+                .wait_for_line("an error about TLS", 0, hopeless)
+                .await;
+            assert_eq!(line.field("level"), "error", "{}", line.text);
+            assert!(line.field("reason").contains(advice), "{}", line.text);
             // The other side knows why, too.
             let label = format!("\"reason\":\"{reason}\"");
             rack.wait_for_line(reason, 0, |line| line.text.contains(&label))

@@ -176,3 +176,32 @@ async fn health_check_says_503_while_an_exporter_does_not_deliver() {
     oracle.settle(&backend).await;
     collector.assert_conservation().await;
 }
+
+#[tokio::test]
+async fn calls_are_measured_on_both_sides_at_level_detailed() {
+    for (level, calls) in [("normal", 0.0), ("detailed", 1.0)] {
+        let backend = Backend::start().await;
+        let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))]);
+        let level = format!("--set=service.telemetry.metrics.level={level}");
+        let collector = Collector::start_with(&yaml, &[&level]).await;
+        let oracle = Oracle::default();
+        let client = Client::grpc("client", collector.grpc(), &oracle).await;
+        let request = client.request(Signal::Traces, 3);
+        client.send(&request).await.unwrap();
+        oracle.settle(&backend).await;
+        let metrics = collector.assert_conservation().await;
+        let method = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
+        let of_server = [
+            ("rpc_method", method),
+            ("rpc_response_status_code", "OK"),
+            ("rpc_system_name", "grpc"),
+        ];
+        let port = backend.grpc().port().to_string();
+        let address = [("server_address", "127.0.0.1"), ("server_port", &port)];
+        let of_client = [&of_server[..], &address].concat();
+        for (side, labels) in [("server", &of_server[..]), ("client", &of_client)] {
+            let name = format!("rpc_{side}_call_duration_count");
+            assert_eq!(metrics.sum(&name, labels), calls, "{level}: {name}");
+        }
+    }
+}

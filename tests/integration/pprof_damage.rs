@@ -103,7 +103,7 @@ service: {{pipelines: {{profiles: {{receivers: [pprof], processors: [batch], exp
 }
 
 #[tokio::test]
-async fn damaged_files_that_are_sent_are_refused_with_a_reason_and_their_neighbours_are_not() {
+async fn damaged_pushed_files_are_refused_with_a_reason() {
     let backend = Backend::start().await;
     let collector = start("{server: {endpoint: '127.0.0.1:0'}}", &backend).await;
     let address = collector.server("Starting HTTP server", "pprof");

@@ -11,7 +11,7 @@ use tributary_memory::Budget;
 use tributary_profiles::dictionary::Dictionary;
 use tributary_profiles::model::{Profile, ResourceProfiles, Samples, ScopeProfiles};
 use tributary_profiles::pprof::write::write;
-use tributary_profiles::pprof::{LinkLabels, Options, Reader};
+use tributary_profiles::pprof::{LinkLabels, PprofReader, ReadOptions};
 
 use crate::harness::{Answer, Backend, Collector, Refusal, Signal, Telemetry, grpc_to, raw};
 
@@ -48,10 +48,10 @@ fn file(value: i64) -> Vec<u8> {
     let files = write(&dictionary, &resource, &scope, &LinkLabels::default());
     let file = files.into_iter().next().unwrap();
     // It is what readers understand.
-    let mut permit = Budget::new(1 << 20).nothing();
-    let read = Reader::new().read(
+    let mut permit = Budget::new(1 << 20).empty_permit();
+    let read = PprofReader::new().read(
         &file,
-        &Options::default(),
+        &ReadOptions::default(),
         &mut permit,
         &mut dictionary,
         None,
@@ -229,36 +229,4 @@ async fn files_are_taken_once_and_this_process_is_profiled() {
         .filter(|line| line.message().starts_with("Skipped"))
         .count();
     assert_eq!(skipped, 1);
-}
-
-#[tokio::test]
-async fn the_collector_profiles_itself_with_mappings() {
-    let backend = Backend::start().await;
-    let sections = "{self: {frequency: 1000, collection_interval: 200ms}}";
-    let collector = start(sections, &backend, "").await;
-    // Something to do for it.
-    let busy = async {
-        loop {
-            collector.metrics().await;
-        }
-    };
-    let has_samples = |record: &crate::harness::backend::Record| {
-        record.telemetry(Signal::Profiles).next().is_some()
-    };
-    tokio::select! {
-        () = busy => {}
-        () = backend.wait_for("a profile of the process", has_samples) => {}
-    }
-    let request = arrived(&backend).remove(0);
-    let dictionary = request.dictionary.unwrap();
-    assert!(dictionary.mapping_table.len() > 1);
-    let deepest = dictionary
-        .stack_table
-        .iter()
-        .map(|stack| stack.location_indices.len())
-        .max();
-    assert!(deepest > Some(3), "{deepest:?}");
-    let profile = &request.resource_profiles[0].scope_profiles[0].profiles[1];
-    assert_eq!(profile.period, 1_000_000);
-    collector.terminate().await;
 }

@@ -1,5 +1,6 @@
 //! A reload refuses nothing and loses nothing; a bad configuration changes nothing.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -253,5 +254,23 @@ async fn a_bad_configuration_leaves_the_old_one_running_and_says_why() {
     }
     collector.reload(&good).await.unwrap();
     collector.assert_conservation().await;
+    assert!(collector.terminate().await.status.success());
+}
+
+#[tokio::test]
+async fn unreadable_configuration_delays_neither_traffic_nor_shutdown() {
+    let backend = Backend::start().await;
+    let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, "timeout: 7s"))]);
+    let collector = Collector::start(&yaml).await;
+    // Nobody writes to the FIFO.
+    std::fs::remove_file(collector.config()).unwrap();
+    let made = Command::new("mkfifo").arg(collector.config()).status();
+    assert!(made.unwrap().success());
+    collector.signal("HUP");
+    collector.wait_for("Reloading the configuration.").await;
+    let oracle = Oracle::default();
+    let client = Client::grpc("grpc", collector.grpc(), &oracle).await;
+    client.send(&client.request(Signal::Logs, 1)).await.unwrap();
+    oracle.settle(&backend).await;
     assert!(collector.terminate().await.status.success());
 }

@@ -1,6 +1,8 @@
 //! Compression and counting lose nothing: neither what is equal in a batch nor what is gathered over a while.
 
-use crate::harness::{Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml};
+use crate::harness::{
+    Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml, yaml_of,
+};
 
 /// Every third request is refused, to be sent again.
 fn moody(backend: &Backend) {
@@ -19,7 +21,8 @@ async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
     let backend = Backend::start().await;
     moody(&backend);
     let exporter = grpc_to(&backend, "");
-    let collector = Collector::start(&yaml(processors, &[("otlp_grpc", &exporter)])).await;
+    let yaml = yaml_of(signals, processors, &[("otlp_grpc", &exporter)]);
+    let collector = Collector::start(&yaml).await;
     let oracle = Oracle::default();
     let client = Client::grpc("client", collector.grpc(), &oracle).await;
     for number in 0..30 {
@@ -78,8 +81,8 @@ async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
 
 #[tokio::test]
 async fn every_log_record_that_is_counted_arrives_once() {
-    let counting = ("dedup", "{logs: {mode: count, interval: 100ms}}");
-    check(&[counting], &Signal::ALL).await;
+    let counting = ("log_dedup", "{interval: 100ms}");
+    check(&[("dedup", "{}"), counting], &[Signal::Logs]).await;
     check(&[counting, ("batch", "{timeout: 50ms}")], &[Signal::Logs]).await;
 }
 
@@ -88,8 +91,12 @@ async fn neither_a_reload_nor_a_termination_loses_records_that_are_being_counted
     let backend = Backend::start().await;
     let exporter = grpc_to(&backend, "");
     let counting = |interval: &str| {
-        let dedup = format!("{{logs: {{mode: count, interval: {interval}}}}}");
-        yaml(&[("dedup", &dedup)], &[("otlp_grpc", &exporter)])
+        let log_dedup = format!("{{interval: {interval}}}");
+        yaml_of(
+            &[Signal::Logs],
+            &[("log_dedup", &log_dedup)],
+            &[("otlp_grpc", &exporter)],
+        )
     };
     let collector = Collector::start(&counting("1h")).await;
     let oracle = Oracle::default();

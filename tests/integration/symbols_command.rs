@@ -106,10 +106,45 @@ fn inspect_says_what_a_file_offers_and_what_is_wrong_with_it() {
     let source = program.file.with_extension("c");
     for command in ["compile", "inspect"] {
         let said = complaint(&[command.as_ref(), source.as_ref()]);
-        assert!(said.contains("no ELF file"), "{said}");
+        assert!(said.contains("not an ELF file"), "{said}");
     }
     let said = complaint(&["lookup".as_ref(), program.file.as_ref(), "0x1".as_ref()]);
     assert!(said.contains("knows none"), "{said}");
+}
+
+#[test]
+fn json_has_what_the_text_has() {
+    let program = Program::compile();
+    let json = |arguments: &[&OsStr]| -> serde_json::Value {
+        let json = [arguments, &["--json".as_ref()]].concat();
+        serde_json::from_str(&printed(&json)).unwrap()
+    };
+    let inspected = json(&["inspect".as_ref(), program.file.as_ref()]);
+    assert_eq!(
+        (&inspected["kind"], &inspected["build_id"]),
+        (&"binary".into(), &program.build_id.as_str().into())
+    );
+    let covered = &inspected["symbols"]["covered_bytes"]["dwarf"];
+    assert!(covered.as_u64().unwrap() > 0, "{inspected}");
+    let main = format!("{:#x}", program.address("main"));
+    let found = json(&[
+        "lookup".as_ref(),
+        program.file.as_ref(),
+        main.as_ref(),
+        "0x1".as_ref(),
+    ]);
+    assert_eq!(found[0]["address"], main);
+    let frame = &found[0]["frames"][0];
+    assert_eq!(
+        (&frame["function"], &frame["inlined"]),
+        (&"main".into(), &false.into())
+    );
+    let file = frame["file"].as_str().unwrap();
+    assert!(
+        file.ends_with("program.c") && frame["line"].is_u64(),
+        "{frame}"
+    );
+    assert_eq!(found[1]["frames"], serde_json::json!([]));
 }
 
 #[test]

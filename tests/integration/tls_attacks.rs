@@ -16,12 +16,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tributary_net::tls::ClientTls;
 
-use crate::harness::http2::{
-    Attacker, CONTINUATION, END_HEADERS, ENHANCE_YOUR_CALM, HEADERS, PING, RST_STREAM, call, field,
-    frame,
-};
+use crate::harness::attacks::{self, Flood};
+use crate::harness::http2::{Attacker, ENHANCE_YOUR_CALM};
 use crate::harness::{
-    Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, raw, within, yaml,
+    Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, within, yaml,
 };
 
 /// A collector that requires client certificates, a collector that sends to it with a certificate,
@@ -166,10 +164,6 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     heard
 }
 
-fn stream(number: u32) -> u32 {
-    2 * number + 1
-}
-
 /// A TLS record (RFC 8446, 5.1).
 fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {
     let length = u16::try_from(fragment.len()).unwrap().to_be_bytes();
@@ -182,7 +176,7 @@ const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
 /// Floods a connection, and expects it to be ended in the protocol's own words.
-async fn too_much(fort: &Fort, what: &str, flood: impl Fn(u32) -> Vec<u8>) {
+async fn too_much(fort: &Fort, what: &str, flood: Flood) {
     let attack = async {
         let mut attacker = Attacker::on(fort.inside().await).greeted().await;
         let said = attacker.flood(10_000, flood).await;
@@ -197,20 +191,9 @@ async fn too_much(fort: &Fort, what: &str, flood: impl Fn(u32) -> Vec<u8>) {
 #[tokio::test]
 async fn floods_of_those_with_a_certificate_end_their_connection() {
     let fort = Fort::start("max_control_frames: 200").await;
-    let path = raw::method(Signal::Traces);
-    let resets = |number: u32| {
-        let stream = stream(number + 1);
-        let open = frame(HEADERS, END_HEADERS, stream, &call(path));
-        [open, frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
-    };
-    let pings = |_: u32| frame(PING, 0, 0, &[0; 8]);
-    let blocks = |number: u32| {
-        let kind = if number == 0 { HEADERS } else { CONTINUATION };
-        frame(kind, 0, 3, &field("x", &"y".repeat(100)))
-    };
-    too_much(&fort, "rapid resets", resets).await;
-    too_much(&fort, "pings", pings).await;
-    too_much(&fort, "endless header blocks", blocks).await;
+    too_much(&fort, "rapid resets", attacks::rapid_reset).await;
+    too_much(&fort, "pings", attacks::ping).await;
+    too_much(&fort, "endless header blocks", attacks::endless_block).await;
     fort.assert_unharmed().await;
 }
 

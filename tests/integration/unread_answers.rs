@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use http::Method;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use crate::harness::attacks;
 use crate::harness::collector::Line;
-use crate::harness::http2::{
-    ACK, Attacker, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PREFACE, SETTINGS,
-    call, field, frame,
-};
+use crate::harness::http2::{Attacker, ENHANCE_YOUR_CALM, call, get};
 use crate::harness::{Client, Collector, GLANCE, Oracle, Signal, raw, within};
 
 const LIMIT: u64 = 64 << 20;
@@ -36,17 +34,6 @@ service:
     Collector::start(yaml).await
 }
 
-/// A GET of this path.
-fn get(path: &str) -> Vec<u8> {
-    let fields = [
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", "collector"),
-    ];
-    fields.map(|(name, value)| field(name, value)).concat()
-}
-
 /// Opens connections and as many requests on each as one may have, and takes no answer: there is no window for their
 /// bodies, or nothing is read at all. Returns how many requests went out.
 async fn flood(address: SocketAddr, block: &[u8], connections: usize, reads: bool) -> u32 {
@@ -55,24 +42,12 @@ async fn flood(address: SocketAddr, block: &[u8], connections: usize, reads: boo
     for _ in 0..connections {
         let mut attacker = match reads {
             true => Attacker::connect(address).await,
-            false => Attacker::deaf(address).await,
+            false => Attacker::deaf_on(TcpStream::connect(address).await.unwrap()),
         };
-        let no_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-        let greeting = match reads {
-            true => [PREFACE, &no_window].concat(),
-            false => no_window,
-        };
-        if attacker.say(&greeting).await.is_err() {
-            continue;
+        if let Some(requests) = attacks::unread_requests(&mut attacker, reads, block).await {
+            sent += requests;
+            held.push(attacker);
         }
-        let requests = attacker.flood(1000, |number| {
-            frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, block)
-        });
-        // At some point the server takes no more.
-        sent += timeout(Duration::from_millis(200), requests)
-            .await
-            .unwrap_or_default();
-        held.push(attacker);
     }
     sent
 }
@@ -130,9 +105,7 @@ async fn unread_answers_stay_within_the_memory_limit() {
 async fn ping_acks_without_a_ping_end_the_connection_and_fill_no_log() {
     let collector = start().await;
     let mut attacker = Attacker::greet(collector.grpc()).await;
-    attacker
-        .flood(10_000, |_| frame(PING, ACK, 0, b"unasked!"))
-        .await;
+    attacker.flood(10_000, attacks::unasked_ping_ack).await;
     assert_eq!(attacker.ended().await, Some(ENHANCE_YOUR_CALM));
     let lines = collector.lines();
     let of_h2 = |line: &&Line| line.text.contains("PING ack");

@@ -4,6 +4,7 @@
 // A test crate: a panic is a finding.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod names;
 mod prose;
 
 use std::collections::{BTreeMap, BTreeSet};

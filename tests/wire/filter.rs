@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sampled_of_many_is_what_is_sampled_of_each_and_a_second_tier_changes_nothing(
+    fn sampling_is_independent_of_batching_and_tiers(
         (signal, request) in request(),
         mode in prop::sample::select(vec!["hash_seed", "equalizing"]),
         percentage in prop::sample::select(vec![1, 50, 100]),

@@ -80,7 +80,7 @@ fn passes_nothing_on(
         assert!(signal == Signal::Profiles || inside == Some(Signal::Profiles));
         return false;
     };
-    let mut redacted = redacted.unwrap();
+    let redacted = redacted.unwrap();
     let output = redacted.wire().to_bytes();
     let planted = |bytes: &[u8]| {
         let mut parts = bytes.windows(PLANTED.len());

@@ -15,9 +15,9 @@ use tributary_config::Problems;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompressionParams {
-    /// Compression level. gzip, zlib and deflate: 1 to 9, or -1 for the default; zstd: 1 to 22. Default: 2 for gzip,
-    /// zlib and deflate, 1 for zstd. These are the best trade-off of time and size for telemetry. zstd is both faster
-    /// and smaller, if the server supports it.
+    /// Compression level. gzip, zlib and deflate: 1 to 9, or -1 for the default; zstd: 1 to 22. zstd is both faster and
+    /// smaller than gzip, if the server supports it. Default: 2 for gzip, zlib and deflate, 1 for zstd, the best
+    /// trade-off of time and size for telemetry.
     pub level: Option<i32>,
 }
 
@@ -97,15 +97,15 @@ impl Compressor {
         self.codec
     }
 
-    /// The most bytes that [`compress`](Self::compress) takes for parts of so many bytes in all: what comes out, and for
-    /// some codecs the parts as one before.
+    /// Returns the maximum memory, in bytes, that [`compress`](Self::compress) takes for these parts: the
+    /// output, and for some codecs the joined parts.
     pub fn most_bytes(&self, parts: &[Bytes]) -> usize {
         let len: usize = parts.iter().map(Bytes::len).sum();
         let joined = match (self.codec, parts.len()) {
             (_, 0 | 1) | (Codec::Gzip | Codec::Zlib | Codec::SnappyFramed | Codec::Lz4, _) => 0,
             (Codec::Zstd | Codec::SnappyBlock, _) => len,
         };
-        // What does not compress grows by a sixth with snappy, and less with the others.
+        // Incompressible input grows by a sixth with snappy, and less with the other codecs.
         joined + len + len / 6 + (1 << 10)
     }
 

@@ -115,7 +115,6 @@ impl Output<'_> {
         Ok(self.permit.grow(bytes)?)
     }
 
-    /// Reads to the end of the reader.
     fn fill(&mut self, reader: &mut impl Read) -> Result<(), DecompressError> {
         loop {
             self.room()?;
@@ -602,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_end_is_an_error() {
+    fn trailing_data_is_an_error() {
         for codec in CODECS {
             let mut body = compress(codec, &text(300));
             body.extend_from_slice(b"trailing");

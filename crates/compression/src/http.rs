@@ -8,7 +8,7 @@ use crate::Codec;
 /// A codec of HTTP requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&[""]))]
+#[schemars(transform = tributary_config::Aliases(&[""]))]
 pub enum Compression {
     /// gzip (RFC 1952).
     #[default]

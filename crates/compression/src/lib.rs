@@ -7,6 +7,23 @@
 //! * Truncated input and trailing data are errors.
 //! * A compressor keeps its working memory from one body to the next.
 //!
+//! # Example
+//!
+//! ```
+//! use tributary_compression::Codec;
+//! use tributary_compression::compress::Compressor;
+//! use tributary_compression::decompress::decompress;
+//! use tributary_memory::Budget;
+//!
+//! let body = Compressor::new(Codec::Zstd, None).compress(&["spans".into(), "spans".into()])?;
+//! let budget = Budget::new(1 << 20);
+//! let mut permit = budget.acquire(body.len())?;
+//! assert_eq!(decompress(Codec::Zstd, &body, 1 << 10, &mut permit)?, b"spansspans");
+//! // A body that exceeds the limit is refused before it takes memory.
+//! assert!(decompress(Codec::Zstd, &body, 9, &mut permit).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where to start reading
 //!
 //! [`decompress`] for requests from outside, [`compress`] for requests of exporters, and [`http`] for the names of the

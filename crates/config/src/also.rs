@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 /// Alternative spellings that an enum accepts. They are not variants of their own in the schema.
 #[derive(Debug, Clone)]
-pub struct Also(pub &'static [&'static str]);
+pub struct Aliases(pub &'static [&'static str]);
 
-impl Transform for Also {
+impl Transform for Aliases {
     fn transform(&mut self, schema: &mut Schema) {
         let Some(object) = schema.as_object_mut() else {
             return;

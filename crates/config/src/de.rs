@@ -10,7 +10,7 @@ use serde::de::{self, Visitor};
 use super::node::{Content, Node, Scalar};
 use super::scalar::{self, Resolved};
 use super::source::Span;
-pub(crate) use error::{DecodeError, Place, Step, Trouble};
+pub(crate) use error::{DecodeError, DecodeErrorKind, ErrorTarget, Step};
 
 /// Newtype name with which [`super::units::Section`] requests its special treatment.
 pub(crate) const SECTION: &str = "$tributary::Section";
@@ -21,7 +21,6 @@ pub(crate) const SECRET: &str = "$tributary::Secret";
 /// Positions of values that turned out to be secrets.
 pub(crate) type Secrets = RefCell<Vec<Span>>;
 
-/// Deserializer of one node.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeDeserializer<'a> {
     node: &'a Node,

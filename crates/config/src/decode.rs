@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::de::{DecodeError, NodeDeserializer, Place, Secrets, Step, Trouble};
+use super::de::{DecodeError, DecodeErrorKind, ErrorTarget, NodeDeserializer, Secrets, Step};
 use super::node::{Content, Node};
 use super::report::{Diagnostic, Level, Report};
 use super::source::Span;
@@ -40,7 +40,10 @@ const MAX_ATTEMPTS: usize = 10_000;
 ///
 /// serde stops at the first error. So the wrong value is removed from a copy, and decoding starts again, until it
 /// succeeds or the error cannot be removed. This is fast enough, because configurations are small and errors are few.
-fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Vec<Vec<String>>) {
+fn read<T: DeserializeOwned + Validate>(
+    node: &Node,
+    report: &mut Report,
+) -> (Option<T>, Vec<Vec<String>>) {
     let secrets = Secrets::default();
     let mut work = node.clone();
     let mut wrong = Vec::new();
@@ -60,7 +63,7 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
         };
         let steps: Vec<Step> = error.steps.iter().rev().copied().collect();
         let path = names(&work, &steps);
-        if error.trouble == Trouble::Null && !steps.is_empty() {
+        if error.trouble == DecodeErrorKind::Null && !steps.is_empty() {
             // A key without a value keeps the default, as in the Collector. In a list it is a mistake.
             if !in_list(&work, &steps) {
                 empty.push(path);
@@ -68,11 +71,15 @@ fn read<T: DeserializeOwned>(node: &Node, report: &mut Report) -> (Option<T>, Ve
                 continue;
             }
         }
-        let follows = matches!(&error.trouble, Trouble::Missing(key)
+        let follows = matches!(&error.trouble, DecodeErrorKind::Missing(key)
             if follow(&work, &steps).and_then(|parent| parent.child(key)).is_some()
                 && !empty.iter().any(|empty| is_key(empty, &path, key)));
         if !follows {
-            let mut diagnostic = explain(&work, &steps, path.clone(), error);
+            let key = path.join(".");
+            let mut removed = T::removed_keys().iter();
+            let advice = removed.find(|(name, _)| *name == key);
+            let advice = advice.map(|(_, advice)| *advice);
+            let mut diagnostic = explain(&work, &steps, path.clone(), error, advice);
             let value = follow(&work, &steps).unwrap_or(&work);
             if let Some(unset) = unset_variable(report, value.span) {
                 diagnostic = diagnostic.help(unset);
@@ -97,31 +104,42 @@ fn is_key(path: &[String], above: &[String], key: &str) -> bool {
         .is_some_and(|(last, rest)| last.as_str() == &*key && rest == above)
 }
 
-fn explain(work: &Node, steps: &[Step], path: Vec<String>, error: DecodeError) -> Diagnostic {
+/// Describes an error. `advice` is for a key of an earlier build, see [`Validate::removed_keys`].
+fn explain(
+    work: &Node,
+    steps: &[Step],
+    path: Vec<String>,
+    error: DecodeError,
+    advice: Option<&str>,
+) -> Diagnostic {
     let node = follow(work, steps).unwrap_or(work);
     let span = match (error.place, &error.trouble) {
-        (Place::Key, _) | (_, Trouble::Missing(_)) => node.key.unwrap_or(node.span),
+        (ErrorTarget::Key, _) | (_, DecodeErrorKind::Missing(_)) => node.key.unwrap_or(node.span),
         _ => node.place(),
     };
     let mut message = unexpanded(node, error.message);
     let mut help = error.help;
-    if let Trouble::Unknown {
+    if let DecodeErrorKind::Unknown {
         name: unknown,
         known,
     } = &error.trouble
     {
-        let name = if node.expanded.is_some() && error.place == Place::Value {
+        let name = if node.expanded.is_some() && error.place == ErrorTarget::Value {
             None
         } else {
             suggest::closest(unknown, known)
         };
-        match name {
-            Some(name) => message.push_str(&format!(", did you mean `{name}`?")),
-            None => help = Some(suggest::list(known)),
+        match (advice, name) {
+            (Some(advice), _) => {
+                message = format!("the key `{unknown}` was removed");
+                help = Some(advice.to_owned());
+            }
+            (None, Some(name)) => message.push_str(&format!(", did you mean `{name}`?")),
+            (None, None) => help = Some(suggest::list(known)),
         }
     }
     let mut path = path;
-    if error.place == Place::Key {
+    if error.place == ErrorTarget::Key {
         // The message contains the key. The path names the section in which it is unknown.
         path.pop();
     }

@@ -27,7 +27,7 @@ const MAX_EXPANDED_SIZE: usize = 16 << 20;
 pub fn expand(tree: &mut Node, report: &mut Report) -> Vec<String> {
     let mut resolver = Resolver::new(report);
     walk(tree, &mut Vec::new(), &mut resolver, 0);
-    resolver.not_taken
+    resolver.unused_alternatives
 }
 
 fn walk(node: &mut Node, path: &mut Vec<String>, resolver: &mut Resolver<'_>, depth: usize) {

@@ -15,6 +15,38 @@
 //!   they are.
 //! * Input is bounded: aliases, nesting, expansions and file sizes have limits.
 //!
+//! # Example
+//!
+//! ```
+//! use tributary_config::units::Duration;
+//! use tributary_config::{Problems, Report, Sources, Validate, decode, expand, read};
+//!
+//! #[derive(Debug, Default, serde::Deserialize)]
+//! #[serde(default, deny_unknown_fields)]
+//! struct Config {
+//!     interval: Duration,
+//! }
+//!
+//! impl Validate for Config {
+//!     fn validate(&self, problems: &mut Problems) {
+//!         if self.interval.is_zero() {
+//!             problems.error(&["interval"], "must be longer than 0s");
+//!         }
+//!     }
+//! }
+//!
+//! let sources = Sources {
+//!     configs: vec!["yaml:{interval: 0s, intervall: 5s}".to_owned()],
+//!     ..Sources::default()
+//! };
+//! let mut report = Report::default();
+//! let mut tree = read(&sources, "", &mut report).unwrap();
+//! expand(&mut tree, &mut report);
+//! assert!(decode::<Config>(&tree, &mut report).is_none());
+//! // Both mistakes are reported, each with its position.
+//! assert_eq!(report.errors(), 2, "{}", report.render());
+//! ```
+//!
 //! # Where to start reading
 //!
 //! [`decode()`] and `de` for types, `expand` for variables, [`units`] for the types of values that components
@@ -42,7 +74,7 @@ pub mod units;
 mod unread;
 pub mod wildcard;
 
-pub use also::Also;
+pub use also::Aliases;
 pub use decode::decode;
 pub use expand::expand;
 pub use id::{ComponentId, InvalidId};
@@ -50,12 +82,10 @@ pub use node::Node;
 pub use read::{Sources, read};
 pub use report::Level;
 pub use report::Report;
-pub use sensitive::{reveal_no_value_of, without_url_secrets};
+pub use sensitive::{hide_values_of, without_url_secrets};
 pub use suggest::closest;
 pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 pub use unread::Unread;
-
-use std::path::Path;
 
 /// Reads a YAML or JSON text that is not a configuration, with the limits of one: no variables, no alias bombs, no
 /// duplicate keys.
@@ -80,7 +110,7 @@ where
             let line = wrong.span.map_or(1, |span| span.line);
             Err(format!("line {line}: {}", wrong.message))
         }
-        (None, None) => Err("line 1: it cannot be read".to_owned()),
+        (None, None) => Err("line 1: the text cannot be parsed".to_owned()),
     }
 }
 
@@ -160,6 +190,15 @@ pub trait Validate {
         let _ = problems;
     }
 
+    /// Returns keys of earlier builds, each with advice for a configuration that still has it. A key is a path below the
+    /// component's configuration, as in `a.b`.
+    fn removed_keys() -> &'static [(&'static str, &'static str)]
+    where
+        Self: Sized,
+    {
+        &[]
+    }
+
     /// Returns the addresses that the component will listen on, with their paths. Used to find two components on one
     /// port.
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
@@ -180,12 +219,6 @@ pub trait Validate {
 
     /// Whether its pipelines refuse data while its next hop is away, since its queue is in memory and does not drop.
     fn holds_up_pipelines(&self) -> bool {
-        false
-    }
-
-    /// Whether the component reports the attributes of `service.telemetry.resource`. If so, a change of these rebuilds
-    /// the component.
-    fn uses_resource(&self) -> bool {
         false
     }
 }
@@ -229,19 +262,5 @@ impl Capability {
             Capability::ClientAuth => "does not add credentials to requests",
             Capability::Storage => "does not keep queues on disk",
         }
-    }
-}
-
-/// Checks that a file named by a configuration can be read, for [`Validate::validate`].
-///
-/// # Errors
-/// A sentence that names the file and the reason.
-pub fn check_readable(path: impl AsRef<Path>) -> Result<(), String> {
-    let path = path.as_ref();
-    let shown = path.display();
-    match std::fs::File::open(path).and_then(|file| file.metadata()) {
-        Ok(metadata) if metadata.is_dir() => Err(format!("{shown} is a directory, not a file")),
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("cannot read the file {shown}: {error}")),
     }
 }

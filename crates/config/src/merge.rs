@@ -13,7 +13,7 @@ pub(crate) fn merge(base: &mut Node, over: Node, path: &mut Vec<String>, report:
     if wipes {
         let lost = base.pairs().len();
         let key = path.last().cloned().unwrap_or_default();
-        let message = format!("`{key}` is empty here and removes what an earlier source says");
+        let message = format!("`{key}` is empty here and removes the value of an earlier source");
         let mut warning = Diagnostic::warning(message, over.place()).path(path.iter().cloned());
         if let Some(first) = base.key {
             let lines = if lost == 1 { "entry" } else { "entries" };

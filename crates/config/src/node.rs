@@ -1,8 +1,11 @@
 //! The tree of a YAML text, with the positions of all values.
 
 use std::fmt;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read as _;
 
+use super::read::MAX_FILE_SIZE;
 use super::scalar::{self, Resolved};
 use super::source::Span;
 
@@ -71,8 +74,15 @@ impl Pair {
         if !self.name.ends_with("_file") || path.is_empty() {
             return None;
         }
+        // A FIFO would block, and a device may have no end.
+        if !std::fs::metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let mut content = Vec::new();
+        let file = File::open(path).ok()?;
+        file.take(MAX_FILE_SIZE).read_to_end(&mut content).ok()?;
         let mut hasher = DefaultHasher::new();
-        std::fs::read(path).ok()?.hash(&mut hasher);
+        content.hash(&mut hasher);
         Some(hasher.finish())
     }
 }

@@ -11,31 +11,31 @@ const SIZE: usize = 4 << 20;
 
 /// Reason why a pattern cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Wrong {
+pub enum PatternError {
     /// The pattern has a syntax error.
-    #[error("is not a regular expression that can be used: {0}")]
+    #[error("is not a valid regular expression: {0}")]
     Syntax(String),
     /// The compiled pattern would be too large.
-    #[error("is too large: it would take more than {0} bytes of memory")]
+    #[error("is too large: the compiled pattern exceeds {0} bytes of memory")]
     TooLarge(usize),
 }
 
-impl From<regex::Error> for Wrong {
+impl From<regex::Error> for PatternError {
     fn from(error: regex::Error) -> Self {
         match error {
-            regex::Error::CompiledTooBig(limit) => Wrong::TooLarge(limit),
+            regex::Error::CompiledTooBig(limit) => PatternError::TooLarge(limit),
             // The lines before the last one show the translated pattern.
             error => {
                 let text = error.to_string();
                 let last = text.lines().last().unwrap_or_default();
-                Wrong::Syntax(last.trim_start_matches("error: ").to_owned())
+                PatternError::Syntax(last.trim_start_matches("error: ").to_owned())
             }
         }
     }
 }
 
 /// Compiles a pattern.
-pub fn compile(pattern: &str) -> Result<Regex, Wrong> {
+pub fn compile(pattern: &str) -> Result<Regex, PatternError> {
     let regex = RegexBuilder::new(&translate(pattern))
         .size_limit(SIZE)
         .dfa_size_limit(SIZE)
@@ -44,7 +44,7 @@ pub fn compile(pattern: &str) -> Result<Regex, Wrong> {
 }
 
 /// Compiles patterns that are searched together.
-pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, Wrong> {
+pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, PatternError> {
     let translated = patterns.iter().map(|pattern| translate(pattern.as_ref()));
     // Each pattern may be as large as a single one.
     let set = RegexSetBuilder::new(translated)
@@ -56,7 +56,7 @@ pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, Wrong> {
 
 /// Compiles patterns into one that matches if any of them does; `None` if there are no patterns. Its groups have no
 /// names.
-pub fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, Wrong> {
+pub fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, PatternError> {
     let mut all = Vec::with_capacity(patterns.len());
     for pattern in patterns {
         // Compiled separately first, so that a mistake in one pattern cannot be balanced by another.
@@ -233,14 +233,14 @@ mod tests {
         let message = |pattern: &str| compile(pattern).unwrap_err().to_string();
         assert_eq!(
             message("("),
-            "is not a regular expression that can be used: unclosed group"
+            "is not a valid regular expression: unclosed group"
         );
         let large = r"(\p{L}{1000}){1000}";
         assert!(message(large).starts_with("is too large"));
         let error = compile_all(&["a", "("]).unwrap_err();
-        assert!(matches!(error, Wrong::Syntax(_)));
+        assert!(matches!(error, PatternError::Syntax(_)));
         let error = compile_all(&["a", large]).unwrap_err();
-        assert!(matches!(error, Wrong::TooLarge(_)));
+        assert!(matches!(error, PatternError::TooLarge(_)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::merge;
 use super::node::{Content, Node, Pair};
 use super::parse;
 use super::report::{Diagnostic, Level, Report};
-use super::source::{Source, Span};
+use super::source::{SourceText, Span};
 
 /// Sources of the configuration, from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Sources {
 }
 
 /// Maximum size of a file, in bytes. A larger file is not a configuration.
-const MAX_FILE_SIZE: u64 = 16 << 20;
+pub(crate) const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// Reads and merges the sources. Returns `None` if a source cannot be read. `default` is the configuration that is read
 /// if `sources` is empty.
@@ -128,7 +128,7 @@ fn nested(mut tree: Node, report: &mut Report) -> Node {
 }
 
 fn source(name: String, text: String, hidden: bool, report: &mut Report) -> Option<Node> {
-    let source = report.add_source(Source {
+    let source = report.add_source(SourceText {
         name,
         text: text.clone(),
         inline: false,
@@ -171,7 +171,7 @@ pub(crate) fn read_file(path: &str) -> Result<String, String> {
 
 /// Parses `a.b.c=value` into a tree. The argument is a source of its own, with one line.
 fn set(argument: &str, report: &mut Report) -> Option<Node> {
-    let source = report.add_source(Source {
+    let source = report.add_source(SourceText {
         // The name leaves out the value, which may be a secret. The line that is shown is masked.
         name: format!("--set {}", argument.split('=').next().unwrap_or_default()),
         text: argument.to_owned(),

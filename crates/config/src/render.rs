@@ -5,7 +5,7 @@ mod line;
 use std::fmt::Write as _;
 
 use super::report::{Diagnostic, Level, Report};
-use super::source::{Source, Span};
+use super::source::{SourceText, Span};
 use line::Shown;
 
 /// Renders all findings, ordered by source and position.
@@ -95,7 +95,7 @@ fn render_one(report: &Report, diagnostic: &Diagnostic, has_colours: bool, out: 
     out.push('\n');
 }
 
-pub(crate) fn position(source: &Source, span: Span) -> String {
+pub(crate) fn position(source: &SourceText, span: Span) -> String {
     let name = printable(&source.name);
     if source.inline {
         return name;

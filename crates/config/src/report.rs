@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::sensitive::without_url_secrets;
-use super::source::{Source, Span};
+use super::source::{SourceText, Span};
 
 /// Maximum number of listed findings. Further findings are only counted.
 const MAX_LISTED: usize = 500;
@@ -12,7 +12,7 @@ const MAX_LISTED: usize = 500;
 /// All findings about a configuration.
 #[derive(Debug, Default)]
 pub struct Report {
-    sources: Vec<Source>,
+    sources: Vec<SourceText>,
     diagnostics: Vec<Diagnostic>,
     /// Number of findings that are only counted, by level.
     unlisted: [usize; 3],
@@ -231,13 +231,13 @@ impl Report {
     }
 
     /// Adds a source text and returns its number, for [`Span::source`].
-    pub fn add_source(&mut self, source: Source) -> u32 {
+    pub fn add_source(&mut self, source: SourceText) -> u32 {
         self.sources.push(source);
         u32::try_from(self.sources.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// Returns the source text of a position.
-    pub fn source(&self, span: Span) -> Option<&Source> {
+    pub fn source(&self, span: Span) -> Option<&SourceText> {
         self.sources.get(usize::try_from(span.source).ok()?)
     }
 

@@ -2,7 +2,6 @@
 
 use super::node::{Scalar, Tag};
 
-/// The value of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Resolved {
     Null,

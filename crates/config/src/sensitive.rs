@@ -34,7 +34,7 @@ static SCHEMA: OnceLock<fn() -> Value> = OnceLock::new();
 
 /// Registers a JSON Schema whose keys of secret types are never shown. Before the first call, only words such as
 /// `password` and `token` identify secrets. Later calls have no effect.
-pub fn reveal_no_value_of(schema: fn() -> Value) {
+pub fn hide_values_of(schema: fn() -> Value) {
     let _ = SCHEMA.set(schema);
 }
 
@@ -251,8 +251,8 @@ pub fn without_url_secrets(text: &str) -> Cow<'_, str> {
 
 /// Registers a schema with a key of each kind.
 #[cfg(test)]
-pub(crate) fn reveal_schema_of_tests() {
-    reveal_no_value_of(|| {
+pub(crate) fn hide_values_of_test_schema() {
+    hide_values_of(|| {
         serde_json::json!({"properties": {
             "key_pem": {"$ref": "#/$defs/Secret"},
             "hmac_key": {"$ref": "#/$defs/Secret"},
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_secret_type_makes_its_key_sensitive() {
-        reveal_schema_of_tests();
+        hide_values_of_test_schema();
         for key in [
             "hmac_key", "key_pem", "password", "token", "hmac-key", "HMAC_KEY", "hmac_kee",
         ] {

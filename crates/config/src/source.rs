@@ -15,7 +15,7 @@ pub struct Span {
 
 /// A text from which configuration was read.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct SourceText {
     /// Name that the operator used: the path, `--set a.b=c`, `env:NAME`.
     pub name: String,
     /// Content of the source.
@@ -27,7 +27,7 @@ pub struct Source {
     pub hidden: bool,
 }
 
-impl Source {
+impl SourceText {
     /// Returns a line without its line end, counted from 1.
     pub fn line(&self, number: u32) -> Option<&str> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;

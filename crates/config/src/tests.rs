@@ -121,7 +121,7 @@ impl Validate for Sample {
 }
 
 fn tree(text: &str, report: &mut Report) -> Node {
-    let source = report.add_source(source::Source {
+    let source = report.add_source(source::SourceText {
         name: "test.yaml".to_owned(),
         text: text.to_owned(),
         inline: false,
@@ -380,7 +380,7 @@ fn an_unset_variable_is_a_warning_and_the_default() {
 }
 
 #[test]
-fn what_an_expansion_gave_is_not_repeated_in_messages() {
+fn messages_do_not_repeat_expansion_results() {
     for (text, message) in [
         ("wait: ${yaml:hunter2}", "`${...}` is not a duration"),
         (
@@ -494,7 +494,7 @@ fn a_fingerprint_differs_when_a_file_that_is_named_has_changed() {
 }
 
 #[test]
-fn a_fingerprint_does_not_differ_for_files_of_tls_that_are_watched() {
+fn fingerprint_ignores_watched_tls_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cert.pem");
     let differs = |keys: &str| {

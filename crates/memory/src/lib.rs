@@ -8,19 +8,34 @@
 //! * The bytes of all permits never exceed the limit, except for one record per stored queue (see [`StoredQueue`]).
 //! * Taking a permit never waits. A component without a permit refuses the data.
 //! * Up to a quarter of the limit is reserved for the read-ahead of stored queues, so that they can drain under load.
-//! * Memory of clients without permits, such as open connections, is counted in [`beside`].
+//! * Memory of clients without permits, such as open connections, is counted in [`clients`].
+//!
+//! # Example
+//!
+//! ```
+//! use tributary_memory::Budget;
+//!
+//! let budget = Budget::new(1 << 20);
+//! let mut request = budget.acquire(600 << 10)?;
+//! assert!(budget.acquire(600 << 10).is_err());
+//! request.resize(100 << 10)?;
+//! assert!(budget.acquire(600 << 10).is_ok());
+//! drop(request);
+//! assert_eq!(budget.used(), 0);
+//! # Ok::<(), tributary_memory::NoRoom>(())
+//! ```
 //!
 //! # Where to start reading
 //!
 //! [`Budget::acquire`] and [`Permit`], then [`Budget::begin`] for requests that are still arriving.
 
-pub mod beside;
+pub mod clients;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use self::beside::Beside;
+use self::clients::ClientMemory;
 
 use smallvec::SmallVec;
 
@@ -32,13 +47,12 @@ use smallvec::SmallVec;
 pub struct Budget {
     limit: AtomicUsize,
     /// Whether the limit was set explicitly, as opposed to the default.
-    stated: AtomicBool,
+    is_explicit: AtomicBool,
     used: AtomicUsize,
     /// Bytes of `used` for requests that have not arrived completely.
     unfinished: AtomicUsize,
     /// Memory that clients use beside `used`.
-    pub beside: Beside,
-    /// Number of open stored queues.
+    pub clients: ClientMemory,
     stored_queues: AtomicUsize,
     /// Bytes of `used` that stored queues have read from disk.
     read_ahead: AtomicUsize,
@@ -57,10 +71,10 @@ impl Budget {
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Budget {
             limit: AtomicUsize::new(limit),
-            stated: AtomicBool::new(false),
+            is_explicit: AtomicBool::new(false),
             used: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
-            beside: Beside::default(),
+            clients: ClientMemory::default(),
             stored_queues: AtomicUsize::new(0),
             read_ahead: AtomicUsize::new(0),
         })
@@ -68,12 +82,12 @@ impl Budget {
 
     /// Takes a permit for `bytes`, unless that would exceed the limit.
     pub fn acquire(self: &Arc<Self>, bytes: usize) -> Result<Permit, NoRoom> {
-        let mut permit = self.nothing();
+        let mut permit = self.empty_permit();
         permit.grow(bytes).map(|()| permit)
     }
 
     /// Returns an empty permit, to be grown later.
-    pub fn nothing(self: &Arc<Self>) -> Permit {
+    pub fn empty_permit(self: &Arc<Self>) -> Permit {
         Permit {
             budget: self.clone(),
             bytes: 0,
@@ -96,9 +110,9 @@ impl Budget {
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
 
-    /// A permit for nothing yet that may grow beyond the limit, by the [`reserve`](Self::reserve). For the output of a
-    /// component that works on requests which are counted already: if requests took all of the budget, nothing that has
-    /// to be encoded could leave the process, and none of them would end.
+    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). For the
+    /// output of a component whose input is counted already: if requests took all of the budget, no output
+    /// could be encoded, and no request would end.
     pub fn for_output(self: &Arc<Self>) -> Permit {
         Permit {
             budget: self.clone(),
@@ -107,7 +121,7 @@ impl Budget {
         }
     }
 
-    /// Bytes beyond the limit that outputs may have: an eighth of the limit, and at least 8 MiB.
+    /// Returns the bytes beyond the limit that outputs may take: an eighth of the limit, and at least 8 MiB.
     pub fn reserve(&self) -> usize {
         (self.limit() / 8).max(LEAST_RESERVE)
     }
@@ -119,9 +133,9 @@ impl Budget {
     /// free for small and complete requests. All unfinished requests of one connection together get a quarter. Neither
     /// rule applies to the only unfinished request, because otherwise a small budget could never accept a large
     /// request.
-    pub fn begin<'s>(self: &Arc<Self>, share: &'s Share) -> Unfinished<'s> {
-        Unfinished {
-            permit: self.nothing(),
+    pub fn begin<'s>(self: &Arc<Self>, share: &'s UnfinishedShare) -> UnfinishedPermit<'s> {
+        UnfinishedPermit {
+            permit: self.empty_permit(),
             share,
         }
     }
@@ -129,7 +143,7 @@ impl Budget {
     /// Checks that `bytes` would fit now, without taking them.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
         let limit = self.limit() - self.reserved();
-        if self.used().saturating_add(bytes) <= self.left_of(limit) {
+        if self.used().saturating_add(bytes) <= self.available(limit) {
             return Ok(());
         }
         Err(NoRoom {
@@ -149,16 +163,16 @@ impl Budget {
         self.limit.load(Relaxed)
     }
 
-    /// Resets the limit to a default, which the next [`state_limit`](Self::state_limit) replaces. Existing permits stay
+    /// Resets the limit to a default, which the next [`set_limit`](Self::set_limit) replaces. Existing permits stay
     /// valid.
     pub fn reset_limit(&self, default: usize) {
-        self.stated.store(false, Relaxed);
+        self.is_explicit.store(false, Relaxed);
         self.limit.store(default, Relaxed);
     }
 
     /// Sets the limit explicitly. The first call replaces the default; of several calls, the smallest limit counts.
-    pub fn state_limit(&self, bytes: usize) {
-        if self.stated.swap(true, Relaxed) {
+    pub fn set_limit(&self, bytes: usize) {
+        if self.is_explicit.swap(true, Relaxed) {
             self.limit.fetch_min(bytes, Relaxed);
         } else {
             self.limit.store(bytes, Relaxed);
@@ -172,11 +186,11 @@ impl Budget {
 
     /// Returns the part of `limit` that permits may take now. Memory of clients beside the permits counts as far as it
     /// exceeds [`ALLOWANCE`].
-    fn left_of(&self, limit: usize) -> usize {
-        limit.saturating_sub(self.beside.bytes().saturating_sub(ALLOWANCE))
+    fn available(&self, limit: usize) -> usize {
+        limit.saturating_sub(self.clients.bytes().saturating_sub(ALLOWANCE))
     }
 
-    /// The bytes that all permits together may have when one for `usage` grows.
+    /// Returns the limit of all permits together when a permit for `usage` grows.
     fn limit_of(&self, usage: Use) -> usize {
         match usage {
             Use::Output => self.limit().saturating_add(self.reserve()),
@@ -185,7 +199,7 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize, usage: Use) -> bool {
-        let limit = self.left_of(self.limit_of(usage));
+        let limit = self.available(self.limit_of(usage));
         self.used
             .fetch_update(Relaxed, Relaxed, |used| {
                 used.checked_add(bytes).filter(|total| *total <= limit)
@@ -196,7 +210,7 @@ impl Budget {
 
 /// Reason why a permit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} bytes are needed, and the memory budget is {limit}")]
+#[error("no room for {needed} bytes in the memory budget of {limit} bytes")]
 pub struct NoRoom {
     /// Requested size of the permit in bytes.
     pub needed: usize,
@@ -234,6 +248,11 @@ impl Permit {
     /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the budget that the permit was taken from.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// The reserve for outputs of the budget: see [`Budget::reserve`].
@@ -315,16 +334,16 @@ impl Drop for StoredQueue {
 
 /// Bytes that one connection holds for requests that have not arrived completely.
 #[derive(Debug, Default)]
-pub struct Share(AtomicUsize);
+pub struct UnfinishedShare(AtomicUsize);
 
 /// The permit of a request that is still arriving. See [`Budget::begin`].
 #[derive(Debug)]
-pub struct Unfinished<'s> {
+pub struct UnfinishedPermit<'s> {
     permit: Permit,
-    share: &'s Share,
+    share: &'s UnfinishedShare,
 }
 
-impl Unfinished<'_> {
+impl UnfinishedPermit<'_> {
     /// Grows by `more` bytes, or stays unchanged on error.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
         let budget = &*self.permit.budget;
@@ -347,7 +366,7 @@ impl Unfinished<'_> {
 
     /// Converts the permit of a complete request into an ordinary permit.
     pub fn finish(mut self) -> Permit {
-        let nothing = self.permit.budget.nothing();
+        let nothing = self.permit.budget.empty_permit();
         self.leave();
         std::mem::replace(&mut self.permit, nothing)
     }
@@ -359,7 +378,7 @@ impl Unfinished<'_> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for UnfinishedPermit<'_> {
     fn drop(&mut self) {
         self.leave();
     }
@@ -369,11 +388,11 @@ impl Drop for Unfinished<'_> {
 /// use above the limit. The program itself uses the other half.
 const ALLOWANCE: usize = 24 << 20;
 
-/// Smallest reserve for outputs, in bytes: a request of the usual largest size, 4 MiB, and as much again for what is made
-/// of it.
+/// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and as much for the
+/// result.
 const LEAST_RESERVE: usize = 8 << 20;
 
-/// Bytes that an unfinished request may take from the half that is kept for small requests.
+/// Bytes that an unfinished request may always take, from the half that is reserved for small requests.
 const SMALL: usize = 64 << 10;
 
 /// Returns the memory limit of this process's cgroup or, without a limit, the memory of the machine, in bytes. Falls
@@ -484,10 +503,10 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_of_the_stated_limits_counts_and_any_replaces_the_default() {
+    fn smallest_explicit_limit_replaces_the_default() {
         let budget = Budget::new(100);
-        for (stated, limit) in [(500, 500), (300, 300), (400, 300)] {
-            budget.state_limit(stated);
+        for (is_explicit, limit) in [(500, 500), (300, 300), (400, 300)] {
+            budget.set_limit(is_explicit);
             assert_eq!(budget.limit(), limit);
         }
         budget.reset_limit(100);
@@ -495,11 +514,11 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_requests_leave_half_of_the_budget_to_small_and_complete_ones() {
+    fn unfinished_requests_leave_half_of_the_budget() {
         const KIB: usize = 1 << 10;
         let budget = Budget::new(1024 * KIB);
-        let shares: [Share; 4] = Default::default();
-        let held: Vec<Unfinished> = shares
+        let shares: [UnfinishedShare; 4] = Default::default();
+        let held: Vec<UnfinishedPermit> = shares
             .iter()
             .map(|share| {
                 let mut request = budget.begin(share);
@@ -507,7 +526,7 @@ mod tests {
                 request
             })
             .collect();
-        let newcomer = Share::default();
+        let newcomer = UnfinishedShare::default();
         let mut request = budget.begin(&newcomer);
         request.grow(64 * KIB).unwrap();
         assert!(request.grow(1).is_err_and(|why| why.may_fit_later()));
@@ -522,9 +541,9 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_gets_a_quarter_for_unfinished_requests_or_one_of_any_size() {
+    fn connection_gets_a_quarter_or_one_unfinished_request() {
         let budget = Budget::new(1000);
-        let (one, other) = (Share::default(), Share::default());
+        let (one, other) = (UnfinishedShare::default(), UnfinishedShare::default());
         let mut only = budget.begin(&one);
         only.grow(900).unwrap();
         drop(only);
@@ -543,10 +562,10 @@ mod tests {
     #[test]
     fn connections_beyond_the_allowance_reduce_permits() {
         let budget = Budget::new(64 << 20);
-        let connections = ALLOWANCE / beside::CONNECTION_COST;
-        budget.beside.connections.store(connections, Relaxed);
+        let connections = ALLOWANCE / clients::CONNECTION_COST;
+        budget.clients.connections.store(connections, Relaxed);
         assert!(budget.acquire(64 << 20).is_ok());
-        budget.beside.frames.store(8 << 20, Relaxed);
+        budget.clients.frames.store(8 << 20, Relaxed);
         assert!(budget.acquire((56 << 20) + 1).is_err());
         assert!(budget.has_room((56 << 20) + 1).is_err());
         assert!(budget.acquire(56 << 20).is_ok());

@@ -42,21 +42,21 @@ pub trait ClientAuthenticator: Send + Sync + 'static {
 /// Result of a [`ServerAuthenticator`].
 pub enum Verdict {
     /// The result is available at once.
-    Known(Result<Identity, Refused>),
+    Known(Result<UserIdentity, AuthFailure>),
     /// The check takes longer than a thread that serves connections may be blocked.
-    Pending(BoxFuture<'static, Result<Identity, Refused>>),
+    Pending(BoxFuture<'static, Result<UserIdentity, AuthFailure>>),
 }
 
 /// Identity of the sender of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserIdentity {
     /// User name that the client authenticated with. `None` for credentials without a name (bearer tokens).
     pub user: Option<Arc<str>>,
 }
 
 /// Reason why a request was not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refused {
+pub enum AuthFailure {
     /// The request has no credentials.
     Missing,
     /// The credentials do not have the expected format.
@@ -68,33 +68,33 @@ pub enum Refused {
     Busy,
 }
 
-impl Refused {
+impl AuthFailure {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Refused; 4] = [
-        Refused::Missing,
-        Refused::Malformed,
-        Refused::Wrong,
-        Refused::Busy,
+    pub const ALL: [AuthFailure; 4] = [
+        AuthFailure::Missing,
+        AuthFailure::Malformed,
+        AuthFailure::Wrong,
+        AuthFailure::Busy,
     ];
 
     /// Returns the value of the metric label `reason`.
     pub const fn name(self) -> &'static str {
         match self {
-            Refused::Missing => "missing",
-            Refused::Malformed => "malformed",
-            Refused::Wrong => "wrong",
-            Refused::Busy => "busy",
+            AuthFailure::Missing => "missing",
+            AuthFailure::Malformed => "malformed",
+            AuthFailure::Wrong => "wrong",
+            AuthFailure::Busy => "busy",
         }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for AuthFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::Missing => "the request has no credentials",
-            Refused::Malformed => "the credentials cannot be read",
-            Refused::Wrong => "the credentials are not valid",
-            Refused::Busy => "too many credentials are being checked",
+            AuthFailure::Missing => "the request has no credentials",
+            AuthFailure::Malformed => "the credentials cannot be read",
+            AuthFailure::Wrong => "the credentials are not valid",
+            AuthFailure::Busy => "too many credentials are being checked",
         })
     }
 }

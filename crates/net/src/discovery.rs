@@ -11,11 +11,12 @@ use crate::files::read_regular;
 /// Maximum size of a file of targets, in bytes: 400 bytes for each of `MAX_TARGETS`.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Maximum number of targets in a file.
-const MAX_TARGETS: usize = 10_000;
+/// Maximum number of targets in a file, and in all files of a receiver.
+pub const MAX_TARGETS: usize = 10_000;
 
-/// Maximum size of all labels in a file, in bytes, once each target has a copy of the labels of its group.
-const MAX_LABELS: usize = 64 << 20;
+/// Maximum size of all labels in a file, and in all files of a receiver, in bytes, once each target has a copy of the
+/// labels of its group.
+pub const MAX_LABELS: usize = 64 << 20;
 
 /// A group of servers in a file in the format of Prometheus. The file is a list of groups, as JSON or YAML:
 /// <https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config>.
@@ -63,7 +64,7 @@ pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
 
 impl Group {
     /// Size of the labels in bytes, with a copy for each target.
-    fn expanded_labels(&self) -> usize {
+    pub fn expanded_labels(&self) -> usize {
         let pairs = self.labels.iter();
         let bytes: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
         bytes.saturating_mul(self.targets.len())

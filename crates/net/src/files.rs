@@ -23,12 +23,12 @@ pub(crate) const MAX_PEM_FILE: u64 = 64 << 20;
 /// Watches files by their metadata.
 #[derive(Debug)]
 pub struct FileWatch {
-    files: Vec<(PathBuf, Option<Stamp>)>,
+    files: Vec<(PathBuf, Option<FileStamp>)>,
 }
 
 /// Metadata that changes when a file is written, replaced or pointed elsewhere. Links are followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -42,7 +42,7 @@ impl FileWatch {
     /// Starts to watch these files. Call this before reading the files, so that no change is missed.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let stamped = |path: PathBuf| {
-            let stamp = Stamp::of(&path);
+            let stamp = FileStamp::of(&path);
             (path, stamp)
         };
         FileWatch {
@@ -70,7 +70,12 @@ impl FileWatch {
     /// Whether a file has changed since the last look. Runs on a blocking thread, because a file system may be slow.
     async fn look(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
-        let stamps = move || paths.iter().map(|path| Stamp::of(path)).collect::<Vec<_>>();
+        let stamps = move || {
+            paths
+                .iter()
+                .map(|path| FileStamp::of(path))
+                .collect::<Vec<_>>()
+        };
         // Fails only if the runtime shuts down.
         let Ok(stamps) = tokio::task::spawn_blocking(stamps).await else {
             return false;
@@ -84,11 +89,11 @@ impl FileWatch {
     }
 }
 
-impl Stamp {
+impl FileStamp {
     /// Returns the stamp of the current file, or `None` if it cannot be read. Costs one stat(2).
     pub fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
-        Some(Stamp {
+        Some(FileStamp {
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.size(),

@@ -9,6 +9,6 @@ mod config;
 pub mod testing;
 
 pub use self::config::{
-    Auth, ClusterMetadata, Connection, Encoding, Mechanism, Sasl, Tls, default_brokers,
+    ClusterMetadata, Connection, KafkaAuth, Mechanism, RecordEncoding, Sasl, Tls, default_brokers,
     default_topic, milliseconds,
 };

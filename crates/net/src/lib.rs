@@ -9,6 +9,38 @@
 //!   stay in use.
 //! * Log lines that a client or an outage can repeat are rate-limited by [`sampled_log`].
 //!
+//! # Example
+//!
+//! A server that answers every request:
+//!
+//! ```
+//! use std::io::{Read as _, Write as _};
+//! use std::net::{TcpListener, TcpStream};
+//! use std::sync::Arc;
+//! use tributary_net::server::{ServerOptions, SimpleHandler, plain, serve};
+//! use tributary_net::Owner;
+//!
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! let handler: SimpleHandler =
+//!     Arc::new(|_| Box::pin(async { plain(http::StatusCode::OK, "ready") }));
+//! let owner = Owner { id: "health_check".parse()?, kind: "extension", transport: None };
+//! let server = serve(listener.into(), handler, ServerOptions::default(), owner)?;
+//!
+//! let answer = tokio::task::spawn_blocking(move || {
+//!     let mut client = TcpStream::connect(address)?;
+//!     client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+//!     let mut answer = String::new();
+//!     client.read_to_string(&mut answer).map(|_| answer)
+//! });
+//! assert!(answer.await??.ends_with("ready"));
+//! server.shutdown(tokio::time::Instant::now()).await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where to start reading
 //!
 //! [`server`] has the accept loop and the [`server::Handler`] that OTLP, health and metrics endpoints implement.
@@ -128,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_this_machine_its_networks_and_for_special_purposes_are_not_public() {
+    fn local_private_and_reserved_addresses_are_not_public() {
         let public = |text: &str| is_public(text.parse().unwrap());
         for address in [
             "8.8.8.8",

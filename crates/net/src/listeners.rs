@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_address_is_the_same_socket_until_the_last_component_lets_go_of_it() {
+    fn one_address_shares_one_socket_until_the_last_drop() {
         let listeners = Listeners::default();
         let owner: ComponentId = "otlp".parse().unwrap();
         let first = listeners.bind(&owner, &any()).unwrap();

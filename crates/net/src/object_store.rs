@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_the_store_does_not_have_are_reported_each_at_its_key() {
+    fn unknown_store_options_are_reported_at_their_keys() {
         let unknown = |url: &str, names: &[&str]| {
             let options = names.iter().map(|name| ((*name).to_owned(), "".into()));
             let bucket = Bucket {

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn ten_lines_per_window_and_the_next_one_says_how_many_are_missing() {
+    async fn ten_lines_pass_per_window_and_the_rest_is_counted() {
         let log = SampledLog::default();
         let written = (0..25).filter(|_| log.admit() == Some(0)).count();
         assert_eq!(written, 10);

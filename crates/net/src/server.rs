@@ -20,6 +20,7 @@ mod linger;
 mod metrics;
 mod mistake;
 mod peer;
+mod shared_page;
 
 use std::future::Future;
 use std::io;
@@ -48,9 +49,10 @@ use futures_util::future::BoxFuture;
 use tributary_config::Section;
 use tributary_memory::Budget;
 
-pub use gate::Limit;
+pub use gate::ClientLimit;
 pub use limits::Limits;
 pub use peer::{Peer, cores};
+pub use shared_page::SharedPage;
 
 /// Handles requests. One instance serves all connections of a server.
 pub trait Handler: Send + Sync + 'static {
@@ -142,7 +144,7 @@ pub fn tls_source(
 
 /// Limits and timeouts of a server.
 #[derive(Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// Protocols of the server.
     pub protocol: Protocol,
     /// Source of the TLS configuration; `None` for plain text.
@@ -178,9 +180,9 @@ pub struct Options {
     pub budget: Option<Arc<Budget>>,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     fn default() -> Self {
-        Options {
+        ServerOptions {
             protocol: Protocol::Either,
             tls: None,
             keep_alive: true,
@@ -206,7 +208,7 @@ pub struct Bound<H> {
     /// Origin of `listeners`. While this server holds them, a successor finds the sockets.
     sockets: Arc<Sockets>,
     handler: H,
-    options: Options,
+    options: ServerOptions,
     /// Name in log lines.
     name: &'static str,
     owner: Owner,
@@ -221,7 +223,7 @@ impl<H: Handler> Bound<H> {
     pub fn new(
         sockets: Arc<Sockets>,
         handler: H,
-        options: Options,
+        options: ServerOptions,
         name: &'static str,
         owner: Owner,
     ) -> io::Result<Self> {
@@ -284,7 +286,7 @@ impl<H: Handler> Bound<H> {
 pub fn serve(
     listener: Arc<std::net::TcpListener>,
     handler: SimpleHandler,
-    options: Options,
+    options: ServerOptions,
     owner: Owner,
 ) -> io::Result<Server> {
     let sockets = Arc::new(Sockets::from(listener));
@@ -316,7 +318,7 @@ impl Server {
         {
             warn!(
                 connections = self.tasks.len(),
-                "Closing connections with requests under way: the time for shutdown is over"
+                "Closing connections with open requests: the time for shutdown is over"
             );
             self.force.cancel();
             self.tasks.wait().await;
@@ -383,9 +385,9 @@ fn spawn_connection<H: Handler>(
             Ok(admission) => admission,
             Err(limit) => {
                 let peer = Peer::new(address, shared.gate.clone());
-                peer.limited(limit);
+                peer.report_limit(limit);
                 let tls = shared.options.tls.is_some();
-                let farewell = farewell::say(&shared.gate, stream, peer, tls);
+                let farewell = farewell::send(&shared.gate, stream, peer, tls);
                 tokio::select! {
                     () = farewell => {}
                     () = stop.cancelled() => {}

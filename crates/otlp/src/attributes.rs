@@ -1,7 +1,7 @@
-//! Changing attributes: of spans, data points and log records, or of resources.
+//! Edits attributes of spans, data points and log records, or of resources.
 //!
-//! The usual request is edited on the wire. A set in which a key occurs twice is decoded, edited and encoded; so is a
-//! request in which a message on the way to a set occurs twice where it should occur once. The result is the same.
+//! Most requests are edited in encoded form. A set with a duplicate key is decoded, edited and encoded; so is
+//! a request in which a singular message on the way to a set occurs twice. The result is the same.
 
 mod change;
 mod decoded;
@@ -25,68 +25,68 @@ use super::room::{Full, Room, Unbounded};
 use super::view::{Message as MessageView, ResourceEntry, ScopeEntry};
 use crate::{Decoded, Signal};
 
-/// The sets of attributes that an edit applies to.
+/// Sets of attributes that an edit applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// Those of each span, data point or log record.
+pub enum AttributeLevel {
+    /// Attributes of spans, data points and log records.
     Items,
-    /// Those of each resource.
+    /// Attributes of resources.
     Resources,
 }
 
-/// An operation and the attribute that it applies to.
+/// An operation on one attribute.
 #[derive(Debug, Clone)]
 pub struct Action {
     /// Key of the attribute; ignored by operations that match keys with a pattern.
     pub key: String,
-    /// The operation to carry out.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// An operation on an attribute. Clones share the patterns, and so the caches that a pattern keeps between searches.
+/// An operation on an attribute. Clones share the patterns with their caches.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// Sets it where it is missing.
-    Insert(Source),
-    /// Sets it where it is there.
-    Update(Source),
-    /// Sets it.
-    Upsert(Source),
-    /// Removes it.
+    /// Sets the attribute if it is missing.
+    Insert(ValueSource),
+    /// Sets the attribute if it exists.
+    Update(ValueSource),
+    /// Sets the attribute in any case.
+    Upsert(ValueSource),
+    /// Removes the attribute.
     Delete,
-    /// Removes all attributes whose key matches.
+    /// Removes all attributes whose keys match.
     DeleteMatching(Arc<Regex>),
-    /// Makes the SHA-256 of its value of it, in hexadecimal digits. A number counts as its 8 bytes in little-endian
-    /// order, a boolean as a byte; what is neither text, number nor boolean becomes the empty text.
+    /// Replaces the value by its SHA-256 in hexadecimal digits. A number is hashed as 8 little-endian bytes,
+    /// a boolean as one byte. A list, a map or bytes become the empty text.
     Hash,
-    /// Hashes all attributes whose key matches.
+    /// Hashes all attributes whose keys match.
     HashMatching(Arc<Regex>),
-    /// Sets an attribute for each named group of the pattern if the value is a text that matches it.
+    /// Sets an attribute for each named group of the pattern, if the value is a text that matches.
     Extract(Arc<Regex>),
-    /// Makes a value of another type of it, where there is one.
+    /// Converts the value to another type, if it is convertible.
     Convert(Type),
 }
 
-/// The source of a new value.
+/// Source of a new value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum ValueSource {
     /// A constant.
     Value(Value),
-    /// Another attribute of the same level; where that is missing, nothing happens.
+    /// Another attribute of the same set; if it is missing, nothing changes.
     Attribute(String),
-    /// Another attribute of the same level, or a constant where that is missing.
+    /// Another attribute of the same set, or a constant if it is missing.
     AttributeOr(String, Value),
 }
 
-/// Selects the sets of attributes to edit: a set is edited if all three methods return true. For the attributes of
-/// resources only [`resource`](Select::resource) is called.
+/// Selects the sets of attributes to edit: those for which all three methods return true. For resource
+/// attributes, only [`resource`](Select::resource) is called.
 pub trait Select {
-    /// Whether something of what this resource sent is edited.
+    /// Whether telemetry of this resource is edited.
     fn resource(&mut self, _resource: ResourceEntry<'_>) -> bool {
         true
     }
 
-    /// Whether something of what this scope made is edited.
+    /// Whether telemetry of this scope is edited.
     fn scope(&mut self, _scope: ScopeEntry<'_>) -> bool {
         true
     }
@@ -97,23 +97,23 @@ pub trait Select {
     }
 }
 
-/// All of them.
+/// Selects everything.
 #[derive(Debug, Clone, Copy)]
 pub struct All;
 
 impl Select for All {}
 
-/// A list of actions, carried out one after the other on each set of attributes.
+/// Actions that are applied to each set of attributes, in order.
 ///
-/// Keys should be unique in a set. Where one is not, all attributes of that key are treated as one: a deletion deletes
-/// them all, and a new value takes the place of the first one.
+/// Keys should be unique in a set. If a key occurs several times, its attributes are treated as one: a
+/// deletion removes all of them, and a new value replaces the first one.
 #[derive(Debug)]
 pub struct Actions {
     actions: Vec<Action>,
     plan: Plan,
 }
 
-/// The request has something twice that should be there once.
+/// A singular message occurs twice in the request.
 struct Ambiguous;
 
 impl Actions {
@@ -125,15 +125,15 @@ impl Actions {
         }
     }
 
-    /// Edits a valid request; `None` when nothing changes. A profiles request is never changed: its attributes may be
-    /// references into the dictionary.
+    /// Edits a valid request; `None` if nothing changes. A profiles request never changes, because its
+    /// attributes may be references into the dictionary.
     ///
     /// # Errors
-    /// When the request is not valid.
+    /// Fails if the request is invalid.
     pub fn apply(
         &self,
         signal: Signal,
-        level: Level,
+        level: AttributeLevel,
         request: &[u8],
     ) -> Result<Option<Bytes>, Malformed> {
         self.apply_where(signal, level, request, &Unbounded, &mut All)
@@ -143,14 +143,14 @@ impl Actions {
             })
     }
 
-    /// [`apply`](Self::apply), to the sets that are selected, with the memory that there is in `room`.
+    /// Like [`apply`](Self::apply), for selected sets, with memory from `room`.
     ///
     /// # Errors
-    /// When the request is not valid, or there is no room for what it becomes.
+    /// Fails if the request is invalid, or if `room` is exhausted.
     pub fn apply_where(
         &self,
         signal: Signal,
-        level: Level,
+        level: AttributeLevel,
         request: &[u8],
         room: &dyn Room,
         select: &mut impl Select,
@@ -161,23 +161,29 @@ impl Actions {
         }
     }
 
-    /// Edits the resources of a valid profiles request, as far as their attributes are no references into the dictionary;
-    /// `None` when nothing changes.
+    /// Edits the resources of a valid profiles request; attributes with references into the dictionary stay.
+    /// `None` if nothing changes.
     ///
     /// # Errors
-    /// When the request is not valid, or there is no room for what it becomes.
+    /// Fails if the request is invalid, or if `room` is exhausted.
     pub fn apply_to_resources_of_profiles(
         &self,
         request: &[u8],
         room: &dyn Room,
     ) -> Result<Option<Bytes>, Unedited> {
-        self.edit(Signal::Profiles, Level::Resources, request, room, &mut All)
+        self.edit(
+            Signal::Profiles,
+            AttributeLevel::Resources,
+            request,
+            room,
+            &mut All,
+        )
     }
 
     fn edit(
         &self,
         signal: Signal,
-        level: Level,
+        level: AttributeLevel,
         request: &[u8],
         room: &dyn Room,
         select: &mut impl Select,
@@ -196,23 +202,23 @@ impl Actions {
         Ok(edited?)
     }
 
-    /// Edits one set of attributes.
+    /// Edits one decoded set of attributes.
     pub fn apply_to(&self, attributes: &mut Vec<KeyValue>) {
         for action in &self.actions {
             decoded::apply(action, attributes);
         }
     }
 
-    /// Edits one set of attributes of many that belong to one thing, which has a set of its own: a constant is not added
-    /// here, because it is added there.
+    /// Edits a set of attributes that complements another set, such as that of a sample beside that of its
+    /// profile. Constants are not added here, because they are added to the other set.
     pub fn apply_to_part(&self, attributes: &mut Vec<KeyValue>) {
         for action in &self.actions {
             let has = |key: &str| attributes.iter().any(|attribute| attribute.key == key);
             let adds_a_constant = match &action.operation {
                 Operation::Insert(source) | Operation::Upsert(source) => match source {
-                    Source::Value(_) => !has(&action.key),
-                    Source::AttributeOr(from, _) => !has(&action.key) && !has(from),
-                    Source::Attribute(_) => false,
+                    ValueSource::Value(_) => !has(&action.key),
+                    ValueSource::AttributeOr(from, _) => !has(&action.key) && !has(from),
+                    ValueSource::Attribute(_) => false,
                 },
                 _ => false,
             };
@@ -223,12 +229,12 @@ impl Actions {
     }
 
     /// Edits a decoded request.
-    pub fn apply_decoded(&self, level: Level, request: &mut Decoded) {
+    pub fn apply_decoded(&self, level: AttributeLevel, request: &mut Decoded) {
         decoded::each_set(level, request, |attributes| self.apply_to(attributes));
     }
 }
 
-/// The encoding of an attribute as a field of its set, from the encoding of its value.
+/// Appends an attribute as a field of its set, from its encoded value.
 fn put_attribute(number: u32, key: &[u8], value: Option<&[u8]>, output: &mut Vec<u8>) {
     let mut attribute = Vec::with_capacity(key.len() + value.map_or(0, <[u8]>::len) + 12);
     if !key.is_empty() {

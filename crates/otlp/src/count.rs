@@ -1,26 +1,24 @@
-//! Counting the items of valid requests without looking at the items.
+//! Counts the items of valid requests without reading the items.
 
 use super::reader::{Field, Fields};
 use crate::Signal;
 
-/// The items of a valid request: spans, data points, log records, samples.
+/// Returns the number of items of a valid request: spans, data points, log records, samples.
 ///
-/// Receivers need not call this: [`validate`](super::validate) counts in its own walk, and the number travels with the
-/// batch.
+/// Receivers need not call this: [`validate`](super::validate) counts too, and a batch carries its number of
+/// items.
 pub fn count(signal: Signal, request: &[u8]) -> usize {
     messages(request, 1)
         .map(|resource| resource_items(signal, resource))
         .sum()
 }
 
-/// The items of a resource and its scopes.
 pub(super) fn resource_items(signal: Signal, resource: &[u8]) -> usize {
     messages(resource, 2)
         .map(|scope| scope_items(signal, scope))
         .sum()
 }
 
-/// The items of a scope.
 pub(super) fn scope_items(signal: Signal, scope: &[u8]) -> usize {
     let entries = messages(scope, 2);
     match signal {
@@ -30,8 +28,8 @@ pub(super) fn scope_items(signal: Signal, scope: &[u8]) -> usize {
     }
 }
 
-/// The data points of a metric. Its data is a `oneof`: when several forms are there, the last one counts; when the
-/// same form occurs again, the two are merged.
+/// Returns the number of data points of a metric. The data is a `oneof`: of several forms the last one
+/// counts, and repeated occurrences of a form are merged.
 pub(super) fn metric(metric: &[u8]) -> usize {
     let mut form = 0;
     let mut points = 0;
@@ -47,14 +45,13 @@ pub(super) fn metric(metric: &[u8]) -> usize {
     points
 }
 
-/// The data of a metric, when this field of a `Metric` is one of its forms.
+/// Returns the data in a field of a `Metric`, if the field is one of the data forms.
 pub(super) fn metric_data<'a>(field: &Field<'a>) -> Option<&'a [u8]> {
     is_metric_data(field.number)
         .then(|| field.value.bytes())
         .flatten()
 }
 
-/// Whether a field of a `Metric` is gauge, sum, histogram, exponential_histogram or summary.
 pub(super) fn is_metric_data(number: u32) -> bool {
     matches!(number, 5 | 7 | 9 | 10 | 11)
 }

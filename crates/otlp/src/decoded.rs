@@ -1,4 +1,4 @@
-//! Requests as structs, for work that the wire cannot do.
+//! Decoded requests, for operations that encoded requests do not support.
 
 mod size;
 
@@ -12,7 +12,7 @@ use prost::Message;
 pub use self::size::decoded_bytes;
 use crate::Signal;
 
-/// A request as structs.
+/// A decoded request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
     /// A traces request.
@@ -26,7 +26,7 @@ pub enum Decoded {
 }
 
 impl Decoded {
-    /// Decodes one request of `signal`.
+    /// Decodes a request of `signal`.
     pub fn decode(signal: Signal, request: &[u8]) -> Result<Self, prost::DecodeError> {
         Ok(match signal {
             Signal::Traces => Decoded::Traces(Message::decode(request)?),
@@ -36,7 +36,7 @@ impl Decoded {
         })
     }
 
-    /// Encodes to one request.
+    /// Encodes the request.
     pub fn encode(&self) -> Bytes {
         match self {
             Decoded::Traces(request) => request.encode_to_vec(),

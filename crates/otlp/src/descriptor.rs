@@ -1,4 +1,4 @@
-//! OTLP's own message descriptors, from the file descriptors that `opentelemetry-proto` ships.
+//! Message descriptors of OTLP, from the file descriptors in `opentelemetry-proto`.
 
 use std::collections::HashMap;
 
@@ -13,30 +13,30 @@ use crate::Signal;
 pub struct MessageDescriptor {
     /// Full name without the leading dot, as in `opentelemetry.proto.trace.v1.Span`.
     pub name: String,
-    /// Fields in the order of their numbers.
+    /// Fields, by number.
     pub fields: Vec<FieldDescriptor>,
 }
 
 /// A field of a message type.
 #[derive(Debug, Clone)]
 pub struct FieldDescriptor {
-    /// The number on the wire.
+    /// Field number.
     pub number: u32,
-    /// `snake_case` name.
+    /// Name in `snake_case`.
     pub name: String,
-    /// `lowerCamelCase` name, as in JSON.
+    /// Name in `lowerCamelCase`, as in JSON.
     pub json_name: String,
-    /// Type of the value that the field holds.
+    /// Type of the value.
     pub kind: Type,
-    /// Whether it may occur several times.
+    /// Whether the field is repeated.
     pub repeated: bool,
-    /// For messages: the position of their type in [`Descriptors::messages`].
+    /// For messages: index of the type in [`Descriptors::messages`].
     pub message: Option<usize>,
-    /// For fields of a `oneof`: which one, within the message.
+    /// For members of a `oneof`: index of the `oneof` within the message.
     pub oneof: Option<usize>,
-    /// Whether it is marked `optional`: its zero value differs from its absence.
+    /// Whether the field is marked `optional`, so that a zero value differs from a missing one.
     pub optional: bool,
-    /// For enums: the position of their type in [`Descriptors::enums`].
+    /// For enums: index of the type in [`Descriptors::enums`].
     pub enumeration: Option<usize>,
 }
 
@@ -45,29 +45,29 @@ pub struct FieldDescriptor {
 pub struct EnumDescriptor {
     /// Full name without the leading dot, as in `opentelemetry.proto.trace.v1.Span.SpanKind`.
     pub name: String,
-    /// Names and numbers of its values.
+    /// Names and numbers of the values.
     pub values: Vec<(String, i32)>,
 }
 
 impl FieldDescriptor {
-    /// Whether the zero value of this field is put on the wire: where presence means something.
+    /// Whether a zero value of this field is encoded, because presence matters.
     pub fn has_presence(&self) -> bool {
         self.optional || self.oneof.is_some() || self.kind == Type::Message
     }
 }
 
-/// All message types that a request of any signal can contain.
+/// All message types in requests of any signal.
 #[derive(Debug, Clone)]
 pub struct Descriptors {
-    /// The types.
+    /// Message types.
     pub messages: Vec<MessageDescriptor>,
-    /// The enum types.
+    /// Enum types.
     pub enums: Vec<EnumDescriptor>,
     roots: [usize; 4],
 }
 
 impl Descriptors {
-    /// Reads the descriptors that are compiled in.
+    /// Loads the compiled-in descriptors.
     #[allow(clippy::expect_used)] // Compiled-in data: the test below reads it.
     pub fn load() -> Self {
         let files = FileDescriptorSet::decode(opentelemetry_proto::DESCRIPTORS)
@@ -101,7 +101,7 @@ impl Descriptors {
         }
     }
 
-    /// The request type of a signal, as a position in [`messages`](Self::messages).
+    /// Returns the index of a signal's request type in [`messages`](Self::messages).
     pub fn root(&self, signal: Signal) -> usize {
         self.roots[signal.index()]
     }
@@ -137,7 +137,7 @@ impl<'a> Types<'a> {
     }
 }
 
-/// Type names, as fields refer to them, to positions.
+/// Indices of types by the names that fields use.
 type Positions = HashMap<String, usize>;
 
 fn positions<'a>(names: impl Iterator<Item = &'a String>) -> Positions {
@@ -163,7 +163,7 @@ fn describe(
             kind: field.r#type(),
             repeated: field.label() == Label::Repeated,
             message: messages.get(field.type_name()).copied(),
-            // proto3's explicit `optional` is a oneof of one; there is nothing to choose.
+            // proto3's explicit `optional` is a oneof with one member.
             oneof: (!field.proto3_optional())
                 .then(|| {
                     field
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_signal_has_its_request_type_and_every_message_field_its_type() {
+    fn descriptors_have_all_request_and_field_types() {
         let descriptors = Descriptors::load();
         for signal in Signal::ALL {
             let root = &descriptors.messages[descriptors.root(signal)];

@@ -1,8 +1,8 @@
-//! Changing a request without decoding it.
+//! Edits a request without decoding it.
 //!
-//! An [`Editor`] is told, in the order of the bytes, what to take out and what to put in. It notes that down; nothing
-//! is copied yet. When it leaves a message whose content has grown or shrunk, it notes the new length as well. In the
-//! end one copy carries everything out - or there is nothing to do, and the request goes on as it is.
+//! An [`Editor`] records removals and insertions in the order of the bytes, without copying. When it leaves a
+//! message whose size has changed, it records the new length. A single copy applies all patches at the end.
+//! Without patches, the request stays as it is.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::Malformed;
 use super::reader::{Field, Value, put_varint};
 use super::room::{Full, Room, Unbounded, reserve};
 
-/// Notes changes to one request.
+/// Records changes to one request.
 pub struct Editor<'a> {
     request: &'a [u8],
     /// Budget for the memory of the patches and the output.
@@ -20,11 +20,11 @@ pub struct Editor<'a> {
     patches: Vec<Patch>,
     /// Bytes that the patches insert.
     fresh: Vec<u8>,
-    /// Bytes put in minus bytes taken out.
+    /// Inserted bytes minus removed bytes.
     growth: isize,
 }
 
-/// A moment in the life of an [`Editor`].
+/// A state of an [`Editor`], for detecting or undoing later changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     patches: usize,
@@ -39,12 +39,12 @@ struct Patch {
 }
 
 impl<'a> Editor<'a> {
-    /// An editor of that request, for which there is as much memory as it takes.
+    /// Creates an editor without a memory bound.
     pub fn new(request: &'a [u8]) -> Self {
         Editor::within(request, &Unbounded)
     }
 
-    /// An editor of that request that stops where there is no more room.
+    /// Creates an editor that takes its memory from `room`.
     pub fn within(request: &'a [u8], room: &'a dyn Room) -> Self {
         Editor {
             request,
@@ -56,7 +56,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Edits the message in `field`: all changes that `edit` makes are inside of it.
+    /// Edits the message in `field`: `edit` makes changes within it.
     #[inline]
     pub fn message<R>(&mut self, field: &Field<'a>, edit: impl FnOnce(&mut Self) -> R) -> R {
         let place = self.patches.len();
@@ -64,9 +64,9 @@ impl<'a> Editor<'a> {
         let Value::Bytes(body) = field.value else {
             return edit(self);
         };
-        // The length before the content is known only after it.
+        // The length precedes the content, but is known only after it.
         let body_start = field.offset + field.raw.len() - body.len();
-        if !self.has_place() {
+        if !self.reserve_patch() {
             return edit(self);
         }
         self.patches.push(Patch {
@@ -89,7 +89,7 @@ impl<'a> Editor<'a> {
         result
     }
 
-    /// The changes so far.
+    /// Returns the current state.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -99,22 +99,22 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Whether there were changes since.
+    /// Whether there were changes since `mark`.
     #[inline]
     pub fn changed_since(&self, mark: &Mark) -> bool {
         self.patches.len() > mark.patches
     }
 
-    /// Forgets all changes since.
+    /// Undoes all changes since `mark`.
     pub fn rollback(&mut self, mark: &Mark) {
         self.patches.truncate(mark.patches);
         self.fresh.truncate(mark.fresh);
         self.growth = mark.growth;
     }
 
-    /// Notes the new length of a message, if there were changes since, all of them in its body: what
-    /// [`message`](Self::message) does, for who knows only afterwards whether there is anything to note. `head` is where
-    /// the message's key and length are, `body_len` the length.
+    /// Records the new length of a message, if there were changes since `mark`, all of them in the body of
+    /// the message. Use it instead of [`message`](Self::message) if the changes are known only afterwards.
+    /// `head` is the range of the message's key and length.
     pub fn enclose(&mut self, mark: &Mark, number: u32, head: Range<usize>, body_len: usize) {
         if !self.changed_since(mark) {
             return;
@@ -125,7 +125,7 @@ impl<'a> Editor<'a> {
         self.insert(mark.patches, head, start..self.fresh.len());
     }
 
-    /// Like [`splice`](Self::splice), for a range among or before changes that were made since.
+    /// Like [`splice`](Self::splice), for a range among or before changes made since `mark`.
     pub fn splice_since(
         &mut self,
         mark: &Mark,
@@ -140,33 +140,33 @@ impl<'a> Editor<'a> {
     }
 
     fn insert(&mut self, at: usize, out: Range<usize>, fresh: Range<usize>) {
-        if !self.has_place() {
+        if !self.reserve_patch() {
             return;
         }
         self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
         self.patches.insert(at, Patch { out, fresh });
     }
 
-    /// Takes a field out.
+    /// Removes a field.
     #[inline]
     pub fn delete(&mut self, field: &Field<'a>) {
         self.splice(field.range(), |_| {});
     }
 
-    /// Puts what `write` appends in the place of a field.
+    /// Replaces a field by the output of `write`.
     #[inline]
     pub fn replace(&mut self, field: &Field<'a>, write: impl FnOnce(&mut Vec<u8>)) {
         self.splice(field.range(), write);
     }
 
-    /// Puts what `write` appends behind the last field of a message, given as the field it is in.
+    /// Appends the output of `write` to a message, which is given by its field.
     #[inline]
     pub fn append(&mut self, message: &Field<'a>, write: impl FnOnce(&mut Vec<u8>)) {
         let end = message.range().end;
         self.splice(end..end, write);
     }
 
-    /// Puts what `write` appends in the place of a range of the request. Ranges must be given in ascending order.
+    /// Replaces a range of the request by the output of `write`. Ranges must be ascending.
     #[inline]
     pub fn splice(&mut self, out: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(
@@ -174,7 +174,7 @@ impl<'a> Editor<'a> {
                 .last()
                 .is_none_or(|last| last.out.end <= out.start)
         );
-        if !self.has_place() {
+        if !self.reserve_patch() {
             return;
         }
         let start = self.fresh.len();
@@ -184,21 +184,21 @@ impl<'a> Editor<'a> {
         self.patches.push(Patch { out, fresh });
     }
 
-    /// Whether one more patch may be noted, for which there is a place then.
+    /// Reserves space for one more patch. Returns false if the budget is exhausted.
     #[inline]
-    fn has_place(&mut self) -> bool {
+    fn reserve_patch(&mut self) -> bool {
         self.is_full = self.is_full || reserve(self.room, &mut self.patches, 1).is_err();
         !self.is_full
     }
 
-    /// Takes `bytes` of the room for what the caller is about to make of a part of the request; where there are not so
-    /// many, the request is not edited.
-    pub fn claim(&mut self, bytes: usize) -> bool {
+    /// Takes `bytes` from the budget for the caller's own work. Returns false, and stops editing, if the
+    /// budget is exhausted.
+    pub fn reserve(&mut self, bytes: usize) -> bool {
         self.is_full = self.is_full || self.room.take(bytes).is_err();
         !self.is_full
     }
 
-    /// Appends to what is put in. What is written at once is small: an attribute, a text.
+    /// Appends to the inserted bytes. One call writes little: an attribute or a text.
     #[inline]
     fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.fresh.capacity();
@@ -217,15 +217,15 @@ impl<'a> Editor<'a> {
         });
     }
 
-    /// Carries the changes out; `None` when there are none. Only for an editor that was not given a room.
+    /// Applies the changes; `None` if there are none. Only for editors without a memory bound.
     pub fn finish(self) -> Option<Vec<u8>> {
         self.finish_within().unwrap_or_default()
     }
 
-    /// Carries the changes out; `None` when there are none.
+    /// Applies the changes; `None` if there are none.
     ///
     /// # Errors
-    /// When there was no room for the notes, or is none for the output.
+    /// Fails if the budget was exhausted before, or is too small for the output.
     pub fn finish_within(self) -> Result<Option<Vec<u8>>, Full> {
         if self.is_full {
             return Err(Full);
@@ -247,13 +247,13 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// Why a request was not edited.
+/// The reason why a request was not edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unedited {
-    /// It is not valid.
+    /// The request is invalid.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// There is no memory for what it would become.
+    /// The budget is too small for the result.
     #[error(transparent)]
     Full(#[from] Full),
 }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_beyond_the_room_are_refused_and_never_carried_out_in_part() {
+    fn edits_beyond_the_budget_are_refused_as_a_whole() {
         struct Little(std::cell::Cell<usize>);
         impl Room for Little {
             fn take(&self, bytes: usize) -> Result<(), Full> {

@@ -1,27 +1,23 @@
-//! OTLP/JSON to OTLP's bytes and back, for all four signals, driven by OTLP's own descriptors.
+//! Transcodes OTLP/JSON to encoded requests and back, for all four signals, by OTLP's own descriptors.
 //!
-//! The rules are those of the OTLP specification ("JSON Protobuf Encoding") over the ProtoJSON
-//! mapping: ids in hex, other bytes in base64, enums as integers, 64-bit integers as decimal
-//! strings (numbers are read too), `NaN` and `Infinity` as strings, `null` for absent, unknown
-//! names ignored at any depth.
+//! The rules are those of the OTLP specification ("JSON Protobuf Encoding") over the ProtoJSON mapping: ids
+//! in hex, other bytes in base64, enums as integers, 64-bit integers as decimal strings (numbers are read
+//! too), `NaN` and `Infinity` as strings, `null` for absent, unknown names ignored at any depth.
 //!
 //! If the specification and the mapping leave a choice, this module decides:
 //!
-//! - `snake_case` names are read as well, as ProtoJSON demands of parsers. OTLP calls them not
-//!   valid; to ignore them as unknown would lose data without a word.
-//! - A key that occurs twice, in either spelling, is an error, and so are two members of one
-//!   `oneof`: whichever was kept, the other would be lost without a word.
+//! - `snake_case` names are read too, as ProtoJSON demands of parsers. OTLP calls them invalid, but ignoring them would
+//!   silently lose data.
+//! - A duplicate key, in either spelling, is an error, and so are two members of one `oneof`: keeping either would
+//!   silently lose the other.
 //! - `null` inside a list is an error, as in ProtoJSON.
-//! - An enum name is an error that says the number to write.
-//! - A lone surrogate (`"\ud83d"`) becomes U+FFFD: SDKs that cut strings at a number of UTF-16
-//!   units produce it, and it must not cost the whole request. Bytes that are not UTF-8 are an
-//!   error.
-//! - Ids of any length are read, as from protobuf: what a pipeline accepts must not depend on the
-//!   encoding.
-//! - A byte order mark at the start is skipped, and a control character inside a string that should
-//!   have been escaped is read as it is.
+//! - An enum name is an error that states the number to write.
+//! - A lone surrogate (`"\ud83d"`) becomes U+FFFD: SDKs that truncate strings at a number of UTF-16 units produce it, and
+//!   it must not cost the whole request. Bytes that are not UTF-8 are an error.
+//! - Ids of any length are read, as from protobuf: acceptance must not depend on the encoding.
+//! - A byte order mark at the start is skipped, and an unescaped control character inside a string is accepted.
 //!
-//! Errors never repeat a text from the request: it may hold what must not get into logs.
+//! Errors never repeat text from the request, which must not get into logs.
 
 mod decode;
 mod encode;
@@ -39,7 +35,7 @@ use super::edit::Unedited;
 use super::room::{Room, Unbounded};
 use crate::Signal;
 
-/// Why a text is not valid OTLP/JSON.
+/// The reason why a text is not valid OTLP/JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonError {
     /// Path of the invalid value, such as `resourceSpans[0].scopeSpans[1].spans[7].traceId`; empty for the
@@ -61,21 +57,20 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// Transcodes an OTLP/JSON request to an encoded one, in one pass. The output is valid by
-/// construction.
+/// Transcodes an OTLP/JSON request to an encoded one, in one pass. The output is always valid.
 ///
 /// # Errors
-/// At the first thing that is wrong; see the module's documentation for the rules.
+/// Fails at the first violation; the module documentation has the rules.
 pub fn to_wire(signal: Signal, json: &[u8]) -> Result<Vec<u8>, JsonError> {
     let request = to_wire_within(signal, json, usize::MAX)?;
     Ok(request.unwrap_or_default())
 }
 
-/// [`to_wire`], given up with `None` when the request has more than about `limit` bytes. It is smaller than its JSON,
-/// except for lists of short numbers: `0,` can be eight bytes.
+/// Like [`to_wire`], but returns `None` if the encoded request exceeds about `limit` bytes. An encoded
+/// request is smaller than its JSON, except for lists of short numbers: `0,` can take eight bytes.
 ///
 /// # Errors
-/// Those of [`to_wire`].
+/// Fails like [`to_wire`].
 pub fn to_wire_within(
     signal: Signal,
     json: &[u8],
@@ -84,11 +79,10 @@ pub fn to_wire_within(
     decode::to_wire(&DESCRIPTORS, signal, json, limit)
 }
 
-/// Transcodes an encoded, valid request to OTLP/JSON. Fields that OTLP does not know are dropped:
-/// JSON has no place for them.
+/// Transcodes a valid encoded request to OTLP/JSON. Unknown fields are dropped: JSON has no place for them.
 ///
 /// # Errors
-/// When the request is not valid, which [`super::validate`] tells earlier.
+/// Fails if the request is invalid.
 pub fn from_wire(signal: Signal, request: &[u8]) -> Result<Vec<u8>, Malformed> {
     match from_wire_within(signal, request, &Unbounded) {
         Err(Unedited::Full(_)) => Err(Malformed::new(0, "the text is too large")),
@@ -97,10 +91,10 @@ pub fn from_wire(signal: Signal, request: &[u8]) -> Result<Vec<u8>, Malformed> {
     }
 }
 
-/// [`from_wire`] with the memory that there is in `room`. A text may be many times larger than the request.
+/// Like [`from_wire`], with memory from `room`. The text may be many times larger than the request.
 ///
 /// # Errors
-/// When the request is not valid, or there is no room for the text.
+/// Fails if the request is invalid, or if `room` is exhausted.
 pub fn from_wire_within(
     signal: Signal,
     request: &[u8],
@@ -114,7 +108,7 @@ static DESCRIPTORS: LazyLock<Descriptors> = LazyLock::new(Descriptors::load);
 /// Maximum depth of nested messages below the request; the limit of prost.
 const MAX_DEPTH: usize = 100;
 
-/// Whether a bytes field is written in hex: trace and span ids, and by the same rule profile ids.
+/// Whether a bytes field is written in hex: trace ids, span ids, and by the same rule profile ids.
 fn is_id(field: &FieldDescriptor) -> bool {
     matches!(
         field.name.as_str(),

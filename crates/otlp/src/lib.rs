@@ -1,15 +1,39 @@
-//! Everything that is done to OTLP bytes without decoding them.
+//! Operations on encoded OTLP requests, without decoding them.
 //!
-//! - Where a request enters: [`validate`] and [`merge_repeated`], by tables made from OTLP's own [`descriptor`]s.
-//! - Reading: [`view`] for what a message means, [`reader`] for the encoding itself.
-//! - Changing: [`attributes`], and the [`edit`]or under it; [`sieve`] for taking things out; [`stamp`] for who sent a
-//!   request; [`strings`] for every string there is.
-//! - Cutting: [`split`] by size, [`mod@partition`] by destination. (Batching needs nothing: requests one after the other are a request.)
+//! - Validating received requests: [`validate`] and [`merge_repeated`], by tables made from OTLP's own
+//!   [`descriptor`]s.
+//! - Reading: [`view`] for the meaning of messages, [`reader`] for the encoding.
+//! - Editing: [`attributes`] and the underlying [`edit`]or; [`sieve`] removes items; [`stamp`] adds the sender's identity;
+//!   [`strings`] rewrites strings.
+//! - Splitting: [`split`] by size, [`mod@partition`] by destination. Merging needs no operation: concatenated requests are
+//!   a request.
 //! - OTLP/JSON: [`json`].
-//! - Memory: [`decoded_bytes`] for what structs would take, [`room`] for what grows while a request is worked on.
+//! - Memory: [`decoded_bytes`] bounds the size of decoded structs, [`room`] bounds the memory of an operation.
 //!
-//! The rule for all of it: what the wire path does not fully understand, such as a message that occurs twice where it
-//! should occur once, takes the way through prost's structs. Unknown fields stay where the wire path is taken.
+//! A request that encoded operations do not fully support, such as one with a duplicate singular message, is
+//! decoded into prost's structs and encoded again. Otherwise unknown fields are kept.
+//!
+//! # Example
+//!
+//! ```
+//! use prost::Message as _;
+//! use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+//! use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+//! use tributary_otlp::{Limit, Signal, count, split, validate};
+//!
+//! let logs = ScopeLogs { log_records: vec![LogRecord::default(); 5], ..ScopeLogs::default() };
+//! let resource = ResourceLogs { scope_logs: vec![logs], ..ResourceLogs::default() };
+//! let request = ExportLogsServiceRequest { resource_logs: vec![resource] }.encode_to_vec();
+//!
+//! assert_eq!(validate(Signal::Logs, &request)?, 5);
+//! let limit = Limit { items: 2, bytes: usize::MAX };
+//! let parts = split(Signal::Logs, &request.into(), limit);
+//! assert_eq!(parts.iter().map(|(items, _)| *items).collect::<Vec<_>>(), [2, 2, 1]);
+//! // Requests behind each other are one request.
+//! let joined: Vec<u8> = parts.iter().flat_map(|(_, part)| part.to_vec()).collect();
+//! assert_eq!(count(Signal::Logs, &joined), 5);
+//! # Ok::<(), tributary_otlp::Malformed>(())
+//! ```
 
 pub mod attributes;
 mod count;
@@ -41,20 +65,20 @@ pub use self::signal::Signal;
 pub use self::split::split;
 pub use self::validate::DEPTH_LIMIT;
 
-/// Why bytes are not a valid request.
+/// The reason why bytes are not a valid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}, at byte {offset}{}", within(path))]
 pub struct Malformed {
     /// Offset of the error from the start of the request, in bytes.
     pub offset: usize,
-    /// The field, as in `resource_spans.scope_spans.spans.name`; empty when it is not known.
+    /// Path of the field, as in `resource_spans.scope_spans.spans.name`; empty if unknown.
     pub path: String,
     /// Description of the error.
     pub reason: &'static str,
 }
 
 impl Malformed {
-    /// An error in a field that cannot be named.
+    /// Creates an error without a field path.
     pub fn new(offset: usize, reason: &'static str) -> Self {
         Malformed {
             offset,
@@ -71,10 +95,10 @@ fn within(path: &str) -> String {
     }
 }
 
-/// Checks that `request` is a valid `Export*ServiceRequest` of `signal`, exactly as deep as prost's decode would, and
-/// counts its items in the same walk.
+/// Validates that `request` is an `Export*ServiceRequest` of `signal`, exactly as deep as prost's decoder,
+/// and returns the number of its items.
 ///
-/// Accepts the same requests as prost, with one exception: groups in unknown fields are refused. OTLP never had
+/// Accepts the same requests as prost, with one exception: groups in unknown fields are refused. OTLP has no
 /// groups.
 pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
     validate::check(signal, request).map(|checked| checked.items)
@@ -83,28 +107,27 @@ pub fn validate(signal: Signal, request: &[u8]) -> Result<usize, Malformed> {
 /// Facts about a valid request, returned by [`check`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checked {
-    /// Spans, data points, log records or samples.
+    /// Number of spans, data points, log records or samples.
     pub items: usize,
-    /// Whether a message that should occur once in its parent occurs again, so that readers would have to merge the
-    /// two: see [`merge_repeated`].
+    /// Whether a singular message occurs repeatedly in its parent, so that readers would have to merge the
+    /// occurrences: see [`merge_repeated`].
     pub repeats_single: bool,
 }
 
-/// Validates like [`validate`], and finds out whether the request must go through [`merge_repeated`] before other
-/// readers see the request.
+/// Like [`validate`]; also detects whether the request must pass [`merge_repeated`] before other operations.
 pub fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {
     validate::check(signal, request)
 }
 
-/// Merges messages that occur repeatedly where they should occur once, by decoding and encoding, so that nobody after
-/// has to. Unknown fields are lost, and so is the sign of a negative zero.
+/// Merges repeated occurrences of singular messages, by decoding and encoding. Unknown fields and the sign of
+/// a negative zero are lost.
 pub fn merge_repeated(signal: Signal, request: &[u8]) -> Result<Bytes, Malformed> {
     Decoded::decode(signal, request)
         .map(|decoded| decoded.encode())
         .map_err(|_| Malformed::new(0, "messages that cannot be merged"))
 }
 
-/// The most a piece of a split request may have; `usize::MAX` where there is no limit.
+/// Maximum size of a part of a split request; `usize::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// Spans, data points, log records.

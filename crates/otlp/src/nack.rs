@@ -1,26 +1,26 @@
-//! Refusals: the one error that crosses stages and hops.
+//! Refusals, the only error that crosses stages and hops.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use tonic::Code;
 
-/// Why a batch was not accepted: the only error that crosses stages. The sender still has the data.
+/// The reason why a batch was refused. The sender still has the data.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Nack {
-    /// Whether trying again may help.
+    /// Whether a retry may succeed.
     pub retryable: bool,
-    /// The nearest gRPC status, for the client.
+    /// The closest gRPC status, for the client.
     pub code: Code,
     /// Message for people: the cause, and the remedy if there is one.
     pub reason: Cow<'static, str>,
-    /// When to try again, if somebody knows.
+    /// Retry delay, if known.
     pub retry_after: Option<Duration>,
 }
 
 impl Nack {
-    /// Not now: nothing is wrong with the data (`UNAVAILABLE`).
+    /// Refuses for now, independently of the data (`UNAVAILABLE`).
     pub fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
         Nack {
             retryable: true,
@@ -30,8 +30,8 @@ impl Nack {
         }
     }
 
-    /// Not now: a limit is reached (`RESOURCE_EXHAUSTED` with a time to retry after, as the specification demands of
-    /// a refusal that is not final).
+    /// Refuses for now, because a limit is reached. Uses `RESOURCE_EXHAUSTED` with a retry delay, which the
+    /// specification requires for retryable refusals with this code.
     pub fn exhausted(reason: impl Into<Cow<'static, str>>, retry_after: Duration) -> Self {
         Nack {
             retryable: true,
@@ -41,12 +41,12 @@ impl Nack {
         }
     }
 
-    /// Never: the data is at fault (`INVALID_ARGUMENT`).
+    /// Refuses for good, because the data is invalid (`INVALID_ARGUMENT`).
     pub fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
         Nack::permanent(Code::InvalidArgument, reason)
     }
 
-    /// Never, with the given status.
+    /// Refuses for good, with the given status.
     pub fn permanent(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Nack {
             retryable: false,

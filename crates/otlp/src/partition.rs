@@ -1,8 +1,8 @@
-//! Taking a request apart by where its resources, entries or data points are to go.
+//! Splits a request by the destination of its resources, entries or data points.
 //!
-//! A resource that goes to one destination is not copied: a share consists of ranges of the request. If the entries of
-//! one resource go to several destinations, the entries are copied unchanged. The fields around the entries are then
-//! repeated for each destination, including unknown fields.
+//! A resource with a single destination is not copied: a share consists of ranges of the request. If the
+//! entries of one resource go to several destinations, the entries are copied unchanged. The fields around
+//! the entries are then repeated for each destination, including unknown fields.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,30 +12,31 @@ use smallvec::SmallVec;
 
 use super::count::{self, metric_data};
 use super::reader::{Field, Fields, put_varint, varint_len};
+use super::split::joined;
 use super::view::{Message, ResourceEntry, ScopeEntry, View as _};
-use crate::{Decoded, Requests, Signal};
+use crate::{Requests, Signal};
 
-/// The smallest part of a request that has a destination of its own.
+/// The smallest part of a request with its own destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grain {
-    /// Everything of a resource.
+    /// A resource with all its telemetry.
     Resource,
     /// A span, a metric, a log record.
     Entry,
-    /// A data point of a metric; of other signals the same as an entry.
+    /// A data point of a metric; for other signals the same as an entry.
     Point,
 }
 
-/// A part of the request in its context; the input for choosing a destination.
+/// Input of a routing decision: a part of the request in its context.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// The resource and what it sent.
+pub struct ItemContext<'a> {
+    /// The resource with its telemetry.
     pub resource: ResourceEntry<'a>,
-    /// The scope, unless the whole of a resource is meant.
+    /// The scope, unless the part is a whole resource.
     pub scope: Option<ScopeEntry<'a>>,
-    /// The span, metric or log record, unless the whole of a resource is meant.
+    /// The span, metric or log record, unless the part is a whole resource.
     pub entry: Option<Message<'a>>,
-    /// The data point and the number of the field of its metric that it is in, if it is one.
+    /// The data point and the number of its field in the metric, if the part is a data point.
     pub point: Option<(u32, Message<'a>)>,
 }
 
@@ -44,60 +45,42 @@ pub struct Place<'a> {
 pub struct Share {
     /// The destination.
     pub destination: usize,
-    /// Spans, data points, log records.
+    /// Number of spans, data points or log records.
     pub items: usize,
     /// The requests.
     pub requests: Requests,
 }
 
-/// Takes a valid request of traces, metrics or logs apart: every part of the given grain is in the share of the
-/// destination that is said for it. Shares come in the order of their first parts.
+/// Splits a valid request of traces, metrics or logs: `destination` chooses the share for every part of the
+/// given grain. Shares are in the order of their first parts.
 ///
-/// If repeating the headers around the parts would take more bytes than the request has, all of a resource goes to the
-/// destination of its first part: a large header over many small parts must not multiply the size of the request. A
-/// resource without entries goes to the destination chosen for the resource. A scope or a metric without entries stays
-/// in one of the shares.
+/// If repeating the headers around the parts would take more bytes than the request has, the whole resource
+/// goes to the destination of its first part: a large header over many small parts must not multiply the size
+/// of the request. A resource without entries goes to the destination chosen for the resource. A scope or a
+/// metric without entries stays in one of the shares.
 pub fn partition(
     signal: Signal,
     request: &Bytes,
     grain: Grain,
-    mut destination: impl FnMut(&Place<'_>) -> usize,
+    mut destination: impl FnMut(&ItemContext<'_>) -> usize,
 ) -> Vec<Share> {
-    match Partition::of(signal, request, grain, &mut destination) {
-        Ok(shares) => shares,
-        Err(SeveralForms) => {
-            // Decoding and encoding brings every metric's data into one field.
-            let decoded = Decoded::decode(signal, request).map(|decoded| decoded.encode());
-            let plain = decoded.unwrap_or_else(|_| request.clone());
-            let shares = Partition::of(signal, &plain, grain, &mut destination);
-            shares.unwrap_or_else(|SeveralForms| {
-                vec![Share {
-                    destination: 0,
-                    items: count::count(signal, &plain),
-                    requests: plain.into(),
-                }]
-            })
-        }
-    }
+    Partition::of(signal, request, grain, &mut destination)
 }
 
-/// Bytes of headers that may be repeated in small requests, too.
+/// Bytes of headers that may be repeated even in small requests.
 const REPEATED: usize = 64 << 10;
-
-/// A metric that has to be cut has its data in more than one field.
-struct SeveralForms;
 
 struct Partition<'a, 'd> {
     signal: Signal,
     request: &'a Bytes,
     grain: Grain,
-    destination: &'d mut dyn FnMut(&Place<'_>) -> usize,
+    destination: &'d mut dyn FnMut(&ItemContext<'_>) -> usize,
     /// Bytes of headers that may still be repeated.
     repeatable: usize,
     shares: Vec<Parts>,
 }
 
-/// A share in the making.
+/// A share that is being collected.
 struct Parts {
     destination: usize,
     items: usize,
@@ -105,17 +88,38 @@ struct Parts {
 }
 
 enum Part {
-    /// Of the request.
     Range(Range<usize>),
     Written(Bytes),
 }
 
 /// The part of one resource that goes to one destination.
 struct Piece<'a> {
+    request: &'a [u8],
     destination: usize,
     items: usize,
-    /// By the position of the scope: its entries, each a whole field.
+    /// By the position of the scope: its entries, whole fields that follow one another.
     scopes: Vec<(usize, Vec<Cow<'a, [u8]>>)>,
+}
+
+/// The data points of a metric that go to one destination.
+struct Points<'a> {
+    destination: usize,
+    count: usize,
+    /// Runs of points that follow one another in the request.
+    runs: Vec<&'a [u8]>,
+}
+
+impl<'a> Points<'a> {
+    fn add(&mut self, request: &'a [u8], point: &'a [u8]) {
+        self.count += 1;
+        if let Some(run) = self.runs.last_mut()
+            && let Some(longer) = joined(request, run, point)
+        {
+            *run = longer;
+        } else {
+            self.runs.push(point);
+        }
+    }
 }
 
 /// The fields of a message that are repeated wherever the message is.
@@ -126,16 +130,21 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Everything but the fields of that number.
+    /// Returns the fields of a message except for the fields `entries`.
     fn of(message: &Field<'a>, entries: u32) -> Self {
         let mut header = Header::default();
+        header.extend(message, |number| number != entries);
+        header
+    }
+
+    /// Adds the fields of a message with these numbers.
+    fn extend(&mut self, message: &Field<'a>, is_header: impl Fn(u32) -> bool) {
         for field in message.fields().map_while(Result::ok) {
-            if field.number != entries {
-                header.fields.push(field.raw);
-                header.len += field.raw.len();
+            if is_header(field.number) {
+                self.fields.push(field.raw);
+                self.len += field.raw.len();
             }
         }
-        header
     }
 
     fn write(&self, output: &mut Vec<u8>) {
@@ -150,8 +159,8 @@ impl<'a> Partition<'a, '_> {
         signal: Signal,
         request: &'a Bytes,
         grain: Grain,
-        destination: &mut dyn FnMut(&Place<'_>) -> usize,
-    ) -> Result<Vec<Share>, SeveralForms> {
+        destination: &mut dyn FnMut(&ItemContext<'_>) -> usize,
+    ) -> Vec<Share> {
         let mut partition = Partition {
             signal,
             request,
@@ -162,19 +171,19 @@ impl<'a> Partition<'a, '_> {
         };
         for field in Fields::new(request).map_while(Result::ok) {
             if field.number == 1 {
-                partition.resource(&field)?;
+                partition.resource(&field);
             } else {
-                // Unknown; all that can be said is that it came with this request.
+                // Unknown field: it goes to the first share.
                 let first = partition.shares.first();
                 let to = first.map_or(0, |share| share.destination);
                 partition.add(to, 0, Part::Range(field.range()));
             }
         }
-        Ok(partition.finish())
+        partition.finish()
     }
 
-    fn resource(&mut self, field: &Field<'a>) -> Result<(), SeveralForms> {
-        let resource = Place {
+    fn resource(&mut self, field: &Field<'a>) {
+        let resource = ItemContext {
             resource: ResourceEntry::view(message(field)),
             scope: None,
             entry: None,
@@ -184,9 +193,9 @@ impl<'a> Partition<'a, '_> {
         if self.grain == Grain::Resource {
             let to = (self.destination)(&resource);
             self.add(to, items, Part::Range(field.range()));
-            return Ok(());
+            return;
         }
-        let (pieces, scopes) = self.pieces(field, resource)?;
+        let (pieces, scopes) = self.pieces(field, resource);
         let to = match pieces.first() {
             None => (self.destination)(&resource),
             Some(first) => first.destination,
@@ -196,29 +205,28 @@ impl<'a> Partition<'a, '_> {
         let repeated = headers.saturating_mul(pieces.len().saturating_sub(1));
         if pieces.len() < 2 || repeated > self.repeatable {
             self.add(to, items, Part::Range(field.range()));
-            return Ok(());
+            return;
         }
         self.repeatable -= repeated;
         for piece in pieces {
             let written = piece.write(&header, &scopes);
             self.add(piece.destination, piece.items, Part::Written(written));
         }
-        Ok(())
     }
 
     /// Returns the pieces of a resource by destination, and the headers of its scopes.
     fn pieces(
         &mut self,
         field: &Field<'a>,
-        resource: Place<'a>,
-    ) -> Result<(Vec<Piece<'a>>, Vec<Header<'a>>), SeveralForms> {
+        resource: ItemContext<'a>,
+    ) -> (Vec<Piece<'a>>, Vec<Header<'a>>) {
         let mut pieces: Vec<Piece<'a>> = Vec::new();
         let mut scopes = Vec::new();
         let mut empty = Vec::new();
         for scope in numbered(field.fields(), 2) {
             let at = scopes.len();
             scopes.push(Header::of(&scope, 2));
-            let place = Place {
+            let place = ItemContext {
                 scope: Some(ScopeEntry::view(message(&scope))),
                 ..resource
             };
@@ -227,12 +235,12 @@ impl<'a> Partition<'a, '_> {
                 empty.push(at);
             }
             for entry in entries {
-                let place = Place {
+                let place = ItemContext {
                     entry: Some(message(&entry)),
                     ..place
                 };
                 if self.signal == Signal::Metrics && self.grain == Grain::Point {
-                    self.metric(&entry, place, at, &mut pieces)?;
+                    self.metric(&entry, place, at, &mut pieces);
                     continue;
                 }
                 let items = match self.signal {
@@ -240,7 +248,7 @@ impl<'a> Partition<'a, '_> {
                     _ => 1,
                 };
                 let to = (self.destination)(&place);
-                piece(&mut pieces, to).add(at, items, Cow::Borrowed(entry.raw));
+                piece(&mut pieces, self.request, to).add(at, items, Cow::Borrowed(entry.raw));
             }
         }
         if let Some(first) = pieces.first_mut() {
@@ -249,62 +257,71 @@ impl<'a> Partition<'a, '_> {
                 .extend(empty.into_iter().map(|at| (at, Vec::new())));
             first.scopes.sort_by_key(|(at, _)| *at);
         }
-        Ok((pieces, scopes))
+        (pieces, scopes)
     }
 
-    /// Brings the data points of a metric where they go.
+    /// Brings the data points of a metric where they go. The data of a metric is a `oneof`: of several forms the last
+    /// one counts, and fields of the same form are merged. The parts have the result of both rules.
     fn metric(
         &mut self,
         entry: &Field<'a>,
-        place: Place<'a>,
+        place: ItemContext<'a>,
         scope: usize,
         pieces: &mut Vec<Piece<'a>>,
-    ) -> Result<(), SeveralForms> {
-        let forms = entry.fields().map_while(Result::ok);
-        let mut forms = forms.filter(|field| metric_data(field).is_some());
-        let Some(data) = forms.next() else {
-            let to = (self.destination)(&place);
-            piece(pieces, to).add(scope, 0, Cow::Borrowed(entry.raw));
-            return Ok(());
+    ) {
+        let data = || {
+            let fields = entry.fields().map_while(Result::ok);
+            fields.filter(|field| metric_data(field).is_some())
         };
-        if forms.next().is_some() {
-            return Err(SeveralForms);
+        let (mut form, mut superseded) = (0, 0);
+        for (at, field) in data().enumerate() {
+            if field.number != form {
+                (form, superseded) = (field.number, at);
+            }
         }
-        let mut shares: Vec<(usize, Vec<&'a [u8]>)> = Vec::new();
-        for point in numbered(data.fields(), 1) {
-            let to = (self.destination)(&Place {
-                point: Some((data.number, message(&point))),
+        let merged = || data().skip(superseded);
+        let mut shares: Vec<Points<'a>> = Vec::new();
+        for point in merged().flat_map(|data| numbered(data.fields(), 1)) {
+            let to = (self.destination)(&ItemContext {
+                point: Some((form, message(&point))),
                 ..place
             });
-            match shares.iter_mut().find(|(other, _)| *other == to) {
-                Some((_, points)) => points.push(point.raw),
-                None => shares.push((to, vec![point.raw])),
+            match shares.iter_mut().find(|share| share.destination == to) {
+                Some(share) => share.add(self.request, point.raw),
+                None => shares.push(Points {
+                    destination: to,
+                    count: 1,
+                    runs: vec![point.raw],
+                }),
             }
         }
         match shares.as_slice() {
             [] => {
                 let to = (self.destination)(&place);
-                piece(pieces, to).add(scope, 0, Cow::Borrowed(entry.raw));
+                piece(pieces, self.request, to).add(scope, 0, Cow::Borrowed(entry.raw));
             }
-            [(to, points)] => {
-                piece(pieces, *to).add(scope, points.len(), Cow::Borrowed(entry.raw));
+            [only] => {
+                let piece = piece(pieces, self.request, only.destination);
+                piece.add(scope, only.count, Cow::Borrowed(entry.raw));
             }
             several => {
-                let (header, around) = (Header::of(entry, data.number), Header::of(&data, 1));
+                let (mut header, mut around) = (Header::default(), Header::default());
+                header.extend(entry, |number| !count::is_metric_data(number));
+                merged().for_each(|data| around.extend(&data, |number| number != 1));
                 let repeated = (header.len + around.len).saturating_mul(several.len() - 1);
                 let Some(left) = self.repeatable.checked_sub(repeated) else {
-                    let (to, items) = (several[0].0, count::metric(place_bytes(&place)));
-                    piece(pieces, to).add(scope, items, Cow::Borrowed(entry.raw));
-                    return Ok(());
+                    let (to, items) = (several[0].destination, count::metric(place_bytes(&place)));
+                    piece(pieces, self.request, to).add(scope, items, Cow::Borrowed(entry.raw));
+                    return;
                 };
                 self.repeatable = left;
-                for (to, points) in several {
-                    let written = metric(data.number, &header, &around, points);
-                    piece(pieces, *to).add(scope, points.len(), Cow::Owned(written));
+                for share in several {
+                    let written = metric(form, &header, &around, &share.runs);
+                    let piece = piece(pieces, self.request, share.destination);
+                    piece.add(scope, share.count, Cow::Owned(written));
                 }
             }
         }
-        Ok(())
     }
 
     fn add(&mut self, destination: usize, items: usize, part: Part) {
@@ -353,13 +370,23 @@ impl<'a> Partition<'a, '_> {
 impl<'a> Piece<'a> {
     fn add(&mut self, scope: usize, items: usize, entry: Cow<'a, [u8]>) {
         self.items += items;
-        match self.scopes.last_mut() {
-            Some((at, entries)) if *at == scope => entries.push(entry),
-            _ => self.scopes.push((scope, vec![entry])),
+        let entries = match self.scopes.last_mut() {
+            Some((at, entries)) if *at == scope => entries,
+            _ => {
+                self.scopes.push((scope, vec![entry]));
+                return;
+            }
+        };
+        if let (Some(Cow::Borrowed(run)), Cow::Borrowed(next)) = (entries.last_mut(), &entry)
+            && let Some(longer) = joined(self.request, run, next)
+        {
+            *run = longer;
+        } else {
+            entries.push(entry);
         }
     }
 
-    /// A request with this piece of a resource.
+    /// Encodes this piece of a resource as a request.
     fn write(&self, resource: &Header<'_>, scopes: &[Header<'_>]) -> Bytes {
         let body = |(at, entries): &(usize, Vec<Cow<'_, [u8]>>)| {
             let header = scopes.get(*at).map_or(0, |scope| scope.len);
@@ -384,13 +411,18 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The piece for a destination.
-fn piece<'p, 'a>(pieces: &'p mut Vec<Piece<'a>>, destination: usize) -> &'p mut Piece<'a> {
+/// Returns the piece for a destination, adding it if necessary.
+fn piece<'p, 'a>(
+    pieces: &'p mut Vec<Piece<'a>>,
+    request: &'a [u8],
+    destination: usize,
+) -> &'p mut Piece<'a> {
     let at = pieces
         .iter()
         .position(|piece| piece.destination == destination);
     let at = at.unwrap_or_else(|| {
         pieces.push(Piece {
+            request,
             destination,
             items: 0,
             scopes: Vec::new(),
@@ -400,7 +432,7 @@ fn piece<'p, 'a>(pieces: &'p mut Vec<Piece<'a>>, destination: usize) -> &'p mut 
     &mut pieces[at]
 }
 
-/// A metric with some of its points, as a field of its scope.
+/// Encodes a metric with some of its points, as a field of its scope.
 fn metric(number: u32, header: &Header<'_>, around: &Header<'_>, points: &[&[u8]]) -> Vec<u8> {
     let data = points
         .iter()
@@ -417,7 +449,7 @@ fn metric(number: u32, header: &Header<'_>, around: &Header<'_>, points: &[&[u8]
     output
 }
 
-fn place_bytes<'a>(place: &Place<'a>) -> &'a [u8] {
+fn place_bytes<'a>(place: &ItemContext<'a>) -> &'a [u8] {
     place.entry.map_or(&[], |entry| entry.encoded())
 }
 
@@ -425,19 +457,19 @@ fn message<'a>(field: &Field<'a>) -> Message<'a> {
     Message::new(field.value.bytes().unwrap_or_default())
 }
 
-/// The messages in the fields of that number.
+/// Iterates over the messages in the fields `number`.
 fn numbered(fields: Fields<'_>, number: u32) -> impl Iterator<Item = Field<'_>> {
     let fields = fields.map_while(Result::ok);
     fields.filter(move |field| field.number == number && field.value.bytes().is_some())
 }
 
-/// Key and length of a message.
+/// Appends key and length of a message.
 fn open(number: u32, len: usize, output: &mut Vec<u8>) {
     put_varint(u64::from(number << 3 | 2), output);
     put_varint(len as u64, output);
 }
 
-/// The bytes of a message of that length with its key, which is one byte for every number up to 15.
+/// Returns the size of a message with its key and length. The key takes one byte for all numbers up to 15.
 fn framed(len: usize) -> usize {
     1 + varint_len(len as u64) + len
 }

@@ -1,19 +1,20 @@
-//! The encoding of protocol buffers, read from a slice: varints, keys, lengths and fields. Nothing is copied or
+//! Reads the protobuf encoding from a slice: varints, keys, lengths and fields. Nothing is copied or
 //! allocated.
 //!
-//! Rules and limits are those of the [encoding guide](https://protobuf.dev/programming-guides/encoding/), as far as
-//! prost enforces them. Groups are the one exception: OTLP has none, so they are refused even in unknown fields.
+//! Rules and limits are those of the [encoding guide](https://protobuf.dev/programming-guides/encoding/), as
+//! far as prost enforces them. Groups are the one exception: OTLP has none, so they are refused even in
+//! unknown fields.
 
 use std::ops::Range;
 
-/// Why bytes are not a protocol buffers message.
+/// The reason why bytes are not a protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum WireFault {
     /// The input ends inside a varint, or the varint has more than 64 bits.
     Varint,
-    /// A field's value goes beyond the end of its message.
+    /// A value extends beyond the end of its message.
     Truncated,
-    /// A field key above 32 bits.
+    /// A field key exceeds 32 bits.
     Key,
     /// Field number zero.
     FieldZero,
@@ -23,23 +24,24 @@ pub enum Fault {
     Group,
 }
 
-impl Fault {
+impl WireFault {
     /// Returns a description of the fault for people.
     pub const fn text(self) -> &'static str {
         match self {
-            Fault::Varint => "truncated or oversized varint",
-            Fault::Truncated => "the value is longer than the message around it",
-            Fault::Key => "field key above 32 bits",
-            Fault::FieldZero => "field number 0",
-            Fault::WireType => "wire type 6 or 7, which do not exist",
-            Fault::Group => "a group (wire type 3 or 4), which is not used here",
+            WireFault::Varint => "truncated or oversized varint",
+            WireFault::Truncated => "the value is longer than the message around it",
+            WireFault::Key => "field key above 32 bits",
+            WireFault::FieldZero => "field number 0",
+            WireFault::WireType => "invalid wire type 6 or 7",
+            WireFault::Group => "a group (wire type 3 or 4), which is not supported",
         }
     }
 }
 
-/// Reads a varint of up to 64 bits; longer encodings of small values are legal. Returns it and what follows.
+/// Reads a varint of up to 64 bits; longer encodings of small values are legal. Also returns the rest of the
+/// input.
 #[inline(always)]
-pub fn varint(input: &[u8]) -> Result<(u64, &[u8]), Fault> {
+pub fn varint(input: &[u8]) -> Result<(u64, &[u8]), WireFault> {
     match input {
         [byte, rest @ ..] if *byte < 0x80 => Ok((u64::from(*byte), rest)),
         [low, high, rest @ ..] if *high < 0x80 => {
@@ -50,7 +52,7 @@ pub fn varint(input: &[u8]) -> Result<(u64, &[u8]), Fault> {
 }
 
 #[inline(never)]
-fn long_varint(input: &[u8]) -> Result<(u64, &[u8]), Fault> {
+fn long_varint(input: &[u8]) -> Result<(u64, &[u8]), WireFault> {
     let mut value = 0;
     for (at, byte) in input.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * at);
@@ -62,20 +64,20 @@ fn long_varint(input: &[u8]) -> Result<(u64, &[u8]), Fault> {
             return Ok((value, input.get(at + 1..).unwrap_or_default()));
         }
     }
-    Err(Fault::Varint)
+    Err(WireFault::Varint)
 }
 
-/// Reads a length and as many bytes. Returns them and what follows.
+/// Reads a length and that many bytes. Also returns the rest of the input.
 #[inline(always)]
-pub fn delimited(input: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+pub fn delimited(input: &[u8]) -> Result<(&[u8], &[u8]), WireFault> {
     let (length, rest) = varint(input)?;
     usize::try_from(length)
         .ok()
         .and_then(|length| rest.split_at_checked(length))
-        .ok_or(Fault::Truncated)
+        .ok_or(WireFault::Truncated)
 }
 
-/// The value of a field, as the wire type describes it.
+/// The value of a field, by wire type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// Integers, booleans, enums.
@@ -89,7 +91,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The payload of a length-delimited field.
+    /// Returns the payload of a length-delimited field.
     #[inline]
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
@@ -108,7 +110,7 @@ pub struct Field<'a> {
     pub value: Value<'a>,
     /// Offset of the field from the start of the outermost message, in bytes.
     pub offset: usize,
-    /// The whole field as it is in the message: key, length and value.
+    /// The whole field: key, length and value.
     pub raw: &'a [u8],
 }
 
@@ -119,7 +121,7 @@ impl<'a> Field<'a> {
         self.offset..self.offset + self.raw.len()
     }
 
-    /// The fields of the message it holds; none when it holds something else.
+    /// Returns the fields of the contained message; none for other values.
     #[inline]
     pub fn fields(&self) -> Fields<'a> {
         let rest = self.value.bytes().unwrap_or_default();
@@ -130,26 +132,26 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Reads one value of a wire type. Returns it and what follows.
+/// Reads a value of a wire type. Also returns the rest of the input.
 #[inline(always)]
-pub fn value(wire_type: u32, input: &[u8]) -> Result<(Value<'_>, &[u8]), Fault> {
+pub fn value(wire_type: u32, input: &[u8]) -> Result<(Value<'_>, &[u8]), WireFault> {
     match wire_type {
         0 => varint(input).map(|(value, rest)| (Value::Varint(value), rest)),
         1 => {
-            let (value, rest) = input.split_first_chunk().ok_or(Fault::Truncated)?;
+            let (value, rest) = input.split_first_chunk().ok_or(WireFault::Truncated)?;
             Ok((Value::Fixed64(u64::from_le_bytes(*value)), rest))
         }
         2 => delimited(input).map(|(value, rest)| (Value::Bytes(value), rest)),
         5 => {
-            let (value, rest) = input.split_first_chunk().ok_or(Fault::Truncated)?;
+            let (value, rest) = input.split_first_chunk().ok_or(WireFault::Truncated)?;
             Ok((Value::Fixed32(u32::from_le_bytes(*value)), rest))
         }
-        3 | 4 => Err(Fault::Group),
-        _ => Err(Fault::WireType),
+        3 | 4 => Err(WireFault::Group),
+        _ => Err(WireFault::WireType),
     }
 }
 
-/// The fields of a message, in the order they are in. After an error there are no more.
+/// Iterates over the fields of a message, in order. An error ends the iteration.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],
@@ -158,7 +160,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the outermost message.
+    /// Reads the fields of the outermost message.
     #[inline]
     pub fn new(message: &'a [u8]) -> Self {
         Fields {
@@ -168,18 +170,18 @@ impl<'a> Fields<'a> {
     }
 
     #[inline(always)]
-    fn read(&mut self) -> Result<Field<'a>, Fault> {
+    fn read(&mut self) -> Result<Field<'a>, WireFault> {
         let input = self.rest;
         let (key, rest) = varint(input)?;
-        let key = u32::try_from(key).map_err(|_| Fault::Key)?;
+        let key = u32::try_from(key).map_err(|_| WireFault::Key)?;
         let (value, rest) = value(key & 7, rest)?;
         let number = key >> 3;
         if number == 0 {
-            return Err(Fault::FieldZero);
+            return Err(WireFault::FieldZero);
         }
         let (raw, _) = input
             .split_at_checked(input.len() - rest.len())
-            .ok_or(Fault::Truncated)?;
+            .ok_or(WireFault::Truncated)?;
         self.rest = rest;
         Ok(Field {
             number,
@@ -191,7 +193,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Result<Field<'a>, Fault>;
+    type Item = Result<Field<'a>, WireFault>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -206,7 +208,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The bytes that the encoding of `value` takes: 1 to 10.
+/// Returns the encoded size of `value`: 1 to 10 bytes.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
@@ -235,7 +237,7 @@ mod tests {
             encoded.push(7);
             assert_eq!(varint(&encoded), Ok((value, &[7][..])));
             for end in 0..encoded.len() - 1 {
-                assert_eq!(varint(&encoded[..end]), Err(Fault::Varint));
+                assert_eq!(varint(&encoded[..end]), Err(WireFault::Varint));
             }
         }
     }
@@ -247,10 +249,10 @@ mod tests {
         ten[9] = 1;
         assert_eq!(varint(&ten), Ok((1 << 63, &[][..])));
         ten[9] = 2;
-        assert_eq!(varint(&ten), Err(Fault::Varint));
+        assert_eq!(varint(&ten), Err(WireFault::Varint));
         let mut eleven = [0x80; 11];
         eleven[10] = 0;
-        assert_eq!(varint(&eleven), Err(Fault::Varint));
+        assert_eq!(varint(&eleven), Err(WireFault::Varint));
     }
 
     #[test]
@@ -259,15 +261,15 @@ mod tests {
             0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
         ];
         for (bytes, fault) in [
-            (&[0x08][..], Fault::Varint),
-            (&[0x0a, 2, 0], Fault::Truncated),
-            (&huge_length, Fault::Truncated),
-            (&[0x09, 0, 0, 0], Fault::Truncated),
-            (&[0x0d, 0], Fault::Truncated),
-            (&[0x80, 0x80, 0x80, 0x80, 0x10, 0], Fault::Key),
-            (&[0x00, 0], Fault::FieldZero),
-            (&[0x0e], Fault::WireType),
-            (&[0x0b, 0x0c], Fault::Group),
+            (&[0x08][..], WireFault::Varint),
+            (&[0x0a, 2, 0], WireFault::Truncated),
+            (&huge_length, WireFault::Truncated),
+            (&[0x09, 0, 0, 0], WireFault::Truncated),
+            (&[0x0d, 0], WireFault::Truncated),
+            (&[0x80, 0x80, 0x80, 0x80, 0x10, 0], WireFault::Key),
+            (&[0x00, 0], WireFault::FieldZero),
+            (&[0x0e], WireFault::WireType),
+            (&[0x0b, 0x0c], WireFault::Group),
         ] {
             let mut fields = Fields::new(bytes);
             assert_eq!(fields.next(), Some(Err(fault)), "{bytes:?}");

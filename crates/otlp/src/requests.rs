@@ -1,14 +1,14 @@
-//! Encoded requests that are one when they are concatenated.
+//! A list of encoded requests whose concatenation is a request.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 /// One or more encoded `Export*ServiceRequest`s.
 ///
-/// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
-/// request: batching is appending a part, and no byte is copied until the socket. A profiles request has one
-/// dictionary: whoever gathers several as parts makes one of them (see `tributary_profiles::join`) before
-/// it hands them on.
+/// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is
+/// itself a request: merging appends a part, and no byte is copied up to the socket. Profiles requests have
+/// one dictionary each, so several parts have to be merged into one (see `tributary_profiles::join`) before
+/// they are sent.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     parts: SmallVec<[Bytes; 1]>,
@@ -16,17 +16,17 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The bytes of all parts together.
+    /// Total size of the parts, in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes at all.
+    /// Whether the parts are all empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The parts, in order. Each is a complete, valid request.
+    /// Returns the parts, in order. Each is a complete, valid request.
     pub fn parts(&self) -> &[Bytes] {
         &self.parts
     }
@@ -43,7 +43,7 @@ impl Requests {
         self.parts.extend(other.parts);
     }
 
-    /// One contiguous request; copies only when there are several parts.
+    /// Returns one contiguous request. Copies only if there are several parts.
     pub fn to_bytes(&self) -> Bytes {
         match self.parts.as_slice() {
             [] => Bytes::new(),
@@ -58,7 +58,7 @@ impl Requests {
         }
     }
 
-    /// The parts by value.
+    /// Returns the parts by value.
     pub fn into_parts(self) -> impl ExactSizeIterator<Item = Bytes> {
         self.parts.into_iter()
     }

@@ -1,27 +1,27 @@
-//! Memory for what is made of a request.
+//! Bounds the memory of operations on a request.
 //!
-//! An output may be many times larger than the request it is made of: a span of two bytes is a struct of 300. So
-//! everything here whose memory grows with the number of messages, and not only with the bytes of a request, takes it from
-//! a [`Room`] first, and stops where there is none.
+//! An output may be many times larger than its request: a span of two bytes becomes a struct of 300.
+//! Operations whose memory grows with the number of messages take it from a [`Room`] first, and stop when the
+//! room is exhausted.
 
-/// Memory that may be had.
+/// A source of memory for one operation.
 pub trait Room {
     /// Takes `bytes` more.
     ///
     /// # Errors
-    /// When there are not so many; then none are taken.
+    /// Fails if fewer are available; then none are taken.
     fn take(&self, bytes: usize) -> Result<(), Full>;
 
-    /// Gives back `bytes` of what was taken.
+    /// Returns `bytes` of the taken memory.
     fn give_back(&self, bytes: usize);
 }
 
-/// There is no more room. Whoever gave the room knows why.
+/// A [`Room`] is exhausted. Its owner knows the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no memory for it")]
+#[error("the memory budget is exhausted")]
 pub struct Full;
 
-/// As much memory as the process has: for inputs that are small by nature, and for tests.
+/// Unlimited memory, for small inputs and for tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbounded;
 
@@ -33,7 +33,7 @@ impl Room for Unbounded {
     fn give_back(&self, _: usize) {}
 }
 
-/// Makes place for `more` items in a list. Where the list moves, the old and the new place count until it has moved.
+/// Reserves space for `more` items in a list. While the list is moved, the old and the new space count.
 #[inline]
 pub fn reserve<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(), Full> {
     match list.capacity() - list.len() >= more {

@@ -1,46 +1,46 @@
-//! Taking resources, scopes and what they have out of a request.
+//! Removes resources, scopes and items from a request.
 
 use super::Malformed;
 use super::edit::{Editor, Unedited};
-use super::reader::{Fault, Field, Fields};
+use super::reader::{Field, Fields, WireFault};
 use super::room::Room;
 use super::view::{Message, ResourceEntry, ScopeEntry, View as _};
 
-/// Says what stays. The first one that says no decides.
+/// Decides about each part of a request. The first method that returns false decides.
 pub trait Sieve<'a> {
-    /// Whether something of what this resource sent stays.
+    /// Whether telemetry of this resource may stay.
     fn resource(&mut self, _entry: ResourceEntry<'a>) -> bool {
         true
     }
 
-    /// Whether something of what this scope of the resource at hand made stays.
+    /// Whether telemetry of this scope of the current resource may stay.
     fn scope(&mut self, _entry: ScopeEntry<'a>) -> bool {
         true
     }
 
-    /// Whether this span, metric, log record or profile of the scope at hand stays. What stays may be edited; of what
-    /// goes, edits are forgotten.
+    /// Whether this span, metric, log record or profile of the current scope stays. Edits of a removed item
+    /// are discarded.
     fn item(&mut self, _item: &Field<'a>, _editor: &mut Editor<'a>) -> bool {
         true
     }
 }
 
-/// The rest of a request after filtering.
+/// Result of filtering a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sieved {
-    /// All of it, unchanged.
+    /// The request is unchanged.
     Same,
-    /// This.
+    /// The rest of the request.
     Changed(Vec<u8>),
-    /// No resource.
+    /// No resource is left.
     Nothing,
 }
 
-/// Takes out of a valid request of any signal what does not stay. A scope, or a resource, that becomes empty by that goes
-/// too; one that was empty before stays.
+/// Removes parts from a valid request of any signal. A scope or resource that becomes empty is removed too;
+/// one that was empty before stays.
 ///
 /// # Errors
-/// When the request is not valid, or there is no room for what is left of it.
+/// Fails if the request is invalid, or if there is no room for the result.
 pub fn sieve<'a>(
     request: &'a [u8],
     room: &'a dyn Room,
@@ -73,15 +73,15 @@ fn message<'a>(field: &Field<'a>) -> Message<'a> {
     Message::new(field.value.bytes().unwrap_or_default())
 }
 
-/// Asks for each message in the fields of that number whether it stays, and takes out those that do not. Returns whether
-/// any stays, or there was none.
+/// Removes the messages in the fields `number` for which `keep` returns false. Returns whether any stays, or
+/// there was none.
 #[inline(always)]
 pub fn each<'a>(
     fields: Fields<'a>,
     number: u32,
     editor: &mut Editor<'a>,
-    mut stays: impl FnMut(&Field<'a>, &mut Editor<'a>) -> Result<bool, Fault>,
-) -> Result<bool, Fault> {
+    mut stays: impl FnMut(&Field<'a>, &mut Editor<'a>) -> Result<bool, WireFault>,
+) -> Result<bool, WireFault> {
     let mut any_stays = false;
     let mut any_goes = false;
     for field in fields {
@@ -131,7 +131,7 @@ mod tests {
         request.encode_to_vec()
     }
 
-    /// Gives every span another name, and lets only those pass whose name does not begin with `-`.
+    /// Renames every span, and keeps only spans whose name does not begin with `-`.
     struct Renaming;
 
     impl<'a> Sieve<'a> for Renaming {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_empty_goes_and_edits_of_what_goes_are_forgotten() {
+    fn emptied_parents_are_removed_with_their_edits() {
         let before = request(&[
             &[&["-a", "b"], &["-c"], &[]],
             &[&["-d"], &["-e"]],
@@ -167,7 +167,7 @@ mod tests {
     impl Sieve<'_> for Everything {}
 
     #[test]
-    fn where_all_stays_nothing_is_copied() {
+    fn unfiltered_request_is_not_copied() {
         for before in [request(&[]), request(&[&[], &[&[]], &[&["a"]]])] {
             assert_eq!(
                 sieve(&before, &Unbounded, &mut Everything),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kinds of telemetry of OTLP.
+/// A signal of OTLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Signal {
     /// Spans.
@@ -24,7 +24,7 @@ impl Signal {
         Signal::Profiles,
     ];
 
-    /// The name in a configuration: `traces`, `metrics`, `logs`, `profiles`.
+    /// Name in the configuration: `traces`, `metrics`, `logs`, `profiles`.
     pub const fn name(self) -> &'static str {
         match self {
             Signal::Traces => "traces",
@@ -34,7 +34,7 @@ impl Signal {
         }
     }
 
-    /// Returns the name of the items in metric names: `spans`, `metric_points`, `log_records`, `profile_samples`.
+    /// Name of the items in metric names: `spans`, `metric_points`, `log_records`, `profile_samples`.
     pub const fn items_name(self) -> &'static str {
         match self {
             Signal::Traces => "spans",
@@ -44,12 +44,12 @@ impl Signal {
         }
     }
 
-    /// The signal of that [`name`](Self::name).
+    /// Returns the signal with this [`name`](Self::name).
     pub fn from_name(name: &str) -> Option<Signal> {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
-    /// A position for tables with one entry per signal.
+    /// Index for tables with one entry per signal.
     pub const fn index(self) -> usize {
         self as usize
     }

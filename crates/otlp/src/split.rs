@@ -1,8 +1,8 @@
-//! Cutting requests into pieces of bounded size.
+//! Splits requests into parts of bounded size.
 //!
-//! Entries (spans, log records, metrics) are copied as they are; the headers of the messages around them - every other
-//! field, unknown ones too - are repeated in each piece. A piece is planned first, so that every length in it is known
-//! and it is written in one go.
+//! Entries (spans, log records, metrics) are copied unchanged. The other fields of the messages around them,
+//! including unknown ones, are repeated in each part. A part is planned first, so that all its lengths are
+//! known when it is written.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -12,14 +12,14 @@ use super::count::{self, metric_data};
 use super::reader::{Field, Fields, Value, put_varint, varint_len};
 use crate::Signal;
 
-/// Cuts a valid request into pieces within `limit`, each with its number of items, in order; resource and scope headers
-/// are repeated. A single item above the byte limit becomes a piece of its own. A request of profiles is returned as it
-/// is: its dictionary is shared, and `tributary_profiles::split` knows how to divide that.
+/// Splits a valid request into parts within `limit`, each with its number of items, in order. Resource and
+/// scope headers are repeated. A single item above the byte limit becomes a part of its own. A profiles
+/// request is returned unchanged; use `tributary_profiles::split` for it.
 ///
-/// Metrics count in data points: a metric that alone exceeds the limit is cut between its points, and the rest of it
-/// is repeated. Where repeating headers would take more bytes than the request has, pieces exceed the limit: a large
-/// header over many small items must not become a multiple of what was received. A resource, a scope or a metric
-/// without items stays in one of the pieces. What fits is returned as it is, without a copy.
+/// Metrics count in data points: a metric above the limit is split between its points, and its other fields
+/// are repeated. If repeating headers would take more bytes than the request has, parts exceed the limit: a
+/// large header over many small items must not multiply the size of the request. A resource, scope or metric
+/// without items stays in one of the parts. A request within the limit is returned without a copy.
 pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let items = count::count(signal, request);
     if signal == Signal::Profiles || (items <= limit.items && request.len() <= limit.bytes) {
@@ -28,7 +28,7 @@ pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes
     let mut packer = Packer::new(limit, request);
     for field in fields(request) {
         let Some(resource) = message(&field, 1) else {
-            // Unknown; all that can be said is that it came with this request.
+            // Unknown field: it is kept as it is.
             packer.add(0, field.raw);
             continue;
         };
@@ -46,7 +46,7 @@ pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes
     packer.finish()
 }
 
-/// Bytes of headers that may be repeated in small requests, too.
+/// Bytes of headers that may be repeated even in small requests.
 const REPEATED: usize = 64 << 10;
 
 fn add_scope<'a>(signal: Signal, packer: &mut Packer<'a>, field: &Field<'a>) {
@@ -68,8 +68,9 @@ fn add_scope<'a>(signal: Signal, packer: &mut Packer<'a>, field: &Field<'a>) {
     packer.leave();
 }
 
-/// Adds a metric, point by point if it alone exceeds the limit. The data of a metric is a `oneof`: of several forms the
-/// last one counts, and fields of the same form are merged. The parts have the result of both rules.
+/// Adds a metric, point by point if it alone exceeds the limit. The data of a metric is a `oneof`: of several
+/// forms the last one counts, and fields of the same form are merged. The parts have the result of both
+/// rules.
 fn add_metric<'a>(packer: &mut Packer<'a>, entry: &Field<'a>) {
     let Value::Bytes(metric) = entry.value else {
         return;
@@ -101,42 +102,42 @@ fn add_metric<'a>(packer: &mut Packer<'a>, entry: &Field<'a>) {
     packer.leave();
 }
 
-/// The fields of a metric that hold its data, by their numbers.
+/// Returns the fields that hold the data of a metric, with their numbers.
 fn data(metric: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     fields(metric).filter_map(|field| metric_data(&field).map(|data| (field.number, data)))
 }
 
-/// Fills one piece after the other.
+/// Fills one part after the other.
 struct Packer<'a> {
     limit: Limit,
     request: &'a [u8],
     /// Bytes of headers that may still be repeated.
     repeatable: usize,
-    /// The messages around the next entry, outermost first.
+    /// Messages around the next entry, outermost first.
     path: SmallVec<[Level<'a>; 4]>,
     done: Vec<(usize, Bytes)>,
-    /// The current piece: its items, its encoded length, and what it is made of.
+    /// State of the current part: its items, its encoded size, and its content.
     items: usize,
     len: usize,
     chunks: Vec<Chunk<'a>>,
 }
 
-/// A message that is open.
+/// An open message.
 struct Level<'a> {
     number: u32,
-    /// The whole field, as it came.
+    /// The whole field as received.
     raw: &'a [u8],
     header: Header<'a>,
-    /// Position of the message in the current piece, if the message is already in that piece.
+    /// Index of the message in the current part, if it is in that part already.
     chunk: Option<usize>,
-    /// Whether the message is in any piece.
+    /// Whether the message is in any part.
     written: bool,
 }
 
-/// The fields of a message that are repeated wherever the message is.
+/// Fields of a message that are repeated in every part of it.
 #[derive(Clone, Default)]
 struct Header<'a> {
-    /// Runs of fields that follow one another in the message.
+    /// Runs of adjacent fields.
     runs: SmallVec<[&'a [u8]; 2]>,
     len: usize,
 }
@@ -162,8 +163,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The two ranges of `whole` as one, if the second follows the first.
-fn joined<'a>(whole: &'a [u8], first: &[u8], second: &[u8]) -> Option<&'a [u8]> {
+/// Joins two ranges of `whole`, if the second follows the first.
+pub(super) fn joined<'a>(whole: &'a [u8], first: &[u8], second: &[u8]) -> Option<&'a [u8]> {
     let start = first.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let follows = first.as_ptr_range().end == second.as_ptr();
     let end = start + first.len() + second.len();
@@ -171,13 +172,13 @@ fn joined<'a>(whole: &'a [u8], first: &[u8], second: &[u8]) -> Option<&'a [u8]> 
 }
 
 enum Chunk<'a> {
-    /// Key, length and header of a message; what is in it follows.
+    /// Key, length and header of a message, followed by its content.
     Open {
         number: u32,
         body_len: usize,
         header: Header<'a>,
     },
-    /// Whole fields, one after the other.
+    /// Consecutive whole fields.
     Fields(&'a [u8]),
 }
 
@@ -195,7 +196,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Goes into the field `number`, a message: `raw` as it came, and the fields of it that are repeated.
+    /// Enters a message in the field `number`: `raw` as received, and its repeated fields.
     fn enter(&mut self, number: u32, raw: &'a [u8], header: Header<'a>) {
         self.path.push(Level {
             number,
@@ -207,7 +208,7 @@ impl<'a> Packer<'a> {
     }
 
     fn leave(&mut self) {
-        // A message without entries is telemetry too.
+        // A message without entries is kept too.
         if let Some(level) = self.path.pop()
             && !level.written
         {
@@ -229,13 +230,12 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Whether a field fits into the current piece.
     fn fits(&self, items: usize, len: usize) -> bool {
         self.items + items <= self.limit.items.max(1)
             && self.len.saturating_add(self.growth(len)) <= self.limit.bytes
     }
 
-    /// Whether a field would fit into a piece that has nothing else.
+    /// Whether a field would fit into an empty part.
     fn fits_alone(&self, items: usize, len: usize) -> bool {
         let alone = self
             .path
@@ -245,14 +245,14 @@ impl<'a> Packer<'a> {
         items <= self.limit.items && alone <= self.limit.bytes
     }
 
-    /// Begins a new piece when the current one cannot take that much more.
+    /// Begins a new part if the current one has no room for these items and bytes.
     fn make_room(&mut self, items: usize, len: usize) {
         if !self.fits(items, len) && !self.chunks.is_empty() && self.may_repeat() {
             self.flush();
         }
     }
 
-    /// Bytes by which a field of `len` bytes enlarges the current piece, with the messages around it.
+    /// Growth of the current part by a field of `len` bytes, including the messages around it.
     fn growth(&self, len: usize) -> usize {
         let levels = self.path.iter().rev();
         levels.fold(len, |growth, level| {
@@ -263,7 +263,7 @@ impl<'a> Packer<'a> {
         })
     }
 
-    /// Whether the headers around the next entry may go into one more piece.
+    /// Whether the headers around the next entry may be repeated once more.
     fn may_repeat(&mut self) -> bool {
         let again = self.path.iter().filter(|level| level.written);
         let left = self
@@ -273,7 +273,7 @@ impl<'a> Packer<'a> {
         left.is_some()
     }
 
-    /// Opens what is not open yet, and lets every message around grow by `len` bytes.
+    /// Opens the messages around the next entry, and enlarges each by `len` bytes.
     fn open_path(&mut self, len: usize) {
         for level in &mut self.path {
             if level.chunk.is_none() {
@@ -337,7 +337,7 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// The bytes of a message field: a key of one byte (numbers up to 15), the length, the message.
+/// Returns the size of a message field: a key of one byte (numbers up to 15), the length, the message.
 fn framed(body_len: usize) -> usize {
     1 + varint_len(body_len as u64) + body_len
 }

@@ -15,10 +15,10 @@ use std::cell::OnceCell;
 
 use super::Malformed;
 use super::edit::put_delimited;
-use super::reader::{Fault, Field, Fields, Value, put_varint, varint_len};
+use super::reader::{Field, Fields, Value, WireFault, put_varint, varint_len};
 use crate::Signal;
 
-/// The attribute that says who sent a request.
+/// The attribute with the identity of the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
     key: String,
@@ -33,17 +33,17 @@ pub struct Stamping<'a> {
 }
 
 impl Stamp {
-    /// A stamp under that key.
+    /// Creates a stamp with this key.
     pub fn new(key: impl Into<String>) -> Self {
         Stamp { key: key.into() }
     }
 
-    /// Prepares to put the attribute `key` = `identity` on every resource of a valid request, in the place of whatever
-    /// is there under that key. Resources that are missing are created. Without an identity, attributes of that key are
-    /// only removed.
+    /// Prepares to set the attribute `key` = `identity` on every resource of a valid request, replacing all
+    /// attributes with that key. Missing resources are created. Without an identity, attributes with that key
+    /// are only removed.
     ///
     /// # Errors
-    /// When the request is not valid.
+    /// Fails if the request is invalid.
     pub fn prepare<'a>(
         &'a self,
         signal: Signal,
@@ -64,7 +64,7 @@ impl Stamp {
         })
     }
 
-    /// The stamp as a field of a resource.
+    /// Encodes the stamp as a field of a resource.
     fn attribute(&self, identity: &str) -> Vec<u8> {
         let mut value = Vec::with_capacity(identity.len() + 4);
         put_delimited(1, identity.as_bytes(), &mut value);
@@ -78,15 +78,15 @@ impl Stamp {
 }
 
 impl Stamping<'_> {
-    /// The bytes of the stamped request; none when it stays as it is.
+    /// Size of the stamped request in bytes; `None` if it does not change.
     pub fn bytes(&self) -> Option<usize> {
         self.size.changed.then_some(self.size.bytes)
     }
 
-    /// The stamped request; none when it stays as it is.
+    /// Writes the stamped request; `None` if it does not change.
     ///
     /// # Errors
-    /// When the request is not valid.
+    /// Fails if the request is invalid.
     pub fn write(&self) -> Result<Option<Vec<u8>>, Malformed> {
         let Some(bytes) = self.bytes() else {
             return Ok(None);
@@ -108,7 +108,7 @@ struct Size {
 }
 
 impl Size {
-    /// Adds a field that stays as it is.
+    /// Adds a field that does not change.
     fn keep(&mut self, field: &Field<'_>) {
         self.bytes += field.raw.len();
     }
@@ -124,24 +124,23 @@ impl Size {
     }
 }
 
-/// The stamp, for one request. Sizes are computed before anything is written, top down, because a length stands before
-/// its content; what is computed again on the way down is a handful of attributes.
+/// Stamps one request. Sizes are computed top down before anything is written, because a length precedes its
+/// content. Only a few attributes are computed twice.
 #[derive(Debug)]
 struct Marker<'a> {
     key: &'a [u8],
     /// The encoded field to append to each resource.
     attribute: Vec<u8>,
-    /// The request, when references into its dictionary count.
+    /// The profiles request, for resolving references into its dictionary.
     profiles: Option<&'a [u8]>,
     names: OnceCell<Names>,
 }
 
-/// The texts in the dictionary of profiles, as needed to resolve references to keys.
+/// The dictionary's texts, as far as references to keys need them.
 #[derive(Debug, Default)]
 struct Names {
-    /// Number of texts in the dictionary.
     texts: usize,
-    /// Indexes of the texts that equal the key of the stamp, ascending.
+    /// Indices of the texts that equal the key of the stamp, ascending.
     keys: Vec<u32>,
 }
 
@@ -155,7 +154,7 @@ enum Verdict {
 }
 
 impl Marker<'_> {
-    fn request(&self, request: &[u8]) -> Result<Size, Fault> {
+    fn request(&self, request: &[u8]) -> Result<Size, WireFault> {
         let mut size = Size::default();
         for field in Fields::new(request) {
             let field = field?;
@@ -167,8 +166,8 @@ impl Marker<'_> {
         Ok(size)
     }
 
-    /// `ResourceSpans` and its like.
-    fn entry(&self, entry: &Field<'_>) -> Result<Size, Fault> {
+    /// Measures a `ResourceSpans` or the same message of another signal.
+    fn entry(&self, entry: &Field<'_>) -> Result<Size, WireFault> {
         let mut size = Size::default();
         let last = last_resource(entry)?;
         for field in entry.fields() {
@@ -185,7 +184,7 @@ impl Marker<'_> {
         Ok(size)
     }
 
-    fn resource(&self, resource: &Field<'_>, last: bool) -> Result<Size, Fault> {
+    fn resource(&self, resource: &Field<'_>, last: bool) -> Result<Size, WireFault> {
         let mut size = Size::default();
         for field in resource.fields() {
             let field = field?;
@@ -205,7 +204,7 @@ impl Marker<'_> {
         Ok(size)
     }
 
-    fn write_request(&self, request: &[u8], output: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write_request(&self, request: &[u8], output: &mut Vec<u8>) -> Result<(), WireFault> {
         for field in Fields::new(request) {
             let field = field?;
             let size = match is_message(&field) {
@@ -222,7 +221,7 @@ impl Marker<'_> {
         Ok(())
     }
 
-    fn write_entry(&self, entry: &Field<'_>, output: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write_entry(&self, entry: &Field<'_>, output: &mut Vec<u8>) -> Result<(), WireFault> {
         let last = last_resource(entry)?;
         for field in entry.fields() {
             let field = field?;
@@ -249,7 +248,7 @@ impl Marker<'_> {
         resource: &Field<'_>,
         last: bool,
         output: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), WireFault> {
         for field in resource.fields() {
             let field = field?;
             match self.judge(&field)? {
@@ -264,9 +263,8 @@ impl Marker<'_> {
         Ok(())
     }
 
-    /// Looks at a field of a resource. In an attribute of the key every name it ever had counts if it is the last one:
-    /// that is what readers see.
-    fn judge(&self, attribute: &Field<'_>) -> Result<Verdict, Fault> {
+    /// Judges a field of a resource. If an attribute has several keys, the last one counts, as for readers.
+    fn judge(&self, attribute: &Field<'_>) -> Result<Verdict, WireFault> {
         if !is_message(attribute) {
             return Ok(Verdict::Keep);
         }
@@ -288,8 +286,8 @@ impl Marker<'_> {
         })
     }
 
-    /// An attribute without the names that do not count and are the key.
-    fn trimmed(&self, attribute: &Field<'_>) -> Result<Vec<u8>, Fault> {
+    /// Returns an attribute without overridden keys that equal the key of the stamp.
+    fn trimmed(&self, attribute: &Field<'_>) -> Result<Vec<u8>, WireFault> {
         let mut body = Vec::with_capacity(attribute.raw.len());
         for field in attribute.fields() {
             let field = field?;
@@ -300,12 +298,12 @@ impl Marker<'_> {
         Ok(body)
     }
 
-    /// Whether a field of an attribute is the key, or a reference to it.
-    fn names(&self, field: &Field<'_>) -> Result<bool, Fault> {
+    /// Whether a field of an attribute is the key of the stamp or a reference to it.
+    fn names(&self, field: &Field<'_>) -> Result<bool, WireFault> {
         match (field.number, field.value, self.profiles) {
             (1, Value::Bytes(key), _) => Ok(key == self.key),
             (3, Value::Varint(index), Some(request)) => {
-                // Readers see an int32, and 0 as no reference.
+                // Readers decode an int32, and 0 means no reference.
                 let index = index as i32;
                 if index == 0 {
                     return Ok(false);
@@ -328,7 +326,7 @@ impl Marker<'_> {
 
     /// Finds the key in the dictionary. If the dictionary occurs twice, the texts of the second follow those of the
     /// first, as after merging.
-    fn read_names(&self, request: &[u8]) -> Result<Names, Fault> {
+    fn read_names(&self, request: &[u8]) -> Result<Names, WireFault> {
         let mut names = Names::default();
         for field in Fields::new(request) {
             let dictionary = field?;
@@ -352,7 +350,7 @@ impl Marker<'_> {
 }
 
 /// Returns the offset of the last resource of an entry. Merging adds earlier resources of the entry to the last one.
-fn last_resource(entry: &Field<'_>) -> Result<Option<usize>, Fault> {
+fn last_resource(entry: &Field<'_>) -> Result<Option<usize>, WireFault> {
     let mut last = None;
     for field in entry.fields() {
         let field = field?;
@@ -363,12 +361,12 @@ fn last_resource(entry: &Field<'_>) -> Result<Option<usize>, Fault> {
     Ok(last)
 }
 
-/// Entries, their resources and a resource's attributes have the number 1, each in its own message.
+/// Whether a field is the message in field 1: an entry, its resource, or a resource's attribute.
 fn is_message(field: &Field<'_>) -> bool {
     field.number == 1 && field.value.bytes().is_some()
 }
 
-/// The bytes of a field (with a number below 16) that holds so many.
+/// Returns the size of a field (with a number below 16) with a body of this size.
 fn delimited_len(body: usize) -> usize {
     1 + varint_len(body as u64) + body
 }
@@ -378,6 +376,6 @@ fn put_header(body: usize, output: &mut Vec<u8>) {
     put_varint(body as u64, output);
 }
 
-fn malformed(fault: Fault) -> Malformed {
+fn malformed(fault: WireFault) -> Malformed {
     Malformed::new(0, fault.text())
 }

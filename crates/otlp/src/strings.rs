@@ -1,13 +1,13 @@
-//! Rewriting strings wherever they stand in a request, on the wire.
+//! Rewrites strings in encoded requests.
 //!
-//! One walk shows a [`Rewriter`] every string of the places that were chosen. What it leaves alone stays as it is, byte by
-//! byte; a request in which it changes nothing is not copied. Where it changes something, the lengths of the messages
-//! around it follow, and nothing else.
+//! One walk shows a [`Rewriter`] every string in the chosen places. Strings that the rewriter keeps stay
+//! unchanged byte by byte, and a request without changes is not copied. After a change, only the lengths of
+//! the enclosing messages are adapted.
 //!
-//! The walk sees what is on the wire, not what a reader makes of it: all strings of a field that occurs twice, values of a
-//! `oneof` that a later one overrides, fields in any order. Bytes values are looked into where they are UTF-8: text with
-//! some other bytes in it is shown in the pieces between them. Those that the rewriter takes for requests of their own are
-//! left to it as a whole.
+//! The walk covers the encoded content, not its interpretation: all occurrences of a singular field, members
+//! of a `oneof` that a later one overrides, fields in any order. Bytes values are searched for UTF-8: the
+//! texts between other bytes are shown one by one. Bytes that the rewriter takes for an embedded request are
+//! passed to it as a whole.
 
 mod place;
 mod tables;
@@ -15,16 +15,16 @@ mod walk;
 
 use std::ops::Range;
 
-pub use self::place::{Place, Places};
+pub use self::place::{StringPlace, StringPlaces};
 pub use self::tables::Tables;
 pub use self::walk::rewrite;
-use super::reader::Fault;
+use super::reader::WireFault;
 use super::room::Full;
 use crate::Signal;
 
 /// A decision about a string.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum TextDecision {
     /// Keeps the string.
     Keep,
     /// Replaces the string.
@@ -35,53 +35,53 @@ pub enum Change {
 
 /// A decision about an attribute of a set, made before the strings in the attribute are examined.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Attribute {
-    /// The strings in its value are looked at one by one.
-    Look,
-    /// It stays, whatever is in it.
+pub enum AttributeDecision {
+    /// Inspects the strings in the value.
+    Inspect,
+    /// Keeps the attribute unchanged.
     Keep,
-    /// Its value stays, whatever is in it; its key is looked at.
+    /// Keeps the value unchanged and inspects the key.
     KeepValue,
-    /// It goes.
+    /// Removes the attribute.
     Remove,
-    /// Its value becomes this string.
+    /// Replaces the value by this string.
     Replace(String),
-    /// Its fate is known when the set is closed.
-    Later,
+    /// Leaves the decision to the end of the set.
+    Deferred,
 }
 
 /// A decision about the body of a log record.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Body {
-    /// The strings in it are looked at one by one.
-    Look,
-    /// It stays, whatever is in it.
+pub enum BodyDecision {
+    /// Inspects the strings in the body.
+    Inspect,
+    /// Keeps the body unchanged.
     Keep,
-    /// It goes.
+    /// Removes the body.
     Remove,
-    /// It becomes this, an encoded `AnyValue`.
+    /// Replaces the body by this encoded `AnyValue`.
     Replace(Vec<u8>),
 }
 
-/// A change to a set of attributes, made when the whole set has been read.
+/// A change to a set of attributes, made after the whole set was read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Amendment {
-    /// Range of the attribute to replace, for which the decision was [`Attribute::Later`]. If `None`, the new attribute
-    /// is appended to the set.
+    /// Range of the attribute to replace, for which the decision was [`AttributeDecision::Deferred`]. If
+    /// `None`, the new attribute is appended to the set.
     pub place: Option<Range<usize>>,
     /// The new attribute, an encoded `KeyValue`.
     pub attribute: Vec<u8>,
 }
 
-/// An attribute of a set.
+/// An attribute of a set, as shown to a rewriter.
 #[derive(Clone, Copy)]
-pub struct Seen<'a> {
-    /// Its key: the last one if there are several.
+pub struct SetAttribute<'a> {
+    /// Key; the last one if there are several.
     pub key: &'a str,
-    /// Its value, an encoded `AnyValue`: what a reader makes of several, if there are.
+    /// Value, an encoded `AnyValue`; several occurrences are merged.
     pub value: Option<&'a [u8]>,
-    /// Whether it is an attribute as writers make them, so that nothing can be hidden in it from who looks at the key and
-    /// the value only.
+    /// Whether the attribute consists of one key and one value in usual encoding, so that key and value show
+    /// all of its content.
     pub plain: bool,
     /// Start and end of the attribute in the request, for [`Amendment::place`].
     pub at: (usize, usize),
@@ -89,37 +89,38 @@ pub struct Seen<'a> {
 
 /// Decides about strings.
 pub trait Rewriter {
-    /// Why a request is refused.
+    /// The reason why a request is refused.
     type Refusal;
 
-    /// Decides about one string. That it is UTF-8 is for the rewriter to see, who reads it anyway.
+    /// Decides about one string, which may be invalid UTF-8.
     ///
     /// # Errors
     /// Refuses the request.
-    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Self::Refusal>;
+    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Self::Refusal>;
 
-    /// Whether it leaves a string alone that is the value of an attribute, as seen at a glance. `false` only means that
-    /// it is asked by way of [`text`](Self::text).
-    fn passes(&self, _text: &[u8]) -> bool {
+    /// Whether an attribute value is quickly recognised as one that stays. If `false`, [`text`](Self::text)
+    /// decides.
+    fn is_clean(&self, _text: &[u8]) -> bool {
         false
     }
 
-    /// Whether it decides about attributes and bodies too: if not, what follows is never called.
-    fn rules(&self) -> bool {
+    /// Whether the rewriter decides about attributes and bodies. If not, the following methods are never
+    /// called.
+    fn decides_attributes(&self) -> bool {
         false
     }
 
-    /// Whether every occurrence of a string must be shown, although nothing is changed: otherwise a resource or scope that
-    /// is equal to the one before, in which nothing changed, is passed over.
-    fn counts(&self) -> bool {
+    /// Whether every occurrence of a string must be shown. Otherwise a resource or scope that equals the
+    /// previous one is skipped, if nothing changed in the previous one.
+    fn needs_every_occurrence(&self) -> bool {
         false
     }
 
-    /// A message that has a set of attributes begins. Sets nest: events are in a span.
+    /// Begins a message with a set of attributes. Sets nest: events are within a span.
     ///
     /// # Errors
     /// Refuses the request.
-    fn open(&mut self, _place: Place, _message: &[u8]) -> Result<(), Self::Refusal> {
+    fn open(&mut self, _place: StringPlace, _message: &[u8]) -> Result<(), Self::Refusal> {
         Ok(())
     }
 
@@ -127,79 +128,83 @@ pub trait Rewriter {
     ///
     /// # Errors
     /// Refuses the request.
-    fn attribute(&mut self, _place: Place, _seen: Seen<'_>) -> Result<Attribute, Self::Refusal> {
-        Ok(Attribute::Look)
+    fn attribute(
+        &mut self,
+        _place: StringPlace,
+        _seen: SetAttribute<'_>,
+    ) -> Result<AttributeDecision, Self::Refusal> {
+        Ok(AttributeDecision::Inspect)
     }
 
-    /// Decides about a body, an encoded `AnyValue` in the message of the innermost set.
+    /// Decides about a body: an encoded `AnyValue` in the message of the innermost set.
     ///
     /// # Errors
     /// Refuses the request.
-    fn body(&mut self, _place: Place, _value: &[u8]) -> Result<Body, Self::Refusal> {
-        Ok(Body::Look)
+    fn body(&mut self, _place: StringPlace, _value: &[u8]) -> Result<BodyDecision, Self::Refusal> {
+        Ok(BodyDecision::Inspect)
     }
 
-    /// Whether there are bytes values that claim to be requests: if not, what follows is never called.
-    fn embeds(&self) -> bool {
+    /// Whether bytes values may contain embedded requests. If not, the following methods are never called.
+    fn has_embedded_requests(&self) -> bool {
         false
     }
 
     /// Returns the signal of the request that a bytes value claims to contain. `_key` is the key of the attribute or
     /// map entry that holds the value, alone or in a list; a body has no key. `None` means that the value is text if it
     /// is UTF-8.
-    fn claims(&self, _place: Place, _key: Option<&[u8]>) -> Option<Signal> {
+    fn embedded_signal(&self, _place: StringPlace, _key: Option<&[u8]>) -> Option<Signal> {
         None
     }
 
-    /// Decides about a bytes value that claims to be a request: what it becomes, or none when it stays as it is.
+    /// Rewrites an embedded request; `None` if it stays unchanged.
     ///
     /// # Errors
-    /// Refuses the request around it.
-    fn embedded(
+    /// Refuses the outer request.
+    fn rewrite_embedded(
         &mut self,
-        _place: Place,
+        _place: StringPlace,
         _signal: Signal,
         _request: &[u8],
     ) -> Result<Option<Vec<u8>>, Self::Refusal> {
         Ok(None)
     }
 
-    /// The innermost set ends.
-    fn close(&mut self, _place: Place) -> Vec<Amendment> {
+    /// Ends the innermost set.
+    fn close(&mut self, _place: StringPlace) -> Vec<Amendment> {
         Vec::new()
     }
 
-    /// A string of a dictionary. It is not changed.
+    /// Inspects a dictionary string, which is not changed.
     ///
     /// # Errors
     /// Refuses the request.
-    fn shared(&mut self, _text: &[u8]) -> Result<(), Self::Refusal> {
+    fn dictionary_string(&mut self, _text: &[u8]) -> Result<(), Self::Refusal> {
         Ok(())
     }
 
-    /// A profile has a copy of what it was converted from. It is not changed.
-    fn original(&mut self) {}
+    /// Reports that a profile contains its original payload, which is not changed.
+    fn original_payload(&mut self) {}
 }
 
-/// Why a request was not rewritten.
+/// The reason why a request was not rewritten.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused<R> {
-    /// It is not valid.
+pub enum RewriteError<R> {
+    /// The request is invalid.
     Malformed(&'static str),
-    /// There is no memory for what it would become.
+    /// The budget is too small for the result.
     Full,
-    /// The rewriter refused it.
-    By(R),
+    /// The rewriter refused the request.
+    Rewriter(R),
 }
 
-impl<R> From<Full> for Refused<R> {
+impl<R> From<Full> for RewriteError<R> {
     fn from(_: Full) -> Self {
-        Refused::Full
+        RewriteError::Full
     }
 }
 
-impl<R> From<Fault> for Refused<R> {
-    fn from(fault: Fault) -> Self {
-        Refused::Malformed(fault.text())
+impl<R> From<WireFault> for RewriteError<R> {
+    fn from(fault: WireFault) -> Self {
+        RewriteError::Malformed(fault.text())
     }
 }

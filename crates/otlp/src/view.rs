@@ -1,8 +1,9 @@
-//! Reading valid requests without decoding them: `Copy` views of the messages in the bytes. Nothing is allocated;
-//! fields may be in any order.
+//! `Copy` views of the messages in a valid request, without decoding or allocation. Fields may be in any
+//! order.
 //!
-//! A getter looks through the fields of its message, so read each field once. A message that should occur once and
-//! occurs again is read as its last occurrence; [`merge_repeated`](super::merge_repeated) merges such messages when a request enters.
+//! A getter searches the fields of its message, so read each field once. Of a repeated singular message, the
+//! last occurrence is read; [`merge_repeated`](super::merge_repeated) merges the occurrences when a request
+//! is received.
 
 mod as_text;
 mod common;
@@ -22,6 +23,7 @@ pub use self::metric::{
 pub use self::trace::{Event, Link, Span, Status};
 
 use self::message::view;
+use crate::reader::Fields;
 
 view! {
     /// A request of any signal.
@@ -32,7 +34,7 @@ view! {
 }
 
 impl<'a> Request<'a> {
-    /// The view of a valid request.
+    /// Creates the view of a valid request.
     pub fn new(request: &'a [u8]) -> Self {
         Request(Message::new(request))
     }
@@ -43,7 +45,7 @@ view! {
     ResourceEntry {
         /// The resource; may be missing.
         resource: one<Resource> = 1;
-        /// Its telemetry by scope.
+        /// Telemetry by scope.
         scopes: each<ScopeEntry> = 2;
         /// The schema of the resource.
         schema_url: text = 3;
@@ -51,8 +53,8 @@ view! {
 }
 
 view! {
-    /// Telemetry of one instrumentation scope: `ScopeSpans`, `ScopeMetrics`, `ScopeLogs`, `ScopeProfiles`. Read only
-    /// the entries of the signal of the request; the fields of the signals share a number.
+    /// Telemetry of one instrumentation scope: `ScopeSpans`, `ScopeMetrics`, `ScopeLogs`, `ScopeProfiles`.
+    /// Read only the entries of the request's signal; the fields of the signals share a number.
     ScopeEntry {
         /// The scope; may be missing.
         scope: one<Scope> = 1;
@@ -65,4 +67,22 @@ view! {
         /// The schema of the entries.
         schema_url: text = 3;
     }
+}
+
+/// The string table of a valid request of profiles, to which its attributes may refer.
+pub fn string_table(request: &[u8]) -> Vec<&str> {
+    const DICTIONARY: u32 = 2;
+    const STRING_TABLE: u32 = 5;
+    let tables = messages(request, DICTIONARY);
+    let strings = tables.flat_map(|table| messages(table, STRING_TABLE));
+    strings
+        .map(|text| std::str::from_utf8(text).unwrap_or_default())
+        .collect()
+}
+
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    Fields::new(message)
+        .map_while(Result::ok)
+        .filter(move |field| field.number == number)
+        .filter_map(|field| field.value.bytes())
 }

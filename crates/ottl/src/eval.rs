@@ -17,7 +17,7 @@ use tributary_otlp::view::{
 
 /// The part of a request that a condition is evaluated on, with the parts around it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Here<'a> {
+pub struct EvaluationTarget<'a> {
     /// The resource.
     pub resource: Message<'a>,
     /// The instrumentation scope.
@@ -54,27 +54,26 @@ pub struct ProfileFields {
 /// Reason why a condition is neither true nor false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Undecided {
-    #[error("looks for a key in something that has no keys")]
+    #[error("cannot be evaluated: a value does not have the key")]
     NoKeys,
-    #[error("looks for a position in something that is no list, or not that long")]
+    #[error("cannot be evaluated: an index is not within a list")]
     NoPosition,
-    #[error("looks for the beginning or the end of something that is no text")]
+    #[error("cannot be evaluated: a value is not a text")]
     NoText,
-    #[error("asks for the length of something that is no text, list or map")]
+    #[error("cannot be evaluated: Len needs a text, a list or a map")]
     NoLength,
-    #[error("calculates with something that is no number, or not with this one")]
+    #[error("cannot be evaluated: arithmetic needs numbers, times or durations within their range")]
     NoNumber,
-    #[error("divides by zero")]
+    #[error("cannot be evaluated: division by zero")]
     ByZero,
-    #[error("looks for a value in something that is no list")]
+    #[error("cannot be evaluated: a value is not a list")]
     NoList,
-    #[error("reads something as JSON that is no JSON object or list")]
+    #[error("cannot be evaluated: ParseJSON needs a JSON object or list")]
     NoJson,
-    #[error("takes a part of a text that is not that long")]
+    #[error("cannot be evaluated: Substring exceeds the text")]
     NoPart,
 }
 
-/// Value of an operand.
 #[derive(Debug, Clone)]
 pub(super) enum Value<'a> {
     Nil,
@@ -94,18 +93,18 @@ pub(super) enum Value<'a> {
     Structure(&'a str),
     List(Vec<Value<'a>>),
     /// A list or a map that was parsed from JSON.
-    Made(serde_json::Value),
+    Json(serde_json::Value),
 }
 
 impl Condition {
     /// Evaluates the condition. If it is evaluated for many items, use [`within`](Self::within) first.
-    pub fn is_true(&self, here: &Here<'_>) -> Result<bool, Undecided> {
+    pub fn is_true(&self, here: &EvaluationTarget<'_>) -> Result<bool, Undecided> {
         self.test.eval(here)
     }
 }
 
 impl Test {
-    pub(super) fn eval(&self, here: &Here<'_>) -> Result<bool, Undecided> {
+    pub(super) fn eval(&self, here: &EvaluationTarget<'_>) -> Result<bool, Undecided> {
         Ok(match self {
             Test::Constant(value) => *value,
             Test::Undecided(why) => return Err(*why),
@@ -153,7 +152,7 @@ impl Test {
 }
 
 impl Operand {
-    pub(super) fn value<'v>(&'v self, here: &Here<'v>) -> Result<Value<'v>, Undecided> {
+    pub(super) fn value<'v>(&'v self, here: &EvaluationTarget<'v>) -> Result<Value<'v>, Undecided> {
         Ok(match self {
             Operand::Nil => Value::Nil,
             Operand::Undecided(why) => return Err(*why),
@@ -222,7 +221,7 @@ fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_>) -> bool 
         | (Value::Other(other), Value::Structure(text)) => {
             (other.to_text() == *text).then_some(Ordering::Equal)
         }
-        (left, right) if left.is_made() || right.is_made() => {
+        (left, right) if left.is_function_result() || right.is_function_result() => {
             calls::same_structure(left, right).then_some(Ordering::Equal)
         }
         _ => None,
@@ -286,8 +285,8 @@ impl<'a> Value<'a> {
             Value::Other(AnyValue::Array(values)) => values.clone().count(),
             Value::Other(AnyValue::Map(entries)) => entries.clone().count(),
             Value::List(values) => values.len(),
-            Value::Made(serde_json::Value::Array(values)) => values.len(),
-            Value::Made(serde_json::Value::Object(entries)) => entries.len(),
+            Value::Json(serde_json::Value::Array(values)) => values.len(),
+            Value::Json(serde_json::Value::Object(entries)) => entries.len(),
             _ => return Err(Undecided::NoLength),
         };
         Ok(i64::try_from(length).unwrap_or(i64::MAX))
@@ -306,7 +305,7 @@ impl<'a> Value<'a> {
             Value::Double(value) => AnyValue::Double(value).to_text(),
             Value::Other(value) => value.to_text(),
             Value::Structure(text) => Cow::Borrowed(text),
-            value @ (Value::List(_) | Value::Made(_)) => {
+            value @ (Value::List(_) | Value::Json(_)) => {
                 Cow::Owned(text_of(&value.proto()).into_owned())
             }
         })
@@ -329,7 +328,7 @@ fn text(text: &str) -> Value<'_> {
 }
 
 impl Path {
-    fn value<'a>(&self, here: &Here<'a>) -> Result<Value<'a>, Undecided> {
+    fn value<'a>(&self, here: &EvaluationTarget<'a>) -> Result<Value<'a>, Undecided> {
         Ok(match (self.context, self.field) {
             (context, Field::Attributes) => return self.in_attributes(attributes(context, here)),
             (Context::Log, Field::Body) => {
@@ -403,7 +402,7 @@ fn inside<'a>(value: AnyValue<'a>, keys: &[Key]) -> Result<AnyValue<'a>, Undecid
 }
 
 /// Returns the attributes of the context's part. A metric has none.
-pub fn attributes<'a>(context: Context, here: &Here<'a>) -> Attributes<'a> {
+pub fn attributes<'a>(context: Context, here: &EvaluationTarget<'a>) -> Attributes<'a> {
     let none = || Resource::view(Message::default()).attributes();
     match context {
         Context::Resource => ResourceEntry::view(here.resource)
@@ -520,7 +519,7 @@ fn of_metric<'a>(metric: Metric<'a>, field: Field) -> Value<'a> {
     }
 }
 
-fn of_point<'a>(here: &Here<'a>, field: Field) -> Value<'a> {
+fn of_point<'a>(here: &EvaluationTarget<'a>, field: Field) -> Value<'a> {
     macro_rules! of {
         ($point:expr, $count:expr, $sum:expr) => {{
             let point = $point;
@@ -582,7 +581,7 @@ fn of_profile(profile: &ProfileFields, field: Field) -> Value<'_> {
 /// Whether any data point of the metric has an attribute, with a value if one is given. A value that is not a text
 /// counts as the empty text. (The Collector does the same, but checks the value only in the first point that has the
 /// key.)
-fn has_attribute(here: &Here<'_>, key: &str, value: Option<&str>) -> bool {
+fn has_attribute(here: &EvaluationTarget<'_>, key: &str, value: Option<&str>) -> bool {
     let matches = |attributes: Attributes<'_>| {
         let found = attributes
             .into_iter()

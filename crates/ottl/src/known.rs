@@ -11,11 +11,15 @@ use prost::Message as _;
 
 use super::eval::{Undecided, Value};
 use super::path::Depth;
-use super::{Condition, Here, Operand, Test};
+use super::{Condition, EvaluationTarget, Operand, Test};
 
 /// Returns the conditions for the parts inside the current part. Returns `None` if no condition depends on the current
 /// part.
-pub fn within(conditions: &[Condition], depth: Depth, here: &Here<'_>) -> Option<Vec<Condition>> {
+pub fn within(
+    conditions: &[Condition],
+    depth: Depth,
+    here: &EvaluationTarget<'_>,
+) -> Option<Vec<Condition>> {
     let known = conditions.iter();
     let known: Vec<_> = known
         .map(|condition| condition.within(depth, here))
@@ -31,9 +35,9 @@ pub fn within(conditions: &[Condition], depth: Depth, here: &Here<'_>) -> Option
 impl Condition {
     /// Returns the condition for the parts inside the current part at this depth. Returns `None` if the condition does
     /// not depend on the current part. The enclosing parts must have been evaluated before.
-    pub fn within(&self, depth: Depth, here: &Here<'_>) -> Option<Condition> {
-        let asks = self.context.depth() > depth && self.test.asks(depth);
-        asks.then(|| Condition {
+    pub fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Option<Condition> {
+        let depends_on = self.context.depth() > depth && self.test.depends_on(depth);
+        depends_on.then(|| Condition {
             context: self.context,
             test: self.test.within(depth, here),
             text: self.text.clone(),
@@ -43,12 +47,11 @@ impl Condition {
 
 impl Test {
     /// Whether the test depends on a part at this depth or above.
-    fn asks(&self, depth: Depth) -> bool {
+    fn depends_on(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other <= depth)
     }
 
-    /// Whether the test depends on a part below this depth.
-    fn asks_below(&self, depth: Depth) -> bool {
+    fn depends_below(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other > depth)
     }
 
@@ -67,11 +70,11 @@ impl Test {
         }
     }
 
-    fn within(&self, depth: Depth, here: &Here<'_>) -> Test {
-        if !self.asks(depth) {
+    fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Test {
+        if !self.depends_on(depth) {
             return self.clone();
         }
-        if !self.asks_below(depth) {
+        if !self.depends_below(depth) {
             return match self.eval(here) {
                 Ok(answer) => Test::Constant(answer),
                 Err(why) => Test::Undecided(why),
@@ -91,7 +94,7 @@ impl Test {
             Test::IsMatch(target, pattern) => Test::IsMatch(operand(target), pattern.clone()),
             Test::Is(target, sort) => Test::Is(operand(target), *sort),
             Test::ContainsValue(list, item) => {
-                Test::ContainsValue(list.kept(depth, here), operand(item))
+                Test::ContainsValue(list.partially_evaluated(depth, here), operand(item))
             }
             Test::Constant(_)
             | Test::Undecided(_)
@@ -102,11 +105,11 @@ impl Test {
 }
 
 impl Operand {
-    fn asks(&self, depth: Depth) -> bool {
+    fn depends_on(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other <= depth)
     }
 
-    fn asks_below(&self, depth: Depth) -> bool {
+    fn depends_below(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other > depth)
     }
 
@@ -125,26 +128,30 @@ impl Operand {
         }
     }
 
-    fn within(&self, depth: Depth, here: &Here<'_>) -> Operand {
+    fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Operand {
         match self {
-            _ if !self.asks(depth) => self.clone(),
-            Operand::Math(first, rest) if self.asks_below(depth) => {
+            _ if !self.depends_on(depth) => self.clone(),
+            Operand::Math(first, rest) if self.depends_below(depth) => {
                 let rest = rest.iter();
                 let rest = rest.map(|(operator, operand)| (*operator, operand.within(depth, here)));
                 Operand::Math(Box::new(first.within(depth, here)), rest.collect())
             }
-            Operand::Len(target) if self.asks_below(depth) => {
+            Operand::Len(target) if self.depends_below(depth) => {
                 Operand::Len(Box::new(target.within(depth, here)))
             }
-            Operand::Truth(test) if self.asks_below(depth) => {
+            Operand::Truth(test) if self.depends_below(depth) => {
                 Operand::Truth(Box::new(test.within(depth, here)))
             }
-            Operand::List(values) if self.asks_below(depth) => {
-                let values = values.iter().map(|value| value.kept(depth, here));
+            Operand::List(values) if self.depends_below(depth) => {
+                let values = values
+                    .iter()
+                    .map(|value| value.partially_evaluated(depth, here));
                 Operand::List(values.collect())
             }
-            Operand::Call(function, values, keys) if self.asks_below(depth) => {
-                let values = values.iter().map(|value| value.kept(depth, here));
+            Operand::Call(function, values, keys) if self.depends_below(depth) => {
+                let values = values
+                    .iter()
+                    .map(|value| value.partially_evaluated(depth, here));
                 Operand::Call(*function, values.collect(), keys.clone())
             }
             _ => Operand::of(self.value(here)),
@@ -152,9 +159,9 @@ impl Operand {
     }
 
     /// Evaluates the operand, but keeps lists and maps, because a function looks into them.
-    fn kept(&self, depth: Depth, here: &Here<'_>) -> Operand {
-        if self.asks(depth)
-            && !self.asks_below(depth)
+    fn partially_evaluated(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Operand {
+        if self.depends_on(depth)
+            && !self.depends_below(depth)
             && let Ok(value @ Value::Other(_)) = self.value(here)
         {
             return Operand::Encoded(value.proto().encode_to_vec().into());
@@ -178,7 +185,7 @@ impl Operand {
             Ok(Value::Id(id)) => Operand::Id(id.into()),
             Ok(Value::Other(value)) => Operand::Structure(value.to_text().into()),
             Ok(Value::Structure(text)) => Operand::Structure(text.into()),
-            Ok(value @ (Value::List(_) | Value::Made(_))) => {
+            Ok(value @ (Value::List(_) | Value::Json(_))) => {
                 Operand::Encoded(value.proto().encode_to_vec().into())
             }
         }
@@ -253,7 +260,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_known_of_the_parts_around_needs_no_look_at_them_again() {
+    fn enclosing_parts_are_evaluated_once() {
         let event = Event {
             time_unix_nano: 9,
             name: "retry".to_owned(),
@@ -294,21 +301,21 @@ mod tests {
         };
         let (resource, scope) = (resource.encode_to_vec(), scope.encode_to_vec());
         let (span, event) = (span.encode_to_vec(), event.encode_to_vec());
-        let around = Here {
+        let around = EvaluationTarget {
             resource: Message::new(&resource),
             scope: Message::new(&scope),
             item: Message::new(&span),
-            ..Here::default()
+            ..EvaluationTarget::default()
         };
         // Without enclosing parts, nothing can be evaluated.
-        let event = Here {
+        let event = EvaluationTarget {
             inner: Message::new(&event),
-            ..Here::default()
+            ..EvaluationTarget::default()
         };
         let mut outcomes = Vec::new();
         for text in CONDITIONS {
             let condition = parse(text, Signal::Traces, None).unwrap();
-            let whole = Here {
+            let whole = EvaluationTarget {
                 inner: event.inner,
                 ..around
             };
@@ -316,7 +323,7 @@ mod tests {
             let mut known = condition;
             for depth in [Depth::Resource, Depth::Scope, Depth::Item] {
                 known = known.within(depth, &around).unwrap_or(known);
-                assert!(!known.test.asks(depth), "{text}: {known:?}");
+                assert!(!known.test.depends_on(depth), "{text}: {known:?}");
                 assert!(known.within(depth, &around).is_none(), "{text}");
             }
             assert_eq!(known.is_true(&event), expected, "{text}");

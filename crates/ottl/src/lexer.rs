@@ -1,16 +1,15 @@
 //! Lexer for conditions.
 
-use super::{Comparison, Mistake};
+use super::{Comparison, ParseError};
 
-/// A token with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) at: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Text(String),
     Int(i64),
     Double(f64),
@@ -24,8 +23,7 @@ pub(super) enum Kind {
     Sign(char),
 }
 
-/// Splits a text into tokens.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ParseError> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -39,7 +37,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
             }
             _ => {
                 let (kind, length) =
-                    token(rest, first).map_err(|message| Mistake { at, message })?;
+                    token(rest, first).map_err(|message| ParseError { at, message })?;
                 tokens.push(Token { at, kind });
                 length
             }
@@ -50,7 +48,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
 }
 
 /// Returns the first token and its length in bytes.
-fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
+fn token(rest: &str, first: char) -> Result<(TokenKind, usize), String> {
     let starts = |sign: &str| rest.starts_with(sign);
     let comparison = [
         ("==", Comparison::Equal),
@@ -61,13 +59,13 @@ fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
         (">", Comparison::Greater),
     ];
     if let Some((sign, comparison)) = comparison.iter().find(|(sign, _)| starts(sign)) {
-        return Ok((Kind::Compare(*comparison), sign.len()));
+        return Ok((TokenKind::Compare(*comparison), sign.len()));
     }
     match first {
-        '(' | ')' | '[' | ']' | ',' | '+' | '-' | '*' | '/' => Ok((Kind::Sign(first), 1)),
+        '(' | ')' | '[' | ']' | ',' | '+' | '-' | '*' | '/' => Ok((TokenKind::Sign(first), 1)),
         '"' => string(rest),
         '.' if !rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
-            Ok((Kind::Sign(first), 1))
+            Ok((TokenKind::Sign(first), 1))
         }
         '0'..='9' | '.' => number(rest),
         'a'..='z' | 'A'..='Z' => {
@@ -76,8 +74,8 @@ fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
                 .unwrap_or(rest.len());
             let word = rest[..length].to_owned();
             Ok(match first {
-                'a'..='z' => (Kind::Name(word), length),
-                _ => (Kind::Symbol(word), length),
+                'a'..='z' => (TokenKind::Name(word), length),
+                _ => (TokenKind::Symbol(word), length),
             })
         }
         '=' => Err("a single `=`: comparisons are written `==`".to_owned()),
@@ -88,12 +86,12 @@ fn token(rest: &str, first: char) -> Result<(Kind, usize), String> {
     }
 }
 
-fn string(rest: &str) -> Result<(Kind, usize), String> {
+fn string(rest: &str) -> Result<(TokenKind, usize), String> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1);
     while let Some((at, next)) = chars.next() {
         match next {
-            '"' => return Ok((Kind::Text(text), at + 1)),
+            '"' => return Ok((TokenKind::Text(text), at + 1)),
             '\\' => match chars.next().map(|(_, escaped)| escaped) {
                 Some('n') => text.push('\n'),
                 Some('t') => text.push('\t'),
@@ -113,7 +111,7 @@ fn string(rest: &str) -> Result<(Kind, usize), String> {
     Err("this text has no closing quote".to_owned())
 }
 
-fn number(rest: &str) -> Result<(Kind, usize), String> {
+fn number(rest: &str) -> Result<(TokenKind, usize), String> {
     if let Some(digits) = rest.strip_prefix("0x") {
         let length = digits
             .find(|next: char| !next.is_ascii_hexdigit())
@@ -125,7 +123,7 @@ fn number(rest: &str) -> Result<(Kind, usize), String> {
         });
         let bytes: Option<Vec<u8>> = bytes.collect();
         return match bytes.filter(|bytes| !bytes.is_empty()) {
-            Some(bytes) => Ok((Kind::Bytes(bytes), length + 2)),
+            Some(bytes) => Ok((TokenKind::Bytes(bytes), length + 2)),
             None => Err("bytes are written with two hexadecimal digits each".to_owned()),
         };
     }
@@ -143,8 +141,8 @@ fn number(rest: &str) -> Result<(Kind, usize), String> {
     }
     let text = &rest[..length];
     let kind = match text.contains(['.', 'e', 'E']) {
-        true => text.parse().ok().map(Kind::Double),
-        false => text.parse().ok().map(Kind::Int),
+        true => text.parse().ok().map(TokenKind::Double),
+        false => text.parse().ok().map(TokenKind::Int),
     };
     kind.map(|kind| (kind, length))
         .ok_or_else(|| format!("`{text}` is no number of 64 bits"))

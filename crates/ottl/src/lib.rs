@@ -24,6 +24,25 @@
 //! * A condition that cannot be evaluated is neither true nor false (`Undecided`). The component decides the
 //!   consequence.
 //!
+//! # Example
+//!
+//! ```
+//! use prost::Message as _;
+//! use opentelemetry_proto::tonic::logs::v1::LogRecord;
+//! use tributary_otlp::Signal;
+//! use tributary_otlp::view::Message;
+//! use tributary_ottl::path::Context;
+//! use tributary_ottl::{EvaluationTarget, parse};
+//!
+//! let condition = parse("severity_number < 9 and IsMatch(severity_text, \"^deb\")", Signal::Logs, Some(Context::Log))
+//!     .map_err(|mistake| mistake.message)?;
+//! let record = LogRecord { severity_number: 5, severity_text: "debug".to_owned(), ..LogRecord::default() };
+//! let record = record.encode_to_vec();
+//! let target = EvaluationTarget { item: Message::new(&record), ..EvaluationTarget::default() };
+//! assert!(matches!(condition.is_true(&target), Ok(true)));
+//! # Ok::<(), String>(())
+//! ```
+//!
 //! # Where to start reading
 //!
 //! `parser` for the syntax, `eval` for the evaluation, and `known` for the partial evaluation that avoids repeated work
@@ -40,21 +59,21 @@ pub mod profile;
 use std::sync::Arc;
 
 use self::eval::Undecided;
-pub use self::eval::{Here, ProfileFields, attributes};
+pub use self::eval::{EvaluationTarget, ProfileFields, attributes};
 pub use self::known::within;
 pub use self::parser::parse;
 use self::path::{Context, Key, Path};
 
 /// Reason why a text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ParseError {
     /// Position in bytes from the start of the text.
     pub at: usize,
     /// Description of the mistake and its remedy.
     pub message: String,
 }
 
-impl Mistake {
+impl ParseError {
     /// Returns the number of characters of the condition before the mistake.
     pub fn characters(&self, condition: &str) -> usize {
         let before = condition.get(..self.at).unwrap_or(condition);
@@ -92,8 +111,7 @@ pub(crate) enum Test {
     IsMatch(Operand, Arc<regex::Regex>),
     HasPrefix(Operand, Operand),
     HasSuffix(Operand, Operand),
-    /// Whether the value is of a kind.
-    Is(Operand, Sort),
+    Is(Operand, ValueKind),
     /// Whether the first operand is a list that contains the second.
     ContainsValue(Operand, Operand),
     IsRootSpan,
@@ -104,9 +122,8 @@ pub(crate) enum Test {
     },
 }
 
-/// Kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum ValueKind {
     Text,
     Int,
     Double,
@@ -115,7 +132,6 @@ pub(crate) enum Sort {
     List,
 }
 
-/// A function of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Function {
     /// Joins the texts of a list with a separator.
@@ -130,7 +146,6 @@ pub(crate) enum Function {
     Substring,
 }
 
-/// Comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -176,7 +191,6 @@ pub(crate) enum Operand {
     Math(Box<Operand>, Vec<(Operator, Operand)>),
 }
 
-/// Arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operator {
     Add,

@@ -4,9 +4,9 @@ mod calls;
 
 use std::sync::Arc;
 
-use super::lexer::{Kind, Token, tokens};
+use super::lexer::{Token, TokenKind, tokens};
 use super::path::{Context, Depth, Field, Key, Path, fields, number};
-use super::{Condition, Mistake, Operand, Operator, Test};
+use super::{Condition, Operand, Operator, ParseError, Test};
 use tributary_config::re2;
 use tributary_config::units::Duration;
 use tributary_otlp::Signal;
@@ -16,7 +16,11 @@ const DEEPEST: usize = 64;
 
 /// Parses a condition for requests of a signal. Paths without a context belong to `context`. If `context` is `None`,
 /// every path needs one, and the deepest context determines the level of the evaluation.
-pub fn parse(text: &str, signal: Signal, context: Option<Context>) -> Result<Condition, Mistake> {
+pub fn parse(
+    text: &str,
+    signal: Signal,
+    context: Option<Context>,
+) -> Result<Condition, ParseError> {
     let tokens = tokens(text)?;
     let mut parser = Parser {
         end: text.len(),
@@ -36,9 +40,9 @@ pub fn parse(text: &str, signal: Signal, context: Option<Context>) -> Result<Con
             test,
             text: text.into(),
         }),
-        None => Err(Mistake {
+        None => Err(ParseError {
             at: 0,
-            message: "names no path: say with `context` what it is about".to_owned(),
+            message: "names no path: set `context`".to_owned(),
         }),
     }
 }
@@ -54,15 +58,15 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn mistake_at(&self, token: &Token, message: impl Into<String>) -> Mistake {
-        Mistake {
+    fn mistake_at(&self, token: &Token, message: impl Into<String>) -> ParseError {
+        ParseError {
             at: token.at,
             message: message.into(),
         }
     }
 
-    fn mistake(&self, message: impl Into<String>) -> Mistake {
-        Mistake {
+    fn mistake(&self, message: impl Into<String>) -> ParseError {
+        ParseError {
             at: self.rest.first().map_or(self.end, |token| token.at),
             message: message.into(),
         }
@@ -74,7 +78,7 @@ impl<'t> Parser<'t> {
         Some(first)
     }
 
-    fn takes(&mut self, kind: &Kind) -> bool {
+    fn takes(&mut self, kind: &TokenKind) -> bool {
         let found = self.rest.first().is_some_and(|token| token.kind == *kind);
         if found {
             self.next();
@@ -83,17 +87,17 @@ impl<'t> Parser<'t> {
     }
 
     fn takes_word(&mut self, word: &str) -> bool {
-        self.takes(&Kind::Name(word.to_owned()))
+        self.takes(&TokenKind::Name(word.to_owned()))
     }
 
-    fn expect(&mut self, sign: char) -> Result<(), Mistake> {
-        if self.takes(&Kind::Sign(sign)) {
+    fn expect(&mut self, sign: char) -> Result<(), ParseError> {
+        if self.takes(&TokenKind::Sign(sign)) {
             return Ok(());
         }
         Err(self.mistake(format!("`{sign}` is expected here")))
     }
 
-    fn any(&mut self) -> Result<Test, Mistake> {
+    fn any(&mut self) -> Result<Test, ParseError> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.mistake("parentheses nest too deep"));
@@ -106,7 +110,7 @@ impl<'t> Parser<'t> {
         Ok(one_or(tests, Test::Any))
     }
 
-    fn all(&mut self) -> Result<Test, Mistake> {
+    fn all(&mut self) -> Result<Test, ParseError> {
         let mut tests = vec![self.test()?];
         while self.takes_word("and") {
             tests.push(self.test()?);
@@ -114,15 +118,15 @@ impl<'t> Parser<'t> {
         Ok(one_or(tests, Test::All))
     }
 
-    fn test(&mut self) -> Result<Test, Mistake> {
+    fn test(&mut self) -> Result<Test, ParseError> {
         if self.takes_word("not") {
             return Ok(Test::Not(Box::new(self.plain_test()?)));
         }
         self.plain_test()
     }
 
-    fn plain_test(&mut self) -> Result<Test, Mistake> {
-        if !self.calculates() && self.takes(&Kind::Sign('(')) {
+    fn plain_test(&mut self) -> Result<Test, ParseError> {
+        if !self.calculates() && self.takes(&TokenKind::Sign('(')) {
             let test = self.any()?;
             self.expect(')')?;
             return Ok(test);
@@ -130,10 +134,10 @@ impl<'t> Parser<'t> {
         if let [
             Token {
                 at,
-                kind: Kind::Symbol(name),
+                kind: TokenKind::Symbol(name),
             },
             Token {
-                kind: Kind::Sign('('),
+                kind: TokenKind::Sign('('),
                 ..
             },
             ..,
@@ -142,7 +146,7 @@ impl<'t> Parser<'t> {
             && let Some(test) = self.function(*at, name)?
         {
             let Some(Token {
-                kind: Kind::Compare(comparison),
+                kind: TokenKind::Compare(comparison),
                 ..
             }) = self.rest.first()
             else {
@@ -154,7 +158,7 @@ impl<'t> Parser<'t> {
         }
         let left = self.operand()?;
         if let Some(Token {
-            kind: Kind::Compare(comparison),
+            kind: TokenKind::Compare(comparison),
             ..
         }) = self.rest.first()
         {
@@ -174,24 +178,24 @@ impl<'t> Parser<'t> {
         let mut tokens = self.rest.iter();
         let closing = tokens.find(|token| {
             match token.kind {
-                Kind::Sign('(') => open += 1,
-                Kind::Sign(')') => open = open.saturating_sub(1),
+                TokenKind::Sign('(') => open += 1,
+                TokenKind::Sign(')') => open = open.saturating_sub(1),
                 _ => {}
             }
             open == 0
         });
-        let parenthesised = closing.is_some_and(|token| token.kind == Kind::Sign(')'));
+        let parenthesised = closing.is_some_and(|token| token.kind == TokenKind::Sign(')'));
         let after = tokens.next().map(|token| &token.kind);
         parenthesised
             && matches!(
                 after,
-                Some(Kind::Compare(_) | Kind::Sign('+' | '-' | '*' | '/'))
+                Some(TokenKind::Compare(_) | TokenKind::Sign('+' | '-' | '*' | '/'))
             )
     }
 
     /// Parses a boolean function. Returns `None` for functions with other values.
-    fn function(&mut self, at: usize, name: &str) -> Result<Option<Test>, Mistake> {
-        let wrong = |message: &str| Mistake {
+    fn function(&mut self, at: usize, name: &str) -> Result<Option<Test>, ParseError> {
+        let wrong = |message: &str| ParseError {
             at,
             message: message.to_owned(),
         };
@@ -201,7 +205,7 @@ impl<'t> Parser<'t> {
                 let place = self.rest.first().map_or(self.end, |token| token.at);
                 let target = self.operand()?;
                 if matches!(target, Operand::Time(_) | Operand::Duration(_)) {
-                    return Err(Mistake {
+                    return Err(ParseError {
                         at: place,
                         message: "a pattern cannot be asked of a time".to_owned(),
                     });
@@ -209,7 +213,7 @@ impl<'t> Parser<'t> {
                 self.expect(',')?;
                 let place = self.rest.first().map_or(self.end, |token| token.at);
                 let pattern = self.text()?;
-                let pattern = re2::compile(&pattern).map_err(|wrong| Mistake {
+                let pattern = re2::compile(&pattern).map_err(|wrong| ParseError {
                     at: place,
                     message: wrong.to_string(),
                 })?;
@@ -234,12 +238,12 @@ impl<'t> Parser<'t> {
                 {
                     return Err(wrong("IsRootSpan is for conditions about spans"));
                 }
-                self.reaches(Context::Span, at)?;
+                self.record_context(Context::Span, at)?;
                 Test::IsRootSpan
             }
             "HasAttrKeyOnDatapoint" | "HasAttrOnDatapoint" => {
                 self.rest = self.rest.get(2..).unwrap_or_default();
-                self.reaches(Context::Metric, at)?;
+                self.record_context(Context::Metric, at)?;
                 let key = self.text()?;
                 let value = match name {
                     "HasAttrOnDatapoint" => {
@@ -252,7 +256,7 @@ impl<'t> Parser<'t> {
             }
             "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
                 self.rest = self.rest.get(2..).unwrap_or_default();
-                Test::Is(self.operand()?, calls::sort(name))
+                Test::Is(self.operand()?, calls::kind_of(name))
             }
             "ContainsValue" => {
                 self.rest = self.rest.get(2..).unwrap_or_default();
@@ -266,10 +270,10 @@ impl<'t> Parser<'t> {
         Ok(Some(test))
     }
 
-    fn text(&mut self) -> Result<String, Mistake> {
+    fn text(&mut self) -> Result<String, ParseError> {
         match self.rest.first() {
             Some(Token {
-                kind: Kind::Text(text),
+                kind: TokenKind::Text(text),
                 ..
             }) => {
                 self.next();
@@ -280,11 +284,11 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a value that may be a text.
-    fn text_operand(&mut self) -> Result<Operand, Mistake> {
+    fn text_operand(&mut self) -> Result<Operand, ParseError> {
         let at = self.rest.first().map_or(self.end, |token| token.at);
         match self.operand()? {
             operand @ (Operand::Text(_) | Operand::Path(_) | Operand::Call(..)) => Ok(operand),
-            _ => Err(Mistake {
+            _ => Err(ParseError {
                 at,
                 message: "a text or a path is expected here".to_owned(),
             }),
@@ -292,7 +296,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses sums of products.
-    fn operand(&mut self) -> Result<Operand, Mistake> {
+    fn operand(&mut self) -> Result<Operand, ParseError> {
         let first = self.product()?;
         let mut rest = Vec::new();
         while let Some(operator) = self.takes_operator('+', '-') {
@@ -301,7 +305,7 @@ impl<'t> Parser<'t> {
         self.math(first, rest)
     }
 
-    fn product(&mut self) -> Result<Operand, Mistake> {
+    fn product(&mut self) -> Result<Operand, ParseError> {
         let first = self.factor()?;
         let mut rest = Vec::new();
         while let Some(operator) = self.takes_operator('*', '/') {
@@ -313,7 +317,7 @@ impl<'t> Parser<'t> {
     fn takes_operator(&mut self, first: char, second: char) -> Option<Operator> {
         let sign = [first, second]
             .into_iter()
-            .find(|sign| self.takes(&Kind::Sign(*sign)));
+            .find(|sign| self.takes(&TokenKind::Sign(*sign)));
         Some(match sign? {
             '+' => Operator::Add,
             '-' => Operator::Subtract,
@@ -323,7 +327,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a value, with a sign or in parentheses.
-    fn factor(&mut self) -> Result<Operand, Mistake> {
+    fn factor(&mut self) -> Result<Operand, ParseError> {
         if let Some(operator) = self.takes_operator('+', '-') {
             self.enter()?;
             let operand = self.factor()?;
@@ -339,7 +343,7 @@ impl<'t> Parser<'t> {
                 (operator, operand) => self.math(Operand::Int(0), vec![(operator, operand)]),
             };
         }
-        if self.takes(&Kind::Sign('(')) {
+        if self.takes(&TokenKind::Sign('(')) {
             self.enter()?;
             let operand = self.operand()?;
             self.depth -= 1;
@@ -349,7 +353,7 @@ impl<'t> Parser<'t> {
         self.value()
     }
 
-    fn enter(&mut self) -> Result<(), Mistake> {
+    fn enter(&mut self) -> Result<(), ParseError> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.mistake("parentheses nest too deep"));
@@ -358,7 +362,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Builds an arithmetic operation, or returns the single value.
-    fn math(&self, first: Operand, rest: Vec<(Operator, Operand)>) -> Result<Operand, Mistake> {
+    fn math(&self, first: Operand, rest: Vec<(Operator, Operand)>) -> Result<Operand, ParseError> {
         if rest.is_empty() {
             return Ok(first);
         }
@@ -374,21 +378,23 @@ impl<'t> Parser<'t> {
             )
         };
         if operands.any(never) {
-            return Err(self.mistake("before this something is calculated that is no number"));
+            return Err(
+                self.mistake("an operand of the arithmetic before this position is not a number")
+            );
         }
         Ok(Operand::Math(Box::new(first), rest))
     }
 
-    fn value(&mut self) -> Result<Operand, Mistake> {
+    fn value(&mut self) -> Result<Operand, ParseError> {
         let Some(token) = self.rest.first() else {
             return Err(self.mistake("a path or a value is expected here"));
         };
         let operand = match &token.kind {
-            Kind::Text(text) => Operand::Text(text.as_str().into()),
-            Kind::Int(value) => Operand::Int(*value),
-            Kind::Double(value) => Operand::Double(*value),
-            Kind::Bytes(bytes) => Operand::Bytes(bytes.as_slice().into()),
-            Kind::Name(word) => match word.as_str() {
+            TokenKind::Text(text) => Operand::Text(text.as_str().into()),
+            TokenKind::Int(value) => Operand::Int(*value),
+            TokenKind::Double(value) => Operand::Double(*value),
+            TokenKind::Bytes(bytes) => Operand::Bytes(bytes.as_slice().into()),
+            TokenKind::Name(word) => match word.as_str() {
                 "nil" => Operand::Nil,
                 "true" => Operand::Bool(true),
                 "false" => Operand::Bool(false),
@@ -397,19 +403,21 @@ impl<'t> Parser<'t> {
                 }
                 _ => return self.path(),
             },
-            Kind::Symbol(name) if name == "Duration" => return self.duration(),
-            Kind::Symbol(name) if name == "Len" => return self.length(),
-            Kind::Symbol(name) if name == "TraceID" || name == "SpanID" => return self.id(name),
-            Kind::Symbol(name)
+            TokenKind::Symbol(name) if name == "Duration" => return self.duration(),
+            TokenKind::Symbol(name) if name == "Len" => return self.length(),
+            TokenKind::Symbol(name) if name == "TraceID" || name == "SpanID" => {
+                return self.id(name);
+            }
+            TokenKind::Symbol(name)
                 if self
                     .rest
                     .get(1)
-                    .is_some_and(|next| next.kind == Kind::Sign('(')) =>
+                    .is_some_and(|next| next.kind == TokenKind::Sign('(')) =>
             {
                 return self.call(token.at, name);
             }
-            Kind::Sign('[') => return self.list(),
-            Kind::Symbol(name) => match number(name) {
+            TokenKind::Sign('[') => return self.list(),
+            TokenKind::Symbol(name) => match number(name) {
                 Some(number) => Operand::Int(number),
                 None => {
                     let message = format!(
@@ -418,7 +426,7 @@ impl<'t> Parser<'t> {
                     return Err(self.mistake(message));
                 }
             },
-            Kind::Sign(_) | Kind::Compare(_) => {
+            TokenKind::Sign(_) | TokenKind::Compare(_) => {
                 return Err(self.mistake("a path or a value is expected here"));
             }
         };
@@ -426,12 +434,12 @@ impl<'t> Parser<'t> {
         Ok(operand)
     }
 
-    fn id(&mut self, name: &str) -> Result<Operand, Mistake> {
+    fn id(&mut self, name: &str) -> Result<Operand, ParseError> {
         let length = if name == "TraceID" { 16 } else { 8 };
         self.next();
         self.expect('(')?;
         let id = match self.rest.first().map(|token| &token.kind) {
-            Some(Kind::Bytes(bytes)) if bytes.len() == length => bytes.clone(),
+            Some(TokenKind::Bytes(bytes)) if bytes.len() == length => bytes.clone(),
             _ => {
                 let digits = 2 * length;
                 return Err(self.mistake(format!(
@@ -444,7 +452,7 @@ impl<'t> Parser<'t> {
         Ok(Operand::Id(id.into()))
     }
 
-    fn length(&mut self) -> Result<Operand, Mistake> {
+    fn length(&mut self) -> Result<Operand, ParseError> {
         self.next();
         self.expect('(')?;
         let target = self.text_operand()?;
@@ -452,31 +460,31 @@ impl<'t> Parser<'t> {
         Ok(Operand::Len(Box::new(target)))
     }
 
-    fn duration(&mut self) -> Result<Operand, Mistake> {
+    fn duration(&mut self) -> Result<Operand, ParseError> {
         self.next();
         self.expect('(')?;
         let at = self.rest.first().map_or(self.end, |token| token.at);
         let duration: Duration = self
             .text()?
             .parse()
-            .map_err(|message| Mistake { at, message })?;
+            .map_err(|message| ParseError { at, message })?;
         self.expect(')')?;
         // At most 2^63 - 1 ns.
         let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         Ok(Operand::Duration(nanoseconds))
     }
 
-    fn path(&mut self) -> Result<Operand, Mistake> {
+    fn path(&mut self) -> Result<Operand, ParseError> {
         let start = self.rest.first().map_or(self.end, |token| token.at);
         let mut words: Vec<&str> = Vec::new();
         while let Some(Token {
-            kind: Kind::Name(word),
+            kind: TokenKind::Name(word),
             ..
         }) = self.rest.first()
         {
             words.push(word);
             self.next();
-            if !self.takes(&Kind::Sign('.')) {
+            if !self.takes(&TokenKind::Sign('.')) {
                 break;
             }
         }
@@ -486,17 +494,17 @@ impl<'t> Parser<'t> {
             (None, Some(context)) => (context, words.as_slice()),
             (None, None) => {
                 let contexts: Vec<&str> = self.contexts().collect();
-                return Err(Mistake {
+                return Err(ParseError {
                     at: start,
                     message: format!(
-                        "`{}` does not say what it is about: put one of these in front: {}",
+                        "`{}` has no context: prefix it with one of: {}",
                         words.join("."),
                         contexts.join(", ")
                     ),
                 });
             }
         };
-        self.reaches(context, start)?;
+        self.record_context(context, start)?;
         let name = words.join(".");
         let known = fields(context);
         // `start_time` is the time of which `start_time_unix_nano` is the number.
@@ -508,7 +516,7 @@ impl<'t> Parser<'t> {
         };
         let Some((_, field)) = known.iter().find(|(known, _)| *known == number) else {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            return Err(Mistake {
+            return Err(ParseError {
                 at: start,
                 message: format!(
                     "a {} has no `{name}` here; it has {}",
@@ -519,7 +527,7 @@ impl<'t> Parser<'t> {
         };
         let keys = self.keys(*field)?;
         match (field, keys.is_empty()) {
-            (Field::Attributes, true) => Err(Mistake {
+            (Field::Attributes, true) => Err(ParseError {
                 at: start,
                 message: "needs a key: attributes[\"key\"]".to_owned(),
             }),
@@ -534,7 +542,7 @@ impl<'t> Parser<'t> {
                     false => Operand::Path(path),
                 })
             }
-            (_, false) => Err(Mistake {
+            (_, false) => Err(ParseError {
                 at: start,
                 message: format!("`{name}` has no keys"),
             }),
@@ -542,12 +550,14 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses the keys in brackets. In attributes, the first key must be a name.
-    fn keys(&mut self, field: Field) -> Result<Vec<Key>, Mistake> {
+    fn keys(&mut self, field: Field) -> Result<Vec<Key>, ParseError> {
         let mut keys = Vec::new();
-        while self.takes(&Kind::Sign('[')) {
+        while self.takes(&TokenKind::Sign('[')) {
             match self.rest.first().map(|token| &token.kind) {
-                Some(Kind::Text(_)) => keys.push(Key::Name(self.text()?)),
-                Some(Kind::Int(position)) if field != Field::Attributes || !keys.is_empty() => {
+                Some(TokenKind::Text(_)) => keys.push(Key::Name(self.text()?)),
+                Some(TokenKind::Int(position))
+                    if field != Field::Attributes || !keys.is_empty() =>
+                {
                     keys.push(Key::Position(*position));
                     self.next();
                 }
@@ -567,10 +577,10 @@ impl<'t> Parser<'t> {
     }
 
     /// Records that the condition uses this context.
-    fn reaches(&mut self, context: Context, at: usize) -> Result<(), Mistake> {
+    fn record_context(&mut self, context: Context, at: usize) -> Result<(), ParseError> {
         if !context.is_of(self.signal) {
             let message = format!("{} have no {}", self.signal, context.name());
-            return Err(Mistake { at, message });
+            return Err(ParseError { at, message });
         }
         let depth = |context: Option<Context>| context.map_or(Depth::Resource, Context::depth);
         if let Some(given) = self.context
@@ -581,7 +591,7 @@ impl<'t> Parser<'t> {
                 given.name(),
                 context.name()
             );
-            return Err(Mistake { at, message });
+            return Err(ParseError { at, message });
         }
         if self.deepest.is_none() || depth(self.deepest) < context.depth() {
             self.deepest = Some(context);
@@ -593,7 +603,7 @@ impl<'t> Parser<'t> {
 /// Returns the message about an unsupported function.
 fn unsupported(name: &str) -> String {
     let instead = match name {
-        "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which reads the text as it is",
+        "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which matches the unchanged text",
         _ => {
             "these are: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, IsString, \
              IsInt, IsDouble, IsBool, IsMap, IsList, ContainsValue, Concat, ParseJSON, Now, ToLowerCase, ToUpperCase, \

@@ -88,7 +88,6 @@ impl Context {
     }
 }
 
-/// A path to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
     pub context: Context,
@@ -97,10 +96,8 @@ pub(crate) struct Path {
     pub keys: Vec<Key>,
 }
 
-/// A key in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// Key of a map.
     Name(String),
     /// Index in a list, from 0.
     Position(i64),
@@ -235,7 +232,6 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
     }
 }
 
-/// Returns the number for a name of the language.
 pub(super) fn number(name: &str) -> Option<i64> {
     const SEVERITIES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
     const NAMES: [(&str, i64); 20] = [

@@ -10,10 +10,10 @@ use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::{Fields, Value};
 use tributary_profiles::entries::{Entries, numbers};
 use tributary_profiles::references::References;
-use tributary_profiles::reindex::{Fault, Table};
+use tributary_profiles::reindex::{DictionaryTable, ProfileFault};
 
 /// Returns the dictionary entries of a request, which may contain several dictionary messages.
-pub fn dictionary(request: &[u8]) -> Result<Entries<'_>, Fault> {
+pub fn dictionary(request: &[u8]) -> Result<Entries<'_>, ProfileFault> {
     let mut entries = Entries::default();
     for part in messages(request, 2) {
         entries.add(part)?;
@@ -30,22 +30,22 @@ pub fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Decodes the parts of profiles that conditions use.
-pub struct Reader<'e, 'r> {
+pub struct ProfileReader<'e, 'r> {
     attributes: &'e [&'r [u8]],
     references: References<'e, &'r [u8]>,
 }
 
-impl<'e, 'r> Reader<'e, 'r> {
+impl<'e, 'r> ProfileReader<'e, 'r> {
     /// Creates a reader with the dictionary of the request.
     pub fn new(entries: &'e Entries<'r>) -> Self {
-        Reader {
-            attributes: entries.table(Table::Attribute),
-            references: References::new(entries.table(Table::String)),
+        ProfileReader {
+            attributes: entries.table(DictionaryTable::Attribute),
+            references: References::new(entries.table(DictionaryTable::String)),
         }
     }
 
     /// Returns a `ResourceProfiles` with only its resource, in which strings replace the references.
-    pub fn resource(&mut self, entry: &[u8]) -> Result<Vec<u8>, Fault> {
+    pub fn resource(&mut self, entry: &[u8]) -> Result<Vec<u8>, ProfileFault> {
         let mut resource = merged::<Resource>(entry, "a resource")?;
         if let Some(resource) = &mut resource {
             self.references.resolve(&mut resource.attributes)?;
@@ -54,7 +54,7 @@ impl<'e, 'r> Reader<'e, 'r> {
     }
 
     /// Returns a `ScopeProfiles` with only its scope.
-    pub fn scope(&mut self, entry: &[u8]) -> Result<Vec<u8>, Fault> {
+    pub fn scope(&mut self, entry: &[u8]) -> Result<Vec<u8>, ProfileFault> {
         let mut scope = merged::<InstrumentationScope>(entry, "a scope")?;
         if let Some(scope) = &mut scope {
             self.references.resolve(&mut scope.attributes)?;
@@ -63,7 +63,7 @@ impl<'e, 'r> Reader<'e, 'r> {
     }
 
     /// Returns the fields of a profile.
-    pub fn profile(&mut self, profile: &[u8]) -> Result<ProfileFields, Fault> {
+    pub fn profile(&mut self, profile: &[u8]) -> Result<ProfileFields, ProfileFault> {
         const PLACE: &str = "a profile";
         let mut found = ProfileFields::default();
         let mut attributes = Vec::new();
@@ -94,17 +94,17 @@ impl<'e, 'r> Reader<'e, 'r> {
     }
 
     /// Returns an attribute of the table, or `None` for index 0.
-    fn attribute(&self, index: i32) -> Result<Option<KeyValue>, Fault> {
+    fn attribute(&self, index: i32) -> Result<Option<KeyValue>, ProfileFault> {
         if index == 0 {
             return Ok(None);
         }
         let found = usize::try_from(index)
             .ok()
             .and_then(|at| self.attributes.get(at));
-        let table = Table::Attribute;
-        let entry = found.ok_or(Fault::Dangling { table, index })?;
-        let entry =
-            proto::KeyValueAndUnit::decode(*entry).map_err(|_| Fault::Malformed("an attribute"))?;
+        let table = DictionaryTable::Attribute;
+        let entry = found.ok_or(ProfileFault::Dangling { table, index })?;
+        let entry = proto::KeyValueAndUnit::decode(*entry)
+            .map_err(|_| ProfileFault::Malformed("an attribute"))?;
         Ok(Some(KeyValue {
             key: String::new(),
             key_strindex: entry.key_strindex,
@@ -114,11 +114,14 @@ impl<'e, 'r> Reader<'e, 'r> {
 }
 
 /// Returns the message in field 1, which may occur several times.
-fn merged<M: Message + Default>(entry: &[u8], place: &'static str) -> Result<Option<M>, Fault> {
+fn merged<M: Message + Default>(
+    entry: &[u8],
+    place: &'static str,
+) -> Result<Option<M>, ProfileFault> {
     let mut message: Option<M> = None;
     for part in messages(entry, 1) {
         let merged = message.get_or_insert_default().merge(part);
-        merged.map_err(|_| Fault::Malformed(place))?;
+        merged.map_err(|_| ProfileFault::Malformed(place))?;
     }
     Ok(message)
 }

@@ -26,7 +26,7 @@ use super::ingest::ingest;
 use super::merge::{self, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::names;
-use super::reindex::{Fault, Memo};
+use super::reindex::{CopiedEntries, ProfileFault};
 use super::relocations::Addresses;
 
 /// Resource attribute with the number of instances in a summary.
@@ -34,7 +34,7 @@ pub const MERGED_COUNT: &str = "merged.count";
 
 /// Options of a summary.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Options {
+pub struct SummaryOptions {
     /// Resource attributes that are kept and that separate summaries.
     pub group_by: Vec<String>,
     /// Sample types that are gauges. Other sample types that count from the start of a process, see
@@ -59,15 +59,15 @@ pub enum Gauge {
 
 /// Identity of a profile within a scope: profiles with equal identities are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Kind {
+struct ProfileKind {
     sample_type: ValueType,
     period_type: ValueType,
     period: i64,
 }
 
-impl Kind {
+impl ProfileKind {
     fn of(header: &Header) -> Self {
-        Kind {
+        ProfileKind {
             sample_type: header.sample_type,
             period_type: header.period_type,
             period: header.period,
@@ -78,9 +78,9 @@ impl Kind {
 /// Buffers profiles for a summary.
 #[derive(Debug)]
 pub struct Aggregator {
-    options: Options,
+    options: SummaryOptions,
     merger: Merger,
-    memo: Memo,
+    memo: CopiedEntries,
     /// Resources as received, one per instance.
     instances: Groups,
     /// Resources and scopes of the summary.
@@ -89,12 +89,12 @@ pub struct Aggregator {
     /// Scopes without their profiles, each with the index of its resource.
     scopes: Vec<(usize, ScopeProfiles)>,
     gauges: Gauges,
-    exemplars: HashMap<(usize, Kind), Exemplars>,
+    exemplars: HashMap<(usize, ProfileKind), Exemplars>,
 }
 
 /// The profiles of a request over the dictionary of the aggregator that read the request.
 #[derive(Debug)]
-pub struct Read(Vec<ResourceProfiles>);
+pub struct ReadProfiles(Vec<ResourceProfiles>);
 
 /// A summary of profiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,15 +117,15 @@ struct Resource {
 
 impl Aggregator {
     /// Creates an empty aggregator.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: SummaryOptions) -> Self {
         Aggregator {
             options,
-            merger: Merger::new(merge::Options {
+            merger: Merger::new(merge::MergeOptions {
                 addresses: Addresses::Relocated,
                 separate_periods: true,
-                duration: merge::Duration::Span,
+                duration: merge::DurationRule::Span,
             }),
-            memo: Memo::default(),
+            memo: CopiedEntries::default(),
             instances: Groups::default(),
             groups: Groups::default(),
             resources: Vec::new(),
@@ -138,16 +138,16 @@ impl Aggregator {
     /// Adds the profiles of a request: all of them, or none if there is an error.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+    /// See [`ProfileFault`].
+    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), ProfileFault> {
         self.add_encoded(&request.encode_to_vec())
     }
 
     /// Adds the profiles of an encoded request: all of them, or none if there is an error.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
+    /// See [`ProfileFault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), ProfileFault> {
         let read = self.read(request)?;
         self.add_read(read);
         Ok(())
@@ -157,15 +157,15 @@ impl Aggregator {
     /// result discards the request. Reading is most of the work.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn read(&mut self, request: &[u8]) -> Result<Read, Fault> {
+    /// See [`ProfileFault`].
+    pub fn read(&mut self, request: &[u8]) -> Result<ReadProfiles, ProfileFault> {
         let (dictionary, relocations) = self.merger.dictionary();
         let ingested = ingest(request, dictionary, &mut self.memo, Some(relocations))?;
-        Ok(Read(ingested.resources))
+        Ok(ReadProfiles(ingested.resources))
     }
 
     /// Adds the profiles of a request read before.
-    pub fn add_read(&mut self, read: Read) {
+    pub fn add_read(&mut self, read: ReadProfiles) {
         for resource in read.0 {
             self.resource(resource);
         }
@@ -203,7 +203,7 @@ impl Aggregator {
 
     /// Prepares a profile for merging. The samples of a gauge are kept aside until the end.
     fn profile(&mut self, instance: usize, scope: usize, profile: Profile) -> Profile {
-        let kind = Kind::of(&profile.header);
+        let kind = ProfileKind::of(&profile.header);
         let gauge = self.gauge(&profile.header);
         let most = match gauge {
             // A gauge keeps no exemplars: the value of one moment is not part of an average.
@@ -294,7 +294,7 @@ impl Aggregator {
             for scope in &mut resource.scopes {
                 let place = self.groups.scope(at, scope);
                 for profile in &mut scope.profiles {
-                    let kind = Kind::of(&profile.header);
+                    let kind = ProfileKind::of(&profile.header);
                     if let Some(exemplars) = self.exemplars.get(&(place, kind)) {
                         exemplars.apply(&mut profile.samples);
                     }

@@ -6,14 +6,14 @@ use super::id::Id;
 
 /// New id of an entry by its position in the source's table. The memory is reused for the next source.
 #[derive(Debug)]
-pub(super) struct Carried<I> {
+pub(super) struct IdMap<I> {
     ids: Vec<u32>,
     id: PhantomData<I>,
 }
 
 const NOT_YET: u32 = u32::MAX;
 
-impl<I: Id> Carried<I> {
+impl<I: Id> IdMap<I> {
     /// Forgets all entries; the next table has `entries` entries.
     pub(super) fn reset(&mut self, entries: usize) {
         self.ids.clear();
@@ -31,16 +31,16 @@ impl<I: Id> Carried<I> {
 
     /// Records the new id of an entry; ignored if the table has no such entry.
     #[inline]
-    pub(super) fn note(&mut self, at: usize, id: I) {
+    pub(super) fn insert(&mut self, at: usize, id: I) {
         if let Some(place) = self.ids.get_mut(at) {
             *place = u32::try_from(id.index()).unwrap_or(NOT_YET);
         }
     }
 }
 
-impl<I> Default for Carried<I> {
+impl<I> Default for IdMap<I> {
     fn default() -> Self {
-        Carried {
+        IdMap {
             ids: Vec::new(),
             id: PhantomData,
         }
@@ -53,12 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_noted_is_found_until_the_next_table() {
-        let mut carried = Carried::<LocationId>::default();
+    fn inserted_ids_are_found_until_reset() {
+        let mut carried = IdMap::<LocationId>::default();
         carried.reset(2);
         assert_eq!(carried.get(1), None);
-        carried.note(1, LocationId::new(7));
-        carried.note(2, LocationId::new(8));
+        carried.insert(1, LocationId::new(7));
+        carried.insert(2, LocationId::new(8));
         assert_eq!(carried.get(1), Some(LocationId::new(7)));
         assert_eq!((carried.get(0), carried.get(2)), (None, None));
         carried.reset(3);

@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use self::path::Path;
 pub use self::rule::{Rule, Severity};
-use super::reindex::Table;
+use super::reindex::DictionaryTable;
 
 /// Maximum number of findings kept per rule. A mistake in a profiler gives one finding per sample.
 pub const FINDINGS_PER_RULE: usize = 10;
@@ -42,12 +42,12 @@ impl fmt::Display for Finding {
 
 /// Findings in a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     findings: Vec<Finding>,
     counts: BTreeMap<Rule, usize>,
 }
 
-impl Report {
+impl CheckReport {
     /// Returns the first [`FINDINGS_PER_RULE`] findings of each rule, in the order of detection.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -86,12 +86,12 @@ impl Report {
 }
 
 /// Checks a request against every [`Rule`].
-pub fn check(request: &ExportProfilesServiceRequest) -> Report {
+pub fn check(request: &ExportProfilesServiceRequest) -> CheckReport {
     let none = proto::ProfilesDictionary::default();
     let tables = request.dictionary.as_ref().unwrap_or(&none);
     let mut checker = Checker {
         tables,
-        report: Report::default(),
+        report: CheckReport::default(),
     };
     checker.resources(&request.resource_profiles);
     checker.dictionary();
@@ -114,13 +114,16 @@ pub(super) fn debug_assert_structure(request: &[u8]) {
             .findings
             .iter()
             .find(|finding| finding.rule.is_structural());
-        debug_assert!(broken.is_none(), "wrote what breaks a rule: {broken:?}");
+        debug_assert!(
+            broken.is_none(),
+            "the written request breaks a rule: {broken:?}"
+        );
     }
 }
 
 struct Checker<'r> {
     tables: &'r proto::ProfilesDictionary,
-    report: Report,
+    report: CheckReport,
 }
 
 impl<'r> Checker<'r> {
@@ -128,22 +131,22 @@ impl<'r> Checker<'r> {
         self.report.add(rule, path, detail);
     }
 
-    fn len(&self, table: Table) -> usize {
+    fn len(&self, table: DictionaryTable) -> usize {
         let tables = self.tables;
         match table {
-            Table::Mapping => tables.mapping_table.len(),
-            Table::Location => tables.location_table.len(),
-            Table::Function => tables.function_table.len(),
-            Table::Link => tables.link_table.len(),
-            Table::String => tables.string_table.len(),
-            Table::Attribute => tables.attribute_table.len(),
-            Table::Stack => tables.stack_table.len(),
+            DictionaryTable::Mapping => tables.mapping_table.len(),
+            DictionaryTable::Location => tables.location_table.len(),
+            DictionaryTable::Function => tables.function_table.len(),
+            DictionaryTable::Link => tables.link_table.len(),
+            DictionaryTable::String => tables.string_table.len(),
+            DictionaryTable::Attribute => tables.attribute_table.len(),
+            DictionaryTable::Stack => tables.stack_table.len(),
         }
     }
 
     /// Whether an index is within its table. Index 0 of an empty table counts as valid, because the empty table is
     /// a finding of its own.
-    fn index(&mut self, table: Table, index: i32, path: &Path<'_>) -> bool {
+    fn index(&mut self, table: DictionaryTable, index: i32, path: &Path<'_>) -> bool {
         let len = self.len(table);
         let valid = index == 0 || usize::try_from(index).is_ok_and(|index| index < len);
         if !valid {

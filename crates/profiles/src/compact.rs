@@ -8,7 +8,7 @@ use super::group::Groups;
 use super::id::{GroupId, Id as _};
 use super::ingest::{Ingested, ingest};
 use super::model::{Profiles, ResourceProfiles, Sample, Samples, ScopeProfiles};
-use super::reindex::{Fault, Memo};
+use super::reindex::{CopiedEntries, ProfileFault};
 use super::table::Records;
 
 /// Merges requests without loss: every profile stays a separate profile.
@@ -21,7 +21,7 @@ pub struct Compactor {
     groups: Groups,
     /// Index of the resource, and index of the scope within it.
     scopes: Vec<(usize, usize)>,
-    memo: Memo,
+    memo: CopiedEntries,
     keeps_samples: bool,
     saturated: u64,
 }
@@ -43,23 +43,23 @@ impl Compactor {
     /// Adds the profiles of a request: all of them, or none if there is an error.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+    /// See [`ProfileFault`].
+    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), ProfileFault> {
         self.add_encoded(&request.encode_to_vec())
     }
 
     /// Adds the profiles of an encoded request: all of them, or none if there is an error.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
+    /// See [`ProfileFault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), ProfileFault> {
         let ingested = self.ingest(request)?;
         self.add_ingested(ingested);
         Ok(())
     }
 
     /// Reads a request for [`add_ingested`](Self::add_ingested), so that the caller can inspect it first.
-    pub(super) fn ingest(&mut self, request: &[u8]) -> Result<Ingested, Fault> {
+    pub(super) fn ingest(&mut self, request: &[u8]) -> Result<Ingested, ProfileFault> {
         let dictionary = &mut self.profiles.dictionary;
         ingest(request, dictionary, &mut self.memo, None)
     }
@@ -112,14 +112,14 @@ impl Compactor {
 
 /// Identity of samples that may be merged: the key and the kind of observations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Kind {
+struct SampleKind {
     key: SampleKey,
     values: bool,
     timestamps: bool,
 }
 
-fn kind(sample: &Sample<'_>) -> Kind {
-    Kind {
+fn kind(sample: &Sample<'_>) -> SampleKind {
+    SampleKind {
         key: sample.key,
         values: !sample.values.is_empty(),
         timestamps: !sample.timestamps.is_empty(),
@@ -128,7 +128,7 @@ fn kind(sample: &Sample<'_>) -> Kind {
 
 /// Merges samples with equal keys.
 fn combine(samples: &mut Samples, saturated: &mut u64) {
-    let mut kinds = Records::<GroupId, Kind>::without_zero();
+    let mut kinds = Records::<GroupId, SampleKind>::without_zero();
     let places: Vec<usize> = samples
         .iter()
         .map(|sample| kinds.intern(kind(&sample)).index())

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::entries::Entries;
-use super::identity::{Delivery, Encoded, Identities};
+use super::identity::{Delivery, EncodedProfile, Identities};
 use super::join::profiles;
 use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
 use super::write::Encoder;
@@ -99,20 +99,17 @@ fn scale(size: usize, by: usize, over: usize) -> usize {
 /// The cost of a part depends on the part, not on all profiles.
 struct Cutter<'p> {
     encoder: Encoder<'p>,
-    wholes: Wholes<'p>,
-    /// Leaves in order.
+    whole_profiles: WholeProfiles<'p>,
     leaves: Vec<Leaf<'p>>,
-    /// Number of atoms.
     atoms: usize,
 }
 
 /// The profiles as encoded in the request, for deriving the ids of their parts.
-struct Wholes<'p> {
+struct WholeProfiles<'p> {
     resources: &'p [&'p [u8]],
     identities: Identities<'p, 'p>,
     /// Profiles in order; `None` until the first lookup.
-    profiles: Vec<Encoded<'p>>,
-    /// Number of lookups.
+    profiles: Vec<EncodedProfile<'p>>,
     #[cfg(test)]
     looks: usize,
 }
@@ -138,7 +135,7 @@ impl<'p> Cutter<'p> {
     ) -> Self {
         let mut cutter = Cutter {
             encoder: Encoder::new(&profiles.dictionary),
-            wholes: Wholes {
+            whole_profiles: WholeProfiles {
                 resources,
                 identities: Identities::new(entries, memory),
                 profiles: Vec::new(),
@@ -215,7 +212,7 @@ impl<'p> Cutter<'p> {
                     let start = leaf.atoms.start;
                     let end = leaf.atoms.end.min(range.end);
                     let within = range.start.max(start) - start..end - start;
-                    let piece = leaf.piece(profile, within, &mut self.wholes);
+                    let piece = leaf.piece(profile, within, &mut self.whole_profiles);
                     scope.profiles.push(piece);
                 }
             }
@@ -227,16 +224,23 @@ impl<'p> Cutter<'p> {
 
 impl Leaf<'_> {
     /// Returns a profile with the samples in a range.
-    fn piece(&self, whole: &Profile, samples: Range<usize>, wholes: &mut Wholes<'_>) -> Profile {
+    fn piece(
+        &self,
+        whole: &Profile,
+        samples: Range<usize>,
+        whole_profiles: &mut WholeProfiles<'_>,
+    ) -> Profile {
         if samples.len() == self.atoms.len() {
             return whole.clone();
         }
         // The id is derived from the whole's identity, the position and the content. A part that is delivered again
         // has the same id, and no other part has it, even if the profile is split differently the next time. A
         // profile with neither an id nor a time gets none.
-        let delivery = self.delivery.get_or_init(|| wholes.delivery(self.place));
+        let delivery = self
+            .delivery
+            .get_or_init(|| whole_profiles.delivery(self.place));
         let profile_id = delivery.and_then(|delivery| {
-            let content = wholes.content(self.place, samples.clone())?;
+            let content = whole_profiles.content(self.place, samples.clone())?;
             let mut text = delivery.profile_id.to_vec();
             text.extend_from_slice(&(samples.start as u64).to_le_bytes());
             text.extend_from_slice(&content.to_le_bytes());
@@ -255,7 +259,7 @@ impl Leaf<'_> {
 }
 
 // Faults in the request were found when it was decoded.
-impl Wholes<'_> {
+impl WholeProfiles<'_> {
     fn delivery(&mut self, place: usize) -> Option<Delivery> {
         #[cfg(test)]
         {
@@ -281,7 +285,7 @@ mod tests {
     use crate::testing_requests::named;
 
     #[test]
-    fn what_a_piece_costs_does_not_follow_from_the_whole() {
+    fn part_cost_is_independent_of_request_size() {
         let names: Vec<String> = (0..300).map(|number| number.to_string()).collect();
         // Without an id, the identity is the whole content.
         let request = named("s", 1, names.iter().map(String::as_str)).encode_to_vec();
@@ -290,7 +294,7 @@ mod tests {
         let mut memory = Vec::new();
         let mut cutter = Cutter::new(&profiles, &entries, &resources, &mut memory);
         let pieces: Vec<Bytes> = (0..300).map(|at| cutter.encode(at..at + 1)).collect();
-        assert_eq!(cutter.wholes.looks, 1);
+        assert_eq!(cutter.whole_profiles.looks, 1);
         let mut ids: Vec<_> = pieces
             .iter()
             .map(|piece| super::profiles(piece).unwrap())

@@ -131,7 +131,7 @@ mod tests {
     use crate::testing_requests::named;
     use tributary_otlp::edit::put_delimited;
 
-    /// Memory of the structs of decoded profiles, including vectors.
+    /// Returns the memory of the structs of decoded profiles, including vectors.
     fn taken(profiles: &Profiles) -> usize {
         let mut bytes = profiles.dictionary.bytes();
         bytes += profiles.resources.capacity() * size_of::<ResourceProfiles>();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_takes_no_more_than_is_told_whatever_is_in_few_bytes() {
+    fn decoded_bytes_bounds_memory_of_bombs() {
         let names: Vec<String> = (0..500).map(|number| number.to_string()).collect();
         let ordinary = named("shop", 1, names.iter().map(String::as_str)).encode_to_vec();
         let empty = |count: usize| [0x12, 0].repeat(count);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_no_trouble() {
+    fn invalid_request_is_estimated() {
         for bytes in [&b""[..], &[0xff; 9], &[0x0a, 0x05, 1]] {
             assert!(decoded_bytes(bytes) >= bytes.len());
         }

@@ -12,7 +12,7 @@ use super::names;
 use super::places::Places;
 use super::table::{Lists, Records, Strings};
 
-/// Number of places per call of [`Dictionary::approach`]: enough to overlap cache misses, few enough to stay in the
+/// Number of places per call of [`Dictionary::prefetch`]: enough to overlap cache misses, few enough to stay in the
 /// cache until they are used.
 pub(super) const AHEAD: usize = 32;
 
@@ -141,12 +141,7 @@ impl Dictionary {
         self.strings.intern(string)
     }
 
-    /// Interns bytes as a string; `None` if they are not UTF-8.
-    pub fn string_bytes(&mut self, bytes: &[u8]) -> Option<StringId> {
-        self.strings.intern_bytes(bytes)
-    }
-
-    /// Like [`string_bytes`](Self::string_bytes), but faster if the string is `likely`.
+    /// Interns bytes as a string; `None` if they are not UTF-8. Fast if the string is `likely`.
     #[inline]
     pub(super) fn likely_string(&mut self, bytes: &[u8], likely: StringId) -> Option<StringId> {
         if self.strings.get_bytes(likely) == bytes {
@@ -287,7 +282,7 @@ impl Dictionary {
     /// Prefetches the entries behind [`likely_location`](Self::likely_location), down to the function's name.
     /// Places without an address are skipped. Each step runs for all places before the next step, so that the cache
     /// misses of a step overlap.
-    pub(super) fn approach(&self, places: &[(MappingId, u64); AHEAD]) {
+    pub(super) fn prefetch(&self, places: &[(MappingId, u64); AHEAD]) {
         // Arrays instead of one chain of iterators, so that a step completes for all places before the next step.
         let likely = places.map(|(mapping, address)| self.places.find(mapping, address));
         let mut lines = [LinesId::default(); AHEAD];
@@ -355,6 +350,11 @@ impl Dictionary {
         self.mappings.get(id)
     }
 
+    /// Number of functions, whose ids are the numbers below it.
+    pub fn function_count(&self) -> usize {
+        self.functions.entries().len()
+    }
+
     /// Returns the function with this index.
     pub fn get_function(&self, id: FunctionId) -> Function {
         self.functions.get(id)
@@ -386,7 +386,7 @@ impl Dictionary {
             strings: self.strings.len(),
             attributes: self.attributes.entries().len(),
             mappings: self.mappings.entries().len(),
-            functions: self.functions.entries().len(),
+            functions: self.function_count(),
             locations: self.locations.entries().len(),
             links: self.links.entries().len(),
             stacks: self.stacks.len(),
@@ -461,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_ignores_order_the_null_attribute_and_later_values_of_a_key() {
+    fn attribute_set_ignores_order_null_and_duplicate_keys() {
         let mut dictionary = Dictionary::new();
         let a = dictionary.string_attribute("a", "1");
         let b = dictionary.string_attribute("b", "2");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_is_known_by_build_id_else_by_name_and_by_its_size_in_pages() {
+    fn binary_identity_is_build_id_or_name_and_pages() {
         let mut dictionary = Dictionary::new();
         let filename = dictionary.string("/bin/a");
         let other = dictionary.string("/bin/b");

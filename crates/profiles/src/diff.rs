@@ -12,12 +12,12 @@ pub struct Diff {
     /// Sums of all values.
     pub total: Change,
     /// Functions of both measurements.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DiffRow>,
 }
 
 /// A function in both measurements.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct DiffRow {
     /// Name, as in [`Top`]; functions with the same name are one row.
     pub name: String,
     /// Value of the function itself.
@@ -86,7 +86,7 @@ impl Change {
 
 /// Compares two measurements. The rows are in no order.
 pub fn diff(before: &Top, after: &Top, scales: Scales) -> Diff {
-    let mut rows: Vec<Row> = Vec::with_capacity(before.rows.len().max(after.rows.len()));
+    let mut rows: Vec<DiffRow> = Vec::with_capacity(before.rows.len().max(after.rows.len()));
     let mut by_name: HashMap<&str, usize, RandomState> = HashMap::default();
     let sides = [
         (before, scales.before, first as fn(&mut Change) -> &mut f64),
@@ -97,7 +97,7 @@ pub fn diff(before: &Top, after: &Top, scales: Scales) -> Diff {
             let next = rows.len();
             let at = *by_name.entry(row.name.as_str()).or_insert(next);
             if at == next {
-                rows.push(Row {
+                rows.push(DiffRow {
                     name: row.name.clone(),
                     flat: Change::default(),
                     cumulative: Change::default(),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_both_sides_stand_side_by_side() {
+    fn diff_pairs_functions_of_both_sides() {
         let before = measured("main;work 8\nmain;gone 2\n");
         let after = measured("main;work 12\nmain;new 1\n");
         let diff = diff(&before, &after, AS_THEY_ARE);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_a_part_of_what_was_before_and_endless_from_nothing() {
+    fn growth_is_relative_and_infinite_from_zero() {
         assert_eq!(change(8.0, 12.0).growth(), 0.5);
         assert_eq!(change(8.0, 0.0).growth(), -1.0);
         assert_eq!(change(0.0, 1.0).growth(), f64::INFINITY);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_the_larger_one_of_both() {
+    fn share_is_the_larger_of_both() {
         let total = change(100.0, 200.0);
         assert_eq!(change(10.0, 10.0).share(total), 0.1);
         assert_eq!(change(0.0, 50.0).share(total), 0.25);

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::decoded::Shape;
-use super::reindex::{Fault, Table};
-use super::table::emptied;
+use super::reindex::{DictionaryTable, ProfileFault};
+use super::table::cleared;
 use tributary_otlp::reader::{Field, Fields, Value, varint};
 
 /// The tables of an encoded `ProfilesDictionary`, entry by entry.
@@ -33,7 +33,7 @@ impl<'r> Entries<'r> {
     ///
     /// # Errors
     /// Fails if the bytes are not a dictionary.
-    pub fn new(dictionary: &'r [u8]) -> Result<Self, Fault> {
+    pub fn new(dictionary: &'r [u8]) -> Result<Self, ProfileFault> {
         let mut entries = Entries::default();
         entries.add(dictionary)?;
         Ok(entries)
@@ -43,7 +43,7 @@ impl<'r> Entries<'r> {
     ///
     /// # Errors
     /// Fails if the bytes are not a request.
-    pub fn of_request(request: &'r [u8]) -> Result<(Self, Vec<&'r [u8]>), Fault> {
+    pub fn of_request(request: &'r [u8]) -> Result<(Self, Vec<&'r [u8]>), ProfileFault> {
         let mut entries = Entries::default();
         let resources = entries.add_request(request)?;
         Ok((entries, resources))
@@ -53,7 +53,10 @@ impl<'r> Entries<'r> {
     ///
     /// # Errors
     /// Fails like [`Self::of_request`].
-    pub fn of_shape(request: &'r [u8], shape: &Shape) -> Result<(Self, Vec<&'r [u8]>), Fault> {
+    pub fn of_shape(
+        request: &'r [u8],
+        shape: &Shape,
+    ) -> Result<(Self, Vec<&'r [u8]>), ProfileFault> {
         let room = |table: usize| Vec::with_capacity(shape.tables[table]);
         let mut entries = Entries {
             mappings: room(1),
@@ -69,8 +72,7 @@ impl<'r> Entries<'r> {
         Ok((entries, resources))
     }
 
-    /// Adds the entries of a request to these entries.
-    pub(super) fn add_request(&mut self, request: &'r [u8]) -> Result<Vec<&'r [u8]>, Fault> {
+    pub(super) fn add_request(&mut self, request: &'r [u8]) -> Result<Vec<&'r [u8]>, ProfileFault> {
         const PLACE: &str = "the request";
         let mut resources = Vec::new();
         for field in fields(request, PLACE) {
@@ -85,7 +87,7 @@ impl<'r> Entries<'r> {
     }
 
     /// Adds the entries of another dictionary. Protobuf merges repeated occurrences of a message.
-    pub fn add(&mut self, dictionary: &'r [u8]) -> Result<(), Fault> {
+    pub fn add(&mut self, dictionary: &'r [u8]) -> Result<(), ProfileFault> {
         const PLACE: &str = "the dictionary";
         for field in fields(dictionary, PLACE) {
             let field = field?;
@@ -108,15 +110,15 @@ impl<'r> Entries<'r> {
     }
 
     /// The encoded entries of one table.
-    pub fn table(&self, table: Table) -> &[&'r [u8]] {
+    pub fn table(&self, table: DictionaryTable) -> &[&'r [u8]] {
         match table {
-            Table::Mapping => &self.mappings,
-            Table::Location => &self.locations,
-            Table::Function => &self.functions,
-            Table::Link => &self.links,
-            Table::String => &self.strings,
-            Table::Attribute => &self.attributes,
-            Table::Stack => &self.stacks,
+            DictionaryTable::Mapping => &self.mappings,
+            DictionaryTable::Location => &self.locations,
+            DictionaryTable::Function => &self.functions,
+            DictionaryTable::Link => &self.links,
+            DictionaryTable::String => &self.strings,
+            DictionaryTable::Attribute => &self.attributes,
+            DictionaryTable::Stack => &self.stacks,
         }
     }
 
@@ -125,23 +127,26 @@ impl<'r> Entries<'r> {
     ///
     /// # Errors
     /// Returns the first dangling reference, or the fault if an entry cannot be read.
-    pub(super) fn no_dangling(&self) -> Result<(), Fault> {
-        let there = |table: Table, at: u64| {
+    pub(super) fn check_references(&self) -> Result<(), ProfileFault> {
+        let there = |table: DictionaryTable, at: u64| {
             let index = at as i32;
             let found = usize::try_from(index).is_ok_and(|at| at < self.table(table).len());
             match index == 0 || found {
                 true => Ok(()),
-                false => Err(Fault::Dangling { table, index }),
+                false => Err(ProfileFault::Dangling { table, index }),
             }
         };
-        let attributes =
-            |field, place| numbers(field, place, |index| there(Table::Attribute, index));
+        let attributes = |field, place| {
+            numbers(field, place, |index| {
+                there(DictionaryTable::Attribute, index)
+            })
+        };
         for mapping in &self.mappings {
             const PLACE: &str = "a mapping";
             for field in fields(mapping, PLACE) {
                 let field = field?;
                 match field.number {
-                    4 => there(Table::String, number(field, PLACE)?)?,
+                    4 => there(DictionaryTable::String, number(field, PLACE)?)?,
                     5 => attributes(field, PLACE)?,
                     _ => {}
                 }
@@ -156,7 +161,7 @@ impl<'r> Entries<'r> {
                         for field in fields(bytes(field, PLACE)?, PLACE) {
                             let field = field?;
                             if field.number == 1 {
-                                there(Table::Function, number(field, PLACE)?)?;
+                                there(DictionaryTable::Function, number(field, PLACE)?)?;
                             }
                         }
                     }
@@ -170,7 +175,7 @@ impl<'r> Entries<'r> {
             for field in fields(function, PLACE) {
                 let field = field?;
                 if let 1..=3 = field.number {
-                    there(Table::String, number(field, PLACE)?)?;
+                    there(DictionaryTable::String, number(field, PLACE)?)?;
                 }
             }
         }
@@ -179,7 +184,7 @@ impl<'r> Entries<'r> {
             for field in fields(attribute, PLACE) {
                 let field = field?;
                 if let 1 | 3 = field.number {
-                    there(Table::String, number(field, PLACE)?)?;
+                    there(DictionaryTable::String, number(field, PLACE)?)?;
                 }
             }
         }
@@ -187,15 +192,15 @@ impl<'r> Entries<'r> {
     }
 
     /// Empties the tables, keeping their memory for another dictionary.
-    pub(super) fn emptied<'o>(self) -> Entries<'o> {
+    pub(super) fn cleared<'o>(self) -> Entries<'o> {
         Entries {
-            mappings: emptied(self.mappings),
-            locations: emptied(self.locations),
-            functions: emptied(self.functions),
-            links: emptied(self.links),
-            strings: emptied(self.strings),
-            attributes: emptied(self.attributes),
-            stacks: emptied(self.stacks),
+            mappings: cleared(self.mappings),
+            locations: cleared(self.locations),
+            functions: cleared(self.functions),
+            links: cleared(self.links),
+            strings: cleared(self.strings),
+            attributes: cleared(self.attributes),
+            stacks: cleared(self.stacks),
             unknown: false,
         }
     }
@@ -206,38 +211,38 @@ impl<'r> Entries<'r> {
 pub(super) fn fields<'m>(
     message: &'m [u8],
     place: &'static str,
-) -> impl Iterator<Item = Result<Field<'m>, Fault>> {
-    Fields::new(message).map(move |field| field.map_err(|_| Fault::Malformed(place)))
+) -> impl Iterator<Item = Result<Field<'m>, ProfileFault>> {
+    Fields::new(message).map(move |field| field.map_err(|_| ProfileFault::Malformed(place)))
 }
 
 /// Reads a message, a string, or bytes.
 #[inline(always)]
-pub(super) fn bytes<'m>(field: Field<'m>, place: &'static str) -> Result<&'m [u8], Fault> {
-    field.value.bytes().ok_or(Fault::Malformed(place))
+pub(super) fn bytes<'m>(field: Field<'m>, place: &'static str) -> Result<&'m [u8], ProfileFault> {
+    field.value.bytes().ok_or(ProfileFault::Malformed(place))
 }
 
-pub(super) fn text<'m>(field: Field<'m>, place: &'static str) -> Result<&'m str, Fault> {
-    str::from_utf8(bytes(field, place)?).map_err(|_| Fault::Malformed(place))
+pub(super) fn text<'m>(field: Field<'m>, place: &'static str) -> Result<&'m str, ProfileFault> {
+    str::from_utf8(bytes(field, place)?).map_err(|_| ProfileFault::Malformed(place))
 }
 
 /// Reads an unsigned integer of 64 bits.
 #[inline(always)]
-pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, Fault> {
+pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, ProfileFault> {
     match field.value {
         Value::Varint(value) => Ok(value),
-        _ => Err(Fault::Malformed(place)),
+        _ => Err(ProfileFault::Malformed(place)),
     }
 }
 
 /// Reads a signed integer of 64 bits.
 #[inline(always)]
-pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, Fault> {
+pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, ProfileFault> {
     number(field, place).map(u64::cast_signed)
 }
 
 /// Reads an index. Of integers with more bits, the lower 32 count, as everywhere in protobuf.
 #[inline(always)]
-pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, Fault> {
+pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, ProfileFault> {
     number(field, place).map(|value| value as i32)
 }
 
@@ -246,35 +251,76 @@ pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, Fault>
 pub fn numbers(
     field: Field<'_>,
     place: &'static str,
-    mut each: impl FnMut(u64) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut each: impl FnMut(u64) -> Result<(), ProfileFault>,
+) -> Result<(), ProfileFault> {
     match field.value {
         Value::Varint(value) => each(value),
         Value::Bytes(mut packed) => {
             while !packed.is_empty() {
-                let (value, rest) = varint(packed).map_err(|_| Fault::Malformed(place))?;
+                let (value, rest) = varint(packed).map_err(|_| ProfileFault::Malformed(place))?;
                 packed = rest;
                 each(value)?;
             }
             Ok(())
         }
-        _ => Err(Fault::Malformed(place)),
+        _ => Err(ProfileFault::Malformed(place)),
     }
 }
 
 /// Indices in one entry; mostly a few.
 pub(super) type Indices = SmallVec<[i32; 16]>;
 
-/// A list of indices.
 pub(super) fn indices(
     field: Field<'_>,
     place: &'static str,
     into: &mut Indices,
-) -> Result<(), Fault> {
+) -> Result<(), ProfileFault> {
     numbers(field, place, |value| {
         into.push(value as i32);
         Ok(())
     })
+}
+
+/// References of an encoded sample to entries of the dictionary.
+pub(super) struct SampleReferences {
+    pub(super) stack: i32,
+    pub(super) attributes: Indices,
+    pub(super) link: i32,
+    /// Whether there are unknown fields.
+    pub(super) unknown: bool,
+}
+
+/// Reads a sample. Its values and timestamps replace the content of the buffers.
+#[inline]
+pub(super) fn sample(
+    from: &[u8],
+    values: &mut Vec<i64>,
+    timestamps: &mut Vec<u64>,
+) -> Result<SampleReferences, ProfileFault> {
+    const PLACE: &str = "a sample";
+    let mut references = SampleReferences {
+        stack: 0,
+        attributes: Indices::new(),
+        link: 0,
+        unknown: false,
+    };
+    values.clear();
+    timestamps.clear();
+    for field in fields(from, PLACE) {
+        let field = field?;
+        match field.number {
+            1 => references.stack = index(field, PLACE)?,
+            2 => indices(field, PLACE, &mut references.attributes)?,
+            3 => references.link = index(field, PLACE)?,
+            4 => numbers(field, PLACE, |value| {
+                values.push(value.cast_signed());
+                Ok(())
+            })?,
+            5 => fixed(field, PLACE, timestamps)?,
+            _ => references.unknown = true,
+        }
+    }
+    Ok(references)
 }
 
 /// Reads integers of 64 bits and fixed length, packed or one by one.
@@ -282,16 +328,16 @@ pub(super) fn fixed(
     field: Field<'_>,
     place: &'static str,
     into: &mut Vec<u64>,
-) -> Result<(), Fault> {
+) -> Result<(), ProfileFault> {
     match field.value {
         Value::Fixed64(value) => into.push(value),
         Value::Bytes(packed) => {
             let (values, []) = packed.as_chunks::<8>() else {
-                return Err(Fault::Malformed(place));
+                return Err(ProfileFault::Malformed(place));
             };
             into.extend(values.iter().map(|value| u64::from_le_bytes(*value)));
         }
-        _ => return Err(Fault::Malformed(place)),
+        _ => return Err(ProfileFault::Malformed(place)),
     }
     Ok(())
 }

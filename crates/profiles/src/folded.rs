@@ -16,7 +16,7 @@ use super::top::{frame_names, of_type};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldedError {
     /// A line does not end with a number.
-    #[error("line {line} is no folded stack: it must end with a space and a whole number")]
+    #[error("line {line} is not a folded stack: it must end with a space and a whole number")]
     NoNumber {
         /// Line number, from 1.
         line: usize,
@@ -41,8 +41,8 @@ pub enum FoldedError {
     },
     /// Every line has two numbers, as written by difffolded.pl.
     #[error(
-        "every line ends with two numbers, as difffolded.pl writes them: these are two profiles. \
-         `collector profiles diff` compares the files that they were made of"
+        "every line ends with two numbers, as written by difffolded.pl: these are two profiles. \
+         `collector profiles diff` compares the original files"
     )]
     TwoNumbers,
 }
@@ -112,7 +112,6 @@ pub fn read(text: &str) -> Result<Profiles, FoldedError> {
     Ok(profiles)
 }
 
-/// Splits a line into its stack and its value.
 fn stack_and_value(line: &str, number: usize) -> Result<(&str, i64), FoldedError> {
     let no_number = FoldedError::NoNumber { line: number };
     let (stack, value) = line.rsplit_once([' ', '\t']).ok_or(no_number.clone())?;
@@ -146,7 +145,8 @@ fn is_number(text: &str) -> bool {
     text.contains(|character: char| character.is_ascii_digit()) && text.parse::<f64>().is_ok()
 }
 
-/// Returns true if the first line is a folded stack of two frames or more. An error message such as `error 404` has no `;`.
+/// Returns true if the first line is a folded stack of two frames or more. An error message such as `error 404`
+/// has no `;`.
 pub(super) fn begins_like(text: &[u8]) -> bool {
     const LONGEST: usize = 64 << 10;
     let start = text.get(..LONGEST).unwrap_or(text);
@@ -208,14 +208,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folded_stacks_come_back_with_equal_ones_added_up() {
+    fn folded_stacks_round_trip_with_equal_stacks_added() {
         let profiles = read("main;b 2\n\nmain;a with space 1\r\nmain;b 3\n").unwrap();
         let kind = sample_type(&profiles, None).unwrap();
         assert_eq!(write(&profiles, kind), "main;a with space 1\nmain;b 5\n");
     }
 
     #[test]
-    fn what_has_no_frames_is_a_number_behind_a_space() {
+    fn stack_without_frames_is_a_bare_number() {
         let profiles = read(" 7\n  main 1\n").unwrap();
         let kind = sample_type(&profiles, None).unwrap();
         assert_eq!(write(&profiles, kind), " 7\nmain 1\n");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_tabs_and_comments_are_not_part_of_stacks() {
+    fn bom_tabs_and_comments_are_not_part_of_stacks() {
         let text = "\u{feff}# made by 7\nmain;a\t1\n#\nmain;b \t 2\r\n#fragment;c 3\n";
         assert_eq!(
             read_and_written(text),

@@ -55,7 +55,7 @@ impl Selection {
 /// Frames that a profile asks to drop: functions that match `drop_frames` but not `keep_frames`, with all their
 /// callees. Follows `Prune` in `profile/prune.go` of github.com/google/pprof.
 #[derive(Debug)]
-pub(super) struct Pruning {
+pub struct Pruning {
     drop: Regex,
     keep: Option<Regex>,
     /// Results by function name.
@@ -64,7 +64,7 @@ pub(super) struct Pruning {
 
 /// Position at which a location cuts a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub enum Cut {
     /// No cut.
     None,
     /// Cuts before the location.
@@ -79,7 +79,7 @@ impl Pruning {
     /// # Errors
     /// Fails if a pattern is not a valid regular expression or takes too much memory. The pattern is untrusted
     /// input.
-    pub(super) fn of(dictionary: &Dictionary, profile: &Profile) -> Result<Option<Self>, String> {
+    pub fn of(dictionary: &Dictionary, profile: &Profile) -> Result<Option<Self>, String> {
         let text = |key: &str| {
             let found = dictionary.find(profile.header.attributes, key)?;
             match dictionary.any_value(found.value).value? {
@@ -89,7 +89,7 @@ impl Pruning {
         };
         let whole = |key: &str, text: String| {
             re2::compile(&format!("^({text})$"))
-                .map_err(|wrong| format!("{key} of a profile has no effect: it {wrong}"))
+                .map_err(|wrong| format!("{key} of a profile has no effect: the pattern {wrong}"))
         };
         let Some(drop) = text(names::DROP_FRAMES) else {
             return Ok(None);
@@ -103,11 +103,7 @@ impl Pruning {
     }
 
     /// Returns the remaining lines of a location, innermost first, and the position of the cut.
-    pub(super) fn lines<'l>(
-        &mut self,
-        dictionary: &Dictionary,
-        lines: &'l [Line],
-    ) -> (&'l [Line], Cut) {
+    pub fn lines<'l>(&mut self, dictionary: &Dictionary, lines: &'l [Line]) -> (&'l [Line], Cut) {
         let dropped = lines.iter().rposition(|line| {
             let name = dictionary.get_function(line.function).name;
             self.drops(dictionary, name)
@@ -137,7 +133,7 @@ impl Pruning {
 
 /// Returns the remaining part of a stack, leaf first, with `cut` applied to each location. Frames at the root stay
 /// up to the first frame that is not dropped; otherwise nothing might remain.
-pub(super) fn kept(stack: &[LocationId], cut: impl Fn(LocationId) -> Cut) -> &[LocationId] {
+pub fn kept(stack: &[LocationId], cut: impl Fn(LocationId) -> Cut) -> &[LocationId] {
     let mut kept_any = false;
     for (at, location) in stack.iter().enumerate().rev() {
         let from = match cut(*location) {
@@ -174,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lose_their_arguments_and_nothing_else() {
+    fn only_argument_lists_are_removed_from_names() {
         for (name, simple) in [
             ("f(int)", "f"),
             (".f", "f"),

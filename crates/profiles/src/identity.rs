@@ -16,15 +16,14 @@ use std::ops::Range;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
-use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::tables::Tables;
 use super::entries::{
-    Entries, Indices, bytes, fields, fixed, index, indices, number, numbers, signed, text,
+    Entries, Indices, SampleReferences, bytes, fields, index, indices, number, sample, signed, text,
 };
-use super::ingest::{Part, valid_id};
-use super::reindex::Fault;
+use super::ingest::{MergedField, valid_id};
+use super::reindex::ProfileFault;
 use tributary_otlp::reader::Value;
 
 /// Identity of a delivered profile, for the detection of duplicates.
@@ -38,7 +37,7 @@ pub struct Delivery {
 
 /// An encoded profile: a hash of its metadata, and its encoded samples.
 #[derive(Debug)]
-pub struct Encoded<'r> {
+pub struct EncodedProfile<'r> {
     /// Hash of the resource, the scope and the profile's metadata, except for the id, the samples and the original
     /// payload.
     header: u128,
@@ -49,7 +48,7 @@ pub struct Encoded<'r> {
     samples: Vec<&'r [u8]>,
 }
 
-impl Encoded<'_> {
+impl EncodedProfile<'_> {
     /// Whether the profile has a valid id of its own.
     pub fn has_id(&self) -> bool {
         self.profile_id.is_some()
@@ -92,7 +91,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         &mut self,
         resources: &[&'r [u8]],
         ignored: &[String],
-    ) -> Result<Vec<Encoded<'r>>, Fault> {
+    ) -> Result<Vec<EncodedProfile<'r>>, ProfileFault> {
         let mut profiles = Vec::new();
         for resource in resources {
             self.resource(resource, ignored, &mut profiles)?;
@@ -108,7 +107,10 @@ impl<'e, 'r> Identities<'e, 'r> {
     ///
     /// # Errors
     /// See [`Self::profiles`].
-    pub fn delivery(&mut self, profile: &Encoded<'r>) -> Result<Option<Delivery>, Fault> {
+    pub fn delivery(
+        &mut self,
+        profile: &EncodedProfile<'r>,
+    ) -> Result<Option<Delivery>, ProfileFault> {
         let profile_id = match profile.profile_id {
             Some(id) => id,
             None => {
@@ -131,7 +133,11 @@ impl<'e, 'r> Identities<'e, 'r> {
     ///
     /// # Errors
     /// See [`Self::profiles`].
-    pub fn content(&mut self, profile: &Encoded<'r>, samples: Range<usize>) -> Result<u128, Fault> {
+    pub fn content(
+        &mut self,
+        profile: &EncodedProfile<'r>,
+        samples: Range<usize>,
+    ) -> Result<u128, ProfileFault> {
         let sum = self.sum(profile.samples.get(samples).unwrap_or_default())?;
         Ok(joined([profile.header, sum.hash]))
     }
@@ -146,10 +152,10 @@ impl<'e, 'r> Identities<'e, 'r> {
         &mut self,
         from: &'r [u8],
         ignored: &[String],
-        into: &mut Vec<Encoded<'r>>,
-    ) -> Result<(), Fault> {
+        into: &mut Vec<EncodedProfile<'r>>,
+    ) -> Result<(), ProfileFault> {
         const PLACE: &str = "a resource";
-        let mut resource = Part::<Resource>::none();
+        let mut resource = MergedField::<Resource>::none();
         let (mut schema_url, mut scopes) = ("", Vec::new());
         for field in fields(from, PLACE) {
             let field = field?;
@@ -167,7 +173,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         let mut said = Vec::new();
         put_attributes(&mut said, &attributes);
         put(&mut said, schema_url.as_bytes());
-        let resource = hash(&said);
+        let resource = xxh3_128(&said);
         for scope in scopes {
             self.scope(resource, scope, into)?;
         }
@@ -178,10 +184,10 @@ impl<'e, 'r> Identities<'e, 'r> {
         &mut self,
         resource: u128,
         from: &'r [u8],
-        into: &mut Vec<Encoded<'r>>,
-    ) -> Result<(), Fault> {
+        into: &mut Vec<EncodedProfile<'r>>,
+    ) -> Result<(), ProfileFault> {
         const PLACE: &str = "a scope";
-        let mut scope = Part::<InstrumentationScope>::none();
+        let mut scope = MergedField::<InstrumentationScope>::none();
         let (mut schema_url, mut profiles) = ("", Vec::new());
         for field in fields(from, PLACE) {
             let field = field?;
@@ -200,7 +206,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         for part in [&*scope.name, &*scope.version, schema_url] {
             put(&mut said, part.as_bytes());
         }
-        let scope = hash(&said);
+        let scope = xxh3_128(&said);
         for profile in profiles {
             let profile = self.profile(scope, profile)?;
             into.push(profile);
@@ -208,7 +214,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(())
     }
 
-    fn profile(&mut self, scope: u128, from: &'r [u8]) -> Result<Encoded<'r>, Fault> {
+    fn profile(&mut self, scope: u128, from: &'r [u8]) -> Result<EncodedProfile<'r>, ProfileFault> {
         const PLACE: &str = "a profile";
         let nothing = [self.tables.string(0)?; 2];
         let (mut counted, mut period_type) = (nothing, nothing);
@@ -222,7 +228,7 @@ impl<'e, 'r> Identities<'e, 'r> {
                 2 => samples.push(bytes(field, PLACE)?),
                 3 => match field.value {
                     Value::Fixed64(value) => time = value,
-                    _ => return Err(Fault::Malformed(PLACE)),
+                    _ => return Err(ProfileFault::Malformed(PLACE)),
                 },
                 4 => duration = number(field, PLACE)?,
                 5 => self.value_type(bytes(field, PLACE)?, &mut period_type)?,
@@ -245,8 +251,8 @@ impl<'e, 'r> Identities<'e, 'r> {
         let attributes = self.tables.attribute_set(&attributes)?;
         said.extend_from_slice(&attributes.to_le_bytes());
         let [kind, unit] = counted;
-        Ok(Encoded {
-            header: hash(&said),
+        Ok(EncodedProfile {
+            header: xxh3_128(&said),
             kind,
             unit,
             profile_id,
@@ -255,7 +261,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         })
     }
 
-    fn value_type(&mut self, from: &[u8], into: &mut [u128; 2]) -> Result<(), Fault> {
+    fn value_type(&mut self, from: &[u8], into: &mut [u128; 2]) -> Result<(), ProfileFault> {
         const PLACE: &str = "a value type";
         let [kind, unit] = into;
         for field in fields(from, PLACE) {
@@ -271,7 +277,7 @@ impl<'e, 'r> Identities<'e, 'r> {
 
     /// Adds up each sample's value times the hash of its key. The order of samples does not matter, nor does it
     /// matter if equal samples are merged. Each value with a timestamp counts separately.
-    fn sum(&mut self, samples: &[&[u8]]) -> Result<Sum, Fault> {
+    fn sum(&mut self, samples: &[&[u8]]) -> Result<Sum, ProfileFault> {
         let mut sum = Sum::default();
         for sample in samples {
             self.sample(sample, &mut sum)?;
@@ -281,7 +287,7 @@ impl<'e, 'r> Identities<'e, 'r> {
 
     /// Hashes the key of a sample.
     #[inline]
-    fn about(&mut self, stack: i32, attributes: &[i32], link: i32) -> Result<u128, Fault> {
+    fn about(&mut self, stack: i32, attributes: &[i32], link: i32) -> Result<u128, ProfileFault> {
         let stack = self.tables.stack(stack)?;
         if attributes.is_empty() && link == 0 {
             return Ok(stack);
@@ -295,29 +301,17 @@ impl<'e, 'r> Identities<'e, 'r> {
         about[..16].copy_from_slice(&stack.to_le_bytes());
         about[16..32].copy_from_slice(&attributes.to_le_bytes());
         about[32..].copy_from_slice(&link);
-        Ok(hash(&about))
+        Ok(xxh3_128(&about))
     }
 
-    fn sample(&mut self, from: &[u8], sum: &mut Sum) -> Result<(), Fault> {
-        const PLACE: &str = "a sample";
-        let (mut stack, mut link) = (0, 0);
-        let mut attributes = Indices::new();
-        self.values.clear();
-        self.timestamps.clear();
-        for field in fields(from, PLACE) {
-            let field = field?;
-            match field.number {
-                1 => stack = index(field, PLACE)?,
-                2 => indices(field, PLACE, &mut attributes)?,
-                3 => link = index(field, PLACE)?,
-                4 => numbers(field, PLACE, |value| {
-                    self.values.push(value.cast_signed());
-                    Ok(())
-                })?,
-                5 => fixed(field, PLACE, &mut self.timestamps)?,
-                _ => self.tables.unknown = true,
-            }
-        }
+    fn sample(&mut self, from: &[u8], sum: &mut Sum) -> Result<(), ProfileFault> {
+        let SampleReferences {
+            stack,
+            attributes,
+            link,
+            unknown,
+        } = sample(from, &mut self.values, &mut self.timestamps)?;
+        self.tables.unknown |= unknown;
         let about = self.about(stack, &attributes, link)?;
         if self.timestamps.is_empty() {
             let total: i128 = self.values.iter().copied().map(i128::from).sum();
@@ -329,7 +323,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         sum.dated = true;
         let (values, timestamps) = (self.values.len(), self.timestamps.len());
         if values != timestamps && values != 0 {
-            return Err(Fault::Unequal { values, timestamps });
+            return Err(ProfileFault::Unequal { values, timestamps });
         }
         for (at, time) in self.timestamps.iter().enumerate() {
             let mut observation = [0; 32];
@@ -337,7 +331,7 @@ impl<'e, 'r> Identities<'e, 'r> {
             observation[16..24].copy_from_slice(&time.to_le_bytes());
             let value = self.values.get(at).copied().unwrap_or(1);
             observation[24..].copy_from_slice(&value.to_le_bytes());
-            sum.hash = sum.hash.wrapping_add(hash(&observation));
+            sum.hash = sum.hash.wrapping_add(xxh3_128(&observation));
         }
         Ok(())
     }
@@ -345,7 +339,7 @@ impl<'e, 'r> Identities<'e, 'r> {
 
 /// Returns the key of a [`Delivery`] from the id and the sample type of a profile.
 pub fn delivery_key(profile_id: &[u8; 16], kind: &[u8], unit: &[u8]) -> u128 {
-    key(profile_id, hash(kind), hash(unit))
+    key(profile_id, xxh3_128(kind), xxh3_128(unit))
 }
 
 fn key(profile_id: &[u8; 16], kind: u128, unit: u128) -> u128 {
@@ -353,25 +347,14 @@ fn key(profile_id: &[u8; 16], kind: u128, unit: u128) -> u128 {
     text[..16].copy_from_slice(profile_id);
     text[16..32].copy_from_slice(&kind.to_le_bytes());
     text[32..].copy_from_slice(&unit.to_le_bytes());
-    hash(&text)
-}
-
-/// Size above which XXH3 works on stripes of 64 bytes; one of the two crates uses special instructions for stripes.
-const LONG: usize = 240;
-
-#[inline(always)]
-fn hash(bytes: &[u8]) -> u128 {
-    match bytes.len() > LONG {
-        true => XxHash3_128::oneshot(bytes),
-        false => xxh3_128(bytes),
-    }
+    xxh3_128(&text)
 }
 
 fn joined([one, other]: [u128; 2]) -> u128 {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&one.to_le_bytes());
     bytes[16..].copy_from_slice(&other.to_le_bytes());
-    hash(&bytes)
+    xxh3_128(&bytes)
 }
 
 fn put(text: &mut Vec<u8>, part: &[u8]) {

@@ -5,10 +5,10 @@ use prost::Message;
 
 use super::dictionary::{Dictionary, SampleKey};
 use super::entries::{
-    Indices, bytes, fields, fixed, index, indices, number, numbers, signed, text,
+    Indices, SampleReferences, bytes, fields, indices, number, sample, signed, text,
 };
 use super::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{Fault, Memo, Source};
+use super::reindex::{CopiedEntries, DictionaryReader, ProfileFault};
 use super::relocations::Relocations;
 use tributary_otlp::reader::{Field, Value};
 
@@ -32,19 +32,19 @@ pub struct Ingested {
 /// the first one stays.
 ///
 /// # Errors
-/// See [`Fault`]; [`check`](super::check::check) reports the place. After an error, entries may remain in the
+/// See [`ProfileFault`]; [`check`](super::check::check) reports the place. After an error, entries may remain in the
 /// dictionary; they are not written unless something refers to them.
 pub fn ingest(
     request: &[u8],
     dictionary: &mut Dictionary,
-    memo: &mut Memo,
+    memo: &mut CopiedEntries,
     relocations: Option<&mut Relocations>,
-) -> Result<Ingested, Fault> {
-    let mut entries = std::mem::take(&mut memo.entries).emptied();
+) -> Result<Ingested, ProfileFault> {
+    let mut entries = std::mem::take(&mut memo.entries).cleared();
     let resources = entries.add_request(request)?;
     let mut ingested = Ingested::default();
     let mut reader = Reader {
-        source: Source::new(&entries, dictionary, memo, relocations),
+        source: DictionaryReader::new(&entries, dictionary, memo, relocations),
         unobserved: 0,
         samples: Vec::new(),
         values: Vec::new(),
@@ -56,29 +56,35 @@ pub fn ingest(
     }
     ingested.unknown = reader.source.unknown;
     ingested.unobserved = reader.unobserved;
-    memo.entries = entries.emptied();
+    memo.entries = entries.cleared();
     Ok(ingested)
 }
 
 /// A message field and its size in bytes. Repeated occurrences are merged into one message.
-pub(super) struct Part<M> {
+pub(super) struct MergedField<M> {
     pub(super) message: Option<M>,
     encoded: usize,
 }
 
-impl<M: Message + Default> Part<M> {
+impl<M: Message + Default> MergedField<M> {
     pub(super) fn none() -> Self {
-        Part {
+        MergedField {
             message: None,
             encoded: 0,
         }
     }
 
-    pub(super) fn add(&mut self, field: Field<'_>, place: &'static str) -> Result<(), Fault> {
+    pub(super) fn add(
+        &mut self,
+        field: Field<'_>,
+        place: &'static str,
+    ) -> Result<(), ProfileFault> {
         let bytes = bytes(field, place)?;
         self.encoded += bytes.len();
         let message = self.message.get_or_insert_default();
-        message.merge(bytes).map_err(|_| Fault::Malformed(place))
+        message
+            .merge(bytes)
+            .map_err(|_| ProfileFault::Malformed(place))
     }
 
     /// Whether the message had unknown fields, or an encoding longer than necessary.
@@ -90,7 +96,7 @@ impl<M: Message + Default> Part<M> {
 }
 
 struct Reader<'s, 'r> {
-    source: Source<'s, 'r>,
+    source: DictionaryReader<'s, 'r>,
     unobserved: usize,
     /// Encoded samples of the current profile.
     samples: Vec<&'r [u8]>,
@@ -99,9 +105,9 @@ struct Reader<'s, 'r> {
 }
 
 impl<'r> Reader<'_, 'r> {
-    fn resource(&mut self, from: &'r [u8]) -> Result<ResourceProfiles, Fault> {
+    fn resource(&mut self, from: &'r [u8]) -> Result<ResourceProfiles, ProfileFault> {
         const PLACE: &str = "a resource";
-        let mut resource = Part::none();
+        let mut resource = MergedField::none();
         let mut into = ResourceProfiles::default();
         for field in fields(from, PLACE) {
             let field = field?;
@@ -123,9 +129,9 @@ impl<'r> Reader<'_, 'r> {
         Ok(into)
     }
 
-    fn scope(&mut self, from: &'r [u8]) -> Result<ScopeProfiles, Fault> {
+    fn scope(&mut self, from: &'r [u8]) -> Result<ScopeProfiles, ProfileFault> {
         const PLACE: &str = "a scope";
-        let mut scope = Part::none();
+        let mut scope = MergedField::none();
         let mut into = ScopeProfiles::default();
         for field in fields(from, PLACE) {
             let field = field?;
@@ -147,11 +153,11 @@ impl<'r> Reader<'_, 'r> {
         Ok(into)
     }
 
-    fn resolve(&mut self, attributes: &mut [KeyValue]) -> Result<(), Fault> {
+    fn resolve(&mut self, attributes: &mut [KeyValue]) -> Result<(), ProfileFault> {
         self.source.references().resolve(attributes)
     }
 
-    fn profile(&mut self, from: &'r [u8]) -> Result<Profile, Fault> {
+    fn profile(&mut self, from: &'r [u8]) -> Result<Profile, ProfileFault> {
         const PLACE: &str = "a profile";
         let mut header = Header::default();
         let mut attributes = Indices::new();
@@ -168,7 +174,7 @@ impl<'r> Reader<'_, 'r> {
                 2 => self.samples.push(bytes(field, PLACE)?),
                 3 => match field.value {
                     Value::Fixed64(time) => header.time = time,
-                    _ => return Err(Fault::Malformed(PLACE)),
+                    _ => return Err(ProfileFault::Malformed(PLACE)),
                 },
                 4 => header.duration = number(field, PLACE)?,
                 5 => {
@@ -201,26 +207,14 @@ impl<'r> Reader<'_, 'r> {
     }
 
     #[inline]
-    fn sample(&mut self, from: &[u8], into: &mut Samples) -> Result<(), Fault> {
-        const PLACE: &str = "a sample";
-        let (mut stack, mut link) = (0, 0);
-        let mut attributes = Indices::new();
-        self.values.clear();
-        self.timestamps.clear();
-        for field in fields(from, PLACE) {
-            let field = field?;
-            match field.number {
-                1 => stack = index(field, PLACE)?,
-                2 => indices(field, PLACE, &mut attributes)?,
-                3 => link = index(field, PLACE)?,
-                4 => numbers(field, PLACE, |value| {
-                    self.values.push(value.cast_signed());
-                    Ok(())
-                })?,
-                5 => fixed(field, PLACE, &mut self.timestamps)?,
-                _ => self.source.unknown = true,
-            }
-        }
+    fn sample(&mut self, from: &[u8], into: &mut Samples) -> Result<(), ProfileFault> {
+        let SampleReferences {
+            stack,
+            attributes,
+            link,
+            unknown,
+        } = sample(from, &mut self.values, &mut self.timestamps)?;
+        self.source.unknown |= unknown;
         let key = SampleKey {
             stack: self.source.stack(stack)?,
             attributes: self.source.attribute_set(&attributes)?,
@@ -229,7 +223,7 @@ impl<'r> Reader<'_, 'r> {
         match (self.values.len(), self.timestamps.len()) {
             (0, 0) => self.unobserved += 1,
             (values, timestamps) if values != timestamps && values != 0 && timestamps != 0 => {
-                return Err(Fault::Unequal { values, timestamps });
+                return Err(ProfileFault::Unequal { values, timestamps });
             }
             _ => into.push(key, &self.values, &self.timestamps),
         }
@@ -251,15 +245,20 @@ mod tests {
     use crate::testing_requests::named;
     use crate::write::{encode, message};
 
-    fn read(request: &[u8]) -> Result<(Vec<u8>, Ingested), Fault> {
+    fn read(request: &[u8]) -> Result<(Vec<u8>, Ingested), ProfileFault> {
         let mut dictionary = Dictionary::new();
-        let ingested = ingest(request, &mut dictionary, &mut Memo::default(), None)?;
+        let ingested = ingest(
+            request,
+            &mut dictionary,
+            &mut CopiedEntries::default(),
+            None,
+        )?;
         let written = encode(&dictionary, &ingested.resources);
         Ok((written.to_vec(), ingested))
     }
 
     #[test]
-    fn a_dictionary_in_several_parts_is_one() {
+    fn split_dictionary_is_read_as_one() {
         let request = named("a", 1, ["one", "two"]);
         let whole = request.encode_to_vec();
         let mut parts = Request {
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_be_packed_or_one_by_one_and_what_comes_last_counts() {
+    fn packed_and_single_numbers_are_read_and_last_wins() {
         // Stack 5, then 1; values 7 and 8, packed and not.
         let packed = [0x08, 1, 0x22, 2, 7, 8];
         let (expected, ingested) = read(&with_sample(&packed)).unwrap();
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_and_what_is_left_out_is_said() {
+    fn unknown_fields_and_unobserved_samples_are_reported() {
         let known = [0x08, 1, 0x20, 7];
         assert!(!read(&with_sample(&known)).unwrap().1.unknown);
         let later = [0x08, 1, 0x20, 7, 0x30, 1];
@@ -328,18 +327,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_encoded_as_the_protocol_says_is_an_error() {
+    fn wrong_encoding_is_an_error() {
         for sample in [&[0x08][..], &[0x0a, 1, 1], &[0x22, 1, 0x80], &[0x2a, 1, 1]] {
             let fault = read(&with_sample(sample)).unwrap_err();
-            assert_eq!(fault, Fault::Malformed("a sample"), "{sample:?}");
+            assert_eq!(fault, ProfileFault::Malformed("a sample"), "{sample:?}");
         }
         let mut request = named("a", 1, ["one"]);
         let mut bytes = request.encode_to_vec();
         let at = bytes.windows(3).position(|word| word == b"one").unwrap();
         bytes[at] = 0xff;
-        assert_eq!(read(&bytes).unwrap_err(), Fault::Malformed("a string"));
+        assert_eq!(
+            read(&bytes).unwrap_err(),
+            ProfileFault::Malformed("a string")
+        );
         request.dictionary = None;
         let nowhere = read(&request.encode_to_vec()).unwrap_err();
-        assert!(matches!(nowhere, Fault::Dangling { .. }));
+        assert!(matches!(nowhere, ProfileFault::Dangling { .. }));
     }
 }

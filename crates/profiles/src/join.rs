@@ -9,7 +9,7 @@ use super::compact::Compactor;
 use super::ingest::ingest;
 use super::layout;
 use super::model::Profiles;
-use super::reindex::Memo;
+use super::reindex::CopiedEntries;
 use tributary_otlp::reader::{Fields, Value};
 
 /// A request merged from others.
@@ -66,12 +66,12 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
 /// scope once. Every sample stays as it is. `None` if the result is not smaller, or the request cannot be read
 /// without loss.
 pub fn compacted(request: &Bytes) -> Option<Bytes> {
-    collected(request).filter(|compacted| compacted.len() < request.len())
+    drop_unreferenced(request).filter(|compacted| compacted.len() < request.len())
 }
 
 /// Like [`compacted`], but also returns a larger result, so unreferenced entries are always removed. `None` if the
 /// request cannot be read without loss.
-pub fn collected(request: &[u8]) -> Option<Bytes> {
+pub fn drop_unreferenced(request: &[u8]) -> Option<Bytes> {
     let mut compactor = Compactor::keeping_samples();
     if !add(&mut compactor, request) {
         return None;
@@ -89,7 +89,7 @@ fn alone(part: &Bytes, at: usize) -> Joined {
 /// Adds a request if nothing is lost. Unknown fields would not be written, so a request with unknown fields is
 /// refused. An encoding longer than necessary may count as an unknown field.
 fn add(compactor: &mut Compactor, request: &[u8]) -> bool {
-    if layout::recognise(request).is_err() {
+    if layout::check(request).is_err() {
         return false;
     }
     match compactor.ingest(request) {
@@ -103,9 +103,9 @@ fn add(compactor: &mut Compactor, request: &[u8]) -> bool {
 
 /// Reads the profiles of a request if no known field is lost.
 pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
-    layout::recognise(request).ok()?;
+    layout::check(request).ok()?;
     let mut profiles = Profiles::default();
-    let mut memo = Memo::default();
+    let mut memo = CopiedEntries::default();
     let ingested = ingest(request, &mut profiles.dictionary, &mut memo, None).ok()?;
     // A sample without observations violates a rule. Reading drops the sample, although it was counted.
     if ingested.unobserved > 0 {
@@ -118,7 +118,7 @@ pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
 /// Whether all samples of a request can be read: the version is known, and each sample has observations. A sample
 /// without observations would be dropped although it was counted. Indices are not checked here, but when the
 /// request is read.
-pub fn understood(request: &[u8]) -> bool {
+pub fn is_readable(request: &[u8]) -> bool {
     let messages = |message, number: u32| {
         let fields = Fields::new(message).map_while(Result::ok);
         fields
@@ -136,5 +136,5 @@ pub fn understood(request: &[u8]) -> bool {
             _ => matches!(field.number, 4 | 5),
         })
     };
-    layout::recognise(request).is_ok() && samples.all(observed)
+    layout::check(request).is_ok() && samples.all(observed)
 }

@@ -6,8 +6,8 @@ use tributary_otlp::reader::{Field, Fields, Value};
 /// The version of a message is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "these profiles have the layout of OTLP {version}, which is not understood: {evidence}. OTLP 1.10 or later is; \
-     update what sends them"
+    "these profiles have the layout of OTLP {version}, which is not supported: {evidence}. Update the sender to \
+     OTLP 1.10 or later"
 )]
 pub struct OldLayout {
     /// Versions that the message may have: `1.9 or earlier`, `1.8 or earlier`, `1.7 or earlier`.
@@ -21,21 +21,21 @@ const V1_8: &str = "1.8 or earlier";
 const V1_7: &str = "1.7 or earlier";
 
 /// Number of entries of each kind that are examined; a sender uses one layout for all.
-const ENOUGH: usize = 64;
+const MAX_EXAMINED: usize = 64;
 
 /// Searches an encoded request or `ProfilesData` for content that OTLP 1.10 cannot have but an older version has.
 ///
 /// # Errors
 /// Fails if there is such content. A message without an error may still be an old one that resembles 1.10, or not
 /// be a message at all; later stages detect both.
-pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
+pub fn check(request: &[u8]) -> Result<(), OldLayout> {
     // Tables first, because they reveal more.
     for dictionary in nested(request, 2) {
         tables(dictionary)?;
     }
     for resource in nested(request, 1) {
         for scope in nested(resource, 2) {
-            for body in nested(scope, 2).take(ENOUGH) {
+            for body in nested(scope, 2).take(MAX_EXAMINED) {
                 profile(body)?;
             }
         }
@@ -44,24 +44,24 @@ pub fn recognise(request: &[u8]) -> Result<(), OldLayout> {
 }
 
 /// Number of samples of a valid request that are examined.
-const GLANCE: usize = 8;
+const FIRST_SAMPLES: usize = 8;
 
 /// Searches a request that is valid as OTLP 1.10 for an old layout, at constant cost: examines only the first
 /// samples of the first profile with samples.
 ///
-/// All other differences between the versions make a request invalid, and [`recognise`] detects those. The
+/// All other differences between the versions make a request invalid, and [`check`] detects those. The
 /// remaining difference is values in the place of attributes, in samples without attributes of their own. A single
 /// such sample may be a mistake of a 1.10 sender; if all of the first samples are like that, the layout is old.
 ///
 /// # Errors
 /// Fails if the layout is old.
-pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
+pub fn check_first_samples(request: &[u8]) -> Result<(), OldLayout> {
     let profiles = nested(request, 1)
         .flat_map(|resource| nested(resource, 2))
         .flat_map(|scope| nested(scope, 2))
-        .take(GLANCE);
+        .take(FIRST_SAMPLES);
     for profile in profiles {
-        let mut samples = nested(profile, 2).take(GLANCE).peekable();
+        let mut samples = nested(profile, 2).take(FIRST_SAMPLES).peekable();
         if samples.peek().is_some() {
             return match samples.all(values_for_attributes) {
                 true => Err(VALUES_FOR_ATTRIBUTES),
@@ -77,7 +77,7 @@ pub fn glance(request: &[u8]) -> Result<(), OldLayout> {
 ///
 /// # Errors
 /// Fails if the layout is old.
-pub fn recognise_json(request: &[u8]) -> Result<(), OldLayout> {
+pub fn check_json(request: &[u8]) -> Result<(), OldLayout> {
     let name = br#""sample""#;
     let mut found = memchr::memmem::find_iter(request, name);
     let old = found.any(|at| {
@@ -89,14 +89,14 @@ pub fn recognise_json(request: &[u8]) -> Result<(), OldLayout> {
     match old {
         true => Err(OldLayout {
             version: V1_8,
-            evidence: "its samples are called `sample`",
+            evidence: "its samples are in the field `sample`",
         }),
         false => Ok(()),
     }
 }
 
 fn tables(dictionary: &[u8]) -> Result<(), OldLayout> {
-    for entry in nested(dictionary, 6).take(ENOUGH) {
+    for entry in nested(dictionary, 6).take(MAX_EXAMINED) {
         refuse(entry, V1_7, "an attribute's key is a string", |field| {
             field.number == 1 && is_bytes(field)
         })?;
@@ -119,17 +119,17 @@ fn profile(profile: &[u8]) -> Result<(), OldLayout> {
         9 => is_varint(field),
         _ => false,
     })?;
-    for sample in nested(profile, 2).take(ENOUGH) {
+    for sample in nested(profile, 2).take(MAX_EXAMINED) {
         refuse(
             sample,
             V1_9,
-            "a sample has a list where its link is",
+            "a sample has a list in the place of its link",
             |field| field.number == 3 && is_bytes(field),
         )?;
         refuse(
             sample,
             V1_7,
-            "a sample has a number where its timestamps are",
+            "a sample has a number in the place of its timestamps",
             |field| field.number == 5 && is_varint(field),
         )?;
         if values_for_attributes(sample) {
@@ -141,7 +141,7 @@ fn profile(profile: &[u8]) -> Result<(), OldLayout> {
 
 const VALUES_FOR_ATTRIBUTES: OldLayout = OldLayout {
     version: V1_9,
-    evidence: "a sample has no values, but attributes where its values were",
+    evidence: "a sample has no values, but attributes in their former place",
 };
 
 fn values_for_attributes(sample: &[u8]) -> bool {
@@ -245,17 +245,17 @@ mod tests {
             ),
         ];
         for (profile, version) in cases {
-            let old = recognise(&request(profile, vec![])).unwrap_err();
+            let old = check(&request(profile, vec![])).unwrap_err();
             assert_eq!(old.version, version);
-            assert!(old.to_string().contains("update what sends them"));
+            assert!(old.to_string().contains("Update the sender"));
         }
         let attribute = encode(vec![(1, Bytes(b"key".to_vec()))]);
-        let old = recognise(&request(vec![], vec![(6, Bytes(attribute))]));
+        let old = check(&request(vec![], vec![(6, Bytes(attribute))]));
         assert_eq!(old.unwrap_err().version, V1_7);
     }
 
     #[test]
-    fn the_current_layout_and_what_later_ones_may_add_are_let_through() {
+    fn current_and_later_layouts_pass() {
         let sample = encode(vec![
             (1, Number(1)),
             (2, Bytes(vec![1])),
@@ -274,25 +274,25 @@ mod tests {
             (12, Bytes(vec![])),
             (20, Number(1)),
         ];
-        assert_eq!(recognise(&request(profile, vec![])), Ok(()));
-        assert_eq!(recognise(b""), Ok(()));
-        assert_eq!(recognise(b"\xff\xff"), Ok(()), "no message at all");
+        assert_eq!(check(&request(profile, vec![])), Ok(()));
+        assert_eq!(check(b""), Ok(()));
+        assert_eq!(check(b"\xff\xff"), Ok(()), "no message at all");
     }
 
     #[test]
-    fn a_valid_request_is_of_an_old_layout_if_its_first_samples_all_are() {
+    fn first_samples_decide_the_layout() {
         let values = || (2, Bytes(encode(vec![(1, Number(1)), (2, Bytes(vec![5]))])));
         let current = || (2, Bytes(encode(vec![(1, Number(1)), (4, Bytes(vec![5]))])));
-        let of = |samples| glance(&request(samples, vec![]));
+        let of = |samples| check_first_samples(&request(samples, vec![]));
         assert_eq!(of(vec![values(), values()]).unwrap_err().version, V1_9);
         assert_eq!(of(vec![values(), current()]), Ok(()));
         assert_eq!(of(vec![]), Ok(()));
-        assert_eq!(glance(b""), Ok(()));
+        assert_eq!(check_first_samples(b""), Ok(()));
     }
 
     #[test]
-    fn an_old_layout_as_json_is_recognised_by_the_name_of_its_samples() {
-        let of = |text: &str| recognise_json(text.as_bytes());
+    fn old_json_layout_is_detected_by_sample_field_name() {
+        let of = |text: &str| check_json(text.as_bytes());
         assert_eq!(
             of(r#"{"profiles":[{"sample" : []}]}"#).unwrap_err().version,
             V1_8

@@ -13,6 +13,24 @@
 //! - Adding a request to a [`Merger`], [`Compactor`] or [`Aggregator`] adds all its profiles, or none on an error.
 //! - [`Compactor`], [`split`] and [`join`](mod@join) lose no data. [`Merger`] and [`Aggregator`] summarize.
 //!
+//! # Example
+//!
+//! ```
+//! use tributary_profiles::merge::{MergeOptions, Merger};
+//! use tributary_profiles::{folded, top};
+//!
+//! let monday = folded::read("main;parse 30\nmain;write 10\n")?;
+//! let tuesday = folded::read("main;parse 50\n")?;
+//! let mut merger = Merger::new(MergeOptions::default());
+//! for profiles in [monday, tuesday] {
+//!     merger.add_encoded(&profiles.encode())?;
+//! }
+//! let merged = merger.finish();
+//! let samples = top::sample_type(&merged, None).expect("a profile has a sample type");
+//! assert_eq!(folded::write(&merged, samples), "main;parse 80\nmain;write 10\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where to start reading
 //!
 //! - [`id`], [`table`], [`dictionary`]: tables and their typed indices. `places` finds locations by address.
@@ -79,6 +97,6 @@ pub use self::compact::Compactor;
 pub use self::cut::{halve, split};
 pub use self::decoded::{Shape, decoded_bytes};
 pub use self::dictionary::Dictionary;
-pub use self::join::{collected, compacted, join, understood};
+pub use self::join::{Joined, compacted, drop_unreferenced, is_readable, join};
 pub use self::merge::Merger;
 pub use self::model::Profiles;

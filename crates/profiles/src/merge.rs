@@ -11,35 +11,35 @@ use super::id::{AttributeId, AttributeSetId, GroupId, Id as _, SampleId};
 use super::ingest::ingest;
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::names;
-use super::reindex::{Fault, Memo};
+use super::reindex::{CopiedEntries, ProfileFault};
 use super::relocations::{Addresses, Relocations};
 use super::table::Records;
 
 /// Options of merging. The default behaves like pprof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct MergeOptions {
     /// Treatment of addresses.
     pub addresses: Addresses,
     /// Whether profiles with different periods stay apart. Otherwise the result has the largest period, which is
     /// correct as long as values are not multiplied by the period.
     pub separate_periods: bool,
     /// Computation of the duration of the result.
-    pub duration: Duration,
+    pub duration: DurationRule,
 }
 
-impl Default for Options {
+impl Default for MergeOptions {
     fn default() -> Self {
-        Options {
+        MergeOptions {
             addresses: Addresses::Relocated,
             separate_periods: false,
-            duration: Duration::Sum,
+            duration: DurationRule::Sum,
         }
     }
 }
 
 /// Duration of a merged profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Duration {
+pub enum DurationRule {
     /// Sum of all durations: for one process at different times.
     Sum,
     /// Time from the first start to the last end: for many processes at the same time.
@@ -48,7 +48,7 @@ pub enum Duration {
 
 /// Statistics of merging.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MergeCounts {
     /// Number of merged profiles.
     pub profiles: u64,
     /// Number of merged samples.
@@ -63,23 +63,22 @@ pub struct Counts {
 /// not of the input.
 #[derive(Debug)]
 pub struct Merger {
-    options: Options,
+    options: MergeOptions,
     dictionary: Dictionary,
     relocations: Relocations,
-    memo: Memo,
+    memo: CopiedEntries,
     groups: Groups,
     resources: Vec<ResourceProfiles>,
     scopes: Vec<Scope>,
     recent: Recent,
-    counts: Counts,
+    counts: MergeCounts,
 }
 
-/// The profiles of a scope.
 #[derive(Debug)]
 struct Scope {
     resource: usize,
     head: ScopeProfiles,
-    kinds: Records<GroupId, Kind>,
+    kinds: Records<GroupId, ProfileKind>,
     /// Kinds of profiles in order, `FAMILY` per family.
     families: Vec<Family>,
 }
@@ -132,7 +131,7 @@ impl Recent {
 
 /// Identity of a profile: profiles with equal kinds are merged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Kind {
+struct ProfileKind {
     sample_type: ValueType,
     period_type: ValueType,
     period: Option<i64>,
@@ -147,33 +146,33 @@ struct Column {
 
 impl Merger {
     /// Creates an empty merger.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: MergeOptions) -> Self {
         Merger {
             options,
             dictionary: Dictionary::new(),
             relocations: Relocations::new(),
-            memo: Memo::default(),
+            memo: CopiedEntries::default(),
             groups: Groups::default(),
             resources: Vec::new(),
             scopes: Vec::new(),
             recent: Recent::default(),
-            counts: Counts::default(),
+            counts: MergeCounts::default(),
         }
     }
 
     /// Adds the profiles of a request: all of them, or none if there is an error.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), Fault> {
+    /// See [`ProfileFault`].
+    pub fn add(&mut self, request: &ExportProfilesServiceRequest) -> Result<(), ProfileFault> {
         self.add_encoded(&request.encode_to_vec())
     }
 
     /// Adds the profiles of an encoded request: all of them, or none if there is an error.
     ///
     /// # Errors
-    /// See [`Fault`].
-    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), Fault> {
+    /// See [`ProfileFault`].
+    pub fn add_encoded(&mut self, request: &[u8]) -> Result<(), ProfileFault> {
         let relocations = match self.options.addresses {
             Addresses::Exact => None,
             Addresses::Relocated => Some(&mut self.relocations),
@@ -230,7 +229,7 @@ impl Merger {
     }
 
     /// Statistics so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MergeCounts {
         self.counts
     }
 
@@ -270,13 +269,13 @@ impl Scope {
     fn add(
         &mut self,
         profile: &Profile,
-        options: Options,
+        options: MergeOptions,
         dictionary: &mut Dictionary,
         recent: &mut Recent,
-        counts: &mut Counts,
+        counts: &mut MergeCounts,
     ) {
         let header = &profile.header;
-        let kind = self.kinds.intern(Kind {
+        let kind = self.kinds.intern(ProfileKind {
             sample_type: header.sample_type,
             period_type: header.period_type,
             period: options.separate_periods.then_some(header.period),
@@ -366,9 +365,9 @@ impl Family {
 fn join(
     into: &mut Header,
     from: &Header,
-    options: Options,
+    options: MergeOptions,
     dictionary: &mut Dictionary,
-    counts: &mut Counts,
+    counts: &mut MergeCounts,
 ) {
     let end = |header: &Header| header.time.saturating_add(header.duration);
     let time = match (into.time, from.time) {
@@ -376,8 +375,8 @@ fn join(
         (a, b) => a.min(b),
     };
     into.duration = match options.duration {
-        Duration::Span => end(into).max(end(from)).saturating_sub(time),
-        Duration::Sum => into.duration.checked_add(from.duration).unwrap_or_else(|| {
+        DurationRule::Span => end(into).max(end(from)).saturating_sub(time),
+        DurationRule::Sum => into.duration.checked_add(from.duration).unwrap_or_else(|| {
             counts.saturated += 1;
             u64::MAX
         }),
@@ -473,8 +472,8 @@ mod tests {
     }
 
     #[test]
-    fn equal_samples_are_added_and_what_adds_up_to_nothing_is_left_out() {
-        let mut merger = Merger::new(Options::default());
+    fn equal_samples_are_added_and_zero_sums_dropped() {
+        let mut merger = Merger::new(MergeOptions::default());
         let (dictionary, _) = merger.dictionary();
         let [a, b, c] = [1, 2, 3].map(|address| {
             let location = dictionary.location(crate::dictionary::Location {
@@ -485,7 +484,7 @@ mod tests {
         });
         merger.add_profiles(&resources(header(5, 1, 1), &[(a, 1), (b, 2), (a, 3)]));
         merger.add_profiles(&resources(header(5, 1, 1), &[(b, -2), (c, 7)]));
-        let expected = Counts {
+        let expected = MergeCounts {
             profiles: 2,
             samples: 5,
             saturated: 0,
@@ -498,28 +497,28 @@ mod tests {
     }
 
     #[test]
-    fn the_header_spans_all_and_keeps_no_identity() {
+    fn merged_header_spans_all_and_has_no_id() {
         let merged = |duration| {
-            let mut merger = Merger::new(Options {
+            let mut merger = Merger::new(MergeOptions {
                 duration,
-                ..Options::default()
+                ..MergeOptions::default()
             });
             for header in [header(0, 7, 1), header(200, 30, 3), header(100, 50, 2)] {
                 merger.add_profiles(&resources(header, &[]));
             }
             only(&merger.finish()).header.clone()
         };
-        let sum = merged(Duration::Sum);
+        let sum = merged(DurationRule::Sum);
         assert_eq!((sum.time, sum.duration, sum.period), (100, 87, 3));
         assert_eq!((sum.profile_id, sum.original), (None, None));
-        assert_eq!(merged(Duration::Span).duration, 130);
+        assert_eq!(merged(DurationRule::Span).duration, 130);
     }
 
     #[test]
     fn periods_stay_apart_on_request() {
-        let mut merger = Merger::new(Options {
+        let mut merger = Merger::new(MergeOptions {
             separate_periods: true,
-            ..Options::default()
+            ..MergeOptions::default()
         });
         for period in [1, 2, 1] {
             merger.add_profiles(&resources(header(1, 1, period), &[]));
@@ -530,9 +529,9 @@ mod tests {
     #[test]
     fn many_kinds_of_few_samples_take_little_memory() {
         const KINDS: i64 = 3000;
-        let mut merger = Merger::new(Options {
+        let mut merger = Merger::new(MergeOptions {
             separate_periods: true,
-            ..Options::default()
+            ..MergeOptions::default()
         });
         for period in 0..KINDS {
             let (dictionary, _) = merger.dictionary();
@@ -551,8 +550,8 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_do_not_fit_stay_at_the_most_and_are_counted() {
-        let mut merger = Merger::new(Options::default());
+    fn overflowing_sums_saturate_and_are_counted() {
+        let mut merger = Merger::new(MergeOptions::default());
         let stack = StackId::default();
         merger.add_profiles(&resources(header(1, u64::MAX, 1), &[(stack, i64::MAX - 1)]));
         merger.add_profiles(&resources(header(1, 1, 1), &[(stack, 5)]));
@@ -564,8 +563,8 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_all_are_kept_and_of_other_attributes_the_first() {
-        let mut merger = Merger::new(Options::default());
+    fn merge_keeps_all_comments_and_first_other_attributes() {
+        let mut merger = Merger::new(MergeOptions::default());
         let list = |words: &[&str]| AnyValue {
             value: Some(Value::ArrayValue(ArrayValue {
                 values: words

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_does_not_fit_is_cut_and_said() {
+    fn overflowing_total_is_saturated() {
         let total = |values: &[i64]| {
             let mut samples = Samples::default();
             samples.push(SampleKey::default(), values, &[]);

@@ -24,7 +24,7 @@ pub use self::unnamed::{Unnamed, UnnamedBinary, UnnamedMapping};
 
 use self::flags::{Attributes, Flags};
 use self::strings::{Functions, Strings};
-use super::reindex::Fault;
+use super::reindex::ProfileFault;
 use tributary_otlp::edit::{Editor, put_delimited};
 use tributary_otlp::reader::{Fields, put_varint, varint_len};
 
@@ -85,7 +85,7 @@ impl<'r> Naming<'r> {
     ///
     /// # Errors
     /// Fails if the bytes are not a request.
-    pub fn new(request: &'r [u8]) -> Result<Self, Fault> {
+    pub fn new(request: &'r [u8]) -> Result<Self, ProfileFault> {
         let mut entries = unnamed::entries(request)?;
         Ok(Naming {
             request,

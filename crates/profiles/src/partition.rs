@@ -11,7 +11,7 @@ use tributary_otlp::count;
 
 /// Input of a routing decision: a profile with its resource and scope, or a scope or resource without profiles.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'p> {
+pub struct ProfileContext<'p> {
     /// Dictionary of the request.
     pub dictionary: &'p Dictionary,
     /// Resource of the profile; its scopes are not available.
@@ -29,7 +29,7 @@ pub struct Place<'p> {
 /// Returns `None` if the request cannot be read without loss: see [`join`](super::join()).
 pub fn partition(
     request: &Bytes,
-    mut destination: impl FnMut(&Place<'_>) -> usize,
+    mut destination: impl FnMut(&ProfileContext<'_>) -> usize,
 ) -> Option<Vec<(usize, usize, Bytes)>> {
     let Profiles {
         dictionary,
@@ -38,7 +38,7 @@ pub fn partition(
     let mut shares: Vec<(usize, Vec<ResourceProfiles>)> = Vec::new();
     for mut resource in resources {
         let scopes = std::mem::take(&mut resource.scopes);
-        let at = Place {
+        let at = ProfileContext {
             dictionary: &dictionary,
             resource: &resource,
             scope: None,
@@ -47,27 +47,27 @@ pub fn partition(
         // Scopes of this resource, by destination.
         let mut pieces: Vec<(usize, Vec<ScopeProfiles>)> = Vec::new();
         if scopes.is_empty() {
-            of(&mut pieces, destination(&at));
+            share_of(&mut pieces, destination(&at));
         }
         for mut scope in scopes {
             let profiles = std::mem::take(&mut scope.profiles);
-            let at = Place {
+            let at = ProfileContext {
                 scope: Some(&scope),
                 ..at
             };
             let mut parts: Vec<(usize, Vec<Profile>)> = Vec::new();
             if profiles.is_empty() {
-                of(&mut parts, destination(&at));
+                share_of(&mut parts, destination(&at));
             }
             for profile in profiles {
-                let to = destination(&Place {
+                let to = destination(&ProfileContext {
                     profile: Some(&profile),
                     ..at
                 });
-                of(&mut parts, to).push(profile);
+                share_of(&mut parts, to).push(profile);
             }
             for (to, profiles) in parts {
-                of(&mut pieces, to).push(ScopeProfiles {
+                share_of(&mut pieces, to).push(ScopeProfiles {
                     scope: scope.scope.clone(),
                     schema_url: scope.schema_url.clone(),
                     profiles,
@@ -75,7 +75,7 @@ pub fn partition(
             }
         }
         for (to, scopes) in pieces {
-            of(&mut shares, to).push(ResourceProfiles {
+            share_of(&mut shares, to).push(ResourceProfiles {
                 resource: resource.resource.clone(),
                 schema_url: resource.schema_url.clone(),
                 scopes,
@@ -95,7 +95,7 @@ pub fn partition(
 }
 
 /// Returns the share of a destination, adding it if necessary.
-fn of<T>(shares: &mut Vec<(usize, Vec<T>)>, to: usize) -> &mut Vec<T> {
+fn share_of<T>(shares: &mut Vec<(usize, Vec<T>)>, to: usize) -> &mut Vec<T> {
     let at = shares.iter().position(|(other, _)| *other == to);
     let at = at.unwrap_or_else(|| {
         shares.push((to, Vec::new()));
@@ -112,13 +112,13 @@ mod tests {
     use crate::join;
     use crate::testing_requests::{named, sample_names};
 
-    fn service(place: &Place<'_>) -> String {
+    fn service(place: &ProfileContext<'_>) -> String {
         let attributes = &place.resource.resource.as_ref().unwrap().attributes;
         format!("{:?}", attributes[0].value)
     }
 
     #[test]
-    fn each_share_has_its_profiles_and_of_the_dictionary_what_they_use() {
+    fn shares_have_their_profiles_and_used_entries_only() {
         let requests = [("a", "x"), ("b", "y"), ("a", "z")].map(|(service, name)| {
             let request = named(service, 1, [name, "shared"]);
             Bytes::from(request.encode_to_vec())
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_one_destination_is_not_copied() {
+    fn single_destination_is_not_copied() {
         let request = Bytes::from(named("a", 1, ["x", "y"]).encode_to_vec());
         let shares = partition(&request, |_| 7).unwrap();
         assert_eq!((shares.len(), shares[0].0, shares[0].1), (1, 7, 2));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_without_a_loss_is_left_to_the_caller() {
+    fn lossy_request_is_not_partitioned() {
         // A sample whose stack is not in the table.
         let mut request = named("a", 1, ["x"]);
         request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 99;

@@ -67,8 +67,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Counts the remembered locations of 50 programs, each with a thousand locations at this distance from the
-    /// same address on.
+    /// Counts how many locations are still found for 50 programs of a thousand locations each, at this
+    /// distance from the same start address.
     fn kept(distance: impl Fn(u64) -> u64) -> usize {
         let mut places = Places::default();
         let mut locations = vec![Location::default()];
@@ -91,10 +91,10 @@ mod tests {
         found.count()
     }
 
-    /// Of 50,000 thrown at random into 65,536 sets of two, 46,640 are not pushed out by two others that come later:
-    /// with m = 50,000 / 65,536 a share of (2 - (2 + m) / e^m) / m.
+    /// Random hashing would keep 46,640 of 50,000 locations in 65,536 sets of two: with m = 50,000 / 65,536,
+    /// a share of (2 - (2 + m) / e^m) / m.
     #[test]
-    fn programs_that_are_linked_to_the_same_address_do_not_push_each_other_out() {
+    fn equal_link_addresses_do_not_collide() {
         for distance in [1, 4, 8, 16, 24, 64, 4096] {
             let kept = kept(|_| distance);
             assert!(kept > 46_000, "{kept} at a distance of {distance}");

@@ -27,13 +27,13 @@ mod tests;
 mod texts;
 pub mod write;
 
-pub use self::error::{Error, Table};
+pub use self::error::{Error, FileTable};
 pub use self::links::{IdFormat, IdLabel, LabelError, LinkLabels};
-pub use self::read::{Converted, Options, Reader, Repairs};
+pub use self::read::{Converted, PprofReader, ReadOptions, Repairs};
 pub use self::texts::all_texts;
 
 /// Identifies bytes that are not a pprof file, but something often sent in its place: legacy formats, files of
 /// other profilers, web pages.
 pub fn foreign(bytes: &[u8]) -> Option<&'static str> {
-    legacy::recognise(bytes)
+    legacy::identify(bytes)
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
-use super::reindex::{Fault, Table};
+use super::reindex::{DictionaryTable, ProfileFault};
 
 /// Maximum size of the strings that the references of a message expand to: the default maximum size of a message.
 pub const LIMIT: usize = 64 << 20;
@@ -34,7 +34,7 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
     ///
     /// # Errors
     /// Fails if there is no such string, or the strings exceed the limit.
-    pub fn resolved<'v>(&mut self, value: &'v AnyValue) -> Result<Cow<'v, AnyValue>, Fault> {
+    pub fn resolved<'v>(&mut self, value: &'v AnyValue) -> Result<Cow<'v, AnyValue>, ProfileFault> {
         if !refers(value) {
             return Ok(Cow::Borrowed(value));
         }
@@ -47,7 +47,7 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
     ///
     /// # Errors
     /// Fails if there is no such string, or the strings exceed the limit.
-    pub fn resolve(&mut self, attributes: &mut [KeyValue]) -> Result<(), Fault> {
+    pub fn resolve(&mut self, attributes: &mut [KeyValue]) -> Result<(), ProfileFault> {
         for attribute in attributes {
             if attribute.key_strindex != 0 {
                 if attribute.key.is_empty() {
@@ -66,7 +66,7 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
     ///
     /// # Errors
     /// Fails if there is no such string, or the strings exceed the limit.
-    pub fn resolve_value(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
+    pub fn resolve_value(&mut self, value: &mut AnyValue) -> Result<(), ProfileFault> {
         // Most values have no references.
         match refers(value) {
             true => self.resolve_nested(value),
@@ -75,7 +75,7 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
     }
 
     // The decoder limits how deep values nest.
-    fn resolve_nested(&mut self, value: &mut AnyValue) -> Result<(), Fault> {
+    fn resolve_nested(&mut self, value: &mut AnyValue) -> Result<(), ProfileFault> {
         match &mut value.value {
             Some(Value::StringValueStrindex(index)) => {
                 value.value = Some(Value::StringValue(self.string(*index)?));
@@ -91,21 +91,21 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
         Ok(())
     }
 
-    fn string(&mut self, index: i32) -> Result<String, Fault> {
+    fn string(&mut self, index: i32) -> Result<String, ProfileFault> {
         if index == 0 {
             return Ok(String::new());
         }
-        let table = Table::String;
+        let table = DictionaryTable::String;
         let string = usize::try_from(index)
             .ok()
             .and_then(|at| self.strings.get(at))
-            .ok_or(Fault::Dangling { table, index })?
+            .ok_or(ProfileFault::Dangling { table, index })?
             .as_ref();
         self.left = self
             .left
             .checked_sub(string.len())
-            .ok_or(Fault::Expansion)?;
-        let string = str::from_utf8(string).map_err(|_| Fault::Malformed("a string"))?;
+            .ok_or(ProfileFault::Expansion)?;
+        let string = str::from_utf8(string).map_err(|_| ProfileFault::Malformed("a string"))?;
         Ok(string.to_owned())
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn references_at_every_depth_become_strings_and_the_rest_stays() {
+    fn references_are_resolved_at_every_depth() {
         let strings = ["", "key", "value"].map(str::to_owned);
         let nested = |inner: Value, key: &str, index| {
             Value::ArrayValue(ArrayValue {
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_leads_nowhere_is_an_error() {
+    fn dangling_reference_is_an_error() {
         let strings = [String::new()];
         for index in [1, -1, i32::MIN] {
             let value = any(Value::StringValueStrindex(index));
-            let table = Table::String;
+            let table = DictionaryTable::String;
             assert_eq!(
                 References::new(&strings).resolved(&value).unwrap_err(),
-                Fault::Dangling { table, index }
+                ProfileFault::Dangling { table, index }
             );
             let mut attributes = [attribute("", index, Value::BoolValue(true))];
             assert!(References::new(&strings).resolve(&mut attributes).is_err());
@@ -197,10 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_string_is_not_multiplied_without_end() {
+    fn repeated_long_string_is_refused() {
         let strings = [String::new(), "x".repeat(1 << 20)];
         let mut attributes = vec![attribute("key", 0, Value::StringValueStrindex(1)); 65];
         let mut references = References::new(&strings);
-        assert_eq!(references.resolve(&mut attributes), Err(Fault::Expansion));
+        assert_eq!(
+            references.resolve(&mut attributes),
+            Err(ProfileFault::Expansion)
+        );
     }
 }

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message as _;
 use smallvec::SmallVec;
 
-use super::carried::Carried;
+use super::carried::IdMap;
 use super::dictionary::{
     AHEAD, Attribute, Dictionary, Function, Line, Link, Location, Mapping, ValueType,
 };
@@ -20,7 +20,7 @@ use tributary_otlp::reader::{Fields, Value};
 
 /// The tables of a `ProfilesDictionary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Table {
+pub enum DictionaryTable {
     /// `mapping_table`.
     Mapping,
     /// `location_table`.
@@ -37,40 +37,40 @@ pub enum Table {
     Stack,
 }
 
-impl Table {
+impl DictionaryTable {
     /// Name of the field in the protocol.
     pub const fn name(self) -> &'static str {
         match self {
-            Table::Mapping => "mapping_table",
-            Table::Location => "location_table",
-            Table::Function => "function_table",
-            Table::Link => "link_table",
-            Table::String => "string_table",
-            Table::Attribute => "attribute_table",
-            Table::Stack => "stack_table",
+            DictionaryTable::Mapping => "mapping_table",
+            DictionaryTable::Location => "location_table",
+            DictionaryTable::Function => "function_table",
+            DictionaryTable::Link => "link_table",
+            DictionaryTable::String => "string_table",
+            DictionaryTable::Attribute => "attribute_table",
+            DictionaryTable::Stack => "stack_table",
         }
     }
 }
 
 /// The reason why a request cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ProfileFault {
     /// An index is outside of its table.
-    #[error("there is no entry {index} in the {}", table.name())]
+    #[error("missing entry {index} in the {}", table.name())]
     Dangling {
         /// Table of the missing entry.
-        table: Table,
+        table: DictionaryTable,
         /// Index of the missing entry.
         index: i32,
     },
     /// The references to strings expand to too many bytes: a few bytes may refer to a long string many times.
     #[error(
-        "its references to strings stand for more than {} bytes",
+        "the references to strings expand to more than {} bytes",
         references::LIMIT
     )]
     Expansion,
     /// The bytes violate the encoding of the protocol.
-    #[error("{0} is not encoded as the protocol says")]
+    #[error("{0} is not encoded according to the protocol")]
     Malformed(&'static str),
     /// The numbers of values and timestamps differ, so they cannot be paired.
     #[error("a sample has {values} values, but {timestamps} timestamps")]
@@ -84,19 +84,19 @@ pub enum Fault {
 
 /// Copied entries of a source and their indices in the target. The memory is reused for the next source.
 #[derive(Debug, Default)]
-pub struct Memo {
+pub struct CopiedEntries {
     pub(super) entries: Entries<'static>,
-    strings: Carried<StringId>,
-    attributes: Carried<AttributeId>,
-    mappings: Carried<MappingId>,
+    strings: IdMap<StringId>,
+    attributes: IdMap<AttributeId>,
+    mappings: IdMap<MappingId>,
     /// Address shift of each mapping.
     shifts: Vec<u64>,
-    functions: Carried<FunctionId>,
-    locations: Carried<LocationId>,
+    functions: IdMap<FunctionId>,
+    locations: IdMap<LocationId>,
     /// First location that was not prefetched yet.
-    approached: usize,
-    links: Carried<LinkId>,
-    stacks: Carried<StackId>,
+    prefetched: usize,
+    links: IdMap<LinkId>,
+    stacks: IdMap<StackId>,
     set: Vec<AttributeId>,
     lines: Vec<Line>,
     stack: Vec<LocationId>,
@@ -104,22 +104,22 @@ pub struct Memo {
 
 /// The dictionary of a request, being copied into another dictionary.
 #[derive(Debug)]
-pub struct Source<'s, 'r> {
+pub struct DictionaryReader<'s, 'r> {
     entries: &'s Entries<'r>,
     into: &'s mut Dictionary,
-    memo: &'s mut Memo,
+    memo: &'s mut CopiedEntries,
     relocations: Option<&'s mut Relocations>,
     references: References<'s, &'r [u8]>,
     /// Whether unknown fields were found in the copied entries.
     pub(super) unknown: bool,
 }
 
-impl<'s, 'r> Source<'s, 'r> {
+impl<'s, 'r> DictionaryReader<'s, 'r> {
     /// Copies entries into `into`. Addresses are shifted if there are `relocations`.
     pub fn new(
         entries: &'s Entries<'r>,
         into: &'s mut Dictionary,
-        memo: &'s mut Memo,
+        memo: &'s mut CopiedEntries,
         relocations: Option<&'s mut Relocations>,
     ) -> Self {
         memo.strings.reset(entries.strings.len());
@@ -129,10 +129,10 @@ impl<'s, 'r> Source<'s, 'r> {
         memo.shifts.resize(entries.mappings.len(), 0);
         memo.functions.reset(entries.functions.len());
         memo.locations.reset(entries.locations.len());
-        memo.approached = 0;
+        memo.prefetched = 0;
         memo.links.reset(entries.links.len());
         memo.stacks.reset(entries.stacks.len());
-        Source {
+        DictionaryReader {
             entries,
             into,
             memo,
@@ -143,13 +143,13 @@ impl<'s, 'r> Source<'s, 'r> {
     }
 
     /// Returns the entry of a table. Index 0 means none, even if the table is empty or its first entry is not.
-    fn entry(&self, table: Table, index: i32) -> Result<Option<&'r [u8]>, Fault> {
+    fn entry(&self, table: DictionaryTable, index: i32) -> Result<Option<&'r [u8]>, ProfileFault> {
         if index == 0 {
             return Ok(None);
         }
         match self.entries.table(table).get(at(index)) {
             Some(entry) => Ok(Some(*entry)),
-            None => Err(Fault::Dangling { table, index }),
+            None => Err(ProfileFault::Dangling { table, index }),
         }
     }
 
@@ -157,23 +157,23 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if there is no such string.
-    pub fn string(&mut self, index: i32) -> Result<StringId, Fault> {
+    pub fn string(&mut self, index: i32) -> Result<StringId, ProfileFault> {
         self.likely_string(index, StringId::default())
     }
 
     /// Copies a string that probably equals `likely`.
-    fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, Fault> {
+    fn likely_string(&mut self, index: i32, likely: StringId) -> Result<StringId, ProfileFault> {
         if let Some(id) = self.memo.strings.get(at(index)) {
             return Ok(id);
         }
-        let id = match self.entry(Table::String, index)? {
+        let id = match self.entry(DictionaryTable::String, index)? {
             None => StringId::default(),
             Some(bytes) => {
                 let id = self.into.likely_string(bytes, likely);
-                id.ok_or(Fault::Malformed("a string"))?
+                id.ok_or(ProfileFault::Malformed("a string"))?
             }
         };
-        self.memo.strings.note(at(index), id);
+        self.memo.strings.insert(at(index), id);
         Ok(id)
     }
 
@@ -181,7 +181,11 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub(super) fn value_type(&mut self, from: &[u8], into: &mut ValueType) -> Result<(), Fault> {
+    pub(super) fn value_type(
+        &mut self,
+        from: &[u8],
+        into: &mut ValueType,
+    ) -> Result<(), ProfileFault> {
         const PLACE: &str = "a value type";
         for field in fields(from, PLACE) {
             let field = field?;
@@ -198,7 +202,7 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub fn attribute_set(&mut self, indices: &[i32]) -> Result<AttributeSetId, Fault> {
+    pub fn attribute_set(&mut self, indices: &[i32]) -> Result<AttributeSetId, ProfileFault> {
         if indices.is_empty() {
             return Ok(AttributeSetId::default());
         }
@@ -216,19 +220,19 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub fn attribute(&mut self, index: i32) -> Result<AttributeId, Fault> {
+    pub fn attribute(&mut self, index: i32) -> Result<AttributeId, ProfileFault> {
         if let Some(id) = self.memo.attributes.get(at(index)) {
             return Ok(id);
         }
-        let id = match self.entry(Table::Attribute, index)? {
+        let id = match self.entry(DictionaryTable::Attribute, index)? {
             None => AttributeId::default(),
             Some(from) => self.new_attribute(from)?,
         };
-        self.memo.attributes.note(at(index), id);
+        self.memo.attributes.insert(at(index), id);
         Ok(id)
     }
 
-    fn new_attribute(&mut self, from: &[u8]) -> Result<AttributeId, Fault> {
+    fn new_attribute(&mut self, from: &[u8]) -> Result<AttributeId, ProfileFault> {
         const PLACE: &str = "an attribute";
         let mut attribute = Attribute::default();
         let mut value: Option<AnyValue> = None;
@@ -241,7 +245,9 @@ impl<'s, 'r> Source<'s, 'r> {
                     let bytes = bytes(field, PLACE)?;
                     encoded += bytes.len();
                     let value = value.get_or_insert_default();
-                    value.merge(bytes).map_err(|_| Fault::Malformed(PLACE))?;
+                    value
+                        .merge(bytes)
+                        .map_err(|_| ProfileFault::Malformed(PLACE))?;
                 }
                 3 => attribute.unit = self.string(index(field, PLACE)?)?,
                 _ => self.unknown = true,
@@ -259,12 +265,12 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub fn mapping(&mut self, index: i32) -> Result<(MappingId, u64), Fault> {
+    pub fn mapping(&mut self, index: i32) -> Result<(MappingId, u64), ProfileFault> {
         if let Some(id) = self.memo.mappings.get(at(index)) {
             let shift = self.memo.shifts.get(at(index));
             return Ok((id, shift.copied().unwrap_or_default()));
         }
-        let (id, shift) = match self.entry(Table::Mapping, index)? {
+        let (id, shift) = match self.entry(DictionaryTable::Mapping, index)? {
             None => (MappingId::default(), 0),
             Some(from) => {
                 let mapping = self.new_mapping(from)?;
@@ -274,14 +280,14 @@ impl<'s, 'r> Source<'s, 'r> {
                 }
             }
         };
-        self.memo.mappings.note(at(index), id);
+        self.memo.mappings.insert(at(index), id);
         if let Some(place) = self.memo.shifts.get_mut(at(index)) {
             *place = shift;
         }
         Ok((id, shift))
     }
 
-    fn new_mapping(&mut self, from: &[u8]) -> Result<Mapping, Fault> {
+    fn new_mapping(&mut self, from: &[u8]) -> Result<Mapping, ProfileFault> {
         const PLACE: &str = "a mapping";
         let mut mapping = Mapping::default();
         let mut attributes = Indices::new();
@@ -304,24 +310,32 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub fn function(&mut self, index: i32) -> Result<FunctionId, Fault> {
+    pub fn function(&mut self, index: i32) -> Result<FunctionId, ProfileFault> {
         self.likely_function(index, FunctionId::default())
     }
 
     /// Copies a function that probably equals `likely`.
-    fn likely_function(&mut self, index: i32, likely: FunctionId) -> Result<FunctionId, Fault> {
+    fn likely_function(
+        &mut self,
+        index: i32,
+        likely: FunctionId,
+    ) -> Result<FunctionId, ProfileFault> {
         if let Some(id) = self.memo.functions.get(at(index)) {
             return Ok(id);
         }
-        let id = match self.entry(Table::Function, index)? {
+        let id = match self.entry(DictionaryTable::Function, index)? {
             None => FunctionId::default(),
             Some(from) => self.new_function(from, likely)?,
         };
-        self.memo.functions.note(at(index), id);
+        self.memo.functions.insert(at(index), id);
         Ok(id)
     }
 
-    fn new_function(&mut self, from: &[u8], likely: FunctionId) -> Result<FunctionId, Fault> {
+    fn new_function(
+        &mut self,
+        from: &[u8],
+        likely: FunctionId,
+    ) -> Result<FunctionId, ProfileFault> {
         const PLACE: &str = "a function";
         let like = self.into.get_function(likely);
         let mut function = Function::default();
@@ -348,26 +362,26 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub fn location(&mut self, index: i32) -> Result<LocationId, Fault> {
+    pub fn location(&mut self, index: i32) -> Result<LocationId, ProfileFault> {
         if let Some(id) = self.memo.locations.get(at(index)) {
             return Ok(id);
         }
-        let id = match self.entry(Table::Location, index)? {
+        let id = match self.entry(DictionaryTable::Location, index)? {
             None => LocationId::default(),
             Some(from) => {
-                self.approach(index);
+                self.prefetch(index);
                 self.new_location(from)?
             }
         };
-        self.memo.locations.note(at(index), id);
+        self.memo.locations.insert(at(index), id);
         Ok(id)
     }
 
     /// Prefetches for the locations from this index on, since most tables are in the order in which stacks refer to
     /// them.
-    fn approach(&mut self, index: i32) {
+    fn prefetch(&mut self, index: i32) {
         let first = at(index);
-        if first < self.memo.approached {
+        if first < self.memo.prefetched {
             return;
         }
         let mut places = [Default::default(); AHEAD];
@@ -389,11 +403,11 @@ impl<'s, 'r> Source<'s, 'r> {
             let address = u64::wrapping_add(address, shift.copied().unwrap_or_default());
             *place = (mapping, address);
         }
-        self.into.approach(&places);
-        self.memo.approached = first + AHEAD;
+        self.into.prefetch(&places);
+        self.memo.prefetched = first + AHEAD;
     }
 
-    fn new_location(&mut self, from: &[u8]) -> Result<LocationId, Fault> {
+    fn new_location(&mut self, from: &[u8]) -> Result<LocationId, ProfileFault> {
         const PLACE: &str = "a location";
         let (mut mapping, mut address) = (0, 0);
         let mut attributes = Indices::new();
@@ -435,7 +449,7 @@ impl<'s, 'r> Source<'s, 'r> {
     }
 
     /// Copies a line that is probably in the function `likely`.
-    fn line(&mut self, from: &[u8], likely: FunctionId) -> Result<Line, Fault> {
+    fn line(&mut self, from: &[u8], likely: FunctionId) -> Result<Line, ProfileFault> {
         const PLACE: &str = "a line";
         let mut line = Line::default();
         let mut function = 0;
@@ -456,19 +470,19 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if an index is outside of its table.
-    pub fn stack(&mut self, index: i32) -> Result<StackId, Fault> {
+    pub fn stack(&mut self, index: i32) -> Result<StackId, ProfileFault> {
         if let Some(id) = self.memo.stacks.get(at(index)) {
             return Ok(id);
         }
-        let id = match self.entry(Table::Stack, index)? {
+        let id = match self.entry(DictionaryTable::Stack, index)? {
             None => StackId::default(),
             Some(from) => self.new_stack(from)?,
         };
-        self.memo.stacks.note(at(index), id);
+        self.memo.stacks.insert(at(index), id);
         Ok(id)
     }
 
-    fn new_stack(&mut self, from: &[u8]) -> Result<StackId, Fault> {
+    fn new_stack(&mut self, from: &[u8]) -> Result<StackId, ProfileFault> {
         const PLACE: &str = "a stack";
         let mut stack = std::mem::take(&mut self.memo.stack);
         stack.clear();
@@ -496,19 +510,19 @@ impl<'s, 'r> Source<'s, 'r> {
     ///
     /// # Errors
     /// Fails if there is no such link.
-    pub fn link(&mut self, index: i32) -> Result<LinkId, Fault> {
+    pub fn link(&mut self, index: i32) -> Result<LinkId, ProfileFault> {
         if let Some(id) = self.memo.links.get(at(index)) {
             return Ok(id);
         }
-        let id = match self.entry(Table::Link, index)? {
+        let id = match self.entry(DictionaryTable::Link, index)? {
             None => LinkId::default(),
             Some(from) => self.new_link(from)?,
         };
-        self.memo.links.note(at(index), id);
+        self.memo.links.insert(at(index), id);
         Ok(id)
     }
 
-    fn new_link(&mut self, from: &[u8]) -> Result<LinkId, Fault> {
+    fn new_link(&mut self, from: &[u8]) -> Result<LinkId, ProfileFault> {
         const PLACE: &str = "a link";
         let mut link = Link::default();
         for field in fields(from, PLACE) {

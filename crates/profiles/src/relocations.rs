@@ -19,7 +19,6 @@ pub enum Addresses {
 #[derive(Debug, Default)]
 pub struct Relocations {
     binaries: Records<MappingId, Binary>,
-    /// Mapping by binary.
     mappings: Vec<MappingId>,
 }
 

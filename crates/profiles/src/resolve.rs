@@ -12,14 +12,14 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 
 use super::references::References;
-use super::reindex::{Fault, Table};
+use super::reindex::{DictionaryTable, ProfileFault};
 
 /// An attribute: key, encoded value, unit.
-pub type Attribute<'r> = (&'r str, Vec<u8>, &'r str);
+pub type ResolvedAttribute<'r> = (&'r str, Vec<u8>, &'r str);
 
 /// A profile with its resource and scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Profile<'r> {
+pub struct ResolvedProfile<'r> {
     /// Attributes of the resource: key and encoded value, by key.
     pub resource: Vec<(String, Vec<u8>)>,
     /// Name and version of the scope.
@@ -35,18 +35,18 @@ pub struct Profile<'r> {
     /// Profile id.
     pub profile_id: &'r [u8],
     /// Attributes of the profile, by key.
-    pub attributes: Vec<Attribute<'r>>,
+    pub attributes: Vec<ResolvedAttribute<'r>>,
     /// Samples, in order.
-    pub samples: Vec<Sample<'r>>,
+    pub samples: Vec<ResolvedSample<'r>>,
 }
 
 /// A sample.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sample<'r> {
+pub struct ResolvedSample<'r> {
     /// Stack, the leaf first.
-    pub stack: Vec<Frame<'r>>,
+    pub stack: Vec<ResolvedFrame<'r>>,
     /// Attributes of the sample, by key.
-    pub attributes: Vec<Attribute<'r>>,
+    pub attributes: Vec<ResolvedAttribute<'r>>,
     /// Trace id and span id; empty if there is no link.
     pub link: (&'r [u8], &'r [u8]),
     /// Values.
@@ -57,20 +57,20 @@ pub struct Sample<'r> {
 
 /// A location in the code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Frame<'r> {
+pub struct ResolvedFrame<'r> {
     /// Mapping of the binary.
-    pub mapping: Mapping<'r>,
+    pub mapping: ResolvedMapping<'r>,
     /// Address.
     pub address: u64,
     /// Source lines, the innermost first.
-    pub lines: Vec<Line<'r>>,
+    pub lines: Vec<ResolvedLine<'r>>,
     /// Attributes of the location, by key.
-    pub attributes: Vec<Attribute<'r>>,
+    pub attributes: Vec<ResolvedAttribute<'r>>,
 }
 
 /// A mapped binary.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mapping<'r> {
+pub struct ResolvedMapping<'r> {
     /// Path of the file.
     pub filename: &'r str,
     /// First address, and the address behind the last one.
@@ -78,12 +78,12 @@ pub struct Mapping<'r> {
     /// File offset of the first address.
     pub file_offset: u64,
     /// Attributes of the mapping, by key.
-    pub attributes: Vec<Attribute<'r>>,
+    pub attributes: Vec<ResolvedAttribute<'r>>,
 }
 
 /// A line in a function.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Line<'r> {
+pub struct ResolvedLine<'r> {
     /// Name of the function.
     pub name: &'r str,
     /// Linkage name of the function.
@@ -98,7 +98,9 @@ pub struct Line<'r> {
 ///
 /// # Errors
 /// Fails if an index is outside of its table, or if references to strings expand to too many bytes.
-pub fn resolve(request: &ExportProfilesServiceRequest) -> Result<Vec<Profile<'_>>, Fault> {
+pub fn resolve(
+    request: &ExportProfilesServiceRequest,
+) -> Result<Vec<ResolvedProfile<'_>>, ProfileFault> {
     static NONE: proto::ProfilesDictionary = proto::ProfilesDictionary {
         mapping_table: Vec::new(),
         location_table: Vec::new(),
@@ -119,7 +121,7 @@ pub fn resolve(request: &ExportProfilesServiceRequest) -> Result<Vec<Profile<'_>
             let scope_attributes = scope.map(|scope| &scope.attributes);
             let scope_attributes = key_values(&mut references, scope_attributes)?;
             for from in &from.profiles {
-                profiles.push(Profile {
+                profiles.push(ResolvedProfile {
                     resource: resource.clone(),
                     scope: scope
                         .map(|scope| (scope.name.clone(), scope.version.clone()))
@@ -136,7 +138,7 @@ pub fn resolve(request: &ExportProfilesServiceRequest) -> Result<Vec<Profile<'_>
 fn key_values(
     references: &mut References<'_>,
     attributes: Option<&Vec<KeyValue>>,
-) -> Result<Vec<(String, Vec<u8>)>, Fault> {
+) -> Result<Vec<(String, Vec<u8>)>, ProfileFault> {
     let mut attributes = attributes.cloned().unwrap_or_default();
     references.resolve(&mut attributes)?;
     let mut resolved: Vec<_> = attributes
@@ -158,14 +160,14 @@ impl<'r> Tables<'r> {
         self,
         from: &'r proto::Profile,
         references: &mut References<'_>,
-    ) -> Result<Profile<'r>, Fault> {
+    ) -> Result<ResolvedProfile<'r>, ProfileFault> {
         let sample_type = from.sample_type.unwrap_or_default();
         let period_type = from.period_type.unwrap_or_default();
         let samples = from
             .samples
             .iter()
             .map(|sample| self.sample(sample, references));
-        Ok(Profile {
+        Ok(ResolvedProfile {
             resource: Vec::new(),
             scope: Default::default(),
             scope_attributes: Vec::new(),
@@ -189,12 +191,16 @@ impl<'r> Tables<'r> {
         self,
         from: &'r proto::Sample,
         references: &mut References<'_>,
-    ) -> Result<Sample<'r>, Fault> {
-        let stack = entry(&self.0.stack_table, Table::Stack, from.stack_index)?;
+    ) -> Result<ResolvedSample<'r>, ProfileFault> {
+        let stack = entry(
+            &self.0.stack_table,
+            DictionaryTable::Stack,
+            from.stack_index,
+        )?;
         let locations = stack.map_or(&[][..], |stack| &stack.location_indices);
-        let link = entry(&self.0.link_table, Table::Link, from.link_index)?;
+        let link = entry(&self.0.link_table, DictionaryTable::Link, from.link_index)?;
         let ids = link.map(|link| (&link.trace_id[..], &link.span_id[..]));
-        Ok(Sample {
+        Ok(ResolvedSample {
             stack: locations
                 .iter()
                 .map(|location| self.frame(*location, references))
@@ -206,15 +212,19 @@ impl<'r> Tables<'r> {
         })
     }
 
-    fn frame(self, index: i32, references: &mut References<'_>) -> Result<Frame<'r>, Fault> {
-        let from = entry(&self.0.location_table, Table::Location, index)?;
+    fn frame(
+        self,
+        index: i32,
+        references: &mut References<'_>,
+    ) -> Result<ResolvedFrame<'r>, ProfileFault> {
+        let from = entry(&self.0.location_table, DictionaryTable::Location, index)?;
         let mapping = from.map_or(0, |location| location.mapping_index);
-        let mapping = entry(&self.0.mapping_table, Table::Mapping, mapping)?;
+        let mapping = entry(&self.0.mapping_table, DictionaryTable::Mapping, mapping)?;
         let lines = from.map_or(&[][..], |location| &location.lines);
         let attributes = from.map_or(&[][..], |location| &location.attribute_indices);
         let of_mapping = mapping.map_or(&[][..], |mapping| &mapping.attribute_indices);
-        Ok(Frame {
-            mapping: Mapping {
+        Ok(ResolvedFrame {
+            mapping: ResolvedMapping {
                 filename: self.string(mapping.map_or(0, |mapping| mapping.filename_strindex))?,
                 range: mapping.map_or((0, 0), |from| (from.memory_start, from.memory_limit)),
                 file_offset: mapping.map_or(0, |mapping| mapping.file_offset),
@@ -229,10 +239,14 @@ impl<'r> Tables<'r> {
         })
     }
 
-    fn line(self, from: proto::Line) -> Result<Line<'r>, Fault> {
-        let function = entry(&self.0.function_table, Table::Function, from.function_index)?;
+    fn line(self, from: proto::Line) -> Result<ResolvedLine<'r>, ProfileFault> {
+        let function = entry(
+            &self.0.function_table,
+            DictionaryTable::Function,
+            from.function_index,
+        )?;
         let function = function.copied().unwrap_or_default();
-        Ok(Line {
+        Ok(ResolvedLine {
             name: self.string(function.name_strindex)?,
             system_name: self.string(function.system_name_strindex)?,
             filename: self.string(function.filename_strindex)?,
@@ -244,10 +258,11 @@ impl<'r> Tables<'r> {
         self,
         indices: &[i32],
         references: &mut References<'_>,
-    ) -> Result<Vec<Attribute<'r>>, Fault> {
+    ) -> Result<Vec<ResolvedAttribute<'r>>, ProfileFault> {
         let mut attributes = Vec::new();
         for index in indices {
-            if let Some(from) = entry(&self.0.attribute_table, Table::Attribute, *index)? {
+            if let Some(from) = entry(&self.0.attribute_table, DictionaryTable::Attribute, *index)?
+            {
                 let value = from.value.clone().unwrap_or_default();
                 attributes.push((
                     self.string(from.key_strindex)?,
@@ -260,14 +275,14 @@ impl<'r> Tables<'r> {
         Ok(attributes)
     }
 
-    fn string(self, index: i32) -> Result<&'r str, Fault> {
-        let string = entry(&self.0.string_table, Table::String, index)?;
+    fn string(self, index: i32) -> Result<&'r str, ProfileFault> {
+        let string = entry(&self.0.string_table, DictionaryTable::String, index)?;
         Ok(string.map_or("", String::as_str))
     }
 }
 
 /// Returns the entry of a table; `None` for index 0.
-fn entry<T>(table: &[T], name: Table, index: i32) -> Result<Option<&T>, Fault> {
+fn entry<T>(table: &[T], name: DictionaryTable, index: i32) -> Result<Option<&T>, ProfileFault> {
     if index == 0 {
         return Ok(None);
     }
@@ -275,5 +290,5 @@ fn entry<T>(table: &[T], name: Table, index: i32) -> Result<Option<&T>, Fault> {
         .ok()
         .and_then(|at| table.get(at))
         .map(Some)
-        .ok_or(Fault::Dangling { table: name, index })
+        .ok_or(ProfileFault::Dangling { table: name, index })
 }

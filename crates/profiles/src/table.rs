@@ -297,7 +297,7 @@ impl<I: Id> Default for Strings<I> {
 }
 
 /// Clears a vector of slices and reuses its memory under another lifetime.
-pub(super) fn emptied<'o>(mut slices: Vec<&[u8]>) -> Vec<&'o [u8]> {
+pub(super) fn cleared<'o>(mut slices: Vec<&[u8]>) -> Vec<&'o [u8]> {
     slices.clear();
     slices.into_iter().map(|_| &[][..]).collect()
 }
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_gets_the_same_index_again_and_zero_is_the_zero_value() {
+    fn equal_entries_share_an_index_and_zero_is_reserved() {
         let mut strings = Strings::<StringId>::new();
         assert_eq!(strings.intern("").index(), 0);
         let first = strings.intern("one");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_apart_by_length_and_order() {
+    fn lists_differ_by_length_and_order() {
         let id = LocationId::new;
         let mut lists = Lists::<StackId, LocationId>::new();
         let stacks: Vec<Vec<LocationId>> = vec![

@@ -1,4 +1,4 @@
-//! Requests for tests: made of few words, so that much is equal, with duplicates and orphans, but without errors.
+//! Generated requests for tests. Few words give many equal entries, duplicates and orphans, but no errors.
 
 #![allow(
     clippy::unwrap_used,
@@ -151,7 +151,7 @@ fn value(entropy: &mut Entropy<'_>, strings: usize) -> Value {
     }
 }
 
-/// A list of attributes with different keys.
+/// Returns indices of attributes with distinct keys.
 fn attributes(entropy: &mut Entropy<'_>, tables: &proto::ProfilesDictionary) -> Vec<i32> {
     let mut list: Vec<i32> = Vec::new();
     let key = |index: i32| {

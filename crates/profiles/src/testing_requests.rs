@@ -1,4 +1,4 @@
-//! Any requests, and small ones whose samples have names, for tests.
+//! Generated requests, and small requests with named samples, for tests.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,11 +20,12 @@ use prost::Message as _;
 
 use super::testing;
 
-/// Valid requests.
+/// Generates valid requests.
 pub fn requests() -> impl Strategy<Value = ExportProfilesServiceRequest> {
     proptest::collection::vec(any::<u8>(), 0..500).prop_map(|bytes| testing::request(&bytes))
 }
-/// A profile of the resource `service` with a sample of value 1 in a function of each name, at a time.
+/// Returns a profile of the resource `service` at a time, with a sample of value 1 in a function of each
+/// name.
 pub fn named<'a>(
     service: &str,
     time: u64,
@@ -98,7 +99,7 @@ pub fn named<'a>(
     }
 }
 
-/// The innermost function's name of each sample, in order.
+/// Returns the innermost function name of each sample, in order.
 pub fn sample_names(request: &[u8]) -> Vec<String> {
     let request = ExportProfilesServiceRequest::decode(request).unwrap();
     let profiles = super::resolve::resolve(&request).unwrap();

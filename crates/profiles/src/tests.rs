@@ -1,4 +1,4 @@
-//! Properties of all profiles.
+//! Properties of generated requests.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,9 +15,9 @@ use super::cut::{halve, split};
 use super::dictionary::{Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType};
 use super::ingest::ingest;
 use super::join::join;
-use super::merge::{Merger, Options};
+use super::merge::{MergeOptions, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{Fault, Memo};
+use super::reindex::{CopiedEntries, ProfileFault};
 use super::relocations::Addresses;
 use super::resolve::{self, resolve};
 use super::testing_requests::requests;
@@ -34,7 +34,7 @@ fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
 }
 
 fn merge(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
-    let mut merger = Merger::new(Options::default());
+    let mut merger = Merger::new(MergeOptions::default());
     for request in requests {
         merger.add(request).unwrap();
     }
@@ -53,8 +53,8 @@ fn decoded(request: &Bytes) -> ExportProfilesServiceRequest {
     ExportProfilesServiceRequest::decode(request.clone()).unwrap()
 }
 
-/// Every sample with what its profile says, but for the profile's id.
-fn all_samples(request: &ExportProfilesServiceRequest) -> Vec<resolve::Profile<'_>> {
+/// Returns every sample with its profile, without the profile id.
+fn all_samples(request: &ExportProfilesServiceRequest) -> Vec<resolve::ResolvedProfile<'_>> {
     let mut all = Vec::new();
     for mut profile in resolve(request).unwrap() {
         profile.profile_id = &[];
@@ -65,7 +65,7 @@ fn all_samples(request: &ExportProfilesServiceRequest) -> Vec<resolve::Profile<'
                 sample.link = (&[], &[]);
             }
             let samples = vec![sample];
-            all.push(resolve::Profile {
+            all.push(resolve::ResolvedProfile {
                 samples,
                 ..profile.clone()
             });
@@ -76,18 +76,21 @@ fn all_samples(request: &ExportProfilesServiceRequest) -> Vec<resolve::Profile<'
 
 /// Subject of a sample: stack, attributes, link, and kinds of observations.
 type Subject<'r> = (
-    Vec<resolve::Frame<'r>>,
-    Vec<resolve::Attribute<'r>>,
+    Vec<resolve::ResolvedFrame<'r>>,
+    Vec<resolve::ResolvedAttribute<'r>>,
     (&'r [u8], &'r [u8]),
     (bool, bool),
 );
-/// The total, and the values with their times.
+/// Total, and values with their times.
 type Observations = (i64, Vec<(u64, Option<i64>)>);
 
 /// Content of profiles, in an order independent of the encoding.
 fn meaning(
     request: &ExportProfilesServiceRequest,
-) -> Vec<(resolve::Profile<'_>, BTreeMap<Subject<'_>, Observations>)> {
+) -> Vec<(
+    resolve::ResolvedProfile<'_>,
+    BTreeMap<Subject<'_>, Observations>,
+)> {
     let mut meaning: Vec<_> = resolve(request)
         .unwrap()
         .into_iter()
@@ -117,7 +120,7 @@ fn meaning(
     meaning
 }
 
-/// The totals of all samples, by what is counted where.
+/// Totals of all samples, by resource, type, subject and so on.
 type Totals = BTreeMap<(Vec<u8>, String, [String; 4]), BTreeMap<String, i64>>;
 
 fn totals(profiles: &Profiles) -> Totals {
@@ -159,13 +162,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_is_generated_breaks_no_rule_that_is_a_must(request in requests()) {
+    fn generated_requests_break_no_must_rule(request in requests()) {
         let report = check(&request);
         prop_assert_eq!(report.count(Severity::Error), 0, "{:?}", report.findings());
     }
 
     #[test]
-    fn compaction_keeps_the_meaning_and_leaves_nothing_twice_or_unused(
+    fn compaction_keeps_meaning_without_duplicates_or_orphans(
         requests in proptest::collection::vec(requests(), 1..4),
     ) {
         let all: Vec<_> = requests.iter().collect();
@@ -198,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn what_would_be_too_large_as_one_stays_several(
+    fn oversized_join_stays_several_requests(
         requests in proptest::collection::vec(requests(), 2..6),
     ) {
         let parts: Vec<Bytes> = requests.iter().map(encoded).collect();
@@ -251,14 +254,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_compact_stays_as_it_is(requests in proptest::collection::vec(requests(), 1..4)) {
+    fn compact_request_stays_unchanged(requests in proptest::collection::vec(requests(), 1..4)) {
         let once = compact(&requests.iter().collect::<Vec<_>>());
         let twice = compact(&[&request(&once)]);
         prop_assert_eq!(once.encode(), twice.encode());
     }
 
     #[test]
-    fn merging_keeps_every_sum_in_whatever_order(
+    fn merge_keeps_sums_in_any_order(
         a in requests(), b in requests(), c in requests(),
     ) {
         let merged = merge(&[&a, &b, &c]);
@@ -268,10 +271,10 @@ proptest! {
         let mut resources = Vec::new();
         for request in [&a, &b, &c] {
             let encoded = request.encode_to_vec();
-            let ingested = ingest(&encoded, &mut dictionary, &mut Memo::default(), None).unwrap();
+            let ingested = ingest(&encoded, &mut dictionary, &mut CopiedEntries::default(), None).unwrap();
             resources.extend(ingested.resources);
         }
-        // Profiles without samples that count stay as such.
+        // Profiles whose samples add up to nothing stay.
         prop_assert_eq!(&totals(&Profiles { dictionary, resources }), &expected);
         prop_assert_eq!(&totals(&merge(&[&c, &a, &b])), &expected);
         let first = request(&merge(&[&a, &b]));
@@ -281,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_does_not_care_where_binaries_are_in_memory(
+    fn merge_ignores_load_addresses(
         original in requests(), by in 1_u64..1000,
     ) {
         let mut moved = original.clone();
@@ -304,7 +307,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_damaged_is_refused_or_mended_but_never_passed_on(
+    fn damaged_file_is_refused_or_repaired(
         original in requests(),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4),
         cut in any::<prop::sample::Index>(),
@@ -327,15 +330,15 @@ proptest! {
                 prop_assert_eq!(added, again, "as it was and encoded anew");
             }
             match again {
-                // Writing checks the structure.
+                // With debug assertions, writing checks the structure.
                 Ok(()) => {
                     let written = compactor.finish().encode();
                     prop_assert!(!valid || written == from_bytes.finish().encode());
                 }
-                Err(Fault::Dangling { .. }) => prop_assert!(found(Rule::IndexOutOfRange)),
-                Err(Fault::Unequal { .. }) => prop_assert!(found(Rule::UnequalObservations)),
-                Err(Fault::Expansion) => prop_assert!(found(Rule::Expansion)),
-                Err(Fault::Malformed(place)) => prop_assert!(false, "{place}"),
+                Err(ProfileFault::Dangling { .. }) => prop_assert!(found(Rule::IndexOutOfRange)),
+                Err(ProfileFault::Unequal { .. }) => prop_assert!(found(Rule::UnequalObservations)),
+                Err(ProfileFault::Expansion) => prop_assert!(found(Rule::Expansion)),
+                Err(ProfileFault::Malformed(place)) => prop_assert!(false, "{place}"),
             }
             drop(resolve(&damaged));
         }
@@ -343,10 +346,10 @@ proptest! {
 }
 
 #[test]
-fn a_request_with_an_error_leaves_no_trace_in_the_sum() {
-    let mut merger = Merger::new(Options {
+fn failed_request_does_not_change_the_sum() {
+    let mut merger = Merger::new(MergeOptions {
         addresses: Addresses::Exact,
-        ..Options::default()
+        ..MergeOptions::default()
     });
     let runner = &mut proptest::test_runner::TestRunner::deterministic();
     let good = requests().new_tree(runner).unwrap().current();
@@ -364,14 +367,14 @@ fn a_request_with_an_error_leaves_no_trace_in_the_sum() {
     samples.last_mut().unwrap().stack_index = 999;
     assert!(matches!(
         merger.add(&bad),
-        Err(Fault::Dangling { index: 999, .. })
+        Err(ProfileFault::Dangling { index: 999, .. })
     ));
     assert_eq!(merger.counts(), counts);
     assert_eq!(meaning(&request(&merger.finish())), meaning(&expected));
 }
 
 #[test]
-fn what_cannot_be_read_without_a_loss_stays_alone_and_whole() {
+fn lossy_request_stays_alone_and_unchanged() {
     let good = |value| {
         let sample = proto::Sample {
             values: vec![value],
@@ -408,7 +411,7 @@ fn what_cannot_be_read_without_a_loss_stays_alone_and_whole() {
 }
 
 #[test]
-fn the_pieces_of_a_profile_have_identities_of_their_own_which_do_not_change() {
+fn parts_of_a_profile_have_stable_distinct_ids() {
     let sample = proto::Sample {
         values: vec![1],
         ..Default::default()
@@ -440,12 +443,12 @@ fn the_pieces_of_a_profile_have_identities_of_their_own_which_do_not_change() {
         assert!(!ids.contains(&vec![7; 16]));
     }
     assert_ne!(cut(Some(7), 0), cut(Some(8), 0));
-    // Without an id and a time it may be another profile with the same content.
+    // Without an id and a time, it may be another profile with the same content.
     assert!(cut(None, 0).iter().all(Vec::is_empty));
 }
 
 #[test]
-fn a_dictionary_that_all_samples_need_does_not_multiply_without_end() {
+fn shared_dictionary_bounds_the_size_of_parts() {
     let sample = proto::Sample {
         stack_index: 1,
         values: vec![1],
@@ -494,7 +497,7 @@ fn profile(samples: Vec<proto::Sample>) -> ExportProfilesServiceRequest {
     }
 }
 
-/// A heap profile of a service that runs for so long: it allocates in a few more places each time.
+/// Returns a heap profile of a service of this age: it allocates from a few more stacks each time.
 fn heap(age: u64) -> Bytes {
     let mut profiles = Profiles::default();
     let dictionary = &mut profiles.dictionary;
@@ -550,7 +553,7 @@ fn heap(age: u64) -> Bytes {
     ];
     let of_type = types.map(|(kind, unit)| {
         let mut samples = Samples::default();
-        // Most of what was allocated is in use no more.
+        // Most of the allocated memory was freed.
         let step = if kind.starts_with("inuse") { 4 } else { 1 };
         for (key, at) in keys.iter().zip(1_u64..).step_by(step) {
             samples.push(*key, &[(at * 500 + age).cast_signed()], &[]);
@@ -577,14 +580,14 @@ fn heap(age: u64) -> Bytes {
 }
 
 #[test]
-fn ten_heap_profiles_of_a_service_leave_in_a_fifth_of_their_bytes() {
+fn joined_heap_profiles_take_a_fifth() {
     let parts: Vec<Bytes> = (0..10).map(heap).collect();
     let before: usize = parts.iter().map(Bytes::len).sum();
     let joined = join(&parts, usize::MAX);
     assert_eq!(joined.len(), 1);
     let after = joined[0].request.len();
     assert!(after * 5 <= before, "{before} bytes became {after}");
-    let mut merger = Merger::new(Options::default());
+    let mut merger = Merger::new(MergeOptions::default());
     for part in &parts {
         merger.add_encoded(part).unwrap();
     }
@@ -597,10 +600,10 @@ fn ten_heap_profiles_of_a_service_leave_in_a_fifth_of_their_bytes() {
 }
 
 #[test]
-fn the_memory_of_a_merge_follows_the_result_and_not_the_input() {
+fn merge_memory_follows_the_result() {
     let parts: Vec<Bytes> = (0..10).map(heap).collect();
     let bytes = |times: usize| {
-        let mut merger = Merger::new(Options::default());
+        let mut merger = Merger::new(MergeOptions::default());
         for part in parts.iter().cycle().take(parts.len() * times) {
             merger.add_encoded(part).unwrap();
         }

@@ -22,14 +22,14 @@ pub struct Top {
     /// Sum of the absolute values of all samples, including samples that were not selected.
     pub total: i64,
     /// All functions, by own value in descending order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TopRow>,
     /// Problems with the patterns of frames to drop.
     pub notes: Vec<String>,
 }
 
 /// A function, or a binary whose functions are unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct TopRow {
     /// Name of the function, or file name of the binary in brackets.
     pub name: String,
     /// Value of the function itself.
@@ -105,14 +105,16 @@ fn top_of<'p>(
     selection: &Selection,
 ) -> Top {
     let counts = count(dictionary, profiles, selection);
-    let rows = counts.rows(dictionary).map(|(name, flat, cumulative)| Row {
-        name: name.into_owned(),
-        flat,
-        cumulative,
-    });
-    let mut rows: Vec<Row> = rows.collect();
+    let rows = counts
+        .rows(dictionary)
+        .map(|(name, flat, cumulative)| TopRow {
+            name: name.into_owned(),
+            flat,
+            cumulative,
+        });
+    let mut rows: Vec<TopRow> = rows.collect();
     rows.sort_by(|a, b| {
-        let key = |row: &Row| (row.flat.saturating_abs(), row.cumulative.saturating_abs());
+        let key = |row: &TopRow| (row.flat.saturating_abs(), row.cumulative.saturating_abs());
         key(b).cmp(&key(a)).then_with(|| a.name.cmp(&b.name))
     });
     Top {
@@ -128,7 +130,7 @@ fn top_of<'p>(
 
 /// Sums over some profiles of one sample type.
 #[derive(Debug)]
-pub struct Counts {
+pub struct FunctionTotals {
     /// Sum of the absolute values of all samples, including samples that were not selected.
     pub total: i64,
     /// Problems with the patterns of frames to drop.
@@ -136,7 +138,7 @@ pub struct Counts {
     rows: Vec<(Node, i64, i64)>,
 }
 
-impl Counts {
+impl FunctionTotals {
     /// Iterates over the functions in any order: name (or file name of the binary in brackets), own value, and
     /// value including callees. Two binaries may have the same name.
     pub fn rows<'d>(
@@ -155,7 +157,7 @@ pub fn count<'p>(
     dictionary: &Dictionary,
     profiles: impl Iterator<Item = &'p Profile>,
     selection: &Selection,
-) -> Counts {
+) -> FunctionTotals {
     let mut nodes = Nodes::default();
     let mut views = Views::default();
     let mut notes = Vec::new();
@@ -169,7 +171,7 @@ pub fn count<'p>(
             at += 1;
             let stack = dictionary.locations(stack);
             for location in stack {
-                view.look_at(dictionary, *location, selection, &mut nodes);
+                view.add(dictionary, *location, selection, &mut nodes);
             }
             let stack = match view.pruning {
                 Some(_) => kept(stack, |location| view.cut(location)),
@@ -199,7 +201,7 @@ pub fn count<'p>(
             }
         }
     }
-    Counts {
+    FunctionTotals {
         total,
         notes,
         rows: nodes.rows,
@@ -281,11 +283,11 @@ impl Views {
 #[derive(Debug)]
 struct View {
     pruning: Option<Pruning>,
-    places: HashMap<LocationId, Place, RandomState>,
+    places: HashMap<LocationId, LocationView, RandomState>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct LocationView {
     /// Nodes at the location, innermost first.
     nodes: Vec<usize>,
     cut: Cut,
@@ -294,7 +296,7 @@ struct Place {
 }
 
 impl View {
-    fn look_at(
+    fn add(
         &mut self,
         dictionary: &Dictionary,
         id: LocationId,
@@ -315,7 +317,7 @@ impl View {
         };
         let frames = frames(dictionary, id, lines).into_iter();
         let nodes = frames.map(|node| nodes.node(node)).collect();
-        let place = Place {
+        let place = LocationView {
             nodes,
             cut,
             selected,
@@ -356,10 +358,19 @@ fn frames(dictionary: &Dictionary, id: LocationId, lines: &[Line]) -> Vec<Node> 
 /// Returns the names at a location, innermost first: functions, or the file name of the binary in brackets.
 pub fn frame_names(dictionary: &Dictionary, id: LocationId) -> Vec<String> {
     let lines = dictionary.get_lines(dictionary.get_location(id).lines);
-    let frames = frames(dictionary, id, lines).into_iter();
-    frames
-        .map(|node| name(dictionary, node).into_owned())
+    line_names(dictionary, id, lines)
+        .map(Cow::into_owned)
         .collect()
+}
+
+/// Returns the names at a location of which these lines are visible, innermost first.
+pub fn line_names<'d>(
+    dictionary: &'d Dictionary,
+    id: LocationId,
+    lines: &[Line],
+) -> impl DoubleEndedIterator<Item = Cow<'d, str>> {
+    let frames = frames(dictionary, id, lines).into_iter();
+    frames.map(|node| name(dictionary, node))
 }
 
 fn name(dictionary: &Dictionary, node: Node) -> Cow<'_, str> {
@@ -389,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_has_what_it_does_itself_and_with_those_it_calls() {
+    fn function_row_has_flat_and_cumulative_values() {
         let top = rows("main;run;work 5\nmain;run 2\nmain;idle 1\n");
         let rows = top.rows.iter();
         let found: Vec<_> = rows
@@ -413,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_type_that_is_not_there_is_none() {
+    fn unknown_sample_type_is_none() {
         let profiles = folded::read("main 1\n").unwrap();
         assert!(sample_type(&profiles, Some("cpu")).is_none());
         assert!(sample_type(&profiles, Some("samples")).is_some());

@@ -10,7 +10,7 @@ use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId,
 };
 use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
-use super::reindex::Table;
+use super::reindex::DictionaryTable;
 use tributary_otlp::reader::put_varint;
 
 impl Profiles {
@@ -30,15 +30,16 @@ pub fn encode(dictionary: &Dictionary, resources: &[ResourceProfiles]) -> Bytes 
 /// Writes many requests over one dictionary. The time for a request is proportional to its references, not to the
 /// dictionary.
 #[derive(Debug)]
-pub(super) struct Encoder<'d>(Writer<'d>);
+pub struct Encoder<'d>(Writer<'d>);
 
 impl<'d> Encoder<'d> {
-    pub(super) fn new(dictionary: &'d Dictionary) -> Self {
+    /// Creates an encoder.
+    pub fn new(dictionary: &'d Dictionary) -> Self {
         Encoder(Writer::new(dictionary))
     }
 
     /// See [`encode`].
-    pub(super) fn encode(&mut self, resources: &[ResourceProfiles]) -> Bytes {
+    pub fn encode(&mut self, resources: &[ResourceProfiles]) -> Bytes {
         let encoded = write(&mut self.0, resources);
         self.0.reset();
         encoded
@@ -260,15 +261,15 @@ impl<'d> Writer<'d> {
         output
     }
 
-    fn add(&mut self, table: Table, entry: &[u8]) {
+    fn add(&mut self, table: DictionaryTable, entry: &[u8]) {
         let place = match table {
-            Table::Mapping => 0,
-            Table::Location => 1,
-            Table::Function => 2,
-            Table::Link => 3,
-            Table::String => 4,
-            Table::Attribute => 5,
-            Table::Stack => 6,
+            DictionaryTable::Mapping => 0,
+            DictionaryTable::Location => 1,
+            DictionaryTable::Function => 2,
+            DictionaryTable::Link => 3,
+            DictionaryTable::String => 4,
+            DictionaryTable::Attribute => 5,
+            DictionaryTable::Stack => 6,
         };
         if let Some((output, number)) = self.tables.iter_mut().zip(1..).nth(place) {
             message(output, number, entry);
@@ -279,7 +280,7 @@ impl<'d> Writer<'d> {
         if let Some(number) = self.strings.get(id) {
             return number;
         }
-        self.add(Table::String, self.from.text(id).as_bytes());
+        self.add(DictionaryTable::String, self.from.text(id).as_bytes());
         self.strings.assign(id)
     }
 
@@ -311,7 +312,7 @@ impl<'d> Writer<'d> {
         message(&mut entry, 2, self.from.encoded_value(from.value));
         let unit = self.string(from.unit);
         number(&mut entry, 3, unit);
-        self.add(Table::Attribute, &entry);
+        self.add(DictionaryTable::Attribute, &entry);
         self.attributes.assign(id)
     }
 
@@ -327,7 +328,7 @@ impl<'d> Writer<'d> {
         let filename = self.string(from.filename);
         number(&mut entry, 4, filename);
         self.attribute_indices(&mut entry, 5, from.attributes);
-        self.add(Table::Mapping, &entry);
+        self.add(DictionaryTable::Mapping, &entry);
         self.mappings.assign(id)
     }
 
@@ -342,7 +343,7 @@ impl<'d> Writer<'d> {
             number(&mut entry, field, string);
         }
         number(&mut entry, 4, from.start_line.cast_unsigned());
-        self.add(Table::Function, &entry);
+        self.add(DictionaryTable::Function, &entry);
         self.functions.assign(id)
     }
 
@@ -365,7 +366,7 @@ impl<'d> Writer<'d> {
             message(&mut entry, 3, &line);
         }
         self.attribute_indices(&mut entry, 4, from.attributes);
-        self.add(Table::Location, &entry);
+        self.add(DictionaryTable::Location, &entry);
         self.locations.assign(id)
     }
 
@@ -377,7 +378,7 @@ impl<'d> Writer<'d> {
         let mut entry = Vec::new();
         message(&mut entry, 1, &from.trace_id);
         message(&mut entry, 2, &from.span_id);
-        self.add(Table::Link, &entry);
+        self.add(DictionaryTable::Link, &entry);
         self.links.assign(id)
     }
 
@@ -391,7 +392,7 @@ impl<'d> Writer<'d> {
         }
         let mut entry = Vec::new();
         message(&mut entry, 1, &packed);
-        self.add(Table::Stack, &entry);
+        self.add(DictionaryTable::Stack, &entry);
         self.stacks.assign(id)
     }
 }

@@ -7,69 +7,69 @@
 
 use super::masks::{Masks, WINDOW};
 
-/// Bytes before an anchor, and from it on, that its mask depends on. A window that is neither the first nor the
-/// last answers only for places with that many bytes around them.
+/// Number of bytes before and after an anchor that its mask depends on. An inner window reports only anchors
+/// with that many bytes on both sides.
 pub(super) const BEFORE: usize = 8;
 pub(super) const BEHIND: usize = 12;
 
-/// The part of a window that it answers for.
+/// The part of a window whose anchors are reported.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
-    /// The places.
+    /// Bit per reported byte.
     pub(super) own: u64,
-    /// Whether the text goes on behind the window.
+    /// Whether the text continues after the window.
     pub(super) goes_on: bool,
 }
 
-/// One bit per place at which something could be.
+/// Anchors, one bit per byte of the window.
 pub(super) struct Anchors {
-    /// Digits that begin a number, and not one in the middle of a date, a version or an id: all of them if one of them could
-    /// be something, else none.
+    /// Digits that begin a number and are not in the middle of a date, a version or an id. Either all such
+    /// digits are set, because one of them may begin a hit, or none.
     pub(super) number: u64,
-    /// All dashes. What is behind the window may be one.
+    /// All dashes. The text after the window may continue the hit.
     pub(super) dash: u64,
     /// `@`
     pub(super) at: u64,
-    /// `://`, if there is an `@` behind it or it is one of `hooks.slack.com`.
+    /// `://`, if an `@` follows or the host is `hooks.slack.com`.
     pub(super) url: u64,
-    /// The first of two colons, or of three at most 5 bytes apart.
+    /// First of two colons, or of three colons at most 5 bytes apart.
     pub(super) ipv6: u64,
-    /// The first of three separators 3 bytes apart.
+    /// First of three separators 3 bytes apart.
     pub(super) mac: u64,
-    /// The first of two dots 5 bytes apart, between groups of four letters and digits.
+    /// First of two dots 5 bytes apart, between groups of four letters and digits.
     pub(super) mac_dotted: u64,
-    /// The first of two digits after two letters.
+    /// First of two digits after two letters.
     pub(super) iban: u64,
-    /// Underscores after what may be the prefix of a token.
+    /// Underscores after a possible token prefix.
     pub(super) underscore: u64,
     /// Dashes after four letters.
     pub(super) slack: u64,
-    /// The first of five dashes.
+    /// First of five dashes.
     pub(super) pem: u64,
-    /// Spaces after what may be `Bearer` or `Basic`.
+    /// Spaces after a possible `Bearer` or `Basic`.
     pub(super) space: u64,
-    /// Slashes before a word of 4 or 5 letters that begins like a directory of home directories, backslashes before a
-    /// letter, and the first of two backslashes.
+    /// Slashes before a word of 4 or 5 letters that may be a directory of home directories, backslashes
+    /// before a letter, and the first of two backslashes.
     pub(super) path: u64,
     /// `e` before `y` or `w`, at the beginning of a word.
     pub(super) jwt: u64,
-    /// Last letters of what may be the name of a key whose value is secret, before `=` or `:`.
+    /// Last letter of a possible key name of a secret, before `=` or `:`.
     pub(super) key: u64,
-    /// `=` after three letters that begin with `s`, which may be `sig`.
+    /// `=` after three letters that begin with `s`, for `sig`.
     pub(super) signature: u64,
     /// `~` after a digit and a letter.
     pub(super) tilde: u64,
     /// Dashes after `t` and before a long token.
     pub(super) gitlab: u64,
-    /// Long numbers after `B`, as track 1 of a magnetic stripe begins.
+    /// Long numbers after `B`, as at the beginning of track 1 of a magnetic stripe.
     pub(super) track: u64,
     /// `I` next to an `A`.
     pub(super) i: u64,
 }
 
 impl Anchors {
-    /// The anchors among the places of a part; none for most texts. `addresses` has all bits set if addresses of IP
-    /// version 4 are looked for. Inlined, so that masks stay in registers whatever the instructions are that made them.
+    /// Returns the anchors in a part of the window; `None` for most texts. `addresses` has all bits set if
+    /// IPv4 addresses are searched for. Inlined, so that masks stay in registers for every instruction set.
     #[inline(always)]
     pub(super) fn of(masks: &Masks, part: Part, addresses: u64) -> Option<Anchors> {
         let Masks {
@@ -102,14 +102,15 @@ impl Anchors {
             foreign: _,
         } = *masks;
         let own = part.own;
-        let word = digit | alpha | underscore;
+        let joined = digit | alpha;
+        let word = joined | underscore;
         let all_if = |there: bool| 0_u64.wrapping_sub(u64::from(there));
 
         let letters = alpha << 1 & alpha << 2;
         let begins = digit & !((word | dash | dot) << 1);
         let number = begins & own;
-        // Behind a `+` or a parenthesis: a telephone number. It may begin before it, `0049 (0)30`, so those behind the part
-        // count too.
+        // A telephone number after `+` or a parenthesis. The number may begin before it, as in `0049 (0)30`,
+        // so positions after the part count too.
         let opened = begins & opening << 1;
         let mut anchors = Anchors {
             number: 0,
@@ -127,7 +128,7 @@ impl Anchors {
             path: (slash & home >> 1 & (slash >> 5 | slash >> 6)
                 | backslash & (alpha | backslash) >> 1)
                 & own,
-            jwt: e & (y | w) >> 1 & !(word << 1) & own,
+            jwt: e & (y | w) >> 1 & !(joined << 1) & own,
             key: 0,
             signature: 0,
             tilde: 0,
@@ -135,7 +136,8 @@ impl Anchors {
             track: 0,
             i: i & (a << 1 | a >> 1) & own,
         };
-        // What takes long to find out is asked only where its sign is, which is the same for most values of a key.
+        // Expensive masks are computed only if their characteristic byte occurs, which is predictable for the
+        // values of one key.
         if opened | numbers_behind(masks, number) | long(digit, number) != 0 {
             let addresses = addresses | all_if(anchors.dash != 0);
             anchors.number = number & all_if(opened | numbers(masks, number, addresses) != 0);
@@ -150,7 +152,7 @@ impl Anchors {
         let assigned = equal | colon;
         if assigned != 0 {
             anchors.signature = equal & letters & s << 3 & !(word << 4) & own;
-            // `rd`, `wd`, `ret`, `en`, `ey`, `ass`, `rase`, and quotes or spaces before the sign.
+            // `rd`, `wd`, `ret`, `en`, `ey`, `ass`, `rase`, `ssn`, `ber`, and quotes or spaces before the sign.
             let other = !(word | dash);
             let soon = assigned >> 1
                 | assigned >> 2 & other >> 1
@@ -159,11 +161,13 @@ impl Anchors {
                 | t & e << 1 & scheme << 2
                 | (n | y) & e << 1
                 | s & s << 1 & a << 2
-                | e & s << 1 & a << 2 & scheme << 3;
+                | e & s << 1 & a << 2 & scheme << 3
+                | n & s << 1 & s << 2
+                | scheme & e << 1 & b << 2;
             anchors.key = ends & soon & own;
         }
         if colon != 0 {
-            // Two together, or three near each other: a time of day has only two.
+            // Two adjacent colons, or three near each other: a time of day has only two.
             let soon =
                 |colons: u64| colons >> 1 | colons >> 2 | colons >> 3 | colons >> 4 | colons >> 5;
             anchors.ipv6 = colon & (colon >> 1 | soon(colon & soon(colon))) & own;
@@ -173,7 +177,7 @@ impl Anchors {
         }
         if dash != 0 {
             anchors.mac |= again(again(dash, 3), 3) & own;
-            anchors.slack = dash & letters & alpha << 3 & alpha << 4 & !(word << 5) & own;
+            anchors.slack = dash & letters & alpha << 3 & alpha << 4 & !(joined << 5) & own;
             // Prefixes have 4 to 7 letters.
             let inside = word | dash;
             let short = !(inside << 5 & inside << 6 & inside << 7 & inside << 8);
@@ -187,11 +191,11 @@ impl Anchors {
         }
         if underscore != 0 {
             // `sk` and `rk`, `gh` and a letter, `github_pat`, `whsec`.
-            let prefix = !(word << 3)
-                | home << 2 & alpha << 3 & !(word << 4)
+            let prefix = !(joined << 3)
+                | home << 2 & alpha << 3 & !(joined << 4)
                 | a << 2 & underscore << 4
-                | scheme << 1 & home << 4 & !(word << 6)
-                | n << 3 & !(word << 4) & token(word) >> 1;
+                | scheme << 1 & home << 4 & !(joined << 6)
+                | n << 3 & !(joined << 4) & token(word) >> 1;
             anchors.underscore = underscore & letters & prefix & own;
         }
         let any = anchors.number
@@ -217,41 +221,42 @@ impl Anchors {
     }
 }
 
-/// The places that have a bit set, and another one at a distance behind it.
+/// Returns the set bits that have another set bit `distance` bytes later.
 #[inline(always)]
 fn again(mask: u64, distance: u32) -> u64 {
     mask & mask >> distance
 }
 
-/// The places at which 11 bytes of a class begin.
+/// Returns the positions at which 11 bytes of a class begin.
 #[inline(always)]
 fn token(class: u64) -> u64 {
     let eights = again(again(again(class, 1), 2), 4);
     again(eights, 3)
 }
 
-/// The places behind the digits of numbers that begin at `number`: adding a one where digits begin carries it there.
+/// Returns the positions after the numbers that begin at `number`: the addition carries the bit over all
+/// digits.
 #[inline(always)]
 fn behind(digit: u64, number: u64) -> u64 {
     digit.wrapping_add(number) & !digit
 }
 
-/// The places behind numbers at which another number follows after a separator.
+/// Returns the positions after numbers that are followed by a separator and another number.
 #[inline(always)]
 fn numbers_behind(masks: &Masks, number: u64) -> u64 {
     let separator = masks.space | masks.dash | masks.dot | masks.slash;
     behind(masks.digit, number) & separator & masks.digit >> 1
 }
 
-/// Numbers of 12 digits and more: all that are card numbers without separators have 14.
+/// Returns numbers of 12 digits and more. Card numbers without separators have at least 14.
 #[inline(always)]
 fn long(digit: u64, number: u64) -> u64 {
     let fours = again(again(digit, 1), 2);
     number & fours & fours >> 4 & fours >> 8
 }
 
-/// Not zero if one of the numbers that begin at `number` may be something. `addresses` has all bits set if four numbers
-/// with dots between them may be.
+/// Returns a non-zero mask if a number that begins at `number` may begin a hit. `addresses` has all bits set
+/// if four dotted numbers count.
 #[inline(always)]
 fn numbers(masks: &Masks, number: u64, addresses: u64) -> u64 {
     let Masks {
@@ -269,7 +274,7 @@ fn numbers(masks: &Masks, number: u64, addresses: u64) -> u64 {
     let card = number << 4 & (dash | space) & pairs >> 1 & pairs >> 3;
     // `415-555-2`, `1-415-555-2`
     let grouped = (number << 3 | number << 1)
-        & (again(dash, 4) | again(dot, 4))
+        & (again(dash, 4) | again(dot, 4) | again(space, 4))
         & pairs >> 1
         & digit >> 3
         & digit >> 5;

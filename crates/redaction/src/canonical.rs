@@ -13,7 +13,7 @@ pub(super) fn canonical(id: DetectorId, text: &str) -> String {
     if is(Detector::CreditCard) || is(Detector::UsSsn) {
         digits().collect()
     } else if is(Detector::Phone) {
-        // `00` is how `+` is dialled, and `(0)` is dialled only without it.
+        // `00` stands for `+`, and `(0)` is dialled only without a country code.
         let digits: String = text
             .replace("(0)", "")
             .chars()

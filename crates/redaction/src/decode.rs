@@ -1,22 +1,22 @@
-//! Texts in base64 (RFC 4648), one level deep, in one piece or wrapped into lines.
+//! Finds texts in base64 (RFC 4648), one level deep, in one piece or wrapped into lines.
 
 use std::ops::Range;
 
 use super::detect::{credentials, run};
 use super::find;
 
-/// The shortest base64 that is looked into: 12 bytes, one more than the shortest address.
+/// Minimum size of decoded base64: 12 bytes, one more than the shortest address.
 const SHORTEST: usize = 12;
 
-/// Calls `found` with each run that decodes to a text, and that text.
+/// Calls `found` with each run that decodes to a text, and with the decoded text.
 pub(super) fn decoded(text: &str, mut found: impl FnMut(Range<usize>, &str)) {
     if text.len() >= SHORTEST {
         base64(text.as_bytes(), &mut found);
     }
 }
 
-/// Runs of either alphabet. Both have characters that also separate things, such as the segments of a path: so the
-/// pieces of a run are looked into too.
+/// Decodes runs of either alphabet. Both alphabets contain characters that also separate words, such as the
+/// segments of a path, so the parts of a run are decoded too.
 fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
     let part = |byte: u8| BASE64.get(usize::from(byte)) == Some(&true);
     let mut lines = Lines::default();
@@ -43,20 +43,19 @@ fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
     lines.decode(text, found);
 }
 
-/// The shortest line after which the next one may belong to the same text. MIME has 76 characters in a line, PEM 64; 32 are
-/// enough that words and ids, one in a line, are not put together.
+/// Minimum length of a line that may continue on the next line. MIME lines have 76 characters, PEM lines 64;
+/// with 32, words and ids on separate lines are not joined.
 const LINE: usize = 32;
 
-/// The most bytes between two lines: a line break, escaped or encoded, and indentation.
+/// Maximum number of bytes between two lines: a line break, escaped or encoded, and indentation.
 const BREAK: usize = 40;
 
-/// Lines of base64 that are one text.
+/// Consecutive lines of base64 that form one text.
 #[derive(Default)]
 struct Lines {
     start: usize,
     /// Length of a prefix of the first line that is not base64, as in `/secrets/LS0t...`, in bytes.
     prefix: usize,
-    /// The end of the last line.
     end: usize,
     /// Length of the last line, in bytes.
     last: usize,
@@ -80,7 +79,8 @@ impl Lines {
         self.count = 1;
     }
 
-    /// Adds a run if it is the next line. Returns true for such a run, and for a part of the break before the next line.
+    /// Adds a run if it is the next line. Returns true for such a run, and for a part of the break before the
+    /// next line.
     fn continue_with(&mut self, text: &[u8], start: usize, token: &[u8]) -> bool {
         if self.count == 0 || self.last < LINE || start > self.end + BREAK {
             return false;
@@ -95,7 +95,7 @@ impl Lines {
         let ending = endings.iter().find(|ending| token.starts_with(ending));
         let skipped = ending.map_or(0, |ending| ending.len());
         let line = token.get(skipped..).unwrap_or_default();
-        // Spaces alone do where lines are as long as lines are.
+        // Spaces without a line break separate lines only if the previous line has the usual length.
         let broken =
             skipped > 0 || self.last >= 60 || between.iter().any(|byte| b"\r\n".contains(byte));
         let blank = |byte: &u8| b" \t\r\n\\%rn0ADad".contains(byte);
@@ -111,7 +111,7 @@ impl Lines {
         true
     }
 
-    /// Looks into the lines, if there are several.
+    /// Decodes the lines, if there are several.
     fn decode(&mut self, text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
         let count = std::mem::take(&mut self.count);
         if count < 2 {
@@ -159,13 +159,13 @@ fn base64_token(
     let padding = run(text, start + token.len(), |byte| byte == b'=')
         .len()
         .min(2);
-    // Whatever stands between the texts in it.
+    // Other bytes may separate the texts.
     let plain = String::from_utf8_lossy(plain);
     found(start..start + token.len() + padding, &plain);
 }
 
-/// Whether there is anything to read in what was decoded: most words and ids happen to be base64, of bytes that mean nothing.
-/// All that detectors find has as many bytes of ASCII on end as the shortest of it; other texts are text as a whole.
+/// Whether decoded bytes are readable text. Most words and ids decode to meaningless bytes. A hit needs a run
+/// of ASCII as long as the shortest hit; any other text must be UTF-8 as a whole.
 fn is_readable(plain: &[u8]) -> bool {
     let shown = |byte: &u8| matches!(byte, b' '..=b'~');
     let mut length = 0;

@@ -18,22 +18,21 @@ pub(super) mod tokens;
 
 use std::ops::Range;
 
-/// Range of a hit.
 pub(super) type Span = Range<usize>;
 
-/// The byte at a place; 0 outside of the text, which is of no class.
+/// Returns the byte at a position; outside of the text 0, which is in no class.
 #[inline]
 pub(super) fn byte(text: &[u8], at: usize) -> u8 {
     text.get(at).copied().unwrap_or(0)
 }
 
-/// The byte before a place; 0 at the beginning.
+/// Returns the byte before a position; 0 at the beginning.
 #[inline]
 pub(super) fn before(text: &[u8], at: usize) -> u8 {
     at.checked_sub(1).map_or(0, |at| byte(text, at))
 }
 
-/// From `start` on, the bytes of a class.
+/// Returns the bytes of a class from `start` on.
 pub(super) fn run(text: &[u8], start: usize, of: impl Fn(u8) -> bool) -> &[u8] {
     let rest = text.get(start..).unwrap_or_default();
     let end = rest
@@ -49,11 +48,22 @@ pub(super) fn run_back(text: &[u8], end: usize, most: usize, of: impl Fn(u8) -> 
     earlier.iter().rev().take_while(|byte| of(**byte)).count()
 }
 
-/// Whether a byte belongs to a word: what stands inside a longer name or number is no hit. Only ASCII does: typographic
-/// quotes and spaces are none, and scripts without spaces write numbers and words without anything between.
+/// Whether a byte belongs to a word. A match inside a longer name or number is no hit. Only ASCII counts:
+/// typographic quotes and spaces do not belong to words, and some scripts have no spaces around numbers and
+/// words.
 #[inline]
 pub(super) fn word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Whether a token may begin at a place: behind no letter and no digit, but behind the underscore of a short name, as in
+/// `key_AKIA...`. The bound keeps many beginnings behind each other from each reading what follows.
+pub(super) fn begins_token(text: &[u8], start: usize) -> bool {
+    const NAME: usize = 24;
+    match before(text, start) {
+        b'_' => (2..=NAME).contains(&run_back(text, start, NAME + 1, word)),
+        earlier => !earlier.is_ascii_alphanumeric(),
+    }
 }
 
 /// Whether what is there begins with `prefix`.
@@ -62,7 +72,7 @@ pub(super) fn starts(text: &[u8], at: usize, prefix: &[u8]) -> bool {
     text.get(at..).is_some_and(|rest| rest.starts_with(prefix))
 }
 
-/// The checksum of card numbers (ISO/IEC 7812-1, annex B).
+/// Checks the checksum of card numbers (ISO/IEC 7812-1, annex B).
 pub(super) fn luhn(digits: impl DoubleEndedIterator<Item = u8>) -> bool {
     let sum: u32 = digits
         .rev()
@@ -79,7 +89,7 @@ pub(super) fn luhn(digits: impl DoubleEndedIterator<Item = u8>) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// The remainder by 97 of a number in which letters count from 10 (ISO/IEC 7064).
+/// Returns the remainder by 97 of a number in which letters count from 10 (ISO/IEC 7064).
 pub(super) fn mod97(characters: impl Iterator<Item = u8>) -> u32 {
     characters.fold(0, |remainder, character| {
         let (shift, value) = match character {

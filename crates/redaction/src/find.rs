@@ -1,4 +1,4 @@
-//! The pass over a text: bit masks of its bytes say where something could be, matchers say whether it is.
+//! Scans a text: bit masks of its bytes give the anchors, and matchers confirm hits at the anchors.
 
 use smallvec::SmallVec;
 
@@ -11,13 +11,13 @@ use super::detect::{
 use super::detect::{before, byte};
 use super::masks::{self, Masks, WINDOW};
 
-/// The shortest text in which something can be found: `a@b.co`.
+/// Minimum length of a text with a hit: `a@b.co`.
 pub(super) const SHORTEST: usize = 6;
 
-/// The longest address with its port, and the dash behind it: `255.255.255.255:65535-`.
+/// Maximum length of an address with its port, and the dash after it: `255.255.255.255:65535-`.
 const ADDRESS: usize = 22;
 
-/// Something that a built-in detector has found.
+/// A hit of a built-in detector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) span: Span,
@@ -27,11 +27,11 @@ pub(super) struct Found {
 /// Hits in a text, unordered and possibly overlapping.
 pub(super) type AllFound = SmallVec<[Found; 4]>;
 
-/// The built-in detectors that are on.
+/// Enabled built-in detectors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Enabled {
     detectors: u32,
-    /// Whether the processor can do [`Masks::of_wide`].
+    /// Whether the processor supports [`Masks::of_wide`].
     wide: bool,
 }
 
@@ -52,14 +52,14 @@ impl Enabled {
         self.detectors & 1 << detector as u8 != 0
     }
 
-    /// All bits, if addresses of IP version 4 are looked for.
+    /// Returns all bits if IPv4 addresses are searched for, otherwise none.
     #[inline]
     fn addresses(self) -> u64 {
         0_u64.wrapping_sub(u64::from(self.has(Detector::IpAddress)))
     }
 }
 
-/// The place of each bit that is set, from the lowest on.
+/// Iterates over the positions of the set bits, lowest first.
 #[inline]
 fn places(mut bits: u64, base: usize) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -69,15 +69,15 @@ fn places(mut bits: u64, base: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The bits from `from` to below `to`.
+/// Returns a mask with the bits from `from` to below `to`.
 #[inline]
 fn bits(from: usize, to: usize) -> u64 {
     let below = |end: usize| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
     below(to) & !below(from)
 }
 
-/// Whether nothing can be in a text, as far as masks tell: it is ASCII and has no anchor in it. Most texts are like that.
-/// Not for [`Detector::HighEntropy`], which has no anchors.
+/// Whether the masks prove that a text has no hit: it is ASCII without any anchor, like most texts. Does not
+/// cover [`Detector::HighEntropy`], which has no anchors.
 #[inline]
 #[allow(
     unsafe_code,
@@ -89,7 +89,7 @@ pub(super) fn nothing(enabled: Enabled, text: &[u8]) -> bool {
     }
     #[cfg(target_arch = "x86_64")]
     if enabled.wide {
-        // SAFETY: the processor can do it.
+        // SAFETY: the processor supports the instructions.
         return unsafe { nothing_wide(enabled, text) };
     }
     nothing_by(Masks::of, enabled, text)
@@ -109,7 +109,7 @@ fn nothing_by(masks: impl Fn(&[u8]) -> Masks, enabled: Enabled, text: &[u8]) -> 
     })
 }
 
-/// Finds all that the enabled detectors know.
+/// Finds all hits of the enabled detectors.
 #[allow(
     unsafe_code,
     reason = "only after a look at the processor is the code for its newer instructions called"
@@ -120,7 +120,7 @@ pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
     }
     #[cfg(target_arch = "x86_64")]
     if enabled.wide {
-        // SAFETY: the processor can do it.
+        // SAFETY: the processor supports the instructions.
         unsafe { find_wide(enabled, text, found) };
         return;
     }
@@ -151,10 +151,10 @@ fn find_by(masks: impl Fn(&[u8]) -> Masks, enabled: Enabled, text: &[u8], found:
     }
 }
 
-/// The windows of a text, which overlap by what an anchor depends on around its place.
+/// Windows of a text. They overlap by the context of an anchor.
 struct Windows<'t> {
     text: &'t [u8],
-    /// Start of the next window; `None` behind the last one.
+    /// Start of the next window; `None` after the last one.
     base: Option<usize>,
 }
 
@@ -197,7 +197,7 @@ impl<'t> Iterator for Windows<'t> {
 }
 
 impl Anchors {
-    /// Asks the matchers at each anchor.
+    /// Calls the matchers at each anchor.
     #[cold]
     #[inline(never)]
     fn confirm(&self, enabled: Enabled, text: &[u8], base: usize, all: &mut AllFound) {
@@ -209,7 +209,8 @@ impl Anchors {
             }
         };
         for at in places(self.number, base) {
-            // Numbers behind dashes are no anchors: those of a list or a range of numbers follow from the one before.
+            // A number after a dash is no anchor: the matcher for a list or range continues from the previous
+            // number.
             let range = self.dash >> (at - base) & bits(0, ADDRESS) != 0;
             let mut next = number(text, at, range, &mut ask);
             while let Some(at) = next {
@@ -227,7 +228,7 @@ impl Anchors {
             ask(Detector::SlackToken, credentials::slack_hook, at);
         }
         for at in places(self.path, base) {
-            if matches!(byte(text, at + 1), b'h' | b'U' | b'u' | b'\\') {
+            if matches!(byte(text, at + 1), b'h' | b'U' | b'u' | b'D' | b'\\') {
                 ask(Detector::HomeDirectory, home::home, at);
             }
         }
@@ -247,6 +248,9 @@ impl Anchors {
             }
         }
         for at in places(self.key, base) {
+            if matches!(byte(text, at), b'n' | b'N' | b'r' | b'R') {
+                ask(Detector::UsSsn, numbers::us_ssn_named, at);
+            }
             if !assigned::ends_name(text, at) {
                 continue;
             }
@@ -257,7 +261,7 @@ impl Anchors {
         self.confirm_rare(base, &mut ask);
     }
 
-    /// Calls the matchers of anchors that are rare.
+    /// Calls the matchers of rare anchors.
     #[inline]
     fn confirm_rare(
         &self,
@@ -346,7 +350,7 @@ fn number(
             next = addresses::after_dash(text, start);
         }
     }
-    // The shortest that are left have 11 bytes. What follows are dates and versions most of the time.
+    // The shortest remaining forms have 11 bytes. Mostly dates and versions follow.
     if rest.len() < 10 {
         return next;
     }
@@ -357,7 +361,7 @@ fn number(
         }
         _ => {}
     }
-    // Of those without a trunk prefix, groups of three digits follow each other.
+    // Numbers without a trunk prefix consist of consecutive groups of three digits.
     let first = byte(rest, 0);
     let grouped = match digits {
         3 => byte(rest, 7) == separator,
@@ -414,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_does_not_depend_on_where_it_stands() {
+    fn hits_are_independent_of_position() {
         let texts = [
             ("jane@example.com", Detector::Email),
             ("192.0.2.17", Detector::IpAddress),
@@ -443,7 +447,7 @@ mod tests {
         }
     }
 
-    /// All matchers, asked at every byte at which what they look for could be, without masks, anchors and windows.
+    /// Calls all matchers at every byte where a hit may be, without masks, anchors and windows.
     fn find_everywhere(text: &[u8]) -> Vec<(Span, Detector)> {
         let mut all = Vec::new();
         let mut ask = |detector: Detector, matcher: fn(&[u8], usize) -> Option<Span>, at: usize| {
@@ -512,6 +516,7 @@ mod tests {
             ask(Detector::AwsSecretKey, assigned::aws_secret, at);
             ask(Detector::AzureKey, assigned::azure_key, at);
             ask(Detector::AssignedSecret, assigned::secret, at);
+            ask(Detector::UsSsn, numbers::us_ssn_named, at);
         }
         entropy::high_entropy(text, |span| all.push((span, Detector::HighEntropy)));
         all.sort_by_key(|(span, detector)| (span.start, span.end, *detector as u8));
@@ -519,7 +524,7 @@ mod tests {
         all
     }
 
-    /// Compares what is found by way of masks and anchors, for each kind of processor.
+    /// Compares the scan with the exhaustive search, for each kind of processor.
     #[allow(unsafe_code, reason = "what the processor cannot do is left out")]
     fn compare(text: &str) {
         let text = text.as_bytes();
@@ -583,7 +588,7 @@ mod tests {
         for text in &texts {
             compare(text);
         }
-        // Two of them with some bytes changed, at any distance from the beginning.
+        // Two texts with some changed bytes, at any distance from the beginning.
         let bytes = b"0123456789 -./:_@(+AaIhJ\\x=~\"deknstwyB^";
         for _ in 0..2000 {
             let mut text = ".".repeat(random.usize(..70));
@@ -602,7 +607,7 @@ mod tests {
             }
             compare(&String::from_utf8_lossy(&text));
         }
-        // Digits and what separates them.
+        // Digits and separators.
         for _ in 0..5000 {
             let mut text = String::new();
             while text.len() < 90 {

@@ -1,23 +1,24 @@
-//! Texts in other characters: full-width letters and digits, typographic spaces and dashes, invisible characters, and what
-//! JSON escapes. They are looked at as what they mean, and what is found is taken out where it stands.
+//! Folds look-alike spellings into ASCII: full-width letters and digits, typographic spaces and dashes,
+//! invisible characters, and JSON escapes. Detectors search the folded text, and hits are mapped back to the
+//! original.
 
 use std::ops::Range;
 
 /// Printable ASCII from `!` to `~`. Full-width forms have the same order (Unicode, U+FF01 to U+FF5E).
 const SHOWN: &str = "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
 
-/// A text as it is looked at, and where its parts come from.
+/// A folded text with the origin of its parts.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
     pub(super) text: String,
-    /// Places in this text and in the original, on both sides of each part that differs; in order.
+    /// Positions in the folded text and in the original, on both sides of each changed part; in order.
     steps: Vec<(usize, usize)>,
 }
 
 impl Folded {
     /// Returns the range in the original of a range in the folded text.
     pub(super) fn origin(&self, span: &Range<usize>) -> Range<usize> {
-        // What was left out before the beginning or behind the end is no part of it.
+        // Characters removed before the beginning or after the end do not belong to the range.
         let start = self.place(
             self.steps.partition_point(|step| step.0 <= span.start),
             span.start,
@@ -30,7 +31,7 @@ impl Folded {
         start..end.max(start)
     }
 
-    /// A place behind so many steps.
+    /// Returns the position after a number of steps.
     fn place(&self, steps: usize, place: usize) -> usize {
         let step = steps.checked_sub(1).and_then(|last| self.steps.get(last));
         step.map_or(place, |(from, origin)| origin + (place - from))
@@ -52,7 +53,7 @@ impl Folded {
     }
 }
 
-/// A text in ASCII where it only looks different; none if nothing in it does.
+/// Folds look-alike characters into ASCII; `None` if there are none.
 pub(super) fn wide(text: &str) -> Option<Folded> {
     let (mut folded, mut copied) = (Folded::default(), 0);
     for (at, character) in text.char_indices() {
@@ -63,7 +64,7 @@ pub(super) fn wide(text: &str) -> Option<Folded> {
     folded.finish(text, copied)
 }
 
-/// A text without the escapes of JSON (RFC 8259, section 7); none if there are none.
+/// Replaces JSON escapes (RFC 8259, section 7); `None` if there are none.
 pub(super) fn unescaped(text: &str) -> Option<Folded> {
     let (mut folded, mut copied) = (Folded::default(), 0);
     let mut at = 0;
@@ -86,8 +87,8 @@ pub(super) fn unescaped(text: &str) -> Option<Folded> {
     folded.finish(text, copied)
 }
 
-/// A text without percent-encoding (RFC 3986, section 2.1), in whatever character set: what is no UTF-8 stands between the texts.
-/// `plus` is what a plus becomes: a space in forms, a plus elsewhere. None if nothing is encoded.
+/// Decodes percent-encoding (RFC 3986, section 2.1) in any character set; invalid UTF-8 separates texts.
+/// `plus` replaces a plus: a space in forms, a plus elsewhere. `None` if nothing is encoded.
 pub(super) fn unquoted(text: &str, plus: char) -> Option<Folded> {
     let bytes = text.as_bytes();
     let (mut folded, mut copied, mut encoded) = (Folded::default(), 0, false);
@@ -137,7 +138,7 @@ pub(super) fn unquoted(text: &str, plus: char) -> Option<Folded> {
     folded.finish(text, copied)
 }
 
-/// The byte that a text begins with in percent-encoding.
+/// Decodes the percent-encoded byte at the beginning of a text.
 fn octet(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else {
         return None;
@@ -160,7 +161,7 @@ fn ascii(character: char) -> Option<&'static str> {
     })
 }
 
-/// The character that a text begins with an escape of, and how long that is.
+/// Decodes the escape at the beginning of a text. Returns the character and the length of the escape.
 fn escape(text: &str) -> Option<(char, usize)> {
     let plain = match text.as_bytes().get(1)? {
         b'u' => return unicode(text),
@@ -177,7 +178,7 @@ fn escape(text: &str) -> Option<(char, usize)> {
     Some((plain, 2))
 }
 
-/// `\u` and four digits; two of them for what is beyond the first 65536 characters.
+/// Decodes `\u` and four digits, or two such escapes for a surrogate pair.
 fn unicode(text: &str) -> Option<(char, usize)> {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;
@@ -191,7 +192,7 @@ fn unicode(text: &str) -> Option<(char, usize)> {
     let units = [first, second.unwrap_or_default()];
     Some(match char::decode_utf16(units).next()? {
         Ok(character) => (character, 6 * character.len_utf16()),
-        // Half of a pair.
+        // Half of a surrogate pair.
         Err(_) => (char::REPLACEMENT_CHARACTER, 6),
     })
 }
@@ -200,14 +201,13 @@ fn unicode(text: &str) -> Option<(char, usize)> {
 mod tests {
     use super::*;
 
-    /// The parts of the original that stand for each part of the folded text.
     fn origin<'t>(original: &'t str, folded: &Folded, part: &str) -> &'t str {
         let start = folded.text.find(part).unwrap();
         &original[folded.origin(&(start..start + part.len()))]
     }
 
     #[test]
-    fn what_looks_different_is_read_as_what_it_means() {
+    fn look_alikes_are_folded_to_ascii() {
         let text = "a\u{a0}\u{ff11}\u{ff12}\u{200b}\u{2011}\u{ad}x\u{ff5e}\u{ff01}\u{feff}";
         let folded = wide(text).unwrap();
         assert_eq!(folded.text, "a 12-x~!");

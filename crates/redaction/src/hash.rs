@@ -1,4 +1,4 @@
-//! The hash functions of the Collector's redaction processor, printed as lower case hexadecimal digits.
+//! Hash functions of the Collector's redaction processor, printed as lower-case hexadecimal digits.
 
 use std::fmt;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::SettingsError;
 use super::settings::HashFunction;
 use tributary_config::Secret;
 
-/// A hash function with its key, if it has one. Never shows the key.
+/// A hash function, with its key if it has one. Never displays the key.
 #[derive(Clone)]
 pub struct Hasher {
     function: HashFunction,
@@ -24,12 +24,12 @@ impl fmt::Debug for Hasher {
 }
 
 impl Hasher {
-    /// A function ready for use. `key` is for the functions with a key alone.
+    /// Prepares a hash function. `key` applies to keyed functions only.
     ///
     /// # Errors
     ///
-    /// If the function needs a key and `key` is shorter than its hash: 32 bytes for HMAC-SHA-256, 64 for HMAC-SHA-512
-    /// (RFC 2104, section 3; the Collector's limits).
+    /// Fails if the function needs a key and `key` is shorter than its hash: 32 bytes for HMAC-SHA-256, 64
+    /// for HMAC-SHA-512 (RFC 2104, section 3; the Collector's limits).
     pub fn new(function: HashFunction, key: &Secret) -> Result<Hasher, SettingsError> {
         let keyed = |algorithm: hmac::Algorithm, name| {
             let least = algorithm.digest_algorithm().output_len();
@@ -51,7 +51,8 @@ impl Hasher {
         Ok(Hasher { function, key })
     }
 
-    /// The hash of a text in hexadecimal digits: 32 for MD5, 40 for SHA-1, 128 for HMAC-SHA-512, 64 for the others.
+    /// Returns the hash of a text in hexadecimal digits: 32 for MD5, 40 for SHA-1, 128 for HMAC-SHA-512, 64
+    /// for the others.
     pub fn hex(&self, text: &str) -> String {
         let text = text.as_bytes();
         match (&self.key, self.function) {
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn hashes_are_those_that_others_compute() {
-        // FIPS 202 and RFC 1321 test suites, FIPS 180; RFC 4231 case 7 has a key long enough.
+        // FIPS 202 and RFC 1321 test suites, FIPS 180; RFC 4231 case 7 has a sufficiently long key.
         let hash = |function| {
             let hasher = Hasher::new(function, &Secret::default()).unwrap();
             hasher.hex("abc")

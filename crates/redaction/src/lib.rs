@@ -15,6 +15,28 @@
 //!   bound.
 //! - No error, count or debug output contains a text or a part of one.
 //!
+//! # Example
+//!
+//! ```
+//! use tributary_config::Secret;
+//! use tributary_redaction::{Detector, DetectorAction, DetectorConfig, Hits, ScanOutcome, Scanner, ScannerSettings};
+//!
+//! let detectors = [DetectorConfig { name: Detector::Email, action: DetectorAction::Replace }];
+//! let scanner = Scanner::new(&ScannerSettings {
+//!     detectors: &detectors,
+//!     custom: &[],
+//!     hash_function: None,
+//!     hmac_key: &Secret::default(),
+//!     decode: true,
+//! })?;
+//! let mut hits = Hits::default();
+//! let outcome = scanner.scan("sent to jane.roe@example.org", &mut hits)?;
+//! assert!(outcome == ScanOutcome::Rewritten("sent to [EMAIL]".to_owned()));
+//! let (id, count) = hits.iter().next().expect("one detector has a hit");
+//! assert_eq!((scanner.detector_name(id), count), ("email", 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where to start reading
 //!
 //! - `settings`: the configuration of detectors and actions.
@@ -53,7 +75,7 @@ use tributary_config::Secret;
 
 /// Settings from which a scanner is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings<'a> {
+pub struct ScannerSettings<'a> {
     /// Built-in detectors that are on. Of two entries with the same name, the last one counts.
     pub detectors: &'a [DetectorConfig],
     /// Custom detectors, at most [`DetectorId::CUSTOM`].
@@ -91,13 +113,13 @@ pub enum SettingsError {
         problem: String,
     },
     /// More than [`DetectorId::CUSTOM`] custom detectors.
-    #[error("there are {0} custom detectors, and at most {max} are possible", max = DetectorId::CUSTOM)]
+    #[error("{0} custom detectors exceed the maximum of {max}", max = DetectorId::CUSTOM)]
     TooMany(usize),
 }
 
 /// Result of scanning a text.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ScanOutcome {
     /// Nothing was found.
     Clean,
     /// The redacted text.
@@ -111,15 +133,12 @@ pub enum Outcome {
 #[non_exhaustive]
 pub enum Unscannable {
     /// Every round of redaction finds new hits, because a custom pattern matches the marks of other detectors.
-    #[error(
-        "it still has something private after {} rounds of redaction",
-        Scanner::ROUNDS
-    )]
+    #[error("redaction still finds private data after {} rounds", Scanner::ROUNDS)]
     Unsettled,
     /// The bytes are not UTF-8.
-    #[error("it is not UTF-8")]
+    #[error("the text is not UTF-8")]
     NotUtf8,
     /// A custom pattern matches so often in so long a text that the search would take seconds.
-    #[error("a pattern matches too often in a text of its length")]
+    #[error("a custom pattern matches too often in a long text")]
     TooManyMatches,
 }

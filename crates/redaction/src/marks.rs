@@ -73,7 +73,7 @@ pub(super) struct Hashers {
 
 impl Hashers {
     pub(super) fn new(
-        settings: &super::Settings<'_>,
+        settings: &super::ScannerSettings<'_>,
         used: impl Fn(DetectorAction) -> bool,
     ) -> Result<Hashers, SettingsError> {
         use super::settings::HashFunction;

@@ -1,9 +1,9 @@
 //! Classifies the bytes of a window into bit masks, one bit per byte.
 //!
-//! On x86-64 16 bytes are compared at a time (SSE2 is part of the architecture), or all 64 where the processor has
-//! AVX-512; elsewhere a table classifies byte by byte. All are checked against each other.
+//! On x86-64, 16 bytes are compared at a time (SSE2 is part of the architecture), or 64 if the processor has
+//! AVX-512; elsewhere a table classifies byte by byte. A test compares all variants.
 
-/// The most bytes of a window.
+/// Maximum size of a window in bytes.
 pub(super) const WINDOW: usize = 64;
 
 /// One bit per byte of a window, the first byte lowest.
@@ -27,14 +27,13 @@ pub(super) struct Masks {
     pub(super) slash: u64,
     /// `\`
     pub(super) backslash: u64,
-    /// Space.
     pub(super) space: u64,
     /// `=`
     pub(super) equal: u64,
-    /// `~`, in the client secrets of Azure.
+    /// `~`, for the client secrets of Azure.
     pub(super) tilde: u64,
-    /// `d` in both cases. This one and those that follow end the names of keys such as `password`, `secret`, `token`,
-    /// `api_key`, `pass` and `passphrase`.
+    /// `d` in both cases. This letter and the following ones end key names such as `password`, `secret`,
+    /// `token`, `api_key`, `pass` and `passphrase`.
     pub(super) d: u64,
     /// `e` in both cases, which also begins JSON Web Tokens, before `y` or `w`.
     pub(super) e: u64,
@@ -48,26 +47,26 @@ pub(super) struct Masks {
     pub(super) w: u64,
     /// `y` in both cases.
     pub(super) y: u64,
-    /// `(` and `+`, which begin telephone numbers, and what is between them.
+    /// `(` to `+`: the characters `(` and `+` begin telephone numbers.
     pub(super) opening: u64,
-    /// `0`, which begins those within a country.
+    /// `0`, which begins national telephone numbers.
     pub(super) zero: u64,
-    /// `a` in both cases, in the prefixes of several keys.
+    /// `a` in both cases, for the prefixes of several keys.
     pub(super) a: u64,
-    /// `b` in both cases, with which `Bearer` and `Basic` begin.
+    /// `b` in both cases, the beginning of `Bearer` and `Basic`.
     pub(super) b: u64,
-    /// `h` and `U`, which begin the directories of home directories.
+    /// `h` and `U`, the beginning of directories with home directories.
     pub(super) home: u64,
     /// `r` and `c` in both cases, the ends of `Bearer` and `Basic`.
     pub(super) scheme: u64,
-    /// `I`, in the beginning of the keys of AWS and Google Cloud.
+    /// `I`, at the beginning of AWS and Google Cloud keys.
     pub(super) i: u64,
-    /// All that is not ASCII.
+    /// All bytes outside of ASCII.
     pub(super) foreign: u64,
 }
 
 impl Masks {
-    /// Classifies a window of at most [`WINDOW`] bytes; more are ignored.
+    /// Classifies a window of at most [`WINDOW`] bytes; further bytes are ignored.
     #[inline]
     pub(super) fn of(window: &[u8]) -> Masks {
         let mut masks = Masks::default();
@@ -78,7 +77,7 @@ impl Masks {
         if rest.is_empty() || lanes.len() >= WINDOW / 16 {
             return masks;
         }
-        // The last bytes once more together with some before them: setting a bit twice is setting it.
+        // The last vector overlaps the previous one; setting a bit twice is harmless.
         match window.last_chunk::<16>() {
             Some(lane) => masks.add(lane, window.len() - 16),
             None => masks.add(&short(window), 0),
@@ -86,7 +85,7 @@ impl Masks {
         masks
     }
 
-    /// The same with one comparison per class for the whole window.
+    /// Like [`of`](Self::of), with one comparison per class for the whole window.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2")]
@@ -105,11 +104,11 @@ impl Masks {
             WINDOW => u64::MAX,
             length => (1 << length) - 1,
         };
-        // SAFETY: the bytes that are read are those of `there`, which are in the window.
+        // SAFETY: only the bytes selected by `there` are read, and they are within the window.
         let bytes = unsafe { _mm512_maskz_loadu_epi8(there, window.as_ptr().cast()) };
         let all = |byte: u8| _mm512_set1_epi8(byte as i8);
         let equal = |byte: u8| _mm512_cmpeq_epi8_mask(bytes, all(byte));
-        // Whether it is within `count` of `first`.
+        // Whether a byte is in a range of `count` values from `first` on.
         let within = |bytes: __m512i, first: u8, count: u8| {
             _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, all(first)), all(count - 1))
         };
@@ -153,7 +152,7 @@ impl Masks {
         reason = "intrinsics take the same three calls per class that a table takes per byte"
     )]
     fn add(&mut self, lane: &[u8; 16], position: usize) {
-        // SAFETY: every x86-64 processor has SSE2; the function reads and writes nothing but its arguments.
+        // SAFETY: every x86-64 processor has SSE2; the function reads and writes only its arguments.
         unsafe { self.add_vector(lane, position) }
     }
 
@@ -169,7 +168,7 @@ impl Masks {
         let bytes = _mm_set_epi64x((value >> 64) as i64, value as i64);
         let bits = |found: __m128i| u64::from(_mm_movemask_epi8(found) as u32 & 0xffff) << position;
         let equal = |byte: u8| bits(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8)));
-        // Whether it is within `count` of `first`: the saturating difference is zero.
+        // Whether a byte is in a range of `count` values from `first` on: the saturating difference is zero.
         let within = |bytes: __m128i, first: u8, count: u8| {
             let offset = _mm_sub_epi8(bytes, _mm_set1_epi8(first as i8));
             let above = _mm_subs_epu8(offset, _mm_set1_epi8((count - 1) as i8));
@@ -261,7 +260,7 @@ impl Masks {
     }
 }
 
-/// Whether the processor can do [`Masks::of_wide`].
+/// Whether the processor supports [`Masks::of_wide`].
 #[cfg(target_arch = "x86_64")]
 pub(super) fn wide() -> bool {
     is_x86_feature_detected!("avx512bw")
@@ -269,13 +268,13 @@ pub(super) fn wide() -> bool {
         && is_x86_feature_detected!("bmi2")
 }
 
-/// Only x86-64 processors can.
+/// Only x86-64 processors support it.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn wide() -> bool {
     false
 }
 
-/// Fewer than 16 bytes, filled up with zeros: two loads that overlap instead of a copy of variable length.
+/// Pads fewer than 16 bytes with zeros, by two overlapping loads instead of a copy of variable length.
 #[inline]
 fn short(window: &[u8]) -> [u8; 16] {
     let shift = |length: usize| 8 * (window.len() - length);
@@ -313,7 +312,7 @@ mod tests {
         assert_eq!(Masks::of(window), bytewise(window), "{window:?}");
         #[cfg(target_arch = "x86_64")]
         if wide() {
-            // SAFETY: the processor can do it.
+            // SAFETY: the processor supports the instructions.
             let masks = unsafe { Masks::of_wide(window) };
             assert_eq!(masks, bytewise(window), "{window:?}");
         }

@@ -14,7 +14,7 @@ pub use redis::{memcached, redis};
 pub use sql::sql;
 pub use url::{span_name, url};
 
-/// A kind of database that `db_sanitizer` knows.
+/// A kind of database that `db_sanitizer` supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Database {
     /// `sql`: MySQL, PostgreSQL, MariaDB, SQLite and `other_sql`.
@@ -34,7 +34,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// The kind that a value of `db.system.name` or `db.system` stands for; upper and lower case are the same.
+    /// Returns the kind for a value of `db.system.name` or `db.system`, in upper or lower case.
     pub fn of_system(system: &str) -> Option<Database> {
         Some(match system.to_ascii_lowercase().as_str() {
             "other_sql" | "mysql" | "postgresql" | "mariadb" | "sqlite" => Database::Sql,
@@ -48,7 +48,7 @@ impl Database {
         })
     }
 
-    /// A query of this kind without its values.
+    /// Removes the values from a query of this kind.
     pub fn sanitize(self, query: &str) -> Cow<'_, str> {
         match self {
             Database::Sql => sql(query),
@@ -59,7 +59,7 @@ impl Database {
     }
 }
 
-/// `output`, or the input if they are equal.
+/// Returns `output`, or the input borrowed if they are equal.
 fn changed(input: &str, output: String) -> Cow<'_, str> {
     if output == input {
         Cow::Borrowed(input)

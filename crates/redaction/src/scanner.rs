@@ -10,7 +10,7 @@ use super::folded::{self, Folded};
 use super::marks::{Hashers, Hit, MASK, Treatment, label, marks, merge};
 use super::pattern::{Pattern, PatternSet};
 use super::settings::{Checksum, CustomDetectorConfig, DetectorAction};
-use super::{Outcome, Settings, SettingsError, Unscannable, decode};
+use super::{ScanOutcome, ScannerSettings, SettingsError, Unscannable, decode};
 
 /// Finds and redacts private data with all detectors of a configuration. Compiled once, shared by all threads.
 pub struct Scanner {
@@ -50,7 +50,7 @@ impl Scanner {
     ///
     /// Returns the first invalid setting and its position. The action `hmac` without a sufficiently long key is an
     /// error and does not fall back to another action.
-    pub fn new(settings: &Settings<'_>) -> Result<Scanner, SettingsError> {
+    pub fn new(settings: &ScannerSettings<'_>) -> Result<Scanner, SettingsError> {
         if settings.custom.len() > DetectorId::CUSTOM {
             return Err(SettingsError::TooMany(settings.custom.len()));
         }
@@ -121,9 +121,9 @@ impl Scanner {
     ///
     /// [`Unscannable`]: the text must not be passed on.
     #[inline]
-    pub fn scan(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
+    pub fn scan(&self, text: &str, hits: &mut Hits) -> Result<ScanOutcome, Unscannable> {
         if self.passes(text.as_bytes()) {
-            return Ok(Outcome::Clean);
+            return Ok(ScanOutcome::Clean);
         }
         self.look_closely(text, hits)
     }
@@ -135,9 +135,9 @@ impl Scanner {
     ///
     /// [`Unscannable`]: the text must not be passed on.
     #[inline]
-    pub fn scan_bytes(&self, text: &[u8], hits: &mut Hits) -> Result<Outcome, Unscannable> {
+    pub fn scan_bytes(&self, text: &[u8], hits: &mut Hits) -> Result<ScanOutcome, Unscannable> {
         if self.passes(text) {
-            return Ok(Outcome::Clean);
+            return Ok(ScanOutcome::Clean);
         }
         let text = std::str::from_utf8(text).map_err(|_| Unscannable::NotUtf8)?;
         self.look_closely(text, hits)
@@ -150,10 +150,10 @@ impl Scanner {
 
     /// Scans a text that the prefilter could not clear.
     #[inline(never)]
-    fn look_closely(&self, text: &str, hits: &mut Hits) -> Result<Outcome, Unscannable> {
+    fn look_closely(&self, text: &str, hits: &mut Hits) -> Result<ScanOutcome, Unscannable> {
         let mut found = self.hits(text)?;
         if found.is_empty() {
-            return Ok(Outcome::Clean);
+            return Ok(ScanOutcome::Clean);
         }
         let mut rewritten = text.to_owned();
         for _ in 0..Scanner::ROUNDS {
@@ -162,11 +162,11 @@ impl Scanner {
             }
             rewritten = match self.rewrite(&rewritten, &found) {
                 Some(rewritten) => rewritten,
-                None => return Ok(Outcome::Drop),
+                None => return Ok(ScanOutcome::Drop),
             };
             found = self.hits(&rewritten)?;
             if found.is_empty() {
-                return Ok(Outcome::Rewritten(rewritten));
+                return Ok(ScanOutcome::Rewritten(rewritten));
             }
         }
         Err(Unscannable::Unsettled)
@@ -325,7 +325,7 @@ fn builtin(span: std::ops::Range<usize>, detector: Detector) -> Hit {
 impl Custom {
     fn new(config: &CustomDetectorConfig) -> Result<Custom, String> {
         if config.regex.is_empty() {
-            return Err("is required: a regular expression of what to find".to_owned());
+            return Err("is required: set it to a regular expression".to_owned());
         }
         Ok(Custom {
             pattern: Pattern::new(&config.regex)?,
@@ -354,7 +354,7 @@ impl Custom {
 fn check_name(name: &str, taken: &[String]) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if name.is_empty() {
-        return Err("is required: what metrics call it".to_owned());
+        return Err("is required: set it to the name of the detector".to_owned());
     }
     if name.len() > 40 || !name.bytes().all(fits) {
         return Err("must be at most 40 lower case letters, digits and _".to_owned());
@@ -379,7 +379,7 @@ mod tests {
         decode: bool,
     ) -> Scanner {
         let key = Secret::from("0123456789abcdef0123456789abcdef");
-        Scanner::new(&Settings {
+        Scanner::new(&ScannerSettings {
             detectors,
             custom,
             hash_function: None,
@@ -397,9 +397,9 @@ mod tests {
 
     fn redact(scanner: &Scanner, text: &str) -> String {
         match scanner.scan(text, &mut Hits::default()).unwrap() {
-            Outcome::Clean => text.to_owned(),
-            Outcome::Rewritten(text) => text,
-            Outcome::Drop => "(dropped)".to_owned(),
+            ScanOutcome::Clean => text.to_owned(),
+            ScanOutcome::Rewritten(text) => text,
+            ScanOutcome::Drop => "(dropped)".to_owned(),
         }
     }
 
@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn hmac_without_a_key_fails_when_the_scanner_is_made() {
         let detectors = usual(DetectorAction::Hmac);
-        let settings = Settings {
+        let settings = ScannerSettings {
             detectors: &detectors,
             custom: &[],
             hash_function: Some(HashFunction::HmacSha512),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_redaction_wrote_is_left_alone() {
+    fn marks_of_an_earlier_redaction_stay() {
         let texts = [
             "GET https://jane:secret-1@example.com/home?mail=jane@example.com from 192.0.2.17",
             "Authorization: Bearer abcdefghijkl0123456789",
@@ -524,7 +524,7 @@ mod tests {
         assert_eq!(redact(&scanner, "M-18 M-19"), "M-**** M-19");
         assert_eq!(scanner.detector_name(DetectorId(25)), "member");
         let make = |custom: CustomDetectorConfig| {
-            Scanner::new(&Settings {
+            Scanner::new(&ScannerSettings {
                 detectors: &[],
                 custom: &[custom],
                 hash_function: None,
@@ -535,7 +535,7 @@ mod tests {
         for (custom, error) in [
             (
                 custom("", "x", DetectorAction::Mask),
-                "custom[0].name: is required: what metrics call it",
+                "custom[0].name: is required: set it to the name of the detector",
             ),
             (
                 custom("email", "x", DetectorAction::Mask),
@@ -543,7 +543,7 @@ mod tests {
             ),
             (
                 custom("a", "", DetectorAction::Mask),
-                "custom[0].regex: is required: a regular expression of what to find",
+                "custom[0].regex: is required: set it to a regular expression",
             ),
         ] {
             assert_eq!(make(custom).unwrap_err().to_string(), error);
@@ -771,7 +771,7 @@ mod tests {
             DetectorAction::Truncate,
         ];
         for (action, hash_function) in actions.into_iter().flat_map(|a| functions.map(|f| (a, f))) {
-            let scanner = Scanner::new(&Settings {
+            let scanner = Scanner::new(&ScannerSettings {
                 detectors: &usual(action),
                 custom: &[custom("customer", r"cust-\d+", action)],
                 hash_function,
@@ -784,7 +784,7 @@ mod tests {
                 assert_ne!(once, text);
                 let again = scanner.scan(&once, &mut Hits::default());
                 assert!(
-                    again == Ok(Outcome::Clean),
+                    again == Ok(ScanOutcome::Clean),
                     "{action:?} {hash_function:?}: {once}"
                 );
             }
@@ -793,7 +793,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_stands_around_it_what_is_private_goes_and_goes_once(
+        fn secrets_are_removed_in_any_surroundings(
             parts in proptest::collection::vec(0..PARTS.len(), 0..12),
             (at, planted) in (0..12_usize, 0..PRIVATE.len()),
             decode: bool,
@@ -894,7 +894,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_the_same_has_the_same_hash_however_it_is_written() {
+    fn equal_meaning_has_equal_hash() {
         let scanner = scanner(&usual(DetectorAction::Hmac), &[], true);
         let hash = |text: &str| {
             let redacted = redact(&scanner, text);
@@ -979,7 +979,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_found_among_other_bytes_and_in_paths() {
+    fn encoded_secrets_are_found_among_bytes_and_in_paths() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
         let encode = |bytes: &[u8]| {
             base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
@@ -997,7 +997,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mark_hides_nothing() {
+    fn fake_marks_hide_nothing() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], false);
         for text in ["[EMAIL:4111111111111111]", "[PHONE:378282246310005]"] {
             assert!(redact(&scanner, text).contains("****"), "{text}");

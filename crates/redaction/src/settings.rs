@@ -38,11 +38,11 @@ pub struct CustomDetectorConfig {
     /// group is the hit; otherwise the whole match is the hit. Required.
     #[serde(default)]
     pub regex: String,
-    /// Checksum that the digits (for `mod97` also the letters) of a match must satisfy: `luhn`, `mod97` or `none`
-    /// (default: `none`).
+    /// Checksum that the digits (for `mod97` also the letters) of a match must satisfy: `luhn`, `mod97` or `none`.
+    /// Default: `none`.
     #[serde(default)]
     pub checksum: Checksum,
-    /// Action for each hit (default: `mask`).
+    /// Action for each hit. Default: `mask`.
     #[serde(default)]
     pub action: DetectorAction,
 }
@@ -112,7 +112,7 @@ pub enum HashFunction {
 struct NameAndAction {
     /// Name of the detector. Required.
     name: Detector,
-    /// Action for each hit (default: `mask`).
+    /// Action for each hit. Default: `mask`.
     #[serde(default)]
     action: DetectorAction,
 }

@@ -163,7 +163,6 @@ mod tests {
                 NewRecord {
                     parts,
                     items: 3,
-                    permit: None,
                     memory: Default::default(),
                 },
                 NewRecord::default(),

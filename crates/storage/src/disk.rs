@@ -9,15 +9,12 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::{Errno, pwritev};
 
-use super::direct::Direct;
-
 /// A file system that a log writes to.
 pub(super) trait Disk: fmt::Debug + Send + Sync {
     /// Creates a file. Fails if the file exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
-    /// Opens an existing file to overwrite it from its beginning. `synced` says that a `sync` follows every write, so
-    /// that direct I/O pays off.
-    fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>>;
+    /// Opens an existing file to overwrite it from its beginning.
+    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>>;
     /// Makes the creation and removal of files in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
     /// Removes a file.
@@ -33,11 +30,9 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
 /// A file that is written sequentially.
 pub(super) trait Output: fmt::Debug + Send {
-    /// Writes all slices in order. Data may stay buffered until the next `flush` or `sync`. After an error of any of
-    /// these methods, any part of the unflushed data may be in the file, so the caller has to truncate it.
+    /// Writes all slices in order. After an error, any part of them may be in the file, so the caller has to truncate
+    /// it.
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
-    /// Writes buffered data, so that readers see it.
-    fn flush(&mut self) -> io::Result<()>;
     /// Forces the written data to disk.
     fn sync(&mut self) -> io::Result<()>;
     /// Discards the data behind `len`. The next write continues there.
@@ -57,16 +52,13 @@ impl Disk for Local {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).mode(self.mode);
-        Ok(Box::new(Sequential::Cached(options.open(path)?, 0)))
+        let file = options.open(path)?;
+        Ok(Box::new(Sequential { file, at: 0 }))
     }
 
-    fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>> {
-        // Some file systems do not support direct I/O.
-        if synced && let Ok(direct) = Direct::open(path) {
-            return Ok(Box::new(Sequential::Direct(direct, 0)));
-        }
+    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let file = OpenOptions::new().write(true).open(path)?;
-        Ok(Box::new(Sequential::Cached(file, 0)))
+        Ok(Box::new(Sequential { file, at: 0 }))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
@@ -130,88 +122,39 @@ const MOST_SLICES: usize = 1024;
 
 /// A file with its write offset.
 #[derive(Debug)]
-enum Sequential {
-    Cached(File, u64),
-    /// Used while writes stay within the allocated blocks of the file.
-    Direct(Direct, u64),
-    /// The state after a failed change of the mode. No further write is possible.
-    Lost,
-}
-
-impl Sequential {
-    /// Switches to the page cache.
-    fn cached(&mut self) -> io::Result<(&mut File, &mut u64)> {
-        *self = match std::mem::replace(self, Sequential::Lost) {
-            Sequential::Direct(direct, at) => Sequential::Cached(direct.leave()?, at),
-            other => other,
-        };
-        match self {
-            Sequential::Cached(file, at) => Ok((file, at)),
-            _ => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
+struct Sequential {
+    file: File,
+    at: u64,
 }
 
 impl Output for Sequential {
     fn write(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        if let Sequential::Direct(direct, at) = self {
-            let mut taken = 0;
-            for slice in slices.iter() {
-                if !direct.write(slice)? {
-                    direct.flush()?;
-                    break;
-                }
-                *at += slice.len() as u64;
-                taken += 1;
-            }
-            slices = &mut slices[taken..];
-            if slices.is_empty() {
-                return Ok(());
-            }
-        }
-        let (file, at) = self.cached()?;
         // Equivalent to `File::write_all_vectored_at`, which is not stable.
         while slices.iter().any(|slice| !slice.is_empty()) {
             let few = slices.get(..MOST_SLICES).unwrap_or(slices);
-            let written = match pwritev(&*file, few, *at) {
+            let written = match pwritev(&self.file, few, self.at) {
                 Err(Errno::INTR) => continue,
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 written => written?,
             };
-            *at += written as u64;
+            self.at += written as u64;
             IoSlice::advance_slices(&mut slices, written);
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Sequential::Direct(direct, _) => direct.flush(),
-            _ => Ok(()),
-        }
-    }
-
     fn sync(&mut self) -> io::Result<()> {
-        match self {
-            Sequential::Direct(direct, _) => direct.sync(),
-            _ => self.cached()?.0.sync_data(),
-        }
+        self.file.sync_data()
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
-        let (file, at) = self.cached()?;
-        file.set_len(len)?;
-        *at = len;
+        self.file.set_len(len)?;
+        self.at = len;
         Ok(())
     }
 
     fn has_name(&self) -> io::Result<bool> {
-        let links = match self {
-            Sequential::Cached(file, _) => file.metadata()?.nlink(),
-            Sequential::Direct(direct, _) => direct.metadata()?.nlink(),
-            Sequential::Lost => 0,
-        };
-        Ok(links > 0)
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 }
 

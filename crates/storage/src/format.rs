@@ -188,27 +188,20 @@ impl BlockHeader {
 
 /// Computes the CRC-32C, with the processor's instruction if available.
 pub(super) fn crc(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
+    crc32c::crc32c(bytes)
 }
 
 /// Computes the CRC-32C of bytes that come in parts.
-#[derive(Debug)]
-pub(super) struct Checksum(crc_fast::Digest);
-
-impl Default for Checksum {
-    fn default() -> Self {
-        Checksum(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
-    }
-}
+#[derive(Debug, Default)]
+pub(super) struct Checksum(u32);
 
 impl Checksum {
     pub(super) fn add(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.0 = crc32c::crc32c_append(self.0, bytes);
     }
 
     pub(super) fn value(&self) -> u32 {
-        // The digest has 64 bits for every algorithm; a CRC-32C uses the lower 32.
-        self.0.finalize() as u32
+        self.0
     }
 }
 

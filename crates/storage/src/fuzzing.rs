@@ -33,7 +33,6 @@ pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
         let record = NewRecord {
             parts: vec![Bytes::copy_from_slice(record)],
             items: 1,
-            permit: None,
             memory: Default::default(),
         };
         let block = Block::new(number as u64, vec![record], MARKER, compress);

@@ -22,7 +22,33 @@
 //!   out-of-order acknowledgements are rare, and the number of records in flight bounds the segments with few records
 //!   left.
 //! * While the reader keeps up, the file of a finished segment is overwritten by a later one. An fsync of allocated
-//!   blocks costs half as much as an fsync of a growing file.
+//!   blocks needs no change of the file's metadata on disk.
+//!
+//! # Example
+//!
+//! ```
+//! use tributary_storage::{Logs, NewRecord, Next, Options, StorageMetrics};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let directory = directory.path();
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! let logs = Logs::default();
+//! let (lease, _) = logs.open(directory, &Options::default(), StorageMetrics::new(&[]))?;
+//! lease.take_over();
+//! let record = NewRecord { parts: vec!["spans".into()], items: 1, ..NewRecord::default() };
+//! lease.log().append(record).await?;
+//! // The record is on disk, and is handed out until it is acknowledged.
+//! let Next::Records(records) = lease.next(1 << 20, true)? else { panic!("a record waits") };
+//! for record in records {
+//!     assert_eq!(record.parts.concat(), b"spans");
+//!     lease.log().acknowledge(record.sequence, record.items);
+//! }
+//! assert_eq!(lease.log().usage().records, 0);
+//! # lease.close();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Where to start reading
 //!
@@ -31,21 +57,23 @@
 
 mod acknowledged;
 mod block;
-mod direct;
 mod disk;
 mod format;
 mod inspect;
 mod lock;
 mod log;
 mod metrics;
+pub mod own_files;
 mod position;
 mod queues;
 mod read;
+mod recent;
+mod record;
 mod recovery;
 mod registry;
 mod scan;
+mod shared;
 mod state;
-mod streaming;
 mod writer;
 
 #[cfg(fuzzing)]
@@ -57,19 +85,17 @@ mod testing;
 mod tests;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
-
 use tributary_memory::Permits;
 
 pub use inspect::{Contents, Waiting, inspect, reader};
+pub use lock::Lock;
 pub use log::Log;
 pub use metrics::StorageMetrics;
 pub use queues::{QueueName, Storage, has_dead_letters, list, unused};
-pub use read::{Next, Place, Record};
+pub use record::{Next, Place, Record};
 pub use recovery::Recovered;
 pub use registry::{Lease, Logs};
 
@@ -123,10 +149,8 @@ pub struct NewRecord {
     pub parts: Vec<Bytes>,
     /// Number of items in the record, for the counters.
     pub items: usize,
-    /// Permit that is kept as long as the log has the content in memory. A reader that gets the content from memory
-    /// gets the permit too.
-    pub permit: Option<Arc<OwnedSemaphorePermit>>,
-    /// Keeps the content counted in the memory budget for the same time.
+    /// Keeps the content counted in the memory budget as long as the log has the content in memory. A reader that gets
+    /// the content from memory gets these permits too.
     pub memory: Permits,
 }
 

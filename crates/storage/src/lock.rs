@@ -1,4 +1,4 @@
-//! Exclusive use of a log by one process.
+//! Exclusive use of a directory by one process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -17,15 +17,18 @@ pub(super) const NAME: &str = "lock";
 /// Polling interval while another process holds the lock.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// The lock of an open log. The kernel releases it when the process ends, even after a crash.
+/// The lock of a directory that only one process uses. The kernel releases it when the process ends, even after a crash.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of the directory. Waits up to `timeout` for another process.
-    pub(super) fn take(directory: &Path, timeout: Duration, mode: u32) -> Result<Self, OpenError> {
+    /// Takes the lock of a directory, with this mode of its file. Waits up to `timeout` for another process.
+    ///
+    /// # Errors
+    /// Another process has the lock, or the file system returns an error.
+    pub fn take(directory: &Path, timeout: Duration, mode: u32) -> Result<Self, OpenError> {
         let path = directory.join(NAME);
         let failed = |doing, error| OpenError::Io {
             doing,

@@ -2,101 +2,31 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tokio::sync::{Notify, oneshot};
 use tracing::{error, warn};
 
 use super::disk::Disk;
-use super::format::{
-    BLOCK_HEADER, BlockHeader, LARGEST_RECORD, Marker, RECORD_HEADER, segment_name, segment_number,
-};
+use super::format::{BLOCK_HEADER, LARGEST_RECORD, RECORD_HEADER, segment_number};
 use super::lock::Lock;
-use super::read::{Place, Reader, Record};
+use super::read::Reader;
+use super::recent::Recent;
+use super::record::{Next, Place, Record};
 use super::recovery::{Recovered, recover};
-use super::scan::Unreadable;
-use super::state::Segments;
+use super::shared::{Append, Shared, State};
 use super::writer::Writer;
 use super::{AppendError, NewRecord, OpenError, Options, Usage};
 use crate::metrics::StorageMetrics;
 
-/// Maximum size of recently written blocks in memory, in bytes, uncompressed. A reader that keeps up reads from them.
-/// The size exceeds the bytes in flight from which upstream senders wait (see `queue/pace`).
-const RECENT_BYTES: usize = 10 << 20;
-/// The same limit while the reader is behind. The reader needs these blocks only after it has read the files.
-const RECENT_BYTES_BEHIND: usize = 4 << 20;
-
 /// A durable queue of records. Owned through [`Lease`](super::Lease)s.
 pub struct Log {
     pub(super) shared: Arc<Shared>,
-    pub(super) reader: Mutex<Reader>,
+    reader: Mutex<Reader>,
     writer: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// State shared between the writer thread and the users of the log.
-pub(super) struct Shared {
-    pub(super) directory: PathBuf,
-    pub(super) marker: Marker,
-    pub(super) metrics: StorageMetrics,
-    state: Mutex<State>,
-    pub(super) unreadable: Arc<Unreadable>,
-    /// Wakes the writer.
-    pub(super) work: Condvar,
-    /// Notified when there are records to read, or when the reading lease changes.
-    pub(super) readable: Notify,
-    /// Notified when records are acknowledged or removed.
-    pub(super) freed: Notify,
-}
-
-pub(super) struct State {
-    pub(super) segments: Segments,
-    pub(super) waiting: VecDeque<Append>,
-    pub(super) options: Options,
-    /// Number of the lease that reads.
-    pub(super) lease: u64,
-    /// Returned records, ordered by sequence number.
-    pub(super) again: BTreeMap<u64, Place>,
-    pub(super) recent: Recent,
-    /// Whether the position on disk is outdated.
-    pub(super) moved: bool,
-    pub(super) closing: bool,
-    /// Whether the last segment should be removed if possible.
-    pub(super) room_wanted: bool,
-    /// Whether the removal of finished segments fails, so that no space is freed.
-    pub(super) stuck: bool,
-    /// Number of waiting appends at which the idle writer must be woken. Other work wakes it as well. 0 while the
-    /// writer is busy.
-    pub(super) wanted: usize,
-}
-
-/// A record that waits for the writer.
-pub(super) struct Append {
-    pub(super) record: NewRecord,
-    pub(super) answer: oneshot::Sender<Result<(), AppendError>>,
-}
-
-/// Recently written blocks.
-#[derive(Debug, Default)]
-pub(super) struct Recent {
-    /// Ordered by sequence number, without gaps.
-    blocks: VecDeque<RecentBlock>,
-    bytes: usize,
-    /// Maximum size in bytes, if that is less than the constants.
-    limit: usize,
-    /// Sequence number behind the last block.
-    end: u64,
-    /// Sequence number of the next record that the reader has not received from a block here.
-    read: u64,
-}
-
-/// A recently written block. It shares the bytes of the appended records.
-#[derive(Debug, Clone)]
-pub(super) struct RecentBlock {
-    pub(super) header: BlockHeader,
-    pub(super) records: Arc<[NewRecord]>,
-    pub(super) place: Place,
 }
 
 impl Log {
@@ -117,6 +47,7 @@ impl Log {
         metrics.lost_records.increment(recovered.lost_records);
         metrics.recovered_records.increment(recovered.records);
         let start = plan.segments.acknowledged.watermark();
+        let segment_bytes = options.segment_bytes;
         let known = recovered.damaged.iter().filter_map(|(path, at, _)| {
             let name = path.file_name()?.to_str()?;
             Some(Place {
@@ -135,15 +66,12 @@ impl Log {
                 options,
                 lease: 0,
                 again: BTreeMap::new(),
-                recent: Recent {
-                    limit: RECENT_BYTES,
-                    ..Recent::default()
-                },
+                recent: Recent::new(usize::try_from(segment_bytes).unwrap_or(usize::MAX)),
                 moved: true,
                 closing: false,
                 room_wanted: false,
                 stuck: false,
-                wanted: 0,
+                is_idle: false,
             }),
             unreadable: Arc::default(),
             work: Condvar::new(),
@@ -190,9 +118,7 @@ impl Log {
                 return Err(AppendError::Closed);
             }
             state.waiting.push_back(Append { record, answer });
-            if state.waiting.len() >= state.wanted {
-                self.shared.tell_writer(state);
-            }
+            self.shared.tell_writer(state);
         }
         answered.await.unwrap_or(Err(AppendError::Closed))
     }
@@ -216,6 +142,23 @@ impl Log {
             drop(state);
         }
         self.shared.freed.notify_waiters();
+    }
+
+    /// Returns up to `most` bytes of the next records, but at least one record if there is any. With `from_disk` it may
+    /// block on the disk.
+    ///
+    /// # Errors
+    /// Files cannot be read. Damaged content is not an error.
+    pub(super) fn next(&self, lease: u64, most: usize, from_disk: bool) -> io::Result<Next> {
+        self.shared.next(&self.reader, lease, most, from_disk)
+    }
+
+    /// Reads a record again that was handed out before. Returns `None` if it is damaged by now.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
+        self.shared.reread(sequence, place)
     }
 
     /// Returns a record to the log, which hands it out again.
@@ -255,7 +198,7 @@ impl Log {
     /// Whether the writer has nothing to do.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.shared.lock().wanted > 0
+        self.shared.lock().is_idle
     }
 
     /// Returns the size of the unacknowledged part.
@@ -279,15 +222,14 @@ impl Log {
     }
 
     /// Whether the reader finds its next records in memory.
-    pub fn keeps_up(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn keeps_up(&self) -> bool {
         !self.shared.lock().recent.is_behind()
     }
 
-    /// Limits the recently written blocks in memory to `bytes`.
+    /// Limits the recently written blocks in memory to `bytes`. Before the first call, the limit is the segment size.
     pub fn keep_recent(&self, bytes: usize) {
-        let mut state = self.shared.lock();
-        state.recent.limit = bytes;
-        state.recent.let_go();
+        self.shared.lock().recent.limit_to(bytes);
     }
 
     /// Wakes all tasks that wait for records or room, so that they check again.
@@ -361,115 +303,5 @@ fn report(directory: &Path, found: &Recovered) {
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Log").field(&self.shared.directory).finish()
-    }
-}
-
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock. If it did, the state would still be consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the writer if it is idle. A busy writer checks for work without the system call.
-    pub(super) fn tell_writer(&self, mut state: MutexGuard<'_, State>) {
-        let wanted = std::mem::take(&mut state.wanted);
-        drop(state);
-        if wanted > 0 {
-            self.work.notify_one();
-        }
-    }
-
-    pub(super) fn path(&self, segment: u64) -> PathBuf {
-        self.directory.join(segment_name(segment))
-    }
-
-    /// Updates the disk usage metrics.
-    pub(super) fn show(&self, state: &State) {
-        self.metrics.bytes.set(state.segments.usage().bytes as f64);
-        self.metrics.segments.set(state.segments.len() as f64);
-    }
-}
-
-impl RecentBlock {
-    /// Returns the approximate memory use in bytes.
-    fn bytes(&self) -> usize {
-        self.records.iter().map(NewRecord::bytes_in_memory).sum()
-    }
-
-    /// Returns the records of the block for the reader.
-    pub(super) fn records(&self) -> impl Iterator<Item = Record> {
-        let numbered = (self.header.first..).zip(&*self.records);
-        numbered.map(|(sequence, record)| Record {
-            sequence,
-            items: record.items,
-            parts: record.parts.clone(),
-            place: self.place,
-            permit: record.permit.clone(),
-            memory: record.memory.clone(),
-        })
-    }
-}
-
-impl Recent {
-    /// Whether the reader's next records are only on disk.
-    pub(super) fn is_behind(&self) -> bool {
-        let front = self.blocks.front();
-        front.map_or(self.end, |front| front.header.first) > self.read
-    }
-
-    /// Adds the newest block.
-    pub(super) fn push(&mut self, block: RecentBlock) {
-        if self
-            .blocks
-            .back()
-            .is_some_and(|last| last.header.end() != block.header.first)
-        {
-            self.clear();
-        }
-        self.bytes += block.bytes();
-        self.end = block.header.end();
-        self.blocks.push_back(block);
-        self.let_go();
-    }
-
-    /// Drops the oldest blocks until the rest is within the limits.
-    fn let_go(&mut self) {
-        let (most, behind) = (
-            self.limit.min(RECENT_BYTES),
-            (self.limit / 2).min(RECENT_BYTES_BEHIND),
-        );
-        while self.bytes > most || self.is_behind() && self.bytes > behind {
-            self.pop();
-        }
-    }
-
-    /// Records that the reader has received all records before `next`.
-    pub(super) fn read_to(&mut self, next: u64) {
-        self.read = next;
-    }
-
-    /// Returns the block that contains `sequence`. Blocks before it have been read and are dropped.
-    pub(super) fn take(&mut self, sequence: u64) -> Option<RecentBlock> {
-        while self
-            .blocks
-            .front()
-            .is_some_and(|block| block.header.end() <= sequence)
-        {
-            self.pop();
-        }
-        self.read_to(sequence);
-        let front = self.blocks.front()?;
-        (front.header.first <= sequence).then(|| front.clone())
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.blocks.clear();
-        self.bytes = 0;
-    }
-
-    fn pop(&mut self) {
-        if let Some(block) = self.blocks.pop_front() {
-            self.bytes -= block.bytes();
-        }
     }
 }

@@ -2,63 +2,17 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::error;
 
 use super::block;
 use super::format::{BlockHeader, marker_of};
-use super::log::{Log, Shared};
+use super::record::{Next, Place, Record};
 use super::scan::{Found, Scan};
+use super::shared::Shared;
 use tributary_memory::Permits;
-
-/// A record that was appended.
-#[derive(Debug, Clone)]
-pub struct Record {
-    /// Sequence number, larger than that of every record appended before.
-    pub sequence: u64,
-    /// Number of items, as given by the appender.
-    pub items: usize,
-    /// The content, as the concatenation of these parts: the appended parts, or one part if it was read from a file.
-    pub parts: Vec<Bytes>,
-    /// Location in the log.
-    pub place: Place,
-    /// The permit that was appended with the record; `None` if it was read from a file.
-    pub permit: Option<Arc<OwnedSemaphorePermit>>,
-    /// The memory permits that were appended with the record. They keep the content counted in the memory budget.
-    pub memory: Permits,
-}
-
-impl Record {
-    /// Returns the size of the content in bytes.
-    pub fn bytes(&self) -> usize {
-        self.parts.iter().map(Bytes::len).sum()
-    }
-}
-
-/// Location of a record in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// Name of the segment.
-    pub(super) segment: u64,
-    /// Offset of the block in the segment.
-    pub(super) at: u64,
-}
-
-/// Result of a read.
-#[derive(Debug)]
-pub enum Next {
-    /// Records, in order.
-    Records(Vec<Record>),
-    /// There are records, but reading them waits for the disk. Ask again on a thread that may block.
-    OnDisk,
-    /// There are no records now.
-    Empty,
-    /// Another lease reads the records from now on.
-    Ended,
-}
 
 /// Progress of the reader.
 #[derive(Debug)]
@@ -94,14 +48,16 @@ enum Step {
     Stop(Next),
 }
 
-impl Log {
-    /// Returns up to `most` bytes of the next records, but at least one record if there is any. With `from_disk` it may
-    /// block on the disk.
-    ///
-    /// # Errors
-    /// Files cannot be read. Damaged content is not an error.
-    pub(super) fn next(&self, lease: u64, most: usize, from_disk: bool) -> io::Result<Next> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+impl Shared {
+    /// See [`Log::next`](super::Log::next).
+    pub(super) fn next(
+        &self,
+        reader: &Mutex<Reader>,
+        lease: u64,
+        most: usize,
+        from_disk: bool,
+    ) -> io::Result<Next> {
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(records) = self.take_pending(&mut reader, lease, most) {
                 return Ok(Next::Records(records));
@@ -116,13 +72,9 @@ impl Log {
         }
     }
 
-    /// Reads a record again that was handed out before. Returns `None` if it is damaged by now.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
-        let shared = &*self.shared;
-        let known = shared.lock().segments.find(sequence).cloned();
+    /// See [`Log::reread`](super::Log::reread).
+    pub(super) fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
+        let known = self.lock().segments.find(sequence).cloned();
         let Some(segment) = known else {
             return Ok(None);
         };
@@ -175,7 +127,7 @@ impl Log {
             return None;
         }
         // Returned records come first, because they are older.
-        let state = self.shared.lock();
+        let state = self.lock();
         if state.lease != lease || !state.again.is_empty() {
             return None;
         }
@@ -194,7 +146,7 @@ impl Log {
     /// Returns the oldest of the returned records, if there is one.
     fn again(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
         let (sequence, place) = {
-            let mut state = self.shared.lock();
+            let mut state = self.lock();
             if state.lease != lease || state.closing {
                 return Ok(Some(Step::Stop(Next::Ended)));
             }
@@ -210,15 +162,15 @@ impl Log {
         };
         match self.reread(sequence, place) {
             Ok(Some(record)) => {
-                self.shared.metrics.resent_records.increment(1);
+                self.metrics.resent_records.increment(1);
                 Ok(Some(Step::Stop(Next::Records(vec![record]))))
             }
             Ok(None) => {
-                lose(&self.shared, sequence, sequence + 1);
+                self.lose(sequence, sequence + 1);
                 Ok(Some(Step::On))
             }
             Err(error) => {
-                self.shared.lock().again.insert(sequence, place);
+                self.lock().again.insert(sequence, place);
                 Err(error)
             }
         }
@@ -230,7 +182,7 @@ impl Log {
             return Ok(Step::On);
         }
         let (segment, recent) = {
-            let mut state = self.shared.lock();
+            let mut state = self.lock();
             let sequence = state.segments.acknowledged.next_absent(reader.sequence);
             reader.sequence = sequence;
             let recent = state.recent.take(sequence);
@@ -262,7 +214,7 @@ impl Log {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if self.is_as_it_was(segment.name, segment.end) {
                         // The file was removed.
-                        lose(&self.shared, reader.sequence, segment.end);
+                        self.lose(reader.sequence, segment.end);
                         reader.sequence = reader.sequence.max(segment.end);
                     }
                     return Ok(Step::On);
@@ -283,16 +235,15 @@ impl Log {
     }
 
     fn scan(&self, segment: u64, bytes: u64) -> io::Result<Scan> {
-        let shared = &*self.shared;
-        let marker = marker_of(shared.marker, segment);
-        let scan = Scan::open(&shared.path(segment), marker, bytes)?;
-        Ok(scan.patient(segment, &shared.unreadable))
+        let marker = marker_of(self.marker, segment);
+        let scan = Scan::open(&self.path(segment), marker, bytes)?;
+        Ok(scan.patient(segment, &self.unreadable))
     }
 
     /// Whether a segment still ends where it did before. After a failed fsync, its last records move to another
     /// segment.
     fn is_as_it_was(&self, segment: u64, end: u64) -> bool {
-        let state = self.shared.lock();
+        let state = self.lock();
         let mut segments = state.segments.iter();
         segments.any(|one| one.name == segment && one.end >= end)
     }
@@ -316,7 +267,7 @@ impl Log {
                         if !self.is_as_it_was(segment, end) {
                             return Ok(());
                         }
-                        lose(&self.shared, reader.sequence, header.first);
+                        self.lose(reader.sequence, header.first);
                         reader.sequence = header.first;
                     }
                     let raw = block::expand(&header, stored).unwrap_or_default();
@@ -331,9 +282,9 @@ impl Log {
                     if reader.known_damage.remove(&Place { segment, at }) {
                         continue;
                     }
-                    self.shared.metrics.damaged_blocks.increment(1);
+                    self.metrics.damaged_blocks.increment(1);
                     error!(
-                        file = %self.shared.path(segment).display(),
+                        file = %self.path(segment).display(),
                         offset = damage.at,
                         bytes = damage.bytes,
                         "A block of a stored queue is damaged. It is skipped."
@@ -343,7 +294,7 @@ impl Log {
                     if !self.is_as_it_was(segment, end) {
                         return Ok(());
                     }
-                    lose(&self.shared, reader.sequence, end);
+                    self.lose(reader.sequence, end);
                     reader.sequence = end;
                     return Ok(());
                 }
@@ -359,7 +310,7 @@ impl Log {
     ) {
         let mut end = header.first;
         {
-            let mut state = self.shared.lock();
+            let mut state = self.lock();
             state.recent.read_to(header.end());
             for record in records {
                 end = record.sequence + 1;
@@ -371,7 +322,7 @@ impl Log {
             }
         }
         // A block with a correct checksum contains all its records, unless the writer had a bug.
-        lose(&self.shared, end.max(reader.sequence), header.end());
+        self.lose(end.max(reader.sequence), header.end());
         reader.sequence = header.end();
     }
 }
@@ -387,29 +338,6 @@ pub(super) fn records(
         items,
         parts: vec![data],
         place,
-        permit: None,
         memory: Permits::new(),
     })
-}
-
-/// Counts the records `first..end` as lost and no longer waits for their acknowledgement.
-pub(super) fn lose(shared: &Shared, first: u64, end: u64) {
-    if first >= end {
-        return;
-    }
-    let mut state = shared.lock();
-    let lost = state.segments.lose(first, end);
-    if lost > 0 {
-        state.moved = true;
-        shared.metrics.lost_records.increment(lost);
-        error!(
-            directory = %shared.directory.display(),
-            records = lost,
-            "Records of a stored queue were in damaged blocks or removed files. They are lost."
-        );
-        shared.tell_writer(state);
-    } else {
-        drop(state);
-    }
-    shared.freed.notify_waiters();
 }

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::Local;
 use super::log::Log;
-use super::read::Next;
-use super::{OpenError, Options, Recovered};
+use super::record::Next;
+use super::{OpenError, Options, Recovered, own_files};
 use crate::metrics::StorageMetrics;
 
 /// Opens logs by directory.
@@ -161,13 +160,11 @@ pub(super) fn make(directory: &Path, file_mode: u32) -> io::Result<PathBuf> {
     if !directory.is_dir() {
         // Every reader of the files gets permission to search the directory.
         let mode = file_mode | ((file_mode & 0o444) >> 2);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(directory)?;
+        own_files::create_directories(directory, mode)?;
         if let Some(parent) = directory.parent() {
             fs::File::open(parent)?.sync_all()?;
         }
     }
+    own_files::check(directory)?;
     directory.canonicalize()
 }

@@ -13,8 +13,6 @@ use super::disk::{Disk, Local, Output};
 pub(super) enum Fault {
     /// The disk is full after this many bytes.
     Write(usize),
-    /// Buffered data is not written.
-    Flush,
     /// Written data is not forced to disk.
     Sync,
     Truncate,
@@ -114,12 +112,12 @@ impl Disk for Faulty {
         }))
     }
 
-    fn reuse(&self, path: &Path, synced: bool) -> io::Result<Box<dyn Output>> {
+    fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         let _held = self.hold();
         self.unless(Fault::Reuse, EIO)?;
         self.faults.lock().unwrap().names.remove(path);
         Ok(Box::new(FaultyOutput {
-            inner: LOCAL.reuse(path, synced)?,
+            inner: LOCAL.reuse(path)?,
             path: path.to_owned(),
             disk: self.clone(),
             len: 0,
@@ -193,7 +191,6 @@ impl Output for FaultyOutput {
         if let Some(Fault::Write(some)) = self.disk.hit(|fault| matches!(fault, Fault::Write(_))) {
             let some = some.min(bytes.len());
             self.inner.write(&mut [IoSlice::new(&bytes[..some])])?;
-            self.inner.flush()?;
             self.len += some as u64;
             return Err(io::Error::from_raw_os_error(ENOSPC));
         }
@@ -202,17 +199,9 @@ impl Output for FaultyOutput {
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        let disk = self.disk.clone();
-        let _held = disk.hold();
-        self.disk.unless(Fault::Flush, EIO)?;
-        self.inner.flush()
-    }
-
     fn sync(&mut self) -> io::Result<()> {
         let disk = self.disk.clone();
         let _held = disk.hold();
-        self.inner.flush()?;
         self.disk.unless(Fault::Sync, EIO)?;
         let mut inner = self.disk.faults.lock().unwrap();
         inner.syncs += 1;

@@ -13,7 +13,6 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use proptest::prelude::*;
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
 
 use super::disk::{Disk, Local};
 use super::format::{BLOCK_HEADER, SEGMENT_HEADER};
@@ -21,6 +20,7 @@ use super::log::Log;
 use super::testing::{Fault, Faulty};
 use super::*;
 use crate::metrics::StorageMetrics;
+use tributary_memory::Budget;
 
 /// A log whose only lease reads.
 struct Bench {
@@ -47,7 +47,6 @@ fn record(text: &str) -> NewRecord {
     NewRecord {
         parts: vec![Bytes::copy_from_slice(text.as_bytes())],
         items: text.len(),
-        permit: None,
         memory: Default::default(),
     }
 }
@@ -640,6 +639,7 @@ fn only_what_waits_is_compressed() {
         compress: true,
         ..options()
     });
+    bench.log().keep_recent(10 << 20);
     let grows = |by: &str| {
         let before = bench.log().usage().bytes;
         bench.fill(&[by]);
@@ -666,14 +666,15 @@ fn only_what_waits_is_compressed() {
 }
 
 #[test]
-fn a_permit_is_kept_with_what_is_in_memory() {
+fn records_in_memory_keep_their_permits() {
     let bench = Bench::new(options());
-    let permits = Arc::new(Semaphore::new(20));
-    let taken = || 20 - permits.available_permits();
+    bench.log().keep_recent(10 << 20);
+    let budget = Budget::new(1 << 20);
+    let taken = || budget.used();
     let append = |bytes| {
-        let permit = permits.clone().try_acquire_owned().unwrap();
+        let permit = budget.acquire(1).unwrap();
         let record = NewRecord {
-            permit: Some(Arc::new(permit)),
+            memory: Permits::from_iter([Arc::new(permit)]),
             ..record(&"x".repeat(bytes))
         };
         block_on(bench.log().append(record)).unwrap();
@@ -693,10 +694,11 @@ fn a_permit_is_kept_with_what_is_in_memory() {
     assert_eq!(taken(), 9);
     assert!(bench.log().keeps_up());
     append(1 << 20);
-    assert_eq!(taken(), 3);
+    // Half of the limit, because the reader is behind.
+    assert_eq!(taken(), 4);
     assert!(!bench.log().keeps_up());
     let from_disk = bench.take();
-    assert!(from_disk[0].permit.is_none() && from_disk[9].permit.is_some());
+    assert!(from_disk[0].memory.is_empty() && !from_disk[9].memory.is_empty());
     assert!(bench.log().keeps_up());
 }
 

@@ -1,10 +1,10 @@
-//! The writer thread of a log. It takes all waiting records, writes them, syncs once, and then acknowledges all.
+//! The writer thread of a log. It takes all waiting records, writes them, syncs once, and then acknowledges all (group
+//! commit). It never waits for more records: those that arrive during an fsync share the next one.
 //!
 //! A failed write is cut off and refused. After a failed fsync, the state of the file is unknown, and the next fsync
 //! would report success. So data that was not synced before is written again to a new segment, which replaces the old
 //! data. <https://wiki.postgresql.org/wiki/Fsync_Errors>
 
-mod gathering;
 mod rescue;
 mod segment;
 mod upkeep;
@@ -19,11 +19,11 @@ use super::block::Block;
 use super::disk::{Disk, Output};
 use super::format::{RECORD_HEADER, marker_of};
 use super::lock::Lock;
-use super::log::{Append, RecentBlock, Shared, State};
-use super::read::Place;
+use super::recent::RecentBlock;
+use super::record::Place;
+use super::shared::{Append, Shared, State};
 use super::state::Segment;
 use super::{AppendError, Fsync, NewRecord, Options};
-use gathering::LastGroup;
 use segment::Spare;
 
 /// Size in bytes from which a block is followed by the next one. Small blocks limit the loss by damage; large ones give
@@ -50,7 +50,6 @@ pub(super) struct Writer {
     /// The file of a finished segment, kept for the next one.
     spare: Option<Spare>,
     saved: Option<Instant>,
-    last_group: Option<LastGroup>,
     /// Finished segments whose removal failed, and the time of the last attempt.
     unremoved: Vec<Segment>,
     tried: Option<Instant>,
@@ -71,8 +70,6 @@ struct Active {
     output: Box<dyn Output>,
     name: u64,
     began: Instant,
-    /// Whether direct I/O is used. It is only used for segments that are synced with each group.
-    past_cache: bool,
     /// Bytes of completely written blocks.
     len: u64,
     /// Bytes of `len` that are known to be on disk, and the first record behind them.
@@ -112,7 +109,6 @@ impl Writer {
             next_name: last.map_or(0, |last| last.saturating_add(1)),
             spare: None,
             saved: None,
-            last_group: None,
             unremoved: Vec::new(),
             tried: None,
             failing: None,
@@ -125,9 +121,7 @@ impl Writer {
             let work = self.wait();
             let closing = work.closing && work.appends.is_empty();
             if !work.appends.is_empty() {
-                let (appends, began) = (work.appends.len(), Instant::now());
                 self.write_group(work.appends, &work.options, work.compress);
-                self.last_group = Some(LastGroup::new(appends, began, Instant::now()));
             }
             self.sync_if_due(&work.options, closing);
             self.remove_finished(&work.options, closing);
@@ -147,32 +141,17 @@ impl Writer {
 
     fn wait(&self) -> Work {
         let mut state = self.shared.lock();
-        let last = self.last_group;
-        let expected = last.map_or(0, |last| last.expected(state.waiting.len()));
         loop {
             let closing = state.closing;
             let due = self.due(&state);
             let now = Instant::now();
-            let bytes = || state.waiting.iter().map(|append| append.record.len()).sum();
-            if state.options.fsync == Fsync::Always
-                && !closing
-                && !state.waiting.is_empty()
-                && state.waiting.len() < expected
-                && let Some(left) = last.and_then(|last| last.left(now))
-                && !gathering::is_enough(bytes(), state.waiting.len())
-            {
-                state.wanted = expected;
-                let waited = self.shared.work.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                continue;
-            }
             if !state.waiting.is_empty()
                 || closing
                 || state.segments.has_finished()
                 || state.room_wanted
                 || due.is_some_and(|due| due <= now)
             {
-                state.wanted = 0;
+                state.is_idle = false;
                 return Work {
                     appends: take_group(&mut state),
                     compress: state.options.compress && state.recent.is_behind(),
@@ -181,7 +160,7 @@ impl Writer {
                 };
             }
             let work = &self.shared.work;
-            state.wanted = 1;
+            state.is_idle = true;
             state = match due {
                 None => work.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(due) => {
@@ -270,12 +249,11 @@ impl Writer {
             for records in divide(records) {
                 let block = Block::new(next, records, marker, compress);
                 next = block.header.end();
-                // Written while the data is in the processor's cache.
                 let mut slices: Vec<_> = block.slices().collect();
                 active.output.write(&mut slices)?;
                 blocks.push(block);
             }
-            active.output.flush()
+            io::Result::Ok(())
         };
         if let Err(error) = write() {
             self.take_back(len, options);

@@ -102,10 +102,10 @@ impl fmt::Debug for BuildId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BuildIdError {
     /// The number of bytes is too small or too large.
-    #[error("a build id has 4 to 64 bytes, not {0}")]
+    #[error("invalid build id: {0} bytes instead of 4 to 64")]
     Length(usize),
     /// The text does not consist of pairs of hexadecimal digits.
-    #[error("a build id is written as pairs of hexadecimal digits")]
+    #[error("invalid build id: not pairs of hexadecimal digits")]
     NotHexadecimal,
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_of_either_case_are_read_and_lower_case_is_written() {
+    fn hexadecimal_digits_are_normalized_to_lower_case() {
         let id: BuildId = "DEADbeef01".parse().unwrap();
         assert_eq!(id.as_bytes(), [0xde, 0xad, 0xbe, 0xef, 1]);
         assert_eq!(id.to_string(), "deadbeef01");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_go_is_the_same_one_in_hexadecimal_digits() {
+    fn go_build_id_in_hexadecimal_is_equal() {
         let id = "aY3tXkYbqGfZ/8p0Qz-1hVJb3/S5o2/PZ_6W1bS";
         let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(BuildId::from_go_digits(&digits), Some(BuildId::from_go(id)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_build_id_is_refused() {
+    fn invalid_build_id_is_refused() {
         for text in [
             "../../etc/passwd",
             "abcdef0/",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_of_a_go_binary_is_a_digest_of_its_text() {
+    fn go_build_id_is_sha256_of_its_text() {
         // printf 'a/b' | sha256sum
         assert_eq!(
             BuildId::from_go("a/b").to_string(),

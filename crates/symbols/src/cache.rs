@@ -32,22 +32,22 @@ pub use self::note::{Absence, Wanted};
 pub use self::verified::open_verified;
 
 use super::build_id::BuildId;
-use super::file::{OpenError, SymbolFile};
+use super::file::{SymbolFile, SymbolFileError};
 
 /// Directory of the current format; other versions are deleted when a cache is opened. Raise it also if compiling
 /// the same binary would give a different result.
 const VERSION: &str = "v3";
 
 /// Minimum time between two updates of a file's last use; more updates would only write metadata.
-const TOUCH_EVERY: Duration = Duration::from_secs(60);
+const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Age at which a temporary file counts as left behind by a crashed process and is deleted.
-const LEFT_BEHIND: Duration = Duration::from_secs(6 * 60 * 60);
+const STALE_AFTER: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// Number of notes that are kept when there are too many. Each note takes a disk block, mostly 4 KiB.
-const NOTES: usize = 8192;
+const MAX_NOTES: usize = 8192;
 /// Number of notes that triggers a cleanup. The slack avoids reading the directory for every new note.
-const TOO_MANY_NOTES: usize = NOTES + NOTES / 4;
+const TOO_MANY_NOTES: usize = MAX_NOTES + MAX_NOTES / 4;
 
 /// A cache in one directory.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Cache {
         builder.recursive(true).mode(0o700);
         for directory in [directory, &cache.files, &cache.scratch] {
             builder.create(directory)?;
-            only_ours(directory)?;
+            check_ownership(directory)?;
         }
         drop(cache.scratch()?.create()?);
         cache.sweep(directory);
@@ -124,9 +124,13 @@ impl Cache {
                 return Some(Cached::File(Arc::new(file)));
             }
             // The file may be good: with too many open files, every open fails.
-            Err(OpenError::Io(_)) => {}
+            Err(SymbolFileError::Io(_)) => {}
             Ok(Some(_))
-            | Err(OpenError::NotSymbolFile | OpenError::Version(_) | OpenError::Damaged) => {
+            | Err(
+                SymbolFileError::NotSymbolFile
+                | SymbolFileError::Version(_)
+                | SymbolFileError::Damaged,
+            ) => {
                 delete(&path);
             }
         }
@@ -242,7 +246,7 @@ impl Cache {
         files.pop();
         let mut left = notes.len();
         for (_, size, path) in notes {
-            if trimmed.bytes <= self.max_bytes && left <= NOTES {
+            if trimmed.bytes <= self.max_bytes && left <= MAX_NOTES {
                 break;
             }
             delete(&path);
@@ -286,7 +290,7 @@ impl Cache {
         for entry in entries(&self.scratch) {
             let modified = entry.metadata().and_then(|metadata| metadata.modified());
             let age = modified.ok().and_then(|time| time.elapsed().ok());
-            if age.is_some_and(|age| age > LEFT_BEHIND) {
+            if age.is_some_and(|age| age > STALE_AFTER) {
                 delete(&entry.path());
             }
         }
@@ -346,14 +350,13 @@ fn touch(path: &Path, used: SystemTime) {
         return;
     };
     let later = used.duration_since(modified);
-    if later.is_ok_and(|later| later >= TOUCH_EVERY)
+    if later.is_ok_and(|later| later >= TOUCH_INTERVAL)
         && let Ok(file) = File::options().write(true).open(path)
     {
         let _ = file.set_modified(used);
     }
 }
 
-/// Returns the build id of a file from its path.
 fn id_of(path: &Path) -> Option<BuildId> {
     let first = path.parent()?.file_name()?.to_str()?;
     let rest = path.file_stem()?.to_str()?;
@@ -361,7 +364,7 @@ fn id_of(path: &Path) -> Option<BuildId> {
 }
 
 /// Refuses a directory that belongs to another user or that others may write to.
-fn only_ours(directory: &Path) -> io::Result<()> {
+fn check_ownership(directory: &Path) -> io::Result<()> {
     /// Write permission of the group and of others.
     const OTHERS_WRITE: u32 = 0o022;
     let metadata = fs::metadata(directory)?;
@@ -386,7 +389,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
     use crate::library::testing::InProcess;
     use crate::testing::{compiled, id};
     use crate::worker::Compiler as _;
@@ -405,7 +408,7 @@ mod tests {
 
     fn absence(until: SystemTime) -> Absence {
         Absence {
-            kind: Kind::NotFound,
+            kind: FailureKind::NotFound,
             until,
             limits: InProcess.limits(),
             rejected: vec![7, u64::MAX],
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_found_by_every_process_and_leaves_nothing_beside_it() {
+    fn stored_file_is_found_and_leaves_no_temporary_file() {
         let (_directory, cache) = cache(1 << 20);
         let id = id(1);
         assert!(cache.find(&id).is_none());
@@ -449,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_just_now_is_not_deleted() {
+    fn unreadable_file_is_not_deleted() {
         let (directory, cache) = cache(1 << 20);
         let path = cache.place(&id(1), "sym").unwrap();
         // A directory can be opened, but not mapped.
@@ -459,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_on_the_disk_is_noticed_when_a_process_opens_it_first() {
+    fn damage_on_disk_is_detected_at_first_open() {
         let (_directory, cache) = cache(1 << 20);
         // A build id that no other test uses.
         let id = id(77);
@@ -483,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_bounded_in_number_and_go_when_they_count_no_longer_and_before_files() {
+    fn notes_are_bounded_and_deleted_before_files() {
         let (_directory, cache) = cache(1 << 30);
         let ids: Vec<BuildId> = (0..TOO_MANY_NOTES as u32 + 1)
             .map(|number| BuildId::from_bytes(&number.to_be_bytes()).unwrap())
@@ -494,7 +497,7 @@ mod tests {
             cache.store_absence(id, Wanted::Any, &absence).unwrap();
         }
         let there = ids.iter().filter(|id| cache.find(id).is_some()).count();
-        assert_eq!(there, NOTES);
+        assert_eq!(there, MAX_NOTES);
         let last = ids.last().unwrap();
         assert!(
             cache.find(last).is_some(),
@@ -533,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn the_absence_of_a_file_counts_for_its_time_and_no_longer_than_until_there_is_one() {
+    fn absence_ends_at_expiry_or_when_a_file_is_stored() {
         let (_directory, cache) = cache(1 << 20);
         let id = id(1);
         let now = SystemTime::now();
@@ -552,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn trim_deletes_least_recently_used_file_first() {
         let (_directory, cache) = cache(1 << 30);
         let ids = [id(1), id(2), id(3)];
         let hours_ago = |hours: u64| SystemTime::now() - Duration::from_secs(3600 * hours);
@@ -575,12 +578,12 @@ mod tests {
     }
 
     #[test]
-    fn what_crashed_processes_and_other_versions_left_is_deleted_and_nothing_else() {
+    fn open_deletes_leftovers_and_other_versions_only() {
         let (_directory, cache) = cache(1 << 20);
         let root = cache.files.parent().unwrap();
         let (old, new) = (cache.scratch().unwrap(), cache.scratch().unwrap());
         let file = old.create().unwrap();
-        file.set_modified(SystemTime::now() - 2 * LEFT_BEHIND)
+        file.set_modified(SystemTime::now() - 2 * STALE_AFTER)
             .unwrap();
         new.create().unwrap();
         fs::create_dir_all(root.join("v0/ab")).unwrap();

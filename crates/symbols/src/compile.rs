@@ -13,7 +13,6 @@ mod symbol_table;
 mod write;
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::ops;
 use std::path::{Path, PathBuf};
@@ -26,12 +25,13 @@ pub(super) use self::dwarf::split_units;
 use self::dwarf::Sections;
 use self::model::{Model, NO_CONTEXT, Range};
 use self::parts::Parts;
-use self::write::About;
+use self::write::FileMetadata;
 use super::build_id::BuildId;
 use super::decompress;
 use super::elf::{ENDIAN, Elf, ElfError};
-use super::file::Source;
+use super::file::NameSource;
 use super::map::Map;
+use tributary_net::files::open_regular;
 
 /// Input files of a compilation.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Inputs<'a> {
 
 /// Limits of a compilation. Each limit is checked before the memory is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CompileLimits {
     /// Size of all input files together, in bytes. The files are mapped, so the system can reclaim pages.
     pub input_bytes: u64,
     /// Size of all decompressed sections together, in bytes. Decompressed sections are held in memory.
@@ -58,10 +58,10 @@ pub struct Limits {
     pub entries: u64,
 }
 
-impl Default for Limits {
+impl Default for CompileLimits {
     /// 2 GiB of files, 4 GiB decompressed, 512 MiB compiled, 64 million entries: enough for a browser.
     fn default() -> Self {
-        Limits {
+        CompileLimits {
             input_bytes: 2 << 30,
             decompressed_bytes: 4 << 30,
             output_bytes: 512 << 20,
@@ -74,19 +74,19 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// A file is not ELF.
-    #[error("{0} is no ELF file")]
+    #[error("{0} is not an ELF file")]
     NotElf(PathBuf),
     /// A file is for an unsupported machine.
-    #[error("{0} is ELF, but not for 64-bit x86-64 or arm64")]
+    #[error("{0} is an ELF file for an unsupported machine; x86-64 and arm64 are supported")]
     Unsupported(PathBuf),
     /// A file belongs to another binary.
-    #[error("{0} does not belong to the binary: its build id is another one")]
+    #[error("{0} belongs to another binary: the build ids differ")]
     Mismatch(PathBuf),
     /// Nothing in the file names code.
-    #[error("it has no debug information, no symbols and no table of Go functions")]
+    #[error("the file has no debug information, no symbols and no Go function table")]
     NoSymbols,
     /// A limit is exceeded.
-    #[error("it exceeds the limit of {0}")]
+    #[error("the file exceeds the limit of {0}")]
     Limit(&'static str),
     /// The file contradicts itself.
     #[error("{0} is damaged")]
@@ -98,15 +98,15 @@ pub enum CompileError {
 
 /// Statistics of a compilation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct CompileSummary {
     /// Build id of the binary.
     pub build_id: Option<BuildId>,
     /// Size of the compiled file in bytes.
     pub bytes: u64,
     /// Number of address ranges with different frames.
     pub ranges: u64,
-    /// Bytes of code named by each source, in the order of [`Source::ALL`].
-    pub covered: [u64; Source::ALL.len()],
+    /// Bytes of code named by each source, in the order of [`NameSource::ALL`].
+    pub covered: [u64; NameSource::ALL.len()],
     /// Bytes of code in the binary.
     pub code: u64,
     /// Number of DWARF units read.
@@ -117,12 +117,13 @@ pub struct Summary {
     pub missing_units: u64,
 }
 
-impl Summary {
+impl CompileSummary {
     /// Whether most of the named code has lines too.
     fn has_lines(&self) -> bool {
-        let with_lines = |source: &Source| matches!(source, Source::Dwarf | Source::GoPclntab);
-        let (with, without): (Vec<_>, Vec<_>) = Source::ALL.into_iter().partition(with_lines);
-        let bytes = |sources: Vec<Source>| -> u64 {
+        let with_lines =
+            |source: &NameSource| matches!(source, NameSource::Dwarf | NameSource::GoPclntab);
+        let (with, without): (Vec<_>, Vec<_>) = NameSource::ALL.into_iter().partition(with_lines);
+        let bytes = |sources: Vec<NameSource>| -> u64 {
             let covered = sources.iter().map(|source| self.covered[*source as usize]);
             covered.fold(0, u64::saturating_add)
         };
@@ -137,15 +138,15 @@ impl Summary {
 /// failed compilation are not a symbol file.
 pub fn compile(
     inputs: &Inputs<'_>,
-    limits: &Limits,
+    limits: &CompileLimits,
     output: &mut (impl Write + Seek),
-) -> Result<Summary, CompileError> {
+) -> Result<CompileSummary, CompileError> {
     let paths = [inputs.binary].into_iter();
     let paths = paths.chain(inputs.supplementary.iter().map(PathBuf::as_path));
     let mut maps = Vec::new();
     let mut left = limits.input_bytes;
     for path in paths {
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         let size = file.metadata()?.len();
         left = left.checked_sub(size).ok_or(CompileError::Limit("input"))?;
         maps.push((path, Map::of(&file)?));
@@ -157,25 +158,25 @@ pub fn compile(
 /// Compiles files in memory: the binary and its companion files.
 pub(super) fn compile_bytes(
     files: &[(&Path, &[u8])],
-    limits: &Limits,
+    limits: &CompileLimits,
     output: &mut (impl Write + Seek),
-) -> Result<Summary, CompileError> {
+) -> Result<CompileSummary, CompileError> {
     let budget = Cell::new(limits.decompressed_bytes);
     let parts = Parts::parse(files, &budget)?;
     let mut model = Model::new(limits);
-    let mut summary = Summary {
+    let mut summary = CompileSummary {
         build_id: parts.build_id(),
-        ..Summary::default()
+        ..CompileSummary::default()
     };
     let code = parts.code();
     let symbols = symbols(&parts, &code, &mut model)?;
     let go = go::read(&parts.binary, &mut model)?;
     let mut debug = debug_information(&parts, &code, !go.is_empty(), &mut model, &mut summary)?;
-    model::straighten(&mut debug);
+    model::remove_overlaps(&mut debug);
     name_functions(&symbols, &mut model);
     // Assembler code has lines but no functions; its labels are symbols.
     let debug = name_lines(debug, &symbols, &model);
-    let ranges = model::fill(model::fill(go, &debug), &symbols);
+    let ranges = model::fill_gaps(model::fill_gaps(go, &debug), &symbols);
     drop((debug, symbols));
     if ranges.is_empty() {
         return Err(CompileError::NoSymbols);
@@ -189,8 +190,8 @@ pub(super) fn compile_bytes(
         .map(|range| range.end - range.start)
         .fold(0, u64::saturating_add);
     summary.code = code.max(summary.covered.into_iter().fold(0, u64::saturating_add));
-    model.learn_files(&ranges);
-    let about = About {
+    model.infer_files(&ranges);
+    let about = FileMetadata {
         build_id: summary.build_id.clone(),
         segments: parts.binary.segments(),
         offsets_known: !parts.binary.is_debug_file(),
@@ -207,13 +208,13 @@ fn symbols(
     model: &mut Model,
 ) -> Result<Vec<Range>, CompileError> {
     let mut symbols = Vec::new();
-    for source in [Source::SymbolTable, Source::DynamicSymbols] {
+    for source in [NameSource::SymbolTable, NameSource::DynamicSymbols] {
         for elf in parts.debug.iter().chain([&parts.binary]) {
             let table = symbol_table::read(elf, source, code, model)?;
-            symbols = model::fill(symbols, &table);
+            symbols = model::fill_gaps(symbols, &table);
         }
     }
-    symbols = model::fill(symbols, &linkage_table::read(&parts.binary, model)?);
+    symbols = model::fill_gaps(symbols, &linkage_table::read(&parts.binary, model)?);
     let Some(section) = parts.binary.section(".gnu_debugdata") else {
         return Ok(symbols);
     };
@@ -227,11 +228,11 @@ fn symbols(
         Err(_) => return Ok(symbols),
     };
     if let Ok(nested) = Elf::parse(&nested, budget) {
-        let mut table = symbol_table::read(&nested, Source::SymbolTable, code, model)?;
+        let mut table = symbol_table::read(&nested, NameSource::SymbolTable, code, model)?;
         for range in &mut table {
-            range.source = Source::MiniDebugInfo;
+            range.source = NameSource::MiniDebugInfo;
         }
-        symbols = model::fill(symbols, &table);
+        symbols = model::fill_gaps(symbols, &table);
     }
     Ok(symbols)
 }
@@ -242,7 +243,7 @@ fn debug_information(
     code: &[ops::Range<u64>],
     without_go: bool,
     model: &mut Model,
-    summary: &mut Summary,
+    summary: &mut CompileSummary,
 ) -> Result<Vec<Range>, CompileError> {
     let Some((path, elf)) = parts.with_debug_information() else {
         return Ok(Vec::new());
@@ -264,7 +265,7 @@ fn name_functions(symbols: &[Range], model: &mut Model) {
     for (address, context) in std::mem::take(&mut model.entries) {
         let symbol = symbols.binary_search_by_key(&address, |symbol| symbol.start);
         if let Some(symbol) = symbol.ok().and_then(|found| symbols.get(found)) {
-            model.name_for_linker(context, symbol.context);
+            model.name_after_symbol(context, symbol.context);
         }
     }
 }

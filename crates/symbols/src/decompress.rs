@@ -1,4 +1,4 @@
-//! Sections that are compressed. What they will be is checked against a budget before memory is taken for it.
+//! Decompresses sections. The decompressed size is checked against a budget before memory is allocated.
 
 use std::cell::Cell;
 use std::io::Read as _;
@@ -7,10 +7,10 @@ use object::elf::{CompressionType, ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
 
 use super::elf::ElfError;
 
-/// Deflate cannot do better (zlib's technical notes): who says more is wrong.
+/// Best possible ratio of deflate (zlib's technical notes); a larger declared size is invalid.
 const BEST_DEFLATE: u64 = 1032;
 
-/// A section with `SHF_COMPRESSED`, which says how large it is.
+/// Decompresses a section with `SHF_COMPRESSED`, which declares its size.
 pub(super) fn section(
     data: &[u8],
     kind: CompressionType,
@@ -24,16 +24,17 @@ pub(super) fn section(
     }
 }
 
-/// A section `.zdebug_*`, which GNU tools made before there was a flag: `ZLIB`, the size as eight bytes, most significant first.
+/// Decompresses a `.zdebug_*` section of older GNU tools: `ZLIB`, the size in eight bytes (big-endian), the
+/// data.
 pub(super) fn zdebug(data: &[u8], budget: &Cell<u64>) -> Result<Vec<u8>, ElfError> {
     let rest = data.strip_prefix(b"ZLIB").ok_or(ElfError::Malformed)?;
     let (size, rest) = rest.split_first_chunk().ok_or(ElfError::Malformed)?;
     zlib(rest, u64::from_be_bytes(*size), budget)
 }
 
-/// A section `.gnu_debugdata`: xz, which does not say how large it is.
+/// Decompresses a `.gnu_debugdata` section: xz, without a declared size.
 pub(super) fn xz(data: &[u8], budget: &Cell<u64>) -> Result<Vec<u8>, ElfError> {
-    /// In KiB: the dictionary of `xz -9` and something.
+    /// Memory limit of the decoder in KiB: the dictionary of `xz -9` and some reserve.
     const DECODER: u32 = 80 << 10;
     let reader = lzma_rust2::XzReader::new_mem_limit(data, false, DECODER);
     let mut output = Vec::new();
@@ -62,7 +63,7 @@ fn zstd(data: &[u8], size: u64, budget: &Cell<u64>) -> Result<Vec<u8>, ElfError>
 
 fn room(size: u64, budget: &Cell<u64>) -> Result<Vec<u8>, ElfError> {
     spend(size, budget)?;
-    // Zeros of the system: pages that nothing is written to take no memory.
+    // Zeroed pages of the system take no memory until they are written.
     let size = usize::try_from(size).map_err(|_| ElfError::TooLarge)?;
     Ok(vec![0; size])
 }

@@ -1,7 +1,6 @@
 //! Describes a binary: its build id and the names of its companion files.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use super::build_id::BuildId;
 use super::compile::{SplitUnit, split_units};
 use super::elf::Elf;
 use super::map::Map;
+use tributary_net::files::open_regular;
 
 /// Build id and debug links of a binary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Description {
     pub debug_link: Option<DebugLink>,
     /// Build id of the supplementary file that dwz wrote, with debug information shared by several binaries
     /// (`.gnu_debugaltlink`).
-    pub common: Option<BuildId>,
+    pub supplementary_id: Option<BuildId>,
     /// Names of the `.dwo` files with the split units, as the compiler wrote them. At most 1,024.
     pub units: Vec<SplitUnit>,
 }
@@ -42,7 +42,7 @@ const LONGEST_NAME: usize = 255;
 /// # Errors
 /// Fails if the file cannot be read.
 pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description> {
-    let map = Map::of(&File::open(path)?)?;
+    let map = Map::of(&open_regular(path)?)?;
     let budget = Cell::new(decompressed_bytes);
     let Ok(elf) = Elf::parse(&map, &budget) else {
         return Ok(Description::default());
@@ -52,20 +52,19 @@ pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description>
             .build_id()
             .or_else(|| elf.go_build_id().map(BuildId::from_go)),
         debug_link: debug_link(&elf),
-        common: common(&elf),
+        supplementary_id: supplementary_id(&elf),
         // Damaged debug information is reported by the compilation.
         units: split_units(&elf).unwrap_or_default(),
     })
 }
 
-/// Returns the debug link of a binary.
 pub(super) fn debug_link(elf: &Elf<'_>) -> Option<DebugLink> {
     read_debug_link(&elf.section_data(".gnu_debuglink").unwrap_or_default())
 }
 
 /// Returns the build id of the supplementary file of dwz.
-pub(super) fn common(elf: &Elf<'_>) -> Option<BuildId> {
-    read_common(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
+pub(super) fn supplementary_id(elf: &Elf<'_>) -> Option<BuildId> {
+    read_supplementary_id(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
 }
 
 /// Parses a zero-terminated name, padding to 4 bytes, and the CRC.
@@ -80,7 +79,7 @@ fn read_debug_link(section: &[u8]) -> Option<DebugLink> {
 }
 
 /// Parses a zero-terminated path and a build id. The path is untrusted and ignored.
-fn read_common(section: &[u8]) -> Option<BuildId> {
+fn read_supplementary_id(section: &[u8]) -> Option<BuildId> {
     let end = section.iter().position(|byte| *byte == 0)?;
     BuildId::from_bytes(section.get(end + 1..)?).ok()
 }
@@ -96,12 +95,19 @@ impl Description {
     /// Formats the description for the worker's stdout: a keyword and its value in each line.
     pub(super) fn to_lines(&self) -> String {
         let build_id = self.build_id.iter().map(|id| format!("build-id {id}\n"));
-        let common = self.common.iter().map(|id| format!("common {id}\n"));
+        let supplementary_id = self
+            .supplementary_id
+            .iter()
+            .map(|id| format!("supplementary_id {id}\n"));
         let link = self.debug_link.iter();
         let link = link.map(|link| format!("debug-link {:08x} {}\n", link.crc, link.name));
         let units = self.units.iter();
         let units = units.map(|unit| format!("unit {}\t{}\n", unit.directory, unit.name));
-        build_id.chain(common).chain(link).chain(units).collect()
+        build_id
+            .chain(supplementary_id)
+            .chain(link)
+            .chain(units)
+            .collect()
     }
 
     /// Parses the output of a worker. The output is untrusted, since a malicious file may control the worker.
@@ -110,7 +116,7 @@ impl Description {
         for line in lines.lines() {
             match line.split_once(' ') {
                 Some(("build-id", id)) => description.build_id = id.parse().ok(),
-                Some(("common", id)) => description.common = id.parse().ok(),
+                Some(("supplementary_id", id)) => description.supplementary_id = id.parse().ok(),
                 Some(("debug-link", link)) => {
                     description.debug_link = link.split_once(' ').and_then(|(crc, name)| {
                         Some(DebugLink {
@@ -148,11 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_says_who_it_is_and_where_the_rest_of_it_is() {
+    fn description_has_build_id_and_companions() {
         let link = b"main.debug\0\0\x78\x56\x34\x12";
-        let common = [b"/usr/lib/debug/.dwz/x\0".as_slice(), id(2).as_bytes()].concat();
-        let sections: [(&str, &[u8]); 2] =
-            [(".gnu_debuglink", link), (".gnu_debugaltlink", &common)];
+        let supplementary_id = [b"/usr/lib/debug/.dwz/x\0".as_slice(), id(2).as_bytes()].concat();
+        let sections: [(&str, &[u8]); 2] = [
+            (".gnu_debuglink", link),
+            (".gnu_debugaltlink", &supplementary_id),
+        ];
         let description = described(&elf_with(&id(1), &["main"], &sections));
         let expected = Description {
             build_id: Some(id(1)),
@@ -160,7 +168,7 @@ mod tests {
                 name: "main.debug".to_owned(),
                 crc: 0x1234_5678,
             }),
-            common: Some(id(2)),
+            supplementary_id: Some(id(2)),
             units: Vec::new(),
         };
         assert_eq!(description, expected);
@@ -172,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_link_is_the_name_of_a_file_and_leads_nowhere_else() {
+    fn debug_link_with_directories_is_ignored() {
         for name in [
             "../etc/passwd",
             "/etc/passwd",

@@ -32,13 +32,13 @@ pub(super) struct Elf<'data> {
 /// The reason why a file cannot be read as ELF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ElfError {
-    #[error("it is no ELF file")]
+    #[error("not an ELF file")]
     NotElf,
-    #[error("it is ELF, but not for 64-bit x86-64 or arm64")]
+    #[error("ELF file for an unsupported machine; x86-64 and arm64 are supported")]
     Unsupported,
-    #[error("its headers contradict themselves")]
+    #[error("inconsistent ELF headers")]
     Malformed,
-    #[error("a section would be larger when decompressed than it may be")]
+    #[error("the decompressed sections exceed the limit")]
     TooLarge,
 }
 

@@ -6,23 +6,23 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// No source has the build id.
-    #[error("no source has it")]
+    #[error("no source has this build id")]
     NotFound,
     /// The file is too large to fetch or compile.
-    #[error("it is too large: {0}")]
+    #[error("file too large: {0}")]
     TooLarge(String),
     /// The found file is not a binary with symbols.
-    #[error("what was found is of no use: {0}")]
+    #[error("unusable file: {0}")]
     Unusable(String),
     /// The found file has another build id.
-    #[error("what was found is another binary: its build id is {0}")]
+    #[error("wrong binary: its build id is {0}")]
     WrongBuildId(String),
     /// The worker exceeded a limit or crashed.
-    #[error("the worker that compiles it failed: {0}")]
+    #[error("the compiling worker failed: {0}")]
     Worker(String),
     /// The worker was killed from outside or exceeded the wall-clock limit. The cause is a shortage of memory or
     /// processors, not the file.
-    #[error("the worker that compiles it did not get to its end: {0}")]
+    #[error("the compiling worker was interrupted: {0}")]
     Interrupted(String),
     /// A server cannot be reached at present.
     #[error("{0}")]
@@ -31,13 +31,13 @@ pub enum Failure {
     #[error("{0}")]
     Local(String),
     /// Too many build ids are wanted at once.
-    #[error("too many are wanted at once")]
+    #[error("too many build ids are queued")]
     Busy,
 }
 
 /// The kinds of [`Failure`], for metrics and the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FailureKind {
     /// See [`Failure::NotFound`].
     NotFound,
     /// See [`Failure::TooLarge`].
@@ -60,7 +60,7 @@ pub enum Kind {
 
 impl Failure {
     /// Whether another attempt without the companion files may succeed.
-    pub fn may_be_of_companions(&self) -> bool {
+    pub fn may_be_caused_by_companions(&self) -> bool {
         matches!(
             self,
             Failure::Unusable(_)
@@ -71,7 +71,7 @@ impl Failure {
     }
 
     /// Whether the same files would fail again, because the cause is neither this machine nor a server.
-    pub fn is_of_files(&self) -> bool {
+    pub fn is_caused_by_files(&self) -> bool {
         matches!(
             self,
             Failure::Unusable(_)
@@ -82,47 +82,47 @@ impl Failure {
     }
 
     /// Returns the kind of the failure.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FailureKind {
         match self {
-            Failure::NotFound => Kind::NotFound,
-            Failure::TooLarge(_) => Kind::TooLarge,
-            Failure::Unusable(_) => Kind::Unusable,
-            Failure::WrongBuildId(_) => Kind::WrongBuildId,
-            Failure::Worker(_) => Kind::Worker,
-            Failure::Interrupted(_) => Kind::Interrupted,
-            Failure::Unreachable(_) => Kind::Unreachable,
-            Failure::Local(_) => Kind::Local,
-            Failure::Busy => Kind::Busy,
+            Failure::NotFound => FailureKind::NotFound,
+            Failure::TooLarge(_) => FailureKind::TooLarge,
+            Failure::Unusable(_) => FailureKind::Unusable,
+            Failure::WrongBuildId(_) => FailureKind::WrongBuildId,
+            Failure::Worker(_) => FailureKind::Worker,
+            Failure::Interrupted(_) => FailureKind::Interrupted,
+            Failure::Unreachable(_) => FailureKind::Unreachable,
+            Failure::Local(_) => FailureKind::Local,
+            Failure::Busy => FailureKind::Busy,
         }
     }
 }
 
-impl Kind {
+impl FailureKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Kind; 9] = [
-        Kind::NotFound,
-        Kind::TooLarge,
-        Kind::Unusable,
-        Kind::WrongBuildId,
-        Kind::Worker,
-        Kind::Interrupted,
-        Kind::Unreachable,
-        Kind::Local,
-        Kind::Busy,
+    pub const ALL: [FailureKind; 9] = [
+        FailureKind::NotFound,
+        FailureKind::TooLarge,
+        FailureKind::Unusable,
+        FailureKind::WrongBuildId,
+        FailureKind::Worker,
+        FailureKind::Interrupted,
+        FailureKind::Unreachable,
+        FailureKind::Local,
+        FailureKind::Busy,
     ];
 
     /// Name of the kind in metrics and in the cache.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::NotFound => "not_found",
-            Kind::TooLarge => "too_large",
-            Kind::Unusable => "unusable",
-            Kind::WrongBuildId => "wrong_build_id",
-            Kind::Worker => "worker",
-            Kind::Interrupted => "interrupted",
-            Kind::Unreachable => "unreachable",
-            Kind::Local => "local",
-            Kind::Busy => "busy",
+            FailureKind::NotFound => "not_found",
+            FailureKind::TooLarge => "too_large",
+            FailureKind::Unusable => "unusable",
+            FailureKind::WrongBuildId => "wrong_build_id",
+            FailureKind::Worker => "worker",
+            FailureKind::Interrupted => "interrupted",
+            FailureKind::Unreachable => "unreachable",
+            FailureKind::Local => "local",
+            FailureKind::Busy => "busy",
         }
     }
 
@@ -137,14 +137,17 @@ impl Kind {
     /// Files on a server rarely change within a day, so defects of a file count that long. An unreachable server is
     /// asked again soon, protected by its circuit breaker. An interrupted compilation was expensive for this
     /// machine, so its retry waits longer.
-    pub fn counts_for(self, missing: Duration) -> Duration {
+    pub fn retry_delay(self, missing: Duration) -> Duration {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         match self {
-            Kind::NotFound => missing,
-            Kind::TooLarge | Kind::Unusable | Kind::WrongBuildId | Kind::Worker => DAY,
-            Kind::Interrupted => Duration::from_secs(600),
-            Kind::Unreachable | Kind::Local => Duration::from_secs(120),
-            Kind::Busy => Duration::from_secs(1),
+            FailureKind::NotFound => missing,
+            FailureKind::TooLarge
+            | FailureKind::Unusable
+            | FailureKind::WrongBuildId
+            | FailureKind::Worker => DAY,
+            FailureKind::Interrupted => Duration::from_secs(600),
+            FailureKind::Unreachable | FailureKind::Local => Duration::from_secs(120),
+            FailureKind::Busy => Duration::from_secs(1),
         }
     }
 }

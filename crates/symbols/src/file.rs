@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::cursor::Cursor;
 pub use self::frames::{Frame, Frames, FunctionId};
-pub use self::names::{Function, Names};
+pub use self::names::{FunctionNames, Names};
 pub use self::normalise::MappingRange;
 pub use self::recent::RecentNames;
 
@@ -43,26 +43,24 @@ enum Data {
 /// The reason why a symbol file cannot be used. For every reason except [`Io`](Self::Io), the binary must be
 /// compiled again.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum SymbolFileError {
     /// The system cannot read the file.
-    #[error("it cannot be read: {0}")]
+    #[error("cannot read the symbol file: {0}")]
     Io(#[from] io::Error),
     /// The file is not a symbol file.
-    #[error("it is no compiled symbol file")]
+    #[error("not a compiled symbol file")]
     NotSymbolFile,
     /// The file has a version that this program does not read.
-    #[error(
-        "it is a compiled symbol file of version {0}, and this program reads version {VERSION}"
-    )]
+    #[error("symbol file of version {0}; this program reads version {VERSION}")]
     Version(u32),
     /// The file is truncated or overwritten.
-    #[error("it is a damaged symbol file")]
+    #[error("the symbol file is damaged")]
     Damaged,
 }
 
 /// Source of the names and lines of an address, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum NameSource {
     /// DWARF debug information: functions with inlined calls, files, lines, columns.
     Dwarf,
     /// Function table of Go's runtime: functions with inlined calls, files, lines.
@@ -75,24 +73,24 @@ pub enum Source {
     MiniDebugInfo,
 }
 
-impl Source {
+impl NameSource {
     /// All sources, best first.
-    pub const ALL: [Source; 5] = [
-        Source::Dwarf,
-        Source::GoPclntab,
-        Source::SymbolTable,
-        Source::DynamicSymbols,
-        Source::MiniDebugInfo,
+    pub const ALL: [NameSource; 5] = [
+        NameSource::Dwarf,
+        NameSource::GoPclntab,
+        NameSource::SymbolTable,
+        NameSource::DynamicSymbols,
+        NameSource::MiniDebugInfo,
     ];
 
     /// Name of the source for metrics and users.
     pub fn name(self) -> &'static str {
         match self {
-            Source::Dwarf => "dwarf",
-            Source::GoPclntab => "gopclntab",
-            Source::SymbolTable => "symtab",
-            Source::DynamicSymbols => "dynsym",
-            Source::MiniDebugInfo => "minidebuginfo",
+            NameSource::Dwarf => "dwarf",
+            NameSource::GoPclntab => "gopclntab",
+            NameSource::SymbolTable => "symtab",
+            NameSource::DynamicSymbols => "dynsym",
+            NameSource::MiniDebugInfo => "minidebuginfo",
         }
     }
 }
@@ -102,7 +100,7 @@ impl SymbolFile {
     ///
     /// # Errors
     /// Fails if the file cannot be read, is not a symbol file of this version, or has a damaged header.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    pub fn open(path: &Path) -> Result<Self, SymbolFileError> {
         Self::map(&File::open(path)?)
     }
 
@@ -110,7 +108,7 @@ impl SymbolFile {
     ///
     /// # Errors
     /// Fails like [`open`](Self::open).
-    pub fn map(file: &File) -> Result<Self, OpenError> {
+    pub fn map(file: &File) -> Result<Self, SymbolFileError> {
         Self::new(Data::Mapped(Map::of(file)?))
     }
 
@@ -118,23 +116,25 @@ impl SymbolFile {
     ///
     /// # Errors
     /// Fails if the bytes are not a symbol file of this version, or the header is damaged.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, OpenError> {
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, SymbolFileError> {
         Self::new(Data::Owned(bytes))
     }
 
-    fn new(data: Data) -> Result<Self, OpenError> {
+    fn new(data: Data) -> Result<Self, SymbolFileError> {
         let bytes = data.bytes();
-        let rest = bytes.strip_prefix(&MAGIC).ok_or(OpenError::NotSymbolFile)?;
-        let version = format::u32_at(rest, 0).ok_or(OpenError::Damaged)?;
+        let rest = bytes
+            .strip_prefix(&MAGIC)
+            .ok_or(SymbolFileError::NotSymbolFile)?;
+        let version = format::u32_at(rest, 0).ok_or(SymbolFileError::Damaged)?;
         if version != VERSION {
-            return Err(OpenError::Version(version));
+            return Err(SymbolFileError::Version(version));
         }
-        let header = bytes.get(..HEADER).ok_or(OpenError::Damaged)?;
+        let header = bytes.get(..HEADER).ok_or(SymbolFileError::Damaged)?;
         let sum = crc32fast::hash(&header[SUMMED_FROM..]);
         if format::u32_at(header, 12) != Some(sum) {
-            return Err(OpenError::Damaged);
+            return Err(SymbolFileError::Damaged);
         }
-        let layout = Layout::read(header, bytes.len()).ok_or(OpenError::Damaged)?;
+        let layout = Layout::read(header, bytes.len()).ok_or(SymbolFileError::Damaged)?;
         static OPENED: AtomicU64 = AtomicU64::new(0);
         Ok(SymbolFile {
             data,
@@ -172,15 +172,15 @@ impl SymbolFile {
     /// Reads the whole file and compares the checksums of its sections.
     ///
     /// # Errors
-    /// Returns [`OpenError::Damaged`] if a checksum differs.
-    pub fn verify(&self) -> Result<(), OpenError> {
+    /// Returns [`SymbolFileError::Damaged`] if a checksum differs.
+    pub fn verify(&self) -> Result<(), SymbolFileError> {
         let good = Section::ALL.iter().all(|section| {
             let (_, sum) = self.layout.sections[*section as usize];
             crc32fast::hash(self.section(*section)) == sum
         });
         match good {
             true => Ok(()),
-            false => Err(OpenError::Damaged),
+            false => Err(SymbolFileError::Damaged),
         }
     }
 

@@ -25,7 +25,7 @@ use super::worker::Compiler;
 use futures_util::future::BoxFuture;
 
 /// A source of binaries.
-pub trait Source: Send + Sync + 'static {
+pub trait BinarySource: Send + Sync + 'static {
     /// Name of the source in metrics.
     fn name(&self) -> &'static str;
 
@@ -76,7 +76,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Failure::Local("the collector ends".to_owned())))
+    done.unwrap_or_else(|_| Err(Failure::Local("the collector is shutting down".to_owned())))
 }
 
 /// Files of a binary.
@@ -121,7 +121,7 @@ impl Found {
     }
 
     /// Removes the companion files. Returns false if there are none.
-    pub fn leave_alone(&mut self) -> bool {
+    pub fn drop_companions(&mut self) -> bool {
         let had = !self.supplementary.is_empty();
         self.supplementary.clear();
         had

@@ -1,22 +1,22 @@
-//! The compiler on files in memory, for fuzz targets.
+//! Compiles files in memory, for fuzz targets.
 
 use std::io::Cursor;
 use std::path::Path;
 
-use super::compile::{CompileError, Limits, Summary, compile_bytes};
+use super::compile::{CompileError, CompileLimits, CompileSummary, compile_bytes};
 use super::file::format;
 
-/// Bytes of the header of a compiled file.
+/// Size of a compiled file's header, in bytes.
 pub const HEADER: usize = format::HEADER;
-/// The version in it.
+/// Format version in the header.
 pub const VERSION: u32 = format::VERSION;
 
-/// Compiles files, the binary first, within limits that suit small inputs.
+/// Compiles files, the binary first, within limits for small inputs.
 ///
 /// # Errors
-/// As [`compile`](super::compile()).
-pub fn compile(files: &[&[u8]]) -> Result<(Summary, Vec<u8>), CompileError> {
-    let limits = Limits {
+/// Fails like [`compile`](super::compile()).
+pub fn compile(files: &[&[u8]]) -> Result<(CompileSummary, Vec<u8>), CompileError> {
+    let limits = CompileLimits {
         input_bytes: 1 << 20,
         decompressed_bytes: 16 << 20,
         output_bytes: 16 << 20,

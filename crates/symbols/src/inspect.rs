@@ -1,7 +1,6 @@
 //! Inspects the debug information and symbols that a binary offers, without compiling them.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::SectionHeader as _;
@@ -10,6 +9,7 @@ use super::build_id::BuildId;
 use super::compile::{CompileError, SplitUnit, split_units};
 use super::elf::{ENDIAN, Elf};
 use super::map::Map;
+use tributary_net::files::open_regular;
 
 /// Debug information and symbols that a binary offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ const SECTIONS: [&str; 12] = [
 /// # Errors
 /// Fails if the file cannot be read, or is not ELF for x86-64 or arm64.
 pub fn inspect(path: &Path) -> Result<Inspection, CompileError> {
-    let map = Map::of(&File::open(path)?)?;
+    let map = Map::of(&open_regular(path)?)?;
     let budget = Cell::new(0);
     let elf = Elf::parse(&map, &budget).map_err(|error| CompileError::new(error, path))?;
     let size = |name| elf.section(name).map(|section| section.sh_size(ENDIAN));

@@ -12,6 +12,22 @@
 //! - A source is asked for a build id and nothing else; no other telemetry becomes part of a path or URL.
 //! - Lookups never wait for a source: a missing symbol file is fetched in the background.
 //!
+//! # Example
+//!
+//! ```
+//! use std::io::Cursor;
+//! use tributary_symbols::{CompileLimits, Inputs, SymbolFile, compile};
+//!
+//! let binary = std::env::current_exe()?;
+//! let mut compiled = Cursor::new(Vec::new());
+//! let inputs = Inputs { binary: &binary, supplementary: &[] };
+//! let summary = compile(&inputs, &CompileLimits::default(), &mut compiled)?;
+//! let file = SymbolFile::from_bytes(compiled.into_inner())?;
+//! assert!(file.verify().is_ok());
+//! assert_eq!(file.ranges(), summary.ranges);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where to start reading
 //!
 //! - [`library`]: the entry point, which answers with the symbols of a build id, now or later.
@@ -43,9 +59,9 @@ mod tests;
 pub mod worker;
 
 pub use self::build_id::{BuildId, BuildIdError};
-pub use self::compile::{CompileError, Inputs, Limits, Summary, compile};
+pub use self::compile::{CompileError, CompileLimits, CompileSummary, Inputs, compile};
 pub use self::file::{
-    Cursor, Frame, Frames, Function, FunctionId, MappingRange, Names, OpenError, RecentNames,
-    Source, SymbolFile,
+    Cursor, Frame, Frames, FunctionId, FunctionNames, MappingRange, NameSource, Names, RecentNames,
+    SymbolFile, SymbolFileError,
 };
 pub use self::inspect::{Inspection, inspect};

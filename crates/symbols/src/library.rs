@@ -27,42 +27,42 @@ use self::metrics::Metrics;
 use self::state::{Known, State};
 use super::build_id::BuildId;
 use super::cache::{Absence, Cached, Wanted};
-use super::failure::Kind;
+use super::failure::FailureKind;
 use super::file::SymbolFile;
-use super::find::{Source, Tools};
+use super::find::{BinarySource, Tools};
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
 /// Maximum number of parallel fetches from servers, compilation included. Each download takes disk space.
-const FETCHED_AT_ONCE: usize = 4;
+const MAX_FETCHES: usize = 4;
 /// Maximum number of parallel searches on this machine. These searches never wait for a slow server or for the
 /// queue of made-up build ids that servers are asked for.
-const SEARCHED_AT_ONCE: usize = 16;
+const MAX_SEARCHES: usize = 16;
 /// Maximum length of the queue of searches. Build ids beyond the maximum are not recorded; the next profile asks
 /// for them again.
-const WAITING: usize = 4096;
+const QUEUE_LENGTH: usize = 4096;
 /// Maximum number of new build ids that one lookup may queue; the next profile brings the rest. An eighth of the
 /// queue, so that one sender with made-up build ids cannot fill it.
-const NEW_AT_ONCE: usize = 512;
+const MAX_NEW_IDS: usize = 512;
 /// Maximum number of open symbol files. The files are mapped, so unused parts take no memory.
 const OPEN: usize = 1024;
 /// Maximum bytes of symbol files verified for the first time during one lookup, which take some tens of
 /// milliseconds. Files beyond the maximum are handled like files to fetch.
-const VERIFIED_AT_ONCE: u64 = 64 << 20;
+const MAX_VERIFIED_BYTES: u64 = 64 << 20;
 /// Maximum number of build ids remembered as having no symbols.
-const ABSENT: usize = 1 << 16;
+const MAX_ABSENT: usize = 1 << 16;
 /// Interval at which directories are searched again for missing files. A search is cheap, and the file may have
 /// been installed meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const DIRECTORY_INTERVAL: Duration = Duration::from_secs(60);
 /// Random share of the retry time, so that not all missing files are asked for again at once.
 const JITTER: f64 = 0.25;
 /// Maximum number of useless files remembered per build id.
-const REJECTED: usize = 8;
+const MAX_REJECTED: usize = 8;
 
 /// Symbols by build id, from sources and a cache.
 pub struct Library {
     tools: Tools,
-    sources: Vec<Box<dyn Source>>,
+    sources: Vec<Box<dyn BinarySource>>,
     /// Time before a file that no source has is asked for again.
     missing_for: Duration,
     state: Mutex<State>,
@@ -77,18 +77,18 @@ pub enum Lookup {
     /// The symbols.
     Ready(Arc<SymbolFile>),
     /// There are no symbols, or none for now.
-    Absent(Kind),
+    Absent(FailureKind),
     /// The symbols are being fetched.
     Pending(Pending),
 }
 
 /// Whether a lookup counts in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum LookupAttempt {
     /// The first lookup, which counts.
     First,
     /// A repeated lookup after waiting, which does not count.
-    Again,
+    Repeated,
 }
 
 /// A symbol file that is being fetched.
@@ -97,7 +97,7 @@ pub struct Pending(watch::Receiver<()>);
 
 impl Pending {
     /// Waits until the fetch has ended.
-    pub async fn settled(mut self) {
+    pub async fn finished(mut self) {
         // The channel closes when the fetch ends.
         while self.0.changed().await.is_ok() {}
     }
@@ -108,7 +108,7 @@ impl Library {
     pub fn new(
         id: &ComponentId,
         tools: Tools,
-        sources: Vec<Box<dyn Source>>,
+        sources: Vec<Box<dyn BinarySource>>,
         missing_for: Duration,
     ) -> Arc<Self> {
         let metrics = Metrics::new(id);
@@ -118,8 +118,8 @@ impl Library {
             tools,
             sources,
             missing_for,
-            fetching: Semaphore::new(FETCHED_AT_ONCE),
-            searching: Semaphore::new(SEARCHED_AT_ONCE),
+            fetching: Semaphore::new(MAX_FETCHES),
+            searching: Semaphore::new(MAX_SEARCHES),
             metrics,
             log: SampledLog::default(),
         })
@@ -127,20 +127,20 @@ impl Library {
 
     /// Looks up build ids, in order. Reads the cache for build ids that were not asked for before, which takes some
     /// microseconds each without verification. Starts to fetch missing files.
-    pub async fn look_up(self: &Arc<Self>, ids: &[BuildId], asked: Asked) -> Vec<Lookup> {
+    pub async fn look_up(self: &Arc<Self>, ids: &[BuildId], asked: LookupAttempt) -> Vec<Lookup> {
         let mut known: Vec<Option<Lookup>> = {
             let mut state = self.state();
             ids.iter().map(|id| state.get(id)).collect()
         };
-        let strangers = known.iter().zip(ids).filter(|(known, _)| known.is_none());
-        let strangers: Vec<BuildId> = strangers.map(|(_, id)| id.clone()).collect();
-        let mut met = Vec::new();
-        if !strangers.is_empty() {
+        let unknown_ids = known.iter().zip(ids).filter(|(known, _)| known.is_none());
+        let unknown_ids: Vec<BuildId> = unknown_ids.map(|(_, id)| id.clone()).collect();
+        let mut resolved = Vec::new();
+        if !unknown_ids.is_empty() {
             let cache = self.tools.cache.clone();
             let search = move || {
-                let mut left = VERIFIED_AT_ONCE;
-                let strangers = strangers.into_iter().take(NEW_AT_ONCE);
-                let found = strangers.map(|id| {
+                let mut left = MAX_VERIFIED_BYTES;
+                let unknown_ids = unknown_ids.into_iter().take(MAX_NEW_IDS);
+                let found = unknown_ids.map(|id| {
                     let cached = cache.find_within(&id, &mut left);
                     (id, cached)
                 });
@@ -149,18 +149,18 @@ impl Library {
             // `Err` only if the runtime shuts down; then nothing is found.
             let found = tokio::task::spawn_blocking(search).await;
             let found = found.unwrap_or_default().into_iter();
-            met.extend(found.map(|(id, cached)| self.meet(id, cached)));
+            resolved.extend(found.map(|(id, cached)| self.resolve(id, cached)));
         }
         // Uses the files opened here, since there may be more of them than are kept open.
         let unknown = known.iter_mut().filter(|known| known.is_none());
-        for (unknown, met) in unknown.zip(met) {
-            *unknown = Some(met);
+        for (unknown, resolved) in unknown.zip(resolved) {
+            *unknown = Some(resolved);
         }
         let known = known.into_iter();
         let known: Vec<Lookup> = known
-            .map(|known| known.unwrap_or(Lookup::Absent(Kind::Busy)))
+            .map(|known| known.unwrap_or(Lookup::Absent(FailureKind::Busy)))
             .collect();
-        if asked == Asked::First {
+        if asked == LookupAttempt::First {
             let hit = |known: &&Lookup| matches!(known, Lookup::Ready(_));
             let hits = known.iter().filter(hit).count();
             self.metrics.hits.increment(hits as u64);
@@ -168,36 +168,36 @@ impl Library {
             self.metrics.misses.increment(misses as u64);
         }
         let now = Instant::now();
-        let poor: Vec<(&BuildId, Arc<SymbolFile>)> = {
+        let partial: Vec<(&BuildId, Arc<SymbolFile>)> = {
             let mut state = self.state();
-            let poor = |id| Some((id, state.poor(id, now)?));
-            ids.iter().filter_map(poor).collect()
+            let partial = |id| Some((id, state.partial(id, now)?));
+            ids.iter().filter_map(partial).collect()
         };
-        for (id, file) in poor {
-            self.improve(id.clone(), file);
+        for (id, file) in partial {
+            self.search_better(id.clone(), file);
         }
         known
     }
 
     /// Searches for a file with more information than this one.
-    fn improve(self: &Arc<Self>, id: BuildId, poor: Arc<SymbolFile>) {
+    fn search_better(self: &Arc<Self>, id: BuildId, partial: Arc<SymbolFile>) {
         let library = self.clone();
         tokio::spawn(async move {
             let (cache, of) = (library.tools.cache.clone(), id.clone());
             let note = move || cache.absence(&of, Wanted::Better);
             let note = tokio::task::spawn_blocking(note).await.ok().flatten();
-            let note = library.still_counts(note);
-            let outcome = library.fetch(&id, note, Some(poor)).await;
+            let note = library.valid_note(note);
+            let outcome = library.fetch(&id, note, Some(partial)).await;
             let mut state = library.state();
             state.waiting = state.waiting.saturating_sub(1);
             if let Ok(file) = outcome {
-                state.open(id, file, Instant::now() + LOOK_AGAIN);
+                state.open(id, file, Instant::now() + DIRECTORY_INTERVAL);
             }
         });
     }
 
     /// Records the cached result for a build id, or starts a fetch if there is none.
-    fn meet(self: &Arc<Self>, id: BuildId, cached: Option<Cached>) -> Lookup {
+    fn resolve(self: &Arc<Self>, id: BuildId, cached: Option<Cached>) -> Lookup {
         let mut state = self.state();
         if let Some(known) = state.get(&id) {
             return known;
@@ -208,17 +208,17 @@ impl Library {
                 return Lookup::Ready(file);
             }
             Some(Cached::Unverified) => (None, true),
-            Some(Cached::Absent(absence)) => (self.still_counts(Some(absence)), false),
+            Some(Cached::Absent(absence)) => (self.valid_note(Some(absence)), false),
             None => (None, false),
         };
         let remote_only = self.sources.iter().all(|source| source.is_remote());
-        let nobody_asks = |absence: &&Absence| remote_only || absence.kind == Kind::Interrupted;
-        if let Some(absence) = absence.as_ref().filter(nobody_asks) {
-            state.absent(id, absence.kind, self.look_again(absence));
+        let is_final = |absence: &&Absence| remote_only || absence.kind == FailureKind::Interrupted;
+        if let Some(absence) = absence.as_ref().filter(is_final) {
+            state.absent(id, absence.kind, self.next_search(absence));
             return Lookup::Absent(absence.kind);
         }
-        if state.waiting >= WAITING {
-            return Lookup::Absent(Kind::Busy);
+        if state.waiting >= QUEUE_LENGTH {
+            return Lookup::Absent(FailureKind::Busy);
         }
         state.waiting += 1;
         let (settled, pending) = watch::channel(());
@@ -228,7 +228,7 @@ impl Library {
         let library = self.clone();
         tokio::spawn(async move {
             let outcome = match unverified {
-                true => library.verified(&id).await,
+                true => library.load_verified(&id).await,
                 false => None,
             };
             let outcome = match outcome {
@@ -238,9 +238,9 @@ impl Library {
             let mut state = library.state();
             state.waiting = state.waiting.saturating_sub(1);
             match outcome {
-                Ok(file) => state.open(id, file, Instant::now() + LOOK_AGAIN),
+                Ok(file) => state.open(id, file, Instant::now() + DIRECTORY_INTERVAL),
                 Err(absence) => {
-                    let until = library.look_again(&absence);
+                    let until = library.next_search(&absence);
                     state.absent(id, absence.kind, until);
                 }
             }
@@ -251,7 +251,7 @@ impl Library {
     }
 
     /// Returns the cached symbols if their file verifies.
-    async fn verified(&self, id: &BuildId) -> Option<Arc<SymbolFile>> {
+    async fn load_verified(&self, id: &BuildId) -> Option<Arc<SymbolFile>> {
         let _turn = self.searching.acquire().await;
         let (cache, id) = (self.tools.cache.clone(), id.clone());
         let find = move || cache.find(&id);
@@ -262,18 +262,18 @@ impl Library {
     }
 
     /// Drops a note that was written under lower worker limits than the present ones.
-    fn still_counts(&self, note: Option<Absence>) -> Option<Absence> {
+    fn valid_note(&self, note: Option<Absence>) -> Option<Absence> {
         let limits = self.tools.compiler.limits();
-        note.filter(|note| !limits.allow_more_than(&note.limits))
+        note.filter(|note| !limits.exceed(&note.limits))
     }
 
     /// Returns the time of the next search: the expiry of the absence, or earlier if a search is cheap.
-    fn look_again(&self, absence: &Absence) -> Instant {
+    fn next_search(&self, absence: &Absence) -> Instant {
         let left = absence.until.duration_since(SystemTime::now());
         let left = left.unwrap_or_default();
         let local = self.sources.iter().any(|source| !source.is_remote());
-        let left = match local && absence.kind != Kind::Interrupted {
-            true => left.min(LOOK_AGAIN),
+        let left = match local && absence.kind != FailureKind::Interrupted {
+            true => left.min(DIRECTORY_INTERVAL),
             false => left,
         };
         Instant::now() + left

@@ -1,4 +1,4 @@
-//! Binaries for tests: small ELF files with symbols.
+//! Small ELF files with symbols, for tests.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,25 +14,25 @@ use std::fs::File;
 use std::path::Path;
 
 use super::build_id::BuildId;
-use super::compile::{Inputs, Limits, compile};
+use super::compile::{CompileLimits, Inputs, compile};
 use super::file::format::{HAS_LINES, HEADER, SUMMED_FROM};
 
-/// The address of the first function of [`elf`]; the others follow, [`SIZE`] bytes each.
+/// Address of the first function of [`elf`]; the others follow, [`SIZE`] bytes each.
 pub const CODE: u64 = 0x1000;
-/// The size of a function of [`elf`].
+/// Size of a function of [`elf`], in bytes.
 pub const SIZE: u64 = 0x10;
 
-/// A build id.
+/// Returns the build id with this number.
 pub fn id(number: u8) -> BuildId {
     BuildId::from_bytes(&[number; 20]).unwrap()
 }
 
-/// A binary for x86-64 with these functions, whose file is mapped as it is: addresses are offsets.
+/// Returns an x86-64 binary with these functions, mapped so that addresses equal file offsets.
 pub fn elf(id: &BuildId, functions: &[&str]) -> Vec<u8> {
     elf_with(id, functions, &[])
 }
 
-/// The same with more sections, by name.
+/// Like [`elf`], with more sections by name.
 pub fn elf_with(id: &BuildId, functions: &[&str], more: &[(&str, &[u8])]) -> Vec<u8> {
     let mut note = Vec::new();
     for word in [4, id.as_bytes().len() as u32, 3] {
@@ -44,7 +44,7 @@ pub fn elf_with(id: &BuildId, functions: &[&str], more: &[(&str, &[u8])]) -> Vec
     let (mut symbols, mut strings) = (vec![0; 24], vec![0]);
     for (at, name) in (0..).zip(functions) {
         symbols.extend((strings.len() as u32).to_le_bytes());
-        // A global function of section 1.
+        // Global function in section 1.
         symbols.extend([0x12, 0, 1, 0]);
         symbols.extend((CODE + at * SIZE).to_le_bytes());
         symbols.extend(SIZE.to_le_bytes());
@@ -102,7 +102,7 @@ pub fn elf_with(id: &BuildId, functions: &[&str], more: &[(&str, &[u8])]) -> Vec
     for half in [64, 56, 1, 64, count, count - 1] {
         head.extend(half.to_le_bytes());
     }
-    // The one segment: the whole file, read and executed.
+    // The only segment: the whole file, readable and executable.
     for word in [1u32, 5] {
         head.extend(word.to_le_bytes());
     }
@@ -124,13 +124,13 @@ pub fn compiled(id: &BuildId, path: &Path) {
     };
     compile(
         &inputs,
-        &Limits::default(),
+        &CompileLimits::default(),
         &mut File::create(path).unwrap(),
     )
     .unwrap();
 }
 
-/// Writes a compiled file whose header says that it has lines, or has none.
+/// Like [`compiled`], but sets the header flag for lines.
 pub fn compiled_with_lines(id: &BuildId, path: &Path, lines: bool) {
     compiled(id, path);
     let mut bytes = std::fs::read(path).unwrap();
@@ -141,5 +141,5 @@ pub fn compiled_with_lines(id: &BuildId, path: &Path, lines: bool) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Name, type, flags, address, size of an entry, section that is linked to, content.
+/// Name, type, flags, address, entry size, linked section, content.
 type Section<'a> = (&'a str, u32, u64, u64, u64, u32, &'a [u8]);

@@ -1,4 +1,4 @@
-//! Real programs, made by the C compiler, and what LLVM says about each of their addresses.
+//! Compares symbol files of real programs with LLVM's symbolizer, address by address.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -74,12 +74,12 @@ int main(int count, char **words) {
 struct Program {
     directory: tempfile::TempDir,
     path: PathBuf,
-    /// Addresses of symbols, as `nm` writes them, by name.
+    /// Addresses of symbols by name, as printed by `nm`.
     symbol_addresses: OnceCell<HashMap<String, String>>,
 }
 
 impl Program {
-    /// Compiles a program; `None`, and it says so, where the compiler cannot do this.
+    /// Compiles a program; `None` with a message if the compiler does not support this.
     fn build(compiler: &str, source: &str, flags: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let name = match compiler {
@@ -110,7 +110,7 @@ impl Program {
         self.directory.path().join(name)
     }
 
-    /// Runs a tool in its directory; false where there is no such tool.
+    /// Runs a tool in the program's directory; false if the tool is not installed.
     fn run(&self, tool: &str, arguments: &[&str]) -> bool {
         let mut command = Command::new(tool);
         let command = command.current_dir(self.directory.path()).args(arguments);
@@ -126,7 +126,7 @@ impl Program {
         symbols(&self.path, &[]).unwrap().0
     }
 
-    /// Whether a compiler has made one function of two: of the first there is no symbol, or both have one address.
+    /// Whether the compiler merged two functions: the first has no symbol, or both have one address.
     fn has_merged(&self, one: &str, other: &str) -> bool {
         let symbols = self.symbol_addresses.get_or_init(|| {
             let listing = Command::new("nm").arg(&self.path).output().unwrap();
@@ -143,7 +143,6 @@ impl Program {
         }
     }
 
-    /// All addresses of code.
     fn addresses(&self) -> Vec<u64> {
         let data = std::fs::read(&self.path).unwrap();
         let budget = std::cell::Cell::new(0);
@@ -152,13 +151,13 @@ impl Program {
     }
 }
 
-fn symbols(path: &Path, others: &[PathBuf]) -> Result<(SymbolFile, Summary), CompileError> {
+fn symbols(path: &Path, others: &[PathBuf]) -> Result<(SymbolFile, CompileSummary), CompileError> {
     let mut output = Cursor::new(Vec::new());
     let inputs = Inputs {
         binary: path,
         supplementary: others,
     };
-    let summary = compile(&inputs, &Limits::default(), &mut output)?;
+    let summary = compile(&inputs, &CompileLimits::default(), &mut output)?;
     let file = SymbolFile::from_bytes(output.into_inner()).unwrap();
     file.verify().unwrap();
     Ok((file, summary))
@@ -174,7 +173,7 @@ fn named(symbols: &SymbolFile, addresses: &[u64]) -> Vec<Named> {
 fn called(
     symbols: &SymbolFile,
     addresses: &[u64],
-    name: impl Fn(&Function<'_>) -> String,
+    name: impl Fn(&FunctionNames<'_>) -> String,
 ) -> Vec<Named> {
     let (mut cursor, mut names) = (symbols.cursor(), symbols.names());
     let mut frame = |frame: Frame| {
@@ -193,8 +192,8 @@ fn assert_same(one: &SymbolFile, other: &SymbolFile, addresses: &[u64]) {
     }
 }
 
-/// Runs LLVM's symbolizer; `None` if it is not installed. (GNU addr2line is no reference: version 2.40 sometimes
-/// takes a file of the wrong unit.)
+/// Runs LLVM's symbolizer; `None` if it is not installed. GNU addr2line is no reference: version 2.40
+/// sometimes uses a file of the wrong unit.
 fn llvm_symbolizer(path: &Path, addresses: &[u64]) -> Option<Vec<Named>> {
     let mut command = Command::new("llvm-symbolizer");
     command.args(["--inlines", "--no-demangle", "--output-style=LLVM", "--obj"]);
@@ -217,16 +216,16 @@ fn llvm_symbolizer(path: &Path, addresses: &[u64]) -> Option<Vec<Named>> {
     Some(blocks.collect())
 }
 
-/// Compares places and functions with LLVM's symbolizer where the debug information says something; returns how many addresses
-/// were compared.
+/// Compares functions and lines with LLVM's symbolizer where debug information exists. Returns the number of
+/// compared addresses.
 ///
-/// The differences that are expected: it takes the name of the outermost function from the symbol table, which has names of its
-/// own for what the compiler has split off (`main.cold`) or changed (`outer.constprop.0`).
+/// Expected differences: LLVM names the outermost function after the symbol table, which has separate symbols
+/// for parts and copies of functions (`main.cold`, `outer.constprop.0`).
 fn assert_like_llvm(program: &Program, symbols: &SymbolFile) -> usize {
     assert_like_llvm_at(program, symbols, &program.addresses())
 }
 
-/// The same for some addresses.
+/// Like [`assert_like_llvm`], for some addresses.
 fn assert_like_llvm_at(program: &Program, symbols: &SymbolFile, addresses: &[u64]) -> usize {
     let Some(expected) = llvm_symbolizer(&program.path, addresses) else {
         eprintln!("skipped: there is no llvm-symbolizer here");
@@ -241,8 +240,8 @@ fn assert_like_llvm_at(program: &Program, symbols: &SymbolFile, addresses: &[u64
         }))
         .zip(expected)
     {
-        // It gives the file of a symbol where there is no debug information, the last symbol where there is none, and lines
-        // of what fills the space between functions.
+        // LLVM reports a file where there is no debug information, the last symbol where there is none, and
+        // lines for padding between functions.
         if ours.iter().all(|(_, place)| place.ends_with(":0:0")) {
             let unknown =
                 |(name, place): &(String, String)| name == "??" || place.ends_with(":0:0");
@@ -276,7 +275,7 @@ fn assert_like_llvm_at(program: &Program, symbols: &SymbolFile, addresses: &[u64
 }
 
 #[test]
-fn every_address_of_a_c_program_is_what_llvm_says() {
+fn c_program_matches_llvm() {
     for flags in [
         &["-g", "-O2"][..],
         &["-g", "-O0"],
@@ -297,7 +296,7 @@ fn every_address_of_a_c_program_is_what_llvm_says() {
 }
 
 #[test]
-fn every_address_of_a_cpp_program_is_what_llvm_says() {
+fn cpp_program_matches_llvm() {
     if let Some(program) = Program::build("g++", CPP, &["-g", "-O2"]) {
         let symbols = program.symbols();
         assert!(assert_like_llvm(&program, &symbols) > 3000);
@@ -331,16 +330,16 @@ int main(int count, char **) {
 }
 "#;
 
-/// The linker puts the parts that are seldom executed before all others.
+/// The linker places rarely executed parts before all other code.
 #[test]
-fn a_function_of_one_file_is_called_what_its_symbol_says_where_it_is_entered() {
+fn static_function_is_named_by_symbol_at_its_entry() {
     let Some(program) = Program::build("g++", STATIC, &["-g", "-O2"]) else {
         return;
     };
     let symbols = program.symbols();
     assert_like_llvm(&program, &symbols);
     let names = |system: bool| -> BTreeSet<String> {
-        let name = |function: &Function<'_>| match system {
+        let name = |function: &FunctionNames<'_>| match system {
             true => function.system_name.to_owned(),
             false => function.name.to_owned(),
         };
@@ -408,7 +407,7 @@ fn inlined_calls_are_named_from_the_inside_to_the_outside() {
 }
 
 #[test]
-fn split_debug_information_says_the_same_as_that_in_one_file() {
+fn split_debug_information_equals_single_file() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let Some(split) = Program::build("gcc", C, &[version, "-O2", "-gsplit-dwarf"]) else {
             continue;
@@ -420,7 +419,7 @@ fn split_debug_information_says_the_same_as_that_in_one_file() {
             .collect();
         let (file, summary) = symbols(&split.path, &dwo).unwrap();
         assert_eq!([summary.missing_units, summary.damaged_units], [0, 0]);
-        // The same source in the same directory, so that the paths are the same.
+        // The same source in the same directory gives equal paths.
         assert!(split.run("gcc", &[version, "-O2", "program.c", "-o", "whole"]));
         let (whole, _) = symbols(&split.file("whole"), &[]).unwrap();
         let addresses = split.addresses();
@@ -430,7 +429,7 @@ fn split_debug_information_says_the_same_as_that_in_one_file() {
         assert_eq!(summary.missing_units, 1);
 
         let name = dwo[0].file_name().unwrap().to_str().unwrap();
-        // GNU dwp knows version 4 alone.
+        // GNU dwp supports version 4 only.
         if version == "-gdwarf-4" && split.run("dwp", &["-o", "program.dwp", name]) {
             let (file, summary) = symbols(&split.path, &[split.file("program.dwp")]).unwrap();
             assert_eq!(summary.missing_units, 0);
@@ -440,7 +439,7 @@ fn split_debug_information_says_the_same_as_that_in_one_file() {
 }
 
 #[test]
-fn a_stripped_binary_and_its_debug_file_say_the_same_as_the_whole() {
+fn stripped_binary_with_debug_file_equals_whole_binary() {
     let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
         return;
     };
@@ -457,7 +456,7 @@ fn a_stripped_binary_and_its_debug_file_say_the_same_as_the_whole() {
     let (both, _) = symbols(&program.file("stripped"), std::slice::from_ref(&debug)).unwrap();
     assert_same(&both, &whole, &addresses);
     let (alone, _) = symbols(&debug, &[]).unwrap();
-    // What stubs jump to is in the code, which a debug file does not have.
+    // The targets of stubs are in the code, which a debug file lacks.
     let is_stub = |frames: &Named| frames.iter().any(|(name, _)| name.ends_with("@plt"));
     let all = addresses.iter().zip(named(&whole, &addresses));
     let others: Vec<u64> = all
@@ -468,7 +467,7 @@ fn a_stripped_binary_and_its_debug_file_say_the_same_as_the_whole() {
     assert_same(&alone, &whole, &others);
     assert_eq!(alone.build_id(), whole.build_id());
 
-    // Another program's debug file is not mixed in.
+    // Another program's debug file is ignored.
     let other = Program::build("gcc", C, &["-g", "-O1"]).unwrap();
     let mixed = symbols(&program.file("stripped"), std::slice::from_ref(&other.path));
     assert!(matches!(mixed, Err(CompileError::Mismatch(_))));
@@ -480,7 +479,7 @@ fn without_debug_information_the_symbols_name_functions() {
         return;
     };
     let (file, summary) = symbols(&program.path, &[]).unwrap();
-    assert_eq!(summary.covered[Source::Dwarf as usize], 0);
+    assert_eq!(summary.covered[NameSource::Dwarf as usize], 0);
     let functions = |symbols: &SymbolFile| -> BTreeSet<String> {
         let named = named(symbols, &program.addresses()).into_iter().flatten();
         named.map(|(function, _)| function).collect()
@@ -488,13 +487,13 @@ fn without_debug_information_the_symbols_name_functions() {
     assert!(functions(&file).is_superset(&["main".into(), "outer".into(), "_start".into()].into()));
     if program.run("strip", &["program", "-o", "stripped"]) {
         let (file, summary) = symbols(&program.file("stripped"), &[]).unwrap();
-        assert_eq!(summary.covered[Source::SymbolTable as usize], 0);
+        assert_eq!(summary.covered[NameSource::SymbolTable as usize], 0);
         assert!(functions(&file).contains("outer"));
     }
 }
 
 #[test]
-fn stubs_of_the_linkage_table_are_called_what_they_call() {
+fn linkage_table_stubs_are_named_by_target() {
     for flags in [
         &["-O2"][..],
         &["-g", "-O2", "-no-pie"],
@@ -557,7 +556,7 @@ fn mini_debug_information_names_functions() {
         );
     if made {
         let (file, summary) = symbols(&program.file("with"), &[]).unwrap();
-        assert_ne!(summary.covered[Source::MiniDebugInfo as usize], 0);
+        assert_ne!(summary.covered[NameSource::MiniDebugInfo as usize], 0);
         let named = named(&file, &program.addresses());
         assert!(
             named
@@ -569,7 +568,7 @@ fn mini_debug_information_names_functions() {
 }
 
 #[test]
-fn runtime_addresses_become_the_binarys_own() {
+fn runtime_addresses_are_normalised() {
     for flags in [&["-g", "-O2"][..], &["-g", "-O2", "-no-pie"]] {
         let Some(program) = Program::build("gcc", C, flags) else {
             return;
@@ -586,7 +585,7 @@ fn runtime_addresses_become_the_binarys_own() {
         let address = segment.address + 0x30;
         let page = |at: u64| at & !0xfff;
         let size = 0x1000;
-        // As the kernel says it in /proc/PID/maps.
+        // Mapping as in /proc/PID/maps.
         let start = 0x7f12_3456_7000;
         let loaded = MappingRange {
             memory_start: start,
@@ -595,14 +594,14 @@ fn runtime_addresses_become_the_binarys_own() {
         };
         let distance = address - page(segment.address);
         assert_eq!(symbols.normalise(start + distance, &loaded), Some(address));
-        // As the eBPF profiler says it: addresses of the binary, and the mapping to match.
+        // Mapping as reported by the eBPF profiler: addresses in the binary.
         let own = MappingRange {
             memory_start: page(segment.address),
             memory_limit: page(segment.address) + size,
             file_offset: page(segment.offset),
         };
         assert_eq!(symbols.normalise(address, &own), Some(address));
-        // An address of the binary with the mapping of a process.
+        // An address in the binary with the mapping of a process.
         assert_eq!(symbols.normalise(address, &loaded), Some(address));
         for limit in [0, u64::MAX] {
             let fake = MappingRange {
@@ -611,7 +610,7 @@ fn runtime_addresses_become_the_binarys_own() {
             };
             assert_eq!(symbols.normalise(address, &fake), Some(address));
         }
-        // A place that the file has data at is none of the code that was sampled: the debug files of some tools have few headers.
+        // An address in a data segment is not code: the debug files of some tools have few headers.
         let data = elf.segments().into_iter().filter(|one| !one.executable);
         let data = data.max_by_key(|one| one.offset).unwrap();
         let elsewhere = MappingRange {
@@ -642,7 +641,7 @@ fn addresses_in_any_order_have_the_same_frames() {
 }
 
 #[test]
-fn damaged_files_give_errors_or_other_names_and_nothing_worse() {
+fn damaged_files_give_errors_or_wrong_names() {
     let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
         return;
     };
@@ -651,7 +650,7 @@ fn damaged_files_give_errors_or_other_names_and_nothing_worse() {
         binary: &program.path,
         supplementary: &[],
     };
-    compile(&inputs, &Limits::default(), &mut output).unwrap();
+    compile(&inputs, &CompileLimits::default(), &mut output).unwrap();
     let compiled = output.into_inner();
     let addresses = program.addresses();
     let mut random = 1_u64;
@@ -675,9 +674,9 @@ fn damaged_files_give_errors_or_other_names_and_nothing_worse() {
         assert!(cut.is_err(), "{length}");
     }
     let binary = std::fs::read(&program.path).unwrap();
-    let limits = Limits {
+    let limits = CompileLimits {
         entries: 1 << 20,
-        ..Limits::default()
+        ..CompileLimits::default()
     };
     for _ in 0..300 {
         let mut damaged = binary.clone();
@@ -699,31 +698,31 @@ fn limits_are_kept() {
     let Some(program) = Program::build("gcc", C, &["-g", "-O2", "-gz=zlib"]) else {
         return;
     };
-    let good = Limits::default();
+    let good = CompileLimits::default();
     for (limits, what) in [
         (
-            Limits {
+            CompileLimits {
                 input_bytes: 1000,
                 ..good
             },
             "input",
         ),
         (
-            Limits {
+            CompileLimits {
                 decompressed_bytes: 100,
                 ..good
             },
             "decompressed bytes",
         ),
         (
-            Limits {
+            CompileLimits {
                 output_bytes: 500,
                 ..good
             },
             "output",
         ),
         (
-            Limits {
+            CompileLimits {
                 entries: 10,
                 ..good
             },
@@ -743,14 +742,25 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn what_is_no_binary_is_refused() {
+fn fifo_is_refused_without_waiting_for_a_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    assert!(symbols(&fifo, &[]).is_err());
+    assert!(inspect::inspect(&fifo).is_err());
+    assert!(describe::describe(&fifo, 0).is_err());
+}
+
+#[test]
+fn non_binary_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, "text").unwrap();
     assert!(matches!(symbols(&path, &[]), Err(CompileError::NotElf(_))));
     std::fs::write(&path, "").unwrap();
     assert!(matches!(symbols(&path, &[]), Err(CompileError::NotElf(_))));
-    // 32 bits.
+    // 32-bit ELF.
     std::fs::write(&path, b"\x7fELF\x01\x01\x01").unwrap();
     assert!(matches!(
         symbols(&path, &[]),
@@ -758,6 +768,6 @@ fn what_is_no_binary_is_refused() {
     ));
     assert!(matches!(
         SymbolFile::open(&path),
-        Err(OpenError::NotSymbolFile)
+        Err(SymbolFileError::NotSymbolFile)
     ));
 }

@@ -21,7 +21,7 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::compile::{CompileError, Inputs, Limits, compile};
+use super::compile::{CompileError, CompileLimits, Inputs, compile};
 use super::describe::{Description, describe};
 use super::failure::Failure;
 use futures_util::future::BoxFuture;
@@ -41,7 +41,7 @@ pub struct WorkerLimits {
 
 impl WorkerLimits {
     /// Whether any limit is higher than in `other`.
-    pub fn allow_more_than(&self, other: &WorkerLimits) -> bool {
+    pub fn exceed(&self, other: &WorkerLimits) -> bool {
         self.memory > other.memory
             || self.cpu > other.cpu
             || self.input > other.input
@@ -69,7 +69,6 @@ pub trait Compiler: Send + Sync + 'static {
 /// Starts a worker process for each file.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// Path of the program to start.
     program: PathBuf,
     limits: WorkerLimits,
 }
@@ -80,23 +79,23 @@ const TOO_LARGE: i32 = 65;
 const NOT_READABLE: i32 = 66;
 
 /// Wall-clock limit as a multiple of the CPU time, since the worker has the lowest priority.
-const PATIENCE: u32 = 5;
+const WALL_CLOCK_FACTOR: u32 = 5;
 
 /// CPU seconds between the limit, at which the kernel sends SIGXCPU, and the kernel's SIGKILL for processes that
 /// ignore SIGXCPU. An earlier SIGKILL therefore comes from elsewhere, such as the OOM killer.
-const SECONDS_TO_END: u64 = 5;
+const SIGKILL_DELAY_SECONDS: u64 = 5;
 
 /// Maximum number of files that are described at the same time. Describing reads only parts of a file, but takes a
 /// process.
-const DESCRIBED_AT_ONCE: usize = 4;
-static DESCRIBING: Semaphore = Semaphore::const_new(DESCRIBED_AT_ONCE);
+const MAX_DESCRIPTIONS: usize = 4;
+static DESCRIBING: Semaphore = Semaphore::const_new(MAX_DESCRIPTIONS);
 
 /// Maximum size of a worker's description of a file, in bytes. Most of a description is paths of `.dwo` files.
-const WORDS: u64 = 256 << 10;
+const MAX_DESCRIPTION_BYTES: u64 = 256 << 10;
 /// Maximum size of a worker's error message, in bytes.
-const COMPLAINT: u64 = 4096;
+const MAX_ERROR_BYTES: u64 = 4096;
 
-/// Upper bound of the memory for an entry of [`Limits::entries`] and its output, in bytes.
+/// Upper bound of the memory for an entry of [`CompileLimits::entries`] and its output, in bytes.
 const BYTES_PER_ENTRY: u64 = 96;
 
 /// Maximum number of files that a worker may open: standard streams, inputs and the output.
@@ -114,7 +113,7 @@ impl Worker {
     }
 
     async fn run(&self, files: &[&Path], output: Option<&Path>) -> Result<String, Failure> {
-        let local = |error: io::Error| Failure::Local(format!("no worker can be run: {error}"));
+        let local = |error: io::Error| Failure::Local(format!("cannot start a worker: {error}"));
         let mut command = Command::new(&self.program);
         command
             .args(["symbols", "worker"])
@@ -137,28 +136,31 @@ impl Worker {
         let mut child = command.spawn().map_err(local)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let done = async {
-            let (words, complaint) = tokio::join!(said(stdout, WORDS), said(stderr, COMPLAINT));
-            child.wait().await.map(|status| (status, words, complaint))
+            let (text, error_text) = tokio::join!(
+                read_output(stdout, MAX_DESCRIPTION_BYTES),
+                read_output(stderr, MAX_ERROR_BYTES)
+            );
+            child.wait().await.map(|status| (status, text, error_text))
         };
-        let patience = self.limits.cpu.saturating_mul(PATIENCE);
-        let Ok(done) = timeout(patience, done).await else {
+        let wall_clock = self.limits.cpu.saturating_mul(WALL_CLOCK_FACTOR);
+        let Ok(done) = timeout(wall_clock, done).await else {
             return Err(Failure::Interrupted(format!(
-                "it took more than {patience:?}"
+                "it ran for more than {wall_clock:?}"
             )));
         };
-        let (status, words, complaint) = done.map_err(local)?;
+        let (status, text, error_text) = done.map_err(local)?;
         match status.success() {
-            true => Ok(words),
-            false => Err(self.failure(status, complaint.trim())),
+            true => Ok(text),
+            false => Err(self.failure(status, error_text.trim())),
         }
     }
 
-    fn failure(&self, status: ExitStatus, complaint: &str) -> Failure {
-        let complaint = || complaint.chars().take(200).collect::<String>();
+    fn failure(&self, status: ExitStatus, error_text: &str) -> Failure {
+        let error_text = || error_text.chars().take(200).collect::<String>();
         match status.code() {
-            Some(UNUSABLE) => return Failure::Unusable(complaint()),
-            Some(TOO_LARGE) => return Failure::TooLarge(complaint()),
-            Some(NOT_READABLE) => return Failure::Local(complaint()),
+            Some(UNUSABLE) => return Failure::Unusable(error_text()),
+            Some(TOO_LARGE) => return Failure::TooLarge(error_text()),
+            Some(NOT_READABLE) => return Failure::Local(error_text()),
             _ => {}
         }
         let signal = status.signal().and_then(Signal::from_named_raw);
@@ -169,17 +171,17 @@ impl Worker {
             ..
         } = self.limits;
         let limit = match signal {
-            Some(Signal::XCPU) => format!("{cpu:?} of CPU time were not enough"),
+            Some(Signal::XCPU) => format!("more than {cpu:?} of CPU time"),
             Some(Signal::KILL) => {
-                let text = "it was killed, as the kernel does where memory is short";
+                let text = "it was killed with SIGKILL, probably for lack of memory";
                 return Failure::Interrupted(text.to_owned());
             }
             Some(Signal::XFSZ) => format!("the symbol file has more than {output} bytes"),
             // A failed allocation aborts the process.
             Some(Signal::ABORT) => {
-                format!("{memory} bytes of memory were not enough: {}", complaint())
+                format!("more than {memory} bytes of memory: {}", error_text())
             }
-            _ => format!("it ended with {status}: {}", complaint()),
+            _ => format!("it exited with {status}: {}", error_text()),
         };
         Failure::Worker(limit)
     }
@@ -213,13 +215,13 @@ impl Compiler for Worker {
 }
 
 /// Reads at most `most` bytes of a worker's output and then closes the pipe.
-async fn said(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> String {
-    let mut words = Vec::new();
+async fn read_output(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> String {
+    let mut text = Vec::new();
     if let Some(pipe) = pipe {
         // The bytes before a read error count.
-        let _ = pipe.take(most).read_to_end(&mut words).await;
+        let _ = pipe.take(most).read_to_end(&mut text).await;
     }
-    String::from_utf8_lossy(&words).into_owned()
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The task of a worker: to compile the files, or without an output to describe the first file.
@@ -233,9 +235,9 @@ pub struct Task {
     pub files: Vec<PathBuf>,
 }
 
-/// The reason why a worker failed.
+/// An error of a worker, with its exit code.
 #[derive(Debug)]
-pub struct Complaint {
+pub struct WorkerError {
     /// Exit code.
     pub code: u8,
     /// Message for stderr.
@@ -247,10 +249,10 @@ impl Task {
     ///
     /// # Errors
     /// Returns the problem with its exit code.
-    pub fn run(&self) -> Result<String, Complaint> {
-        let not_readable = |error: io::Error| complaint(NOT_READABLE, &error);
+    pub fn run(&self) -> Result<String, WorkerError> {
+        let not_readable = |error: io::Error| worker_error(NOT_READABLE, &error);
         let Some((binary, supplementary)) = self.files.split_first() else {
-            return Err(complaint(NOT_READABLE, &"no file"));
+            return Err(worker_error(NOT_READABLE, &"no file"));
         };
         let mut input = 0u64;
         for file in &self.files {
@@ -258,8 +260,11 @@ impl Task {
             input = input.saturating_add(metadata.len());
         }
         if input > self.limits.input {
-            let text = format!("it has {input} bytes; {} are allowed", self.limits.input);
-            return Err(complaint(TOO_LARGE, &text));
+            let text = format!(
+                "the input has {input} bytes, and the limit is {}",
+                self.limits.input
+            );
+            return Err(worker_error(TOO_LARGE, &text));
         }
         self.limits.enter(input).map_err(not_readable)?;
         let Some(output) = &self.output else {
@@ -271,7 +276,7 @@ impl Task {
             binary,
             supplementary,
         };
-        let limits = Limits {
+        let limits = CompileLimits {
             input_bytes: self.limits.input,
             decompressed_bytes: self.limits.memory,
             output_bytes: self.limits.output,
@@ -279,7 +284,7 @@ impl Task {
         };
         let output = File::options().write(true).open(output);
         let mut output = BufWriter::new(output.map_err(not_readable)?);
-        compile(&inputs, &limits, &mut output).map_err(|error| Complaint::of(&error))?;
+        compile(&inputs, &limits, &mut output).map_err(|error| WorkerError::of(&error))?;
         output.flush().map_err(not_readable)?;
         Ok(String::new())
     }
@@ -305,7 +310,11 @@ impl WorkerLimits {
         set(Resource::Core, 0)?;
         set(Resource::Nofile, OPEN_FILES)?;
         let cpu = self.cpu.as_secs().max(1);
-        set_both(Resource::Cpu, cpu, cpu.saturating_add(SECONDS_TO_END))?;
+        set_both(
+            Resource::Cpu,
+            cpu,
+            cpu.saturating_add(SIGKILL_DELAY_SECONDS),
+        )?;
         set(Resource::Fsize, self.output)?;
         let space = self.memory.saturating_add(mapped);
         set(Resource::As, space.saturating_add(address_space()?))?;
@@ -323,19 +332,19 @@ fn address_space() -> io::Result<u64> {
     Ok(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
-impl Complaint {
+impl WorkerError {
     fn of(error: &CompileError) -> Self {
         let code = match error {
             CompileError::Limit(_) => TOO_LARGE,
             CompileError::Io(_) => NOT_READABLE,
             _ => UNUSABLE,
         };
-        complaint(code, error)
+        worker_error(code, error)
     }
 }
 
-fn complaint(code: i32, text: &dyn std::fmt::Display) -> Complaint {
-    Complaint {
+fn worker_error(code: i32, text: &dyn std::fmt::Display) -> WorkerError {
+    WorkerError {
         code: u8::try_from(code).unwrap_or(1),
         text: text.to_string(),
     }
@@ -344,10 +353,10 @@ fn complaint(code: i32, text: &dyn std::fmt::Display) -> Complaint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Kind;
+    use crate::failure::FailureKind;
 
     #[test]
-    fn who_is_killed_from_outside_is_not_to_blame_and_who_exceeds_a_limit_is() {
+    fn sigkill_is_interrupted_and_exceeded_limit_is_failure() {
         let worker = Worker::new(WorkerLimits {
             memory: 1,
             cpu: Duration::from_secs(1),
@@ -355,11 +364,11 @@ mod tests {
             output: 1,
         });
         for (signal, kind) in [
-            (Signal::KILL, Kind::Interrupted),
-            (Signal::XCPU, Kind::Worker),
-            (Signal::XFSZ, Kind::Worker),
-            (Signal::ABORT, Kind::Worker),
-            (Signal::SEGV, Kind::Worker),
+            (Signal::KILL, FailureKind::Interrupted),
+            (Signal::XCPU, FailureKind::Worker),
+            (Signal::XFSZ, FailureKind::Worker),
+            (Signal::ABORT, FailureKind::Worker),
+            (Signal::SEGV, FailureKind::Worker),
         ] {
             let status = ExitStatus::from_raw(signal.as_raw());
             assert_eq!(worker.failure(status, "").kind(), kind, "{status}");

@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod diff;
+mod flamegraph;
 mod input;
 mod labels;
 mod load;
@@ -89,6 +90,10 @@ pub(super) enum Command {
     ///
     /// Exits with 1 if a value grew by more than --fail-above, with 2 if the comparison failed.
     Diff(Box<diff::Comparison>),
+    /// Draw a flame graph, as SVG, as an interactive page, or for speedscope.
+    ///
+    /// Frames that the profile asks to drop are left out.
+    Flamegraph(Box<flamegraph::Arguments>),
 }
 
 /// Exit code for success without findings.
@@ -144,6 +149,7 @@ pub(super) fn run(command: &Command, is_strict: bool) -> Outcome {
             reading,
         } => top::top(file, reading, table, *shape),
         Command::Diff(arguments) => return diff::compare(arguments),
+        Command::Flamegraph(arguments) => flamegraph::flamegraph(arguments),
     };
     match done {
         Ok((output, notes)) => Outcome {
@@ -247,6 +253,50 @@ mod tests {
     }
 
     #[test]
+    fn flame_graph_is_written_in_every_format() {
+        let (directory, files) = folded_files(&[("in.folded", FOLDED)]);
+        let file = files[0].as_str();
+        let svg = good(&["flamegraph", file, "--to", "svg"]);
+        assert!(svg.starts_with("<svg ") && svg.contains("work (5, 83.33%)"));
+        let zoomed = good(&["flamegraph", file, "--to", "svg", "--zoom", "main;run"]);
+        assert!(zoomed.contains(">work<") && !zoomed.contains(">idle<"));
+        let few = good(&["flamegraph", file, "--to", "svg", "--max-frames", "3"]);
+        assert!(few.contains("(1 more)"), "{few}");
+        let [mut page, mut scope] = [const { String::new() }; 2];
+        let page = path(directory.path(), "out.html", &mut page);
+        assert_eq!(good(&["flamegraph", file, "-o", page]), "");
+        assert!(
+            std::fs::read_to_string(page)
+                .unwrap()
+                .starts_with("<!DOCTYPE html>")
+        );
+        let scope = path(directory.path(), "out.speedscope.json", &mut scope);
+        good(&["flamegraph", file, "-o", scope]);
+        let scope: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(scope).unwrap()).unwrap();
+        assert_eq!(scope["profiles"][0]["endValue"], 6);
+        let unsaid = outcome(&["flamegraph", file, "-o", "out.png"]).notes;
+        assert!(unsaid.contains("--to svg, html or speedscope"), "{unsaid}");
+        let nowhere = outcome(&["flamegraph", file, "--to", "svg", "--zoom", "run"]).notes;
+        assert!(
+            nowhere.contains("no function is called by the path `run`"),
+            "{nowhere}"
+        );
+    }
+
+    #[test]
+    fn diff_draws_both_profiles_in_one_page() {
+        let (directory, files) = folded_files(&[("a", BEFORE), ("b", AFTER)]);
+        let mut page = String::new();
+        let page = path(directory.path(), "out.html", &mut page);
+        let text = good(&["diff", &files[0], &files[1], "--html", page]);
+        assert!(text.contains("Total: 100 -> 115"), "{text}");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains("\"compares\":true") && page.contains("\"totals\":[100,115]"));
+        assert!(page.contains("\"old\"") && page.contains("\"new\""));
+    }
+
+    #[test]
     fn an_error_names_the_file_and_what_is_wrong() {
         let directory = tempfile::tempdir().unwrap();
         let mut a = String::new();
@@ -257,7 +307,7 @@ mod tests {
         assert!(
             refused
                 .notes
-                .contains("heap.txt: it is not in pprof's format"),
+                .contains("heap.txt: the file is not in pprof's format"),
             "{}",
             refused.notes
         );
@@ -414,21 +464,21 @@ mod tests {
     #[test]
     fn pprof_files_that_show_other_types_first_become_one_file() {
         use prost::Message as _;
-        use tributary_profiles::pprof::testing::{File, Sample, ValueType};
+        use tributary_profiles::pprof::testing::{PprofFile, PprofSample, PprofValueType};
         let directory = tempfile::tempdir().unwrap();
         let names = ["a.pb", "b.pb", "c.pb.gz"];
         let files = names.map(|name| directory.path().join(name).display().to_string());
         for (file, default_sample_type) in files.iter().zip([2, 0]) {
-            let types = [1, 2].map(|kind| ValueType { kind, unit: 0 });
-            let pprof = File {
+            let types = [1, 2].map(|kind| PprofValueType { kind, unit: 0 });
+            let pprof = PprofFile {
                 sample_type: types.to_vec(),
-                sample: vec![Sample {
+                sample: vec![PprofSample {
                     value: vec![1, 2],
-                    ..Sample::default()
+                    ..PprofSample::default()
                 }],
                 string_table: ["", "objects", "space"].map(|name| name.into()).to_vec(),
                 default_sample_type,
-                ..File::default()
+                ..PprofFile::default()
             };
             std::fs::write(file, pprof.encode_to_vec()).unwrap();
         }
@@ -444,7 +494,9 @@ mod tests {
     #[test]
     fn frames_that_a_profile_drops_are_not_shown() {
         use prost::Message as _;
-        use tributary_profiles::pprof::testing::{File, Function, Location, Sample, ValueType};
+        use tributary_profiles::pprof::testing::{
+            PprofFile, PprofFunction, PprofLocation, PprofSample, PprofValueType,
+        };
         let names = [
             "",
             "cpu",
@@ -455,18 +507,18 @@ mod tests {
             "malloc|brk",
             "malloc",
         ];
-        let sample = |location_id: &[u64], value| Sample {
+        let sample = |location_id: &[u64], value| PprofSample {
             location_id: location_id.to_vec(),
             value: vec![value],
             label: Vec::new(),
         };
-        let line = |function_id| tributary_profiles::pprof::testing::Line {
+        let line = |function_id| tributary_profiles::pprof::testing::PprofLine {
             function_id,
             line: 1,
             column: 0,
         };
-        let mut file = File {
-            sample_type: vec![ValueType { kind: 1, unit: 0 }],
+        let mut file = PprofFile {
+            sample_type: vec![PprofValueType { kind: 1, unit: 0 }],
             sample: vec![
                 sample(&[4, 3, 2, 1], 7),
                 sample(&[2, 1], 1),
@@ -475,18 +527,18 @@ mod tests {
             ],
             string_table: names.map(|name| name.as_bytes().to_vec()).to_vec(),
             drop_frames: 6,
-            ..File::default()
+            ..PprofFile::default()
         };
         for id in 1..=4 {
-            file.function.push(Function {
+            file.function.push(PprofFunction {
                 id,
                 name: 1 + i64::try_from(id).unwrap(),
-                ..Function::default()
+                ..PprofFunction::default()
             });
-            file.location.push(Location {
+            file.location.push(PprofLocation {
                 id,
                 line: vec![line(id)],
-                ..Location::default()
+                ..PprofLocation::default()
             });
         }
         // The third one is inlined into `run`.
@@ -494,7 +546,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut name = String::new();
         let name = path(directory.path(), "p", &mut name);
-        let rows = |file: &File, more: &[&str]| -> Vec<String> {
+        let rows = |file: &PprofFile, more: &[&str]| -> Vec<String> {
             std::fs::write(name, file.encode_to_vec()).unwrap();
             let text = good(&[&["top", name], more].concat());
             let rows = text.lines().skip(4).map(|row| {
@@ -516,13 +568,13 @@ mod tests {
         file.drop_frames = 6;
         assert_eq!(rows(&file, &[]), all);
         let notes = outcome(&["top", name]).notes;
-        let note = "note: drop_frames of a profile has no effect: it is not a regular expression";
+        let note = "note: drop_frames of a profile has no effect: the pattern is not a valid regular expression";
         assert!(notes.contains(note), "{notes}");
         // The same holds for a regular expression that would take hundreds of megabytes.
         file.string_table[6] = br"((\w{90}){90}){90}".to_vec();
         assert_eq!(rows(&file, &[]), all);
         let notes = outcome(&["top", name]).notes;
-        let note = "note: drop_frames of a profile has no effect: it is too large";
+        let note = "note: drop_frames of a profile has no effect: the pattern is too large";
         assert!(notes.contains(note), "{notes}");
     }
 }

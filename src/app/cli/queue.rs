@@ -253,7 +253,7 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     for record in waiting.records {
         progress.add(1);
         let (of_record, data) = record.map_err(|error| error.to_string())?;
-        let Some(mut batch) = decode_record(vec![data], of_record) else {
+        let Some(batch) = decode_record(vec![data], of_record) else {
             strange += 1;
             continue;
         };

@@ -16,7 +16,9 @@ use crate::processors::symbolication::WorkerConfig;
 use tributary_symbols::find::Found;
 use tributary_symbols::find::directories::Directories;
 use tributary_symbols::worker::Worker;
-use tributary_symbols::{BuildId, Inputs, Limits, OpenError, Source, Summary, SymbolFile};
+use tributary_symbols::{
+    BuildId, CompileLimits, CompileSummary, Inputs, NameSource, SymbolFile, SymbolFileError,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -153,7 +155,7 @@ fn compile(file: &Path, companions: &Companions, output: Option<&Path>) -> Done 
         binary: file,
         supplementary: &companions.with,
     };
-    let compiled = tributary_symbols::compile(&inputs, &Limits::default(), &mut writer);
+    let compiled = tributary_symbols::compile(&inputs, &CompileLimits::default(), &mut writer);
     drop(writer);
     let compiled = compiled
         .map_err(|error| error.about(file))
@@ -236,18 +238,18 @@ fn lookup(
 /// Opens a symbol file, or compiles one from a binary.
 fn open(path: &Path, companions: &Companions) -> Result<SymbolFile, String> {
     match SymbolFile::open(path) {
-        Err(OpenError::NotSymbolFile) => compiled(path, companions).map(|(file, _)| file),
+        Err(SymbolFileError::NotSymbolFile) => compiled(path, companions).map(|(file, _)| file),
         opened => opened.map_err(|error| format!("{}: {error}", path.display())),
     }
 }
 
-fn compiled(path: &Path, companions: &Companions) -> Result<(SymbolFile, Summary), String> {
+fn compiled(path: &Path, companions: &Companions) -> Result<(SymbolFile, CompileSummary), String> {
     let inputs = Inputs {
         binary: path,
         supplementary: &companions.with,
     };
     let mut output = Cursor::new(Vec::new());
-    let summary = tributary_symbols::compile(&inputs, &Limits::default(), &mut output);
+    let summary = tributary_symbols::compile(&inputs, &CompileLimits::default(), &mut output);
     let summary = summary.map_err(|error| error.about(path))?;
     let file = SymbolFile::from_bytes(output.into_inner());
     let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -260,7 +262,7 @@ fn search(id: &BuildId, directories: &[PathBuf]) -> Result<Found, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
-    let worker = Worker::new(WorkerConfig::default().limits(Limits::default().input_bytes));
+    let worker = Worker::new(WorkerConfig::default().limits(CompileLimits::default().input_bytes));
     let found = runtime.block_on(Directories::new(directories).search(id, &worker));
     found.map_err(|_| {
         let searched = directories.iter().map(|path| path.display().to_string());
@@ -284,7 +286,7 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
             let _ = writeln!(text, "Ranges of addresses: {}", file.ranges());
             return Ok(text);
         }
-        Err(OpenError::NotSymbolFile) => {}
+        Err(SymbolFileError::NotSymbolFile) => {}
         Err(error) => return Err(format!("{}: {error}", path.display())),
     }
     let found = tributary_symbols::inspect(path).map_err(|error| error.about(path))?;
@@ -346,10 +348,10 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
 }
 
 /// Reports the share of code with symbols, and the reasons for gaps.
-fn coverage(summary: &Summary, text: &mut String) {
+fn coverage(summary: &CompileSummary, text: &mut String) {
     let percent = |bytes: u64| bytes as f64 * 100.0 / summary.code.max(1) as f64;
     let _ = writeln!(text, "Code with names, of {} bytes:", summary.code);
-    for (source, covered) in Source::ALL.into_iter().zip(summary.covered) {
+    for (source, covered) in NameSource::ALL.into_iter().zip(summary.covered) {
         if covered != 0 {
             let _ = writeln!(text, "  {:<14} {:>6.2} %", source.name(), percent(covered));
         }

@@ -8,7 +8,7 @@ use crate::{connectors, exporters, extensions, processors, receivers};
 use super::{assemble, schema};
 use crate::app::config::Config;
 use tributary_config::report::Report;
-use tributary_config::{Sources, expand, read, reveal_no_value_of};
+use tributary_config::{Sources, expand, hide_values_of, read};
 
 /// The default configuration, used without `--config`.
 const DEFAULT: &str = include_str!("../../../config/otel-collector-config.yaml");
@@ -54,7 +54,7 @@ pub fn load(sources: &Sources, strict: bool) -> Loaded {
 }
 
 pub(super) fn load_with(registries: &Registries, sources: &Sources, strict: bool) -> Loaded {
-    reveal_no_value_of(schema);
+    hide_values_of(schema);
     let mut report = Report::default();
     let config = read(sources, DEFAULT, &mut report).and_then(|mut tree| {
         let not_taken = expand(&mut tree, &mut report);

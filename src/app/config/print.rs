@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use serde_yaml::{Mapping, Value};
 
 use crate::app::config::{Config, Configured, ServiceConfig};
-use crate::component::Settings;
+use crate::component::PrintableConfig;
 use crate::pipeline::id::PipelineConfig;
+pub(in crate::app) use own::ONLY_HERE;
 use own::Pruner;
 use tributary_config::{ComponentId, without_url_secrets};
 
@@ -57,7 +58,7 @@ fn mask_urls(value: &mut Value) {
     }
 }
 
-fn components<C: ?Sized + Settings>(
+fn components<C: ?Sized + PrintableConfig>(
     section: &str,
     list: &[(ComponentId, Configured<C>)],
     pruner: &Pruner<'_>,

@@ -36,9 +36,9 @@ pub(super) fn schema_with(registries: &Registries) -> Value {
     let mut generator = SchemaGenerator::default();
     let mut properties = Map::new();
     let generator_ref = &mut generator;
-    let mut section = |kind: Kind, what: &str, components: Map<String, Value>| {
+    let mut section = |kind: Kind, description: &str, components: Map<String, Value>| {
         let schema = json!({
-            "description": what,
+            "description": description,
             "type": ["object", "null"],
             "patternProperties": components,
             "additionalProperties": false,
@@ -46,21 +46,29 @@ pub(super) fn schema_with(registries: &Registries) -> Value {
         properties.insert(kind.section().to_owned(), schema);
     };
     let receivers = components(registries.receivers, generator_ref);
-    section(Kind::Receiver, "Where telemetry comes in.", receivers);
+    section(Kind::Receiver, "Receivers: inputs of telemetry.", receivers);
     let processors = components(registries.processors, generator_ref);
     section(
         Kind::Processor,
-        "What is done to telemetry on its way.",
+        "Processors: steps that edit, drop or buffer telemetry.",
         processors,
     );
     let exporters = components(registries.exporters, generator_ref);
-    section(Kind::Exporter, "Where telemetry goes out.", exporters);
+    section(
+        Kind::Exporter,
+        "Exporters: outputs of telemetry.",
+        exporters,
+    );
     let connectors = components(registries.connectors, generator_ref);
-    section(Kind::Connector, "What joins pipelines.", connectors);
+    section(
+        Kind::Connector,
+        "Connectors: outputs of pipelines that are inputs of other pipelines.",
+        connectors,
+    );
     let extensions = components(registries.extensions, generator_ref);
     section(
         Kind::Extension,
-        "What runs beside the pipelines.",
+        "Extensions: services beside the pipelines, such as authentication.",
         extensions,
     );
     properties.insert("service".to_owned(), service(generator_ref));
@@ -176,7 +184,7 @@ fn service(generator: &mut SchemaGenerator) -> Value {
             "description": what,
             "anyOf": [
                 {"type": "array", "items": {"type": "string"}},
-                {"type": "string", "description": "Ids with commas between them."},
+                {"type": "string", "description": "Ids, separated by commas."},
                 {"type": "null"},
             ],
         })
@@ -184,19 +192,19 @@ fn service(generator: &mut SchemaGenerator) -> Value {
     let pipeline = json!({
         "type": ["object", "null"],
         "properties": {
-            "receivers": ids("Where its telemetry comes from: receivers and connectors."),
-            "processors": ids("What is done to it, in this order."),
-            "exporters": ids("Where it goes: exporters and connectors."),
+            "receivers": ids("Inputs of the pipeline: receivers and connectors."),
+            "processors": ids("Processors of the pipeline, in this order."),
+            "exporters": ids("Outputs of the pipeline: exporters and connectors."),
         },
         "additionalProperties": false,
     });
     json!({
-        "description": "Which components run, and how.",
+        "description": "Components that run, and the collector's own telemetry.",
         "type": ["object", "null"],
         "properties": {
-            "extensions": ids("The extensions that run, in the order of their start."),
+            "extensions": ids("Extensions that run, in the order of their start."),
             "pipelines": {
-                "description": "The pipelines: `signal` or `signal/name`.",
+                "description": "Pipelines, by id: `signal` or `signal/name`.",
                 "type": ["object", "null"],
                 "patternProperties": {ids_of(&format!("({signals})")): pipeline},
                 "additionalProperties": false,

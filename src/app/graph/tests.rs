@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::app::graph::Part;
-use crate::pipeline::testing::{Scripted, spans};
-use futures_util::future::BoxFuture;
-use crate::pipeline::{Component, Idle, Undelivered};
 use super::Graph;
-use crate::pipeline::batch::Nack;
-use tributary_otlp::Signal;
-use crate::component::{BuildContext, BuildError, Entry, ExporterConfig, Host, Outputs, ReceiverConfig, Stability, Terminal};
-use tributary_config::{ComponentId, Validate};
 use crate::app::config::{Config, Configured, ServiceConfig};
+use crate::app::graph::Part;
+use crate::component::{
+    BuildContext, BuildError, Entry, ExporterConfig, Host, Origin, Outputs, ReceiverConfig,
+    Stability, Terminal,
+};
+use crate::pipeline::batch::Nack;
 use crate::pipeline::id::{PipelineConfig, PipelineId};
+use crate::pipeline::testing::{Scripted, spans};
+use crate::pipeline::{Component, Idle, Undelivered};
+use futures_util::future::BoxFuture;
+use tributary_config::{ComponentId, Validate};
+use tributary_otlp::Signal;
 
 /// Shared state of a test's components: the built components and the outputs of the receivers.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +32,6 @@ struct Seen {
     outputs: BTreeMap<String, Outputs>,
     exporters: BTreeMap<String, Arc<Scripted>>,
     busy: bool,
-    says_who: bool,
 }
 
 impl std::fmt::Debug for Seen {
@@ -44,11 +46,7 @@ impl serde::Serialize for Stage {
     }
 }
 
-impl Validate for Stage {
-    fn uses_resource(&self) -> bool {
-        self.0.lock().unwrap().says_who
-    }
-}
+impl Validate for Stage {}
 
 struct Life {
     name: String,
@@ -107,6 +105,9 @@ static RECEIVER: Entry<dyn ReceiverConfig> = Entry {
     summary: "",
     signals: &[(Signal::Traces, Stability::Alpha)],
     emits: None,
+    collector: Origin::Own,
+    metrics: &[],
+    notes: "",
     decode: |_, _| None,
     schema: |generator| generator.subschema_for::<()>(),
 };
@@ -117,6 +118,9 @@ static EXPORTER: Entry<dyn ExporterConfig> = Entry {
     summary: "",
     signals: &[(Signal::Traces, Stability::Alpha)],
     emits: None,
+    collector: Origin::Own,
+    metrics: &[],
+    notes: "",
     decode: |_, _| None,
     schema: |generator| generator.subschema_for::<()>(),
 };
@@ -266,22 +270,6 @@ async fn a_reload_builds_only_what_changed_and_connects_what_stays() {
     );
     new.shutdown(Instant::now()).await;
     assert_eq!(stage.stopped(), ["a", "x", "y"], "receivers first");
-}
-
-#[tokio::test]
-async fn a_component_that_says_who_the_process_is_changes_with_that() {
-    for says_who in [false, true] {
-        let stage = Stage::default();
-        stage.0.lock().unwrap().says_who = says_who;
-        let mut config = config(&stage, &[(&["a"], &["x"])], "");
-        let old = build(&config, None);
-        stage.built();
-        let name = Some("other".to_owned());
-        let resource = &mut config.service.telemetry.resource;
-        resource.insert("service.name".to_owned(), name);
-        let _new = build(&config, Some(&old));
-        assert_eq!(stage.built().len(), if says_who { 2 } else { 0 });
-    }
 }
 
 #[tokio::test(start_paused = true)]

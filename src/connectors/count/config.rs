@@ -36,16 +36,15 @@ pub struct Config {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricConfig {
-    /// Description of the metric.
+    /// Description of the metric. Default: none.
     pub description: String,
-    /// Conditions: only items that fulfil at least one of them are counted; without conditions, all
-    /// items are counted. The language is that of the `filter` processor; paths without a context
-    /// belong to the counted item, as in `attributes["env"] == "prod"`. A condition that cannot be
-    /// evaluated is false, and logged.
+    /// OTTL conditions of the items to count; an item is counted if it fulfils at least one. The language is that of
+    /// the processor `filter`; a path without a context belongs to the counted item, as in `attributes["env"] ==
+    /// "prod"`. A condition that cannot be evaluated is false, and is logged. Default: none, all items are counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// Attributes to group by: each combination of their values has its own data point. If an item
-    /// lacks an attribute, that of the resource or the scope is used.
+    /// Attributes to group by: each combination of their values has its own data point. If an item lacks an attribute,
+    /// the attribute of the resource or the scope is used. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<AttributeConfig>,
 }
@@ -54,10 +53,10 @@ pub struct MetricConfig {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AttributeConfig {
-    /// Key of the attribute.
+    /// Key of the attribute. Required.
     pub key: String,
-    /// Value for items without the attribute: a text or a number, not empty and not 0. Without a
-    /// default value, such items are not counted.
+    /// Value for items without the attribute: a string or a number, not empty and not 0. Default: none, such items are
+    /// not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_value: Option<DefaultValue>,
 }

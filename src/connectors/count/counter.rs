@@ -19,7 +19,7 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::view::{AnyValue, attribute};
 use tributary_ottl::path::{Context, Depth};
-use tributary_ottl::{Condition, Here, attributes, parse, within};
+use tributary_ottl::{Condition, EvaluationTarget, attributes, parse, within};
 
 /// Metrics of one section of the configuration.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Section {
 
     /// Returns the shared results within the current resource or scope, based on those of the
     /// surrounding level.
-    fn within(&self, before: &[Known], depth: Depth, here: &Here<'_>) -> Vec<Known> {
+    fn within(&self, before: &[Known], depth: Depth, here: &EvaluationTarget<'_>) -> Vec<Known> {
         let context = match depth {
             Depth::Resource => Some(Context::Resource),
             Depth::Scope => Some(Context::Scope),
@@ -111,15 +111,15 @@ impl Section {
         self.metrics.iter().zip(before).map(known).collect()
     }
 
-    fn applies(&self, conditions: &[Condition], here: &Here<'_>) -> bool {
+    fn applies(&self, conditions: &[Condition], here: &EvaluationTarget<'_>) -> bool {
         conditions.is_empty()
             || conditions.iter().any(|condition| {
-                condition.is_true(here).unwrap_or_else(|_| {
+                condition.is_true(here).unwrap_or_else(|undecided| {
                     if let Some(suppressed) = self.log.admit() {
                         tracing::warn!(
                             condition = &*condition.text,
                             suppressed,
-                            "a condition looks for a key in something that has no keys"
+                            "a condition {undecided}"
                         );
                     }
                     false
@@ -133,7 +133,7 @@ impl Section {
         &self,
         definition: &Definition,
         known: &Known,
-        here: &Here<'_>,
+        here: &EvaluationTarget<'_>,
         room: &mut Room,
     ) -> Option<Vec<u8>> {
         let mut encoded = Vec::new();
@@ -283,7 +283,7 @@ impl<'s> Counter<'s> {
     }
 
     /// Enters another resource, scope or item at this depth; the following items belong to it.
-    pub(super) fn enter(&mut self, depth: Depth, here: &Here<'_>) {
+    pub(super) fn enter(&mut self, depth: Depth, here: &EvaluationTarget<'_>) {
         let at = depth as usize;
         let before = at.checked_sub(1).and_then(|above| self.known.get(above));
         let within = match before {
@@ -302,7 +302,7 @@ impl<'s> Counter<'s> {
     }
 
     /// Counts an item, unless the limit is exceeded.
-    pub(super) fn count(&mut self, here: &Here<'_>, room: &mut Room) {
+    pub(super) fn count(&mut self, here: &EvaluationTarget<'_>, room: &mut Room) {
         let metrics = self.section.metrics.iter();
         let known = self.known.get(self.deepest as usize);
         let known = known.map_or(&[][..], Vec::as_slice);

@@ -361,7 +361,7 @@ fn what_cannot_be_counted_is_an_error_at_its_place() {
 /// Attributes of a resource and a scope are looked up once, and their copies in data points are
 /// limited.
 #[tokio::test]
-async fn a_large_resource_does_not_become_a_large_attribute_of_everything_in_it() {
+async fn large_resource_is_not_repeated_per_item() {
     let config = config(
         "{logs: {all: {attributes: [{key: large}]}, own: {attributes: [{key: id}, {key: kind}]}}}",
     );

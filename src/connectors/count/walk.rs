@@ -12,10 +12,10 @@ use tributary_otlp::Signal;
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::Fields;
 use tributary_otlp::view::Message;
-use tributary_ottl::Here;
+use tributary_ottl::EvaluationTarget;
 use tributary_ottl::path::Depth;
-use tributary_ottl::profile::{Reader, dictionary, messages};
-use tributary_profiles::reindex::Fault;
+use tributary_ottl::profile::{ProfileReader, dictionary, messages};
+use tributary_profiles::reindex::ProfileFault;
 
 /// The name of the scope of all metrics that this connector makes.
 const SCOPE_NAME: &str = "tributary/connector/count";
@@ -88,9 +88,9 @@ impl Sections {
         let mut points = 0;
         for resource in messages(request, 1) {
             let mut counts = Counts::new(self);
-            let mut here = Here {
+            let mut here = EvaluationTarget {
                 resource: Message::new(resource),
-                ..Here::default()
+                ..EvaluationTarget::default()
             };
             counts.enter(Depth::Resource, &here);
             for scope in messages(resource, 2) {
@@ -115,28 +115,28 @@ impl Sections {
         request: &[u8],
         metrics: &mut Vec<u8>,
         room: &mut Room,
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, ProfileFault> {
         let entries = dictionary(request)?;
-        let mut reader = Reader::new(&entries);
+        let mut reader = ProfileReader::new(&entries);
         let mut points = 0;
         for entry in messages(request, 1) {
             let mut counts = Counts::new(self);
             let resource = reader.resource(entry)?;
-            let here = Here {
+            let here = EvaluationTarget {
                 resource: Message::new(&resource),
-                ..Here::default()
+                ..EvaluationTarget::default()
             };
             counts.enter(Depth::Resource, &here);
             for scope in messages(entry, 2) {
                 let head = reader.scope(scope)?;
-                let here = Here {
+                let here = EvaluationTarget {
                     scope: Message::new(&head),
                     ..here
                 };
                 counts.enter(Depth::Scope, &here);
                 for profile in messages(scope, 2) {
                     let fields = reader.profile(profile)?;
-                    let here = Here {
+                    let here = EvaluationTarget {
                         profile: Some(&fields),
                         ..here
                     };
@@ -192,14 +192,14 @@ impl<'s> Counts<'s> {
         }
     }
 
-    fn enter(&mut self, depth: Depth, here: &Here<'_>) {
+    fn enter(&mut self, depth: Depth, here: &EvaluationTarget<'_>) {
         self.items.enter(depth, here);
         if let Some(inner) = &mut self.inner {
             inner.enter(depth, here);
         }
     }
 
-    fn span<'a>(&mut self, span: &'a [u8], mut here: Here<'a>, room: &mut Room) {
+    fn span<'a>(&mut self, span: &'a [u8], mut here: EvaluationTarget<'a>, room: &mut Room) {
         self.items.count(&here, room);
         if let Some(events) = &mut self.inner {
             events.enter(Depth::Item, &here);
@@ -210,7 +210,7 @@ impl<'s> Counts<'s> {
         }
     }
 
-    fn metric<'a>(&mut self, metric: &'a [u8], mut here: Here<'a>, room: &mut Room) {
+    fn metric<'a>(&mut self, metric: &'a [u8], mut here: EvaluationTarget<'a>, room: &mut Room) {
         self.items.count(&here, room);
         let Some(points) = &mut self.inner else {
             return;

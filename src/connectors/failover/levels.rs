@@ -144,9 +144,7 @@ impl Levels {
 }
 
 impl Consumer for Levels {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        // All attempts share the bytes.
-        batch.wire();
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(self.offer(batch))
     }
 

@@ -39,7 +39,7 @@ fn down() -> Result<(), Nack> {
 const TWO: &str = "{priority_levels: [[traces/a], [traces/b]], retry_interval: 1m}";
 
 #[tokio::test(start_paused = true)]
-async fn the_first_level_that_takes_a_batch_gets_it_and_keeps_the_role_for_the_interval() {
+async fn first_accepting_level_stays_for_the_interval() {
     let (a, b) = (Scripted::new([down()]), Scripted::new([]));
     let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
     for name in ["1", "2", "3"] {
@@ -57,7 +57,7 @@ async fn the_first_level_that_takes_a_batch_gets_it_and_keeps_the_role_for_the_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_keeps_the_level_of_the_same_levels_and_what_is_only_built_says_nothing() {
+async fn reload_keeps_the_level_of_unchanged_levels() {
     let (a, b) = (Scripted::new([down()]), Scripted::new([]));
     let levels = [("traces/a", &a), ("traces/b", &b)];
     let (host, recorded) = (Host::for_tests(), Recorded::new());
@@ -85,7 +85,7 @@ async fn a_reload_keeps_the_level_of_the_same_levels_and_what_is_only_built_says
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_used_up_quota_is_one_levels_trouble_and_bad_data_loses_to_a_level_that_is_away() {
+async fn exhausted_quota_falls_through_to_the_next_level() {
     let quota = || Err(Nack::permanent(Code::ResourceExhausted, "quota"));
     let bad = || Err(Nack::invalid("bad"));
     let (a, b) = (
@@ -104,7 +104,7 @@ async fn a_used_up_quota_is_one_levels_trouble_and_bad_data_loses_to_a_level_tha
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_batch_per_interval_asks_a_level_that_is_still_down_and_arrives_all_the_same() {
+async fn failed_level_is_probed_once_per_interval() {
     let a = Scripted::new([down(), down()]);
     let b = Scripted::new([]);
     let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
@@ -118,7 +118,7 @@ async fn one_batch_per_interval_asks_a_level_that_is_still_down_and_arrives_all_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_level_takes_is_refused_and_nothing_is_refused_that_a_level_takes() {
+async fn batch_is_refused_only_if_all_levels_refuse() {
     let a = Scripted::new([down(), down()]);
     let b = Scripted::new([down(), Ok(()), down()]);
     let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
@@ -173,7 +173,7 @@ async fn a_level_refuses_when_one_of_its_pipelines_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_queue_what_no_level_takes_is_acknowledged_and_offered_until_one_does() {
+async fn queued_batch_is_offered_until_a_level_accepts() {
     let a = Scripted::new((0..200).map(|_| down()));
     let yaml = "{priority_levels: [[traces/a]], sending_queue: {queue_size: 10}}";
     let mut failover = build(yaml, &[("traces/a", &a)]);

@@ -19,7 +19,7 @@ const MOST_RESOURCES: usize = 3;
 /// breaks the rules of its dictionary, or has too much.
 pub fn profile_metrics(requests: &[&[u8]], functions: usize) -> Option<Vec<u8>> {
     let (mut window, mut series) = empty();
-    let mut memory = Budget::new(usize::MAX / 2).nothing();
+    let mut memory = Budget::new(usize::MAX / 2).empty_permit();
     let keys = ["service.name".to_owned()];
     for request in requests {
         let bounds = Bounds::of(request.len());
@@ -50,7 +50,7 @@ fn empty() -> (Window, Series) {
         items: 0,
         senders: Default::default(),
         bytes: 0,
-        permit: budget.nothing(),
+        permit: budget.empty_permit(),
         others: Vec::new(),
     };
     (window, Series::new(1 << 20, &budget, &Counter::noop()))

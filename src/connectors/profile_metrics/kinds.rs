@@ -5,7 +5,7 @@ use tributary_profiles::names::is_cumulative;
 
 /// Quantity that a profile measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum Quantity {
     /// CPU time.
     CpuTime,
     /// Elapsed time, on a CPU or not.
@@ -32,9 +32,9 @@ pub enum Kind {
 
 /// A metric of a resource, and of its functions.
 #[derive(Debug)]
-pub struct Metric {
+pub struct QuantityMetric {
     /// Measured quantity.
-    pub kind: Kind,
+    pub kind: Quantity,
     /// Name after `profile.`, `profile.function.self.` and `profile.function.inclusive.`.
     pub name: &'static str,
     /// Unit in UCUM, as in OpenTelemetry's semantic conventions.
@@ -50,26 +50,26 @@ pub struct Metric {
 }
 
 /// Metrics of all quantities.
-pub const METRICS: [Metric; 11] = [
-    metric(Kind::CpuTime, "cpu.time", "s", "Time on a processor.")
+pub const METRICS: [QuantityMetric; 11] = [
+    metric(Quantity::CpuTime, "cpu.time", "s", "Time on a processor.")
         .functions()
         .requests(),
     metric(
-        Kind::WallTime,
+        Quantity::WallTime,
         "wall.time",
         "s",
         "Time that passed, running or waiting.",
     )
     .functions(),
     metric(
-        Kind::OffCpuTime,
+        Quantity::OffCpuTime,
         "off_cpu.time",
         "s",
         "Time off the processors.",
     )
     .functions(),
     metric(
-        Kind::MemoryAllocated,
+        Quantity::MemoryAllocated,
         "memory.allocated",
         "By",
         "Memory that was allocated.",
@@ -77,44 +77,44 @@ pub const METRICS: [Metric; 11] = [
     .functions()
     .requests(),
     metric(
-        Kind::MemoryAllocations,
+        Quantity::MemoryAllocations,
         "memory.allocations",
         "{allocation}",
         "Allocations of memory.",
     )
     .requests(),
-    metric(Kind::MemoryUsed, "memory.used", "By", "Memory in use.")
+    metric(Quantity::MemoryUsed, "memory.used", "By", "Memory in use.")
         .level()
         .functions(),
     metric(
-        Kind::MemoryObjects,
+        Quantity::MemoryObjects,
         "memory.object.count",
         "{object}",
         "Objects in use.",
     )
     .level(),
     metric(
-        Kind::LockWaitTime,
+        Quantity::LockWaitTime,
         "lock.wait.time",
         "s",
         "Time that was waited for locks.",
     )
     .functions(),
     metric(
-        Kind::LockContentions,
+        Quantity::LockContentions,
         "lock.contentions",
         "{contention}",
         "Waits for locks.",
     ),
     metric(
-        Kind::Goroutines,
+        Quantity::Goroutines,
         "goroutine.count",
         "{goroutine}",
         "Goroutines.",
     )
     .level()
     .functions(),
-    metric(Kind::Threads, "thread.count", "{thread}", "Threads.").level(),
+    metric(Quantity::Threads, "thread.count", "{thread}", "Threads.").level(),
 ];
 
 /// Names and units of the other metrics.
@@ -127,12 +127,12 @@ pub const OTHERS: [(&str, &str); 5] = [
 ];
 
 const fn metric(
-    kind: Kind,
+    kind: Quantity,
     name: &'static str,
     unit: &'static str,
     description: &'static str,
-) -> Metric {
-    Metric {
+) -> QuantityMetric {
+    QuantityMetric {
         kind,
         name,
         unit,
@@ -143,23 +143,23 @@ const fn metric(
     }
 }
 
-impl Metric {
+impl QuantityMetric {
     const fn level(self) -> Self {
-        Metric {
+        QuantityMetric {
             is_level: true,
             ..self
         }
     }
 
     const fn functions(self) -> Self {
-        Metric {
+        QuantityMetric {
             of_functions: true,
             ..self
         }
     }
 
     const fn requests(self) -> Self {
-        Metric {
+        QuantityMetric {
             per_request: true,
             ..self
         }
@@ -171,9 +171,9 @@ impl Metric {
     }
 }
 
-impl Kind {
+impl Quantity {
     /// Returns the metric of the quantity.
-    pub(super) fn metric(self) -> &'static Metric {
+    pub(super) fn metric(self) -> &'static QuantityMetric {
         // The test checks that every kind has a metric.
         METRICS.get(self as usize).unwrap_or(&METRICS[0])
     }
@@ -216,47 +216,59 @@ const COUNT: Unit = Unit::Count;
 /// Sample types, with underscores between words, of pprof itself and Go (runtime/pprof, and its
 /// mutex and block profiles), jemalloc (jemalloc_pprof, jeprof), async-profiler and JFR, Datadog's
 /// profilers, and the OpenTelemetry eBPF profiler.
-const SAMPLE_TYPES: [(&str, Unit, Kind); 34] = [
-    ("cpu", TIME, Kind::CpuTime),
-    ("cpu_time", TIME, Kind::CpuTime),
-    ("itimer", TIME, Kind::CpuTime),
-    ("on_cpu", TIME, Kind::CpuTime),
-    ("wall", TIME, Kind::WallTime),
-    ("wall_time", TIME, Kind::WallTime),
-    ("off_cpu", TIME, Kind::OffCpuTime),
-    ("alloc_space", MEMORY, Kind::MemoryAllocated),
-    ("alloc_bytes", MEMORY, Kind::MemoryAllocated),
-    ("alloc_size", MEMORY, Kind::MemoryAllocated),
-    ("alloc", MEMORY, Kind::MemoryAllocated),
-    ("alloc_in_new_tlab_bytes", MEMORY, Kind::MemoryAllocated),
-    ("alloc_outside_tlab_bytes", MEMORY, Kind::MemoryAllocated),
-    ("alloc_sample_bytes", MEMORY, Kind::MemoryAllocated),
-    ("alloc_objects", COUNT, Kind::MemoryAllocations),
-    ("alloc_samples", COUNT, Kind::MemoryAllocations),
-    ("alloc_in_new_tlab_objects", COUNT, Kind::MemoryAllocations),
-    ("alloc_outside_tlab_objects", COUNT, Kind::MemoryAllocations),
-    ("alloc_sample_objects", COUNT, Kind::MemoryAllocations),
-    ("inuse_space", MEMORY, Kind::MemoryUsed),
-    ("space", MEMORY, Kind::MemoryUsed),
-    ("heap_space", MEMORY, Kind::MemoryUsed),
-    ("heap_live_size", MEMORY, Kind::MemoryUsed),
-    ("inuse_objects", COUNT, Kind::MemoryObjects),
-    ("objects", COUNT, Kind::MemoryObjects),
-    ("heap_live_samples", COUNT, Kind::MemoryObjects),
-    ("delay", TIME, Kind::LockWaitTime),
-    ("lock", TIME, Kind::LockWaitTime),
-    ("lock_acquire_wait", TIME, Kind::LockWaitTime),
-    ("contentions", COUNT, Kind::LockContentions),
-    ("lock_acquire", COUNT, Kind::LockContentions),
-    ("goroutine", COUNT, Kind::Goroutines),
-    ("goroutines", COUNT, Kind::Goroutines),
-    ("threadcreate", COUNT, Kind::Threads),
+const SAMPLE_TYPES: [(&str, Unit, Quantity); 34] = [
+    ("cpu", TIME, Quantity::CpuTime),
+    ("cpu_time", TIME, Quantity::CpuTime),
+    ("itimer", TIME, Quantity::CpuTime),
+    ("on_cpu", TIME, Quantity::CpuTime),
+    ("wall", TIME, Quantity::WallTime),
+    ("wall_time", TIME, Quantity::WallTime),
+    ("off_cpu", TIME, Quantity::OffCpuTime),
+    ("alloc_space", MEMORY, Quantity::MemoryAllocated),
+    ("alloc_bytes", MEMORY, Quantity::MemoryAllocated),
+    ("alloc_size", MEMORY, Quantity::MemoryAllocated),
+    ("alloc", MEMORY, Quantity::MemoryAllocated),
+    ("alloc_in_new_tlab_bytes", MEMORY, Quantity::MemoryAllocated),
+    (
+        "alloc_outside_tlab_bytes",
+        MEMORY,
+        Quantity::MemoryAllocated,
+    ),
+    ("alloc_sample_bytes", MEMORY, Quantity::MemoryAllocated),
+    ("alloc_objects", COUNT, Quantity::MemoryAllocations),
+    ("alloc_samples", COUNT, Quantity::MemoryAllocations),
+    (
+        "alloc_in_new_tlab_objects",
+        COUNT,
+        Quantity::MemoryAllocations,
+    ),
+    (
+        "alloc_outside_tlab_objects",
+        COUNT,
+        Quantity::MemoryAllocations,
+    ),
+    ("alloc_sample_objects", COUNT, Quantity::MemoryAllocations),
+    ("inuse_space", MEMORY, Quantity::MemoryUsed),
+    ("space", MEMORY, Quantity::MemoryUsed),
+    ("heap_space", MEMORY, Quantity::MemoryUsed),
+    ("heap_live_size", MEMORY, Quantity::MemoryUsed),
+    ("inuse_objects", COUNT, Quantity::MemoryObjects),
+    ("objects", COUNT, Quantity::MemoryObjects),
+    ("heap_live_samples", COUNT, Quantity::MemoryObjects),
+    ("delay", TIME, Quantity::LockWaitTime),
+    ("lock", TIME, Quantity::LockWaitTime),
+    ("lock_acquire_wait", TIME, Quantity::LockWaitTime),
+    ("contentions", COUNT, Quantity::LockContentions),
+    ("lock_acquire", COUNT, Quantity::LockContentions),
+    ("goroutine", COUNT, Quantity::Goroutines),
+    ("goroutines", COUNT, Quantity::Goroutines),
+    ("threadcreate", COUNT, Quantity::Threads),
 ];
 
 /// Meaning of the values of a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meaning {
-    pub(super) kind: Kind,
+    pub(super) kind: Quantity,
     /// Nanoseconds, bytes or objects per unit of the values.
     pub(super) scale: i128,
     /// Whether the values count from the start of the process.
@@ -312,21 +324,24 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_type_is_known_by_its_name_and_what_its_unit_measures() {
+    fn sample_type_is_identified_by_name_and_unit() {
         let found = |name, unit| recognize((name, unit), 0).map(|found| (found.kind, found.scale));
-        assert_eq!(found("cpu", "nanoseconds"), Some((Kind::CpuTime, 1)));
+        assert_eq!(found("cpu", "nanoseconds"), Some((Quantity::CpuTime, 1)));
         assert_eq!(
             found("cpu-time", "milliseconds"),
-            Some((Kind::CpuTime, 1_000_000))
+            Some((Quantity::CpuTime, 1_000_000))
         );
         assert_eq!(found("cpu", "count"), None);
-        assert_eq!(found("inuse_space", "bytes"), Some((Kind::MemoryUsed, 1)));
+        assert_eq!(
+            found("inuse_space", "bytes"),
+            Some((Quantity::MemoryUsed, 1))
+        );
         assert_eq!(found("inuse_space", "furlongs"), None);
         assert_eq!(found("sheep", "count"), None);
     }
 
     #[test]
-    fn counters_of_go_count_from_the_start_unless_their_profile_took_a_while() {
+    fn go_counters_are_cumulative_without_a_duration() {
         let cumulative =
             |name, unit, duration| recognize((name, unit), duration).unwrap().cumulative;
         assert!(cumulative("alloc_space", "bytes", 0));
@@ -340,7 +355,7 @@ mod tests {
         let found =
             |kind, unit, period| recognize_by_period(("samples", "count"), (kind, unit), period);
         let expected = Meaning {
-            kind: Kind::CpuTime,
+            kind: Quantity::CpuTime,
             scale: 50_000_000,
             cumulative: false,
         };

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 use ring::digest::{SHA256, digest};
 
-use super::kinds::{Kind, Meaning, recognize, recognize_by_period};
+use super::kinds::{Meaning, Quantity, recognize, recognize_by_period};
 use super::subject::{retained, service};
 use super::unknown;
 use tributary_memory::Permit;
@@ -22,7 +22,7 @@ use tributary_profiles::id::{LocationId, StackId};
 use tributary_profiles::ingest::ingest;
 use tributary_profiles::model::{Header, Profile, ResourceProfiles, ScopeProfiles};
 use tributary_profiles::names;
-use tributary_profiles::reindex::{Fault, Memo};
+use tributary_profiles::reindex::{CopiedEntries, ProfileFault};
 use tributary_profiles::top::count;
 
 /// Measurement of one resource.
@@ -64,7 +64,7 @@ impl Received {
 /// Measurement of a profile.
 #[derive(Debug)]
 pub(super) struct Measurement {
-    pub(super) kind: Kind,
+    pub(super) kind: Quantity,
     /// Name of the profile at its source, if known.
     pub(super) source: Option<Arc<str>>,
     /// Start of the profile in nanoseconds since 1970; 0 if not known.
@@ -171,7 +171,7 @@ impl Values {
 pub(super) enum Unmeasured {
     /// The request breaks the rules of its dictionary.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    ProfileFault(#[from] ProfileFault),
     /// The request exceeds the bounds, and would do so again.
     #[error(
         "their stacks have {found} {what} together, and {most} are the most for a request of that size: send less in one \
@@ -221,7 +221,12 @@ pub(super) fn measure(
     memory: &mut Permit,
 ) -> Result<Vec<Measured>, Unmeasured> {
     let mut dictionary = Dictionary::new();
-    let read = ingest(request, &mut dictionary, &mut Memo::default(), None)?;
+    let read = ingest(
+        request,
+        &mut dictionary,
+        &mut CopiedEntries::default(),
+        None,
+    )?;
     let mut reader = Reader {
         dictionary: &dictionary,
         locations: HashMap::default(),
@@ -294,7 +299,7 @@ impl Reader<'_> {
             .map(|profile| self.meaning(&profile.header))
             .collect();
         let kinds = recognized.iter().flatten().map(|meaning| meaning.kind);
-        let kinds: HashSet<Kind> = kinds.collect();
+        let kinds: HashSet<Quantity> = kinds.collect();
         for (profile, meaning) in from.profiles.iter().zip(&recognized) {
             into.received.add(self.received(profile)?);
             let meaning = match meaning {
@@ -550,7 +555,7 @@ mod tests {
     }
 
     fn measured(request: &[u8], bounds: Bounds, room: usize) -> Result<(), Unmeasured> {
-        let mut memory = Budget::new(room).nothing();
+        let mut memory = Budget::new(room).empty_permit();
         measure(request, &[], bounds, &mut memory).map(drop)
     }
 

@@ -52,7 +52,7 @@ impl Series {
             seed: fastrand::u64(..),
             bytes: 0,
             limit,
-            permit: budget.nothing(),
+            permit: budget.empty_permit(),
             forgotten: forgotten.clone(),
         }
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_forgotten_the_longest_unused_first() {
+    fn least_recently_used_series_are_evicted_first() {
         let mut series = series(2 * ENTRY_BYTES);
         let mut next = |key: &str, value| series.counter(key.as_bytes(), (0, 0), value);
         for (key, value) in [("a", 1.0), ("b", 1.0), ("a", 2.0), ("c", 1.0)] {

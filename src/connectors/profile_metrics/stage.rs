@@ -16,9 +16,10 @@ use super::window::{Added, Window};
 use super::write;
 use crate::component::{BuildContext, Outputs, Terminal};
 use crate::pipeline::Next;
-use crate::pipeline::account::{Account, DropReason};
+use crate::pipeline::account::{Account, DropReason, Pending};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{CLOSED, Collected, Holder, Holding, Life, Most, in_pieces};
+use crate::pipeline::holding::{CLOSED, Collected, Holder, Holding, Life, Most};
+use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use crate::pipeline::{Consumer, Settle};
@@ -26,6 +27,7 @@ use futures_util::future::BoxFuture;
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
+use tributary_profiles::decoded_bytes;
 
 const FULL: &str =
     "the profile_metrics connector is full: the pipeline of metrics does not take its windows";
@@ -120,18 +122,16 @@ fn now() -> u64 {
 
 impl Gatherer {
     /// Decodes a batch. Returns its content and the permit for its memory.
-    async fn read(&self, batch: &mut Batch) -> Result<(Read, Permit), Nack> {
+    async fn read(&self, batch: &Batch) -> Result<(Read, Permit), Nack> {
         let signal = batch.signal();
         let requests = batch.wire().clone();
-        // Decoded profile tables take several times as much memory as their encoding.
         let mut memory = match signal {
-            Signal::Profiles => self
-                .budget
-                .acquire(batch.bytes().saturating_mul(4))
-                .map_err(|_| {
-                    Nack::unavailable("no memory to read profiles: the memory budget is used up")
-                })?,
-            _ => self.budget.nothing(),
+            Signal::Profiles => {
+                let needed = requests.parts().iter().map(|part| decoded_bytes(part));
+                let needed = needed.fold(0, usize::saturating_add);
+                self.budget.acquire(needed).map_err(refusal)?
+            }
+            _ => self.budget.empty_permit(),
         };
         let (keys, names) = (self.keys.clone(), self.names.clone());
         let work = move || {
@@ -193,7 +193,7 @@ impl Gatherer {
             items: 0,
             senders: Senders::default(),
             bytes: 0,
-            permit: self.budget.nothing(),
+            permit: self.budget.empty_permit(),
             others: Vec::new(),
         });
         let mut added = Added::default();
@@ -304,9 +304,7 @@ impl Holder for Gatherer {
             if let Ok(permit) = self.budget.acquire(batch.bytes()) {
                 batch.hold(permit);
             }
-            let whole = batch.clone();
-            let apart = || in_pieces(whole);
-            let handed_on = self.holding.hand_on(batch, &mut senders, apart);
+            let handed_on = self.holding.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
         senders.tell(&outcome);
@@ -345,30 +343,13 @@ impl Consumer for Delivering {
 
 struct Entrance(Arc<Gatherer>);
 
-/// Counts received items as refused unless they are accepted.
-struct Entering<'a> {
-    account: &'a Account,
-    items: usize,
-}
-
-impl Drop for Entering<'_> {
-    fn drop(&mut self) {
-        if self.items > 0 {
-            self.account.refused(self.items);
-        }
-    }
-}
-
 impl Consumer for Entrance {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let gatherer = &self.0;
             gatherer.account.received(batch.items());
-            let mut entering = Entering {
-                account: &gatherer.account,
-                items: batch.items(),
-            };
-            let (read, memory) = gatherer.read(&mut batch).await?;
+            let entering = Pending::new(&gatherer.account, batch.items());
+            let (read, memory) = gatherer.read(&batch).await?;
             let mut read = Some(read);
             let (mut senders, answer) = Senders::of(&mut batch, false);
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
@@ -377,9 +358,14 @@ impl Consumer for Entrance {
             // While the request waits, only its measurement stays in memory.
             drop(batch);
             answer.outcome().await?;
-            entering.items = 0;
+            entering.accepted();
             Ok(())
         })
+    }
+
+    /// Each batch ends here: its measurements are delivered as batches of their own.
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
     }
 
     fn settle(&self, why: Settle) {

@@ -229,7 +229,7 @@ async fn the_functions_with_most_have_points_and_the_rest_is_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_has_everything_of_its_time_and_the_next_one_begins_where_it_ended() {
+async fn windows_are_complete_and_adjacent() {
     let running = running("{interval: 10s, top_functions: 0}", []);
     for time in [1, 2, 3] {
         running
@@ -269,7 +269,7 @@ async fn a_window_is_offered_until_it_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_taken_by_the_end_is_reported_and_late_comers_are_refused() {
+async fn undelivered_windows_are_reported_at_shutdown() {
     let refusing = std::iter::repeat_with(|| Err(Nack::unavailable("later"))).take(10_000);
     let running = running("interval: 1s", refusing);
     running.offer(profile(STACKS, CPU, "a", 1)).await.unwrap();
@@ -319,7 +319,7 @@ async fn levels_are_the_last_of_each_instance_added_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_counts_from_the_start_of_a_process_counts_from_its_second_profile_on() {
+async fn cumulative_values_count_from_the_second_profile() {
     let running = running("interval: 10s", []);
     let allocated = ("alloc_space", "bytes");
     for (stacks, instance, time) in [
@@ -459,7 +459,7 @@ fn at(time: u64, count: u64, flags: u32) -> metrics::HistogramDataPoint {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_count_once_whatever_comes_late_ends_or_has_two_names() {
+async fn requests_count_once_in_all_cases() {
     const NEW: &str = "http.server.request.duration";
     const OLD: &str = "http.server.duration";
     let running = running("top_functions: 0", []);
@@ -529,7 +529,7 @@ async fn a_window_that_is_too_large_ends_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_without_names_and_profiles_that_nobody_knows_are_counted() {
+async fn unnamed_frames_and_unknown_profiles_are_counted() {
     let running = running("{}", []);
     running
         .offer(profile("a;b 1\na 2\n", ("sheep", "count"), "a", 1))
@@ -560,7 +560,7 @@ async fn frames_without_names_and_profiles_that_nobody_knows_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_that_break_their_dictionary_cost_nobody_else_anything() {
+async fn broken_dictionary_does_not_affect_other_profiles() {
     let running = running("{}", []);
     running
         .offer(profile("f 1000000000\n", CPU, "a", 1))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use super::kinds::Kind;
+use super::kinds::Quantity;
 use super::measure::{Counted, Measured, Measurement, Received, Values};
 use super::requests::Served;
 use super::series::Series;
@@ -49,7 +49,7 @@ impl holding::Bytes for Window {
 pub(super) struct Resource {
     pub(super) service: Vec<u8>,
     pub(super) received: Received,
-    pub(super) gathered: BTreeMap<(Kind, Option<Arc<str>>), Gathered>,
+    pub(super) gathered: BTreeMap<(Quantity, Option<Arc<str>>), Gathered>,
 }
 
 /// Buffered values of one quantity.
@@ -160,7 +160,7 @@ impl Resource {
     /// Adds values. Returns the growth in bytes.
     fn gather(
         &mut self,
-        mut key: (Kind, Option<Arc<str>>),
+        mut key: (Quantity, Option<Arc<str>>),
         instance: &[u8],
         time: u64,
         values: Counted,

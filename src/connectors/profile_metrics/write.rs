@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1;
 use prost::Message as _;
 
-use super::kinds::{self, Kind, METRICS};
+use super::kinds::{self, METRICS, Quantity};
 use super::measure::{Function, Values};
 use super::window::{Gathered, Resource, Window};
 use tributary_profiles::names::PROFILE_NAME;
@@ -249,7 +249,7 @@ impl Writer {
 
     fn metric(
         &self,
-        metric: &kinds::Metric,
+        metric: &kinds::QuantityMetric,
         prefix: &str,
         description: String,
         points: Vec<NumberDataPoint>,
@@ -300,7 +300,7 @@ fn with(name: &str, unit: &str, description: &str, data: metric::Data) -> Metric
 }
 
 /// Returns the values of a kind; gauges are summed over instances.
-fn sources(resource: &Resource, kind: Kind) -> Sources<'_> {
+fn sources(resource: &Resource, kind: Quantity) -> Sources<'_> {
     let of_kind = resource
         .gathered
         .iter()
@@ -341,7 +341,7 @@ fn text(key: &str, value: &str) -> KeyValue {
 }
 
 /// Returns a value in the unit of its metric.
-fn value(metric: &kinds::Metric, value: i128) -> f64 {
+fn value(metric: &kinds::QuantityMetric, value: i128) -> f64 {
     match metric.is_time() {
         true => value as f64 / 1e9,
         false => value as f64,
@@ -349,7 +349,7 @@ fn value(metric: &kinds::Metric, value: i128) -> f64 {
 }
 
 /// Times are seconds and need fractions; all other values are integers.
-fn number(metric: &kinds::Metric, of: i128) -> Number {
+fn number(metric: &kinds::QuantityMetric, of: i128) -> Number {
     match metric.is_time() {
         true => Number::AsDouble(value(metric, of)),
         false => whole(of),

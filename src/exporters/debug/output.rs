@@ -3,7 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::Mutex;
+
+use tributary_storage::own_files;
 
 use crate::component::BuildError;
 
@@ -29,12 +32,11 @@ impl Sink {
             "stderr" => Sink::Stderr,
             path => Sink::File {
                 path: path.to_owned(),
-                file: OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    .mode(FILE_MODE)
-                    .open(path)
-                    .map_err(|error| BuildError(format!("cannot open \"{path}\": {error}")))?,
+                file: own_files::open(
+                    OpenOptions::new().append(true).create(true).mode(FILE_MODE),
+                    Path::new(path),
+                )
+                .map_err(|error| BuildError(format!("cannot open \"{path}\": {error}")))?,
             },
         })
     }

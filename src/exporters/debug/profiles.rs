@@ -19,6 +19,16 @@ const SAMPLES: usize = 10;
 pub(super) fn resolved(out: &mut Text<'_>, request: &ExportProfilesServiceRequest) -> Result {
     let empty = ProfilesDictionary::default();
     let dictionary = request.dictionary.as_ref().unwrap_or(&empty);
+    each(out, request, dictionary, profile)
+}
+
+/// Prints the resources and scopes of a request, with `profile` for each profile.
+pub(super) fn each(
+    out: &mut Text<'_>,
+    request: &ExportProfilesServiceRequest,
+    dictionary: &ProfilesDictionary,
+    profile: fn(&mut Text<'_>, &ProfilesDictionary, &Profile) -> Result,
+) -> Result {
     let strings = Strings(&dictionary.string_table);
     for (at, data) in request.resource_profiles.iter().enumerate() {
         writeln!(out, "ResourceProfiles #{at}")?;

@@ -7,29 +7,17 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     Function, Location, Mapping, Profile, ProfilesDictionary, Sample,
 };
 
-use super::detailed::{line, resource, scope};
+use super::detailed::line;
 use super::pieces::Text;
+use super::profiles::each;
 use super::text::{Id, Plain, Strings, Timestamp, typed};
 use tributary_otlp::view::text_of;
 
 pub(super) fn profiles(out: &mut Text<'_>, request: &ExportProfilesServiceRequest) -> Result {
     let empty = ProfilesDictionary::default();
     let dictionary = request.dictionary.as_ref().unwrap_or(&empty);
-    let strings = Strings(&dictionary.string_table);
     tables(out, dictionary)?;
-    for (at, data) in request.resource_profiles.iter().enumerate() {
-        writeln!(out, "ResourceProfiles #{at}")?;
-        resource(out, &data.schema_url, data.resource.as_ref(), strings)?;
-        for (at, data) in data.scope_profiles.iter().enumerate() {
-            let (schema_url, from) = (&data.schema_url, data.scope.as_ref());
-            scope(out, "Profiles", at, schema_url, from, strings)?;
-            for (at, data) in data.profiles.iter().enumerate() {
-                writeln!(out, "Profile #{at}")?;
-                profile(out, dictionary, data)?;
-            }
-        }
-    }
-    Ok(())
+    each(out, request, dictionary, profile)
 }
 
 fn tables(out: &mut Text<'_>, dictionary: &ProfilesDictionary) -> Result {

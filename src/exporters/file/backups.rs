@@ -8,7 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::config::RotationConfig;
+use super::config::FileRotation;
 
 /// As in the names that the Collector gives.
 const FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
@@ -34,7 +34,7 @@ pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Some could not be deleted, and the last of these errors; the others were.
-pub(super) fn prune(path: &Path, rotation: &RotationConfig) -> io::Result<usize> {
+pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
     let (stem, extension) = split(path);
     let mut backups = Vec::new();
     for entry in fs::read_dir(directory(path))? {
@@ -150,10 +150,10 @@ mod tests {
         ] {
             fs::write(directory.path().join(other), "x").unwrap();
         }
-        let rotation = |max_backups, max_days| RotationConfig {
+        let rotation = |max_backups, max_days| FileRotation {
             max_backups,
             max_days,
-            ..RotationConfig::default()
+            ..FileRotation::default()
         };
         assert_eq!(prune(&path, &rotation(0, 0)).unwrap(), 0);
         assert_eq!(prune(&path, &rotation(4, 0)).unwrap(), 1);
@@ -168,9 +168,9 @@ mod tests {
         let long_ago = |days: i64| Timestamp::now() - SignedDuration::from_hours(24 * days);
         fs::create_dir(name(&path, long_ago(10), false)).unwrap();
         fs::write(name(&path, long_ago(20), false), "x").unwrap();
-        let rotation = RotationConfig {
+        let rotation = FileRotation {
             max_days: 5,
-            ..RotationConfig::default()
+            ..FileRotation::default()
         };
         prune(&path, &rotation).unwrap_err();
         assert_eq!(names(&directory).len(), 1);

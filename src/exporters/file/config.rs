@@ -18,62 +18,61 @@ use tributary_config::{ExtensionUse, Problems, Section, Validate};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The file. When it is moved or deleted by somebody else, the next request makes a new one. New files can be
-    /// read by their owner only (mode 0600). Required.
+    /// Path of the file; with `group_by`, of the files, with a `*`. If another program moves or deletes the file, the next request creates a new one. New files
+    /// can be read by their owner only (mode 0600). Required.
     pub path: String,
-    /// When to begin a new file, and which of the old ones to keep. Present but empty means on with its defaults.
-    /// Default: off.
-    pub rotation: Section<RotationConfig>,
-    /// `json`: OTLP/JSON, one request in a line. `proto`: OTLP in protobuf, each request behind its length in 4
-    /// bytes, most significant first; it does not say of which signal a request is, so give each signal a file of its
-    /// own. Default: `json`.
-    pub format: Format,
-    /// `zstd` compresses each request for itself and puts it behind the length of the compressed bytes, in 4 bytes,
-    /// most significant first, whatever `format` is. Default: `none`.
-    pub compression: Compression,
-    /// Parameters of the compression.
+    /// Rotation of files: conditions for a new file, and the number of old files to keep. Default: off.
+    pub rotation: Section<FileRotation>,
+    /// Encoding of requests. `json`: OTLP/JSON, one request per line. `proto`: OTLP in protobuf, each request after its
+    /// length in 4 bytes, most significant byte first. Protobuf does not name the signal of a request, so with `proto`
+    /// each signal needs a file of its own. Default: `json`.
+    pub format: FileFormat,
+    /// Compression of requests. `zstd` compresses each request separately, after the length of the compressed bytes in
+    /// 4 bytes, most significant byte first, whatever `format` is. Default: `none`.
+    pub compression: FileCompression,
+    /// Compression level.
     pub compression_params: CompressionParams,
-    /// Whether a file that is there at the start is continued; otherwise it is emptied. It is always continued with
-    /// `rotation`, and over a reload. Half a request at its end, left by a crash, is cut off. Default: false.
+    /// Whether an existing file is continued at the start; otherwise it is emptied. With `rotation` and over a reload
+    /// the file is always continued. Half a request at its end, left by a crash, is cut off. Default: false.
     pub append: bool,
     /// Interval between forced writes to the disk (fsync); more than 0. Default: 1s.
     pub flush_interval: Duration,
-    /// Whether to make the directory of the file if there is none, and those above it. Default: false.
+    /// Whether to create the directory of the file, and its parents, if they are missing. Default: false.
     pub create_directory: bool,
-    /// The permissions of directories that are made, in octal and in quotes. Default: "0755".
+    /// Permissions of created directories, in octal and in quotes. From "0000" to "0777". Default: "0755".
     pub directory_permissions: String,
-    /// A file for each value of a resource attribute. Not supported.
+    /// A file for each value of a resource attribute. Default: off.
     pub group_by: GroupByConfig,
-    /// An extension that encodes what is written. Not supported: see `format`.
+    /// Extension that encodes the requests. Not supported: use `format`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
-    /// A queue in front. Default: off, so that what is acknowledged is in the file.
+    /// Sending queue. Default: off, so that an acknowledged request is in the file. (The Collector has no such key.)
     pub sending_queue: Section<QueueConfig>,
-    /// Retries of what is in `sending_queue`. Without a queue there are none: the sender hears of a failure at once and
-    /// still has its data. Default: on.
+    /// Retries of requests in `sending_queue`. Without a queue there are no retries: the sender learns of a failure at
+    /// once and still has its data. Default: on. (The Collector has no such key.)
     pub retry_on_failure: Section<RetryConfig>,
 }
 
-/// When to begin a new file. The old one gets the time into its name, before the extension, as in
-/// `data-2026-09-14T05-02-14.173.json`.
+/// Conditions for a new file, and the number of old files to keep. The name of an old file contains the time of the
+/// rotation before the extension, as in `data-2026-09-14T05-02-14.173.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct RotationConfig {
-    /// The largest file in MiB; 0 means the default. A request that is larger gets a file of its own. Default: 100.
+pub struct FileRotation {
+    /// Maximum size of a file in MiB; 0 means the default. A larger request gets a file of its own. Default: 100.
     pub max_megabytes: u64,
-    /// After how many days of 24 hours an old file is deleted: at the start, with each rotation, and once an hour
-    /// between them; 0 is never. Default: 0.
+    /// Age in days of 24 hours at which an old file is deleted; 0 means never. Old files are checked at the start, at
+    /// each rotation and once an hour. Default: 0.
     pub max_days: u64,
     /// Number of old files to keep; 0 keeps all of them. Default: 100.
     pub max_backups: usize,
-    /// Whether the times in names are local; otherwise they are in UTC. Default: false.
+    /// Whether the times in file names are local times instead of UTC. Default: false.
     pub localtime: bool,
 }
 
 /// Encoding of a request in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum FileFormat {
     /// OTLP/JSON.
     #[default]
     Json,
@@ -84,28 +83,43 @@ pub enum Format {
 /// Compression of a request in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&[""]))]
-pub enum Compression {
-    /// It is not.
+#[schemars(transform = tributary_config::Aliases(&[""]))]
+pub enum FileCompression {
+    /// No compression.
     #[default]
     #[serde(alias = "")]
     None,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
 }
 
-/// A file for each value of a resource attribute. Not supported.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// A file for each value of a resource attribute, as in a directory with one file for each tenant.
+///
+/// The value replaces the `*` in `path`. Directories in the value are created, but the value cannot lead out of the part
+/// of `path` before the `*`. Resources are dropped and counted if the attribute is missing, is not a string, or is not
+/// usable as a file name, for example because it is longer than 255 bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupByConfig {
-    /// Must be false. Default: false.
+    /// Whether each value gets a file. If true, `path` must contain exactly one `*`, and not at its beginning. Default:
+    /// false.
     pub enabled: bool,
-    /// Without an effect while `enabled` is false. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resource_attribute: Option<String>,
-    /// Without an effect while `enabled` is false. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_open_files: Option<u64>,
+    /// Resource attribute whose value replaces the `*`. The attribute stays in the data. Default:
+    /// `fileexporter.path_segment`.
+    pub resource_attribute: String,
+    /// Maximum number of open files. Beyond the maximum, the least recently written file is forced to the disk and
+    /// closed. At least 1. Default: 100.
+    pub max_open_files: usize,
+}
+
+impl Default for GroupByConfig {
+    fn default() -> Self {
+        GroupByConfig {
+            enabled: false,
+            resource_attribute: "fileexporter.path_segment".to_owned(),
+            max_open_files: 100,
+        }
+    }
 }
 
 impl Default for Config {
@@ -113,8 +127,8 @@ impl Default for Config {
         Config {
             path: String::new(),
             rotation: Section(None),
-            format: Format::Json,
-            compression: Compression::None,
+            format: FileFormat::Json,
+            compression: FileCompression::None,
             compression_params: CompressionParams::default(),
             append: false,
             flush_interval: Duration::secs(1),
@@ -128,9 +142,9 @@ impl Default for Config {
     }
 }
 
-impl Default for RotationConfig {
+impl Default for FileRotation {
     fn default() -> Self {
-        RotationConfig {
+        FileRotation {
             max_megabytes: 100,
             max_days: 0,
             max_backups: 100,
@@ -139,11 +153,11 @@ impl Default for RotationConfig {
     }
 }
 
-impl RotationConfig {
+impl FileRotation {
     /// The largest file in bytes.
     pub(super) fn max_bytes(&self) -> u64 {
         let megabytes = match self.max_megabytes {
-            0 => RotationConfig::default().max_megabytes,
+            0 => FileRotation::default().max_megabytes,
             megabytes => megabytes,
         };
         megabytes.saturating_mul(1 << 20)
@@ -157,8 +171,33 @@ impl Config {
         mode.filter(|mode| *mode <= 0o777)
     }
 
+    /// Whether files that are there at the start are continued.
+    pub(super) fn is_continued(&self) -> bool {
+        self.append || self.rotation.is_some()
+    }
+
+    fn validate_groups(&self, problems: &mut Problems) {
+        if self.path.matches('*').count() != 1 && !self.path.is_empty() {
+            problems.error(
+                &["path"],
+                "must have exactly one `*` with `group_by`: the value of the resource attribute replaces it",
+            );
+        } else if self.path.starts_with('*') {
+            problems.error(
+                &["path"],
+                "must not begin with `*`: write `./*` for files in the working directory",
+            );
+        }
+        if self.group_by.resource_attribute.is_empty() {
+            problems.error(&["group_by", "resource_attribute"], "must not be empty");
+        }
+        if self.group_by.max_open_files == 0 {
+            problems.error(&["group_by", "max_open_files"], "must be 1 or more");
+        }
+    }
+
     pub(super) fn codec(&self) -> Option<Codec> {
-        (self.compression == Compression::Zstd).then_some(Codec::Zstd)
+        (self.compression == FileCompression::Zstd).then_some(Codec::Zstd)
     }
 }
 
@@ -178,11 +217,7 @@ impl Validate for Config {
         }
         self.compression_params.validate(self.codec(), problems);
         if self.group_by.enabled {
-            problems.error(
-                &["group_by", "enabled"],
-                "`group_by` is not supported: use one exporter and pipeline for each file, with a `filter` \
-                 processor that lets the right resources pass",
-            );
+            self.validate_groups(problems);
         }
         if self.encoding.is_some() {
             problems.error(

@@ -3,15 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tracing::warn;
+use tributary_storage::own_files;
 
 use super::backups::{prune, set_aside};
-use super::config::RotationConfig;
+use super::config::FileRotation;
 use super::ending::{Ending, Framing, ending};
 
 /// A file that is written to. There is one per path in the process, so that the exporter of a new configuration and the
@@ -29,7 +31,7 @@ struct State {
     closed: Vec<Arc<File>>,
     /// Something was written since the file was forced to the disk.
     dirty: bool,
-    rotation: Option<RotationConfig>,
+    rotation: Option<FileRotation>,
     /// When it was looked for old files last, because time had passed.
     pruned: Option<Instant>,
 }
@@ -75,11 +77,9 @@ impl Output {
         output
     }
 
-    /// Whether nobody has written to it in this process before; from now on, somebody has.
-    pub(super) fn is_first_use(&self) -> bool {
-        static USED: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
-        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        used.insert(self.path.clone())
+    #[cfg(test)]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether it can be written to. An empty file is made if there is none.
@@ -87,12 +87,17 @@ impl Output {
         open(&self.path).map(drop)
     }
 
-    /// Begins: empties the file if that is wanted.
-    pub(super) fn begin(&self, empty: bool, rotation: Option<RotationConfig>) -> io::Result<()> {
+    /// Begins to write. At the first use in this process, the file is emptied unless it is to be continued: what this
+    /// process wrote under an older configuration was acknowledged and stays.
+    pub(super) fn begin(
+        &self,
+        is_continued: bool,
+        rotation: Option<FileRotation>,
+    ) -> io::Result<()> {
         let mut state = self.lock();
         state.rotation = rotation;
         state.pruned = None;
-        if empty {
+        if is_first_use(&self.path) && !is_continued {
             let (file, metadata) = open(&self.path)?;
             if metadata.is_file() {
                 file.set_len(0)?;
@@ -301,7 +306,15 @@ impl State {
     }
 }
 
-fn prune_or_warn(path: &Path, rotation: &RotationConfig) {
+/// Whether no output of this process had that path before; from now on, one had. Of paths, only hashes are kept: there
+/// may be many with `group_by`.
+fn is_first_use(path: &Path) -> bool {
+    static USED: LazyLock<Mutex<HashSet<u128>>> = LazyLock::new(Mutex::default);
+    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    used.insert(xxhash_rust::xxh3::xxh3_128(path.as_os_str().as_bytes()))
+}
+
+fn prune_or_warn(path: &Path, rotation: &FileRotation) {
     if let Err(error) = prune(path, rotation) {
         warn!(path = %path.display(), %error, "Could not delete old files");
     }
@@ -316,12 +329,8 @@ fn open(path: &Path) -> io::Result<(File, Metadata)> {
     // Without the right to read as well, opening a pipe would wait for somebody who reads it.
     let pipe = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
     let mut options = OpenOptions::new();
-    let file = options
-        .create(true)
-        .append(true)
-        .read(pipe)
-        .mode(0o600)
-        .open(path)?;
+    options.create(true).append(true).read(pipe).mode(0o600);
+    let file = own_files::open(&options, path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
 }
@@ -394,11 +403,11 @@ mod tests {
     fn files_are_rotated_before_they_are_too_large_and_nothing_is_lost() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
-        let rotation = RotationConfig {
+        let rotation = FileRotation {
             max_megabytes: 1,
-            ..RotationConfig::default()
+            ..FileRotation::default()
         };
-        output.begin(false, Some(rotation)).unwrap();
+        output.begin(true, Some(rotation)).unwrap();
         let line = format!("\"{}\"\n", "x".repeat(400_000));
         let rotated = (0..5).filter(|_| {
             output
@@ -425,18 +434,18 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let (output, _path) = output(&directory);
         let old = directory.path().join("data-2022-09-14T05-02-14.173.json");
-        let rotation = RotationConfig {
+        let rotation = FileRotation {
             max_days: 1,
-            ..RotationConfig::default()
+            ..FileRotation::default()
         };
         fs::write(&old, "x").unwrap();
-        output.begin(false, Some(rotation.clone())).unwrap();
+        output.begin(true, Some(rotation.clone())).unwrap();
         output.prune();
         assert!(!old.exists());
         fs::write(&old, "x").unwrap();
         output.prune();
         assert!(old.exists(), "looked again before an hour was over");
-        output.begin(false, Some(rotation)).unwrap();
+        output.begin(true, Some(rotation)).unwrap();
         output.prune();
         assert!(!old.exists());
     }
@@ -452,11 +461,16 @@ mod tests {
     }
 
     #[test]
-    fn the_exporters_of_two_configurations_share_what_is_known_of_the_file() {
+    fn outputs_of_one_path_are_shared_and_empty_it_once() {
         let directory = TempDir::new().unwrap();
         let (one, path) = output(&directory);
-        assert!(Arc::ptr_eq(&one, &Output::of(&path)));
-        assert!(one.is_first_use());
-        assert!(!Output::of(&path).is_first_use());
+        let other = Output::of(&path);
+        assert!(Arc::ptr_eq(&one, &other));
+        fs::write(&path, "{}\n").unwrap();
+        one.begin(false, None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        one.write(Framing::Lines, b"{}\n").unwrap();
+        other.begin(false, None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"{}\n");
     }
 }

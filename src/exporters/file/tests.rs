@@ -1,15 +1,16 @@
 use std::fs;
 use std::path::PathBuf;
 
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::pipeline::batch::Batch;
+use crate::pipeline::batch::{Batch, Progress};
 use crate::testing::{Recorded, context};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use tributary_config::{Problems, Validate as _};
 
 fn traces(name: &str) -> Batch {
     let span = Span {
@@ -38,11 +39,7 @@ fn config(directory: &TempDir, more: &str) -> (Config, PathBuf) {
 }
 
 fn problems(yaml: &str) -> Vec<String> {
-    let config: Config = serde_yaml::from_str(yaml).unwrap();
-    let mut problems = Problems::default();
-    config.validate(&mut problems);
-    let found = problems.found().iter();
-    found.map(|problem| problem.path.join("::")).collect()
+    crate::testing::problems::<Config>(yaml)
 }
 
 fn built(config: &Config) -> Terminal {
@@ -174,7 +171,7 @@ fn every_rule_is_reported_at_its_key() {
 flush_interval: 0s
 directory_permissions: '0999'
 compression_params: {level: 3}
-group_by: {enabled: true}
+group_by: {enabled: true, resource_attribute: '', max_open_files: 0}
 encoding: otlp_encoding
 sending_queue: {queue_size: 0}
 retry_on_failure: {multiplier: 0}
@@ -186,10 +183,227 @@ retry_on_failure: {multiplier: 0}
             "flush_interval",
             "directory_permissions",
             "compression_params::level",
-            "group_by::enabled",
+            "group_by::resource_attribute",
+            "group_by::max_open_files",
             "encoding",
             "sending_queue::queue_size",
             "retry_on_failure::multiplier",
         ]
     );
+}
+
+#[test]
+fn group_by_needs_one_star_behind_the_first_character() {
+    for (path, expected) in [
+        ("/data/*.json", [].as_slice()),
+        ("/data/a.json", &["path"]),
+        ("/data/*/*.json", &["path"]),
+        ("*.json", &["path"]),
+    ] {
+        let yaml = format!("{{path: '{path}', group_by: {{enabled: true}}}}");
+        assert_eq!(problems(&yaml), expected, "{path}");
+    }
+}
+
+/// One span for each resource, which has that value of the attribute `tenant`.
+fn by_tenant(tenants: &[Option<Value>]) -> Batch {
+    let resource_spans = tenants.iter().map(|value| {
+        let attributes = value.iter().map(|value| KeyValue {
+            key: "tenant".to_owned(),
+            value: Some(AnyValue {
+                value: Some(value.clone()),
+            }),
+            ..KeyValue::default()
+        });
+        ResourceSpans {
+            resource: Some(Resource {
+                attributes: attributes.collect(),
+                ..Resource::default()
+            }),
+            scope_spans: vec![ScopeSpans {
+                spans: vec![Span::default()],
+                ..ScopeSpans::default()
+            }],
+            ..ResourceSpans::default()
+        }
+    });
+    let request = ExportTraceServiceRequest {
+        resource_spans: resource_spans.collect(),
+    };
+    let items = tenants.len();
+    Batch::new(Signal::Traces, items, Bytes::from(request.encode_to_vec()))
+}
+
+fn tenants(names: &[&str]) -> Batch {
+    let values = names
+        .iter()
+        .map(|name| Some(Value::StringValue((*name).to_owned())));
+    by_tenant(&values.collect::<Vec<_>>())
+}
+
+fn grouped(directory: &TempDir, more: &str) -> Config {
+    let yaml = format!(
+        "{{path: '{}/data/*.json', group_by: {{enabled: true, resource_attribute: tenant, max_open_files: 2}}{more}}}",
+        directory.path().display()
+    );
+    serde_yaml::from_str(&yaml).unwrap()
+}
+
+/// The number of spans in each line of each file, by the name of the file.
+fn spans_by_file(directory: &TempDir) -> Vec<(String, Vec<usize>)> {
+    let root = directory.path().join("data");
+    let (mut files, mut todo) = (Vec::new(), vec![root.clone()]);
+    while let Some(next) = todo.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                todo.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let spans = text.lines().map(|line| {
+                let request = tributary_otlp::json::to_wire(Signal::Traces, line.as_bytes());
+                tributary_otlp::count(Signal::Traces, &request.unwrap())
+            });
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            files.push((name, spans.collect()));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn group_by_writes_each_value_to_its_file() {
+    let directory = TempDir::new().unwrap();
+    let terminal = built(&grouped(&directory, ""));
+    let names = ["a", "b", "a", "../../c/d", "../../c/d"];
+    send(&terminal, tenants(&names)).await.unwrap();
+    send(&terminal, tenants(&["b"])).await.unwrap();
+    stop(terminal).await;
+    let expected = [
+        ("a.json", vec![2]),
+        ("b.json", vec![1, 1]),
+        ("c/d.json", vec![2]),
+    ];
+    let expected = expected.map(|(name, spans)| (name.to_owned(), spans));
+    assert_eq!(spans_by_file(&directory), expected);
+}
+
+#[tokio::test]
+async fn group_by_counts_what_has_no_usable_name() {
+    let directory = TempDir::new().unwrap();
+    let recorded = Recorded::new();
+    let terminal = recorded.within(|| built(&grouped(&directory, "")));
+    let long = "x".repeat(300);
+    let unusable = [
+        None,
+        Some(Value::IntValue(1)),
+        Some(Value::StringValue(long)),
+        Some(Value::StringValue("nul\0".to_owned())),
+        Some(Value::StringValue("a".to_owned())),
+    ];
+    send(&terminal, by_tenant(&unusable)).await.unwrap();
+    stop(terminal).await;
+    assert_eq!(spans_by_file(&directory), [("a.json".to_owned(), vec![1])]);
+    assert_eq!(recorded.items("delivered", Signal::Traces), 1);
+    assert_eq!(recorded.items("dropped", Signal::Traces), 4);
+}
+
+#[tokio::test]
+async fn group_by_closes_the_least_recently_used_file_and_continues_it() {
+    let directory = TempDir::new().unwrap();
+    let config = grouped(&directory, "");
+    let files = OpenFiles::new(&"file".parse().unwrap(), &config);
+    let path = |name: &str| directory.path().join("data").join(name);
+    let open = |files: &OpenFiles| {
+        let mut open: Vec<_> = files
+            .all()
+            .iter()
+            .map(|open| open.path().to_owned())
+            .collect();
+        open.sort();
+        open
+    };
+    for name in ["a", "b", "a", "c"] {
+        files.write(&path(name), Framing::Lines, b"{}\n").unwrap();
+    }
+    assert_eq!(open(&files), [path("a"), path("c")]);
+    files.write(&path("b"), Framing::Lines, b"{}\n").unwrap();
+    assert_eq!(open(&files), [path("b"), path("c")]);
+    assert_eq!(fs::read_to_string(path("b")).unwrap(), "{}\n{}\n");
+    fs::remove_dir_all(path("b").parent().unwrap()).unwrap();
+    files.write(&path("b"), Framing::Lines, b"{}\n").unwrap();
+    assert_eq!(fs::read_to_string(path("b")).unwrap(), "{}\n");
+}
+
+#[tokio::test]
+async fn group_by_retries_only_the_files_that_failed() {
+    let directory = TempDir::new().unwrap();
+    let config = grouped(&directory, "");
+    let files = OpenFiles::new(&"file".parse().unwrap(), &config);
+    let path = |name: &str| directory.path().join(name);
+    std::os::unix::fs::symlink("/dev/full", path("full")).unwrap();
+    let mut chunks = Vec::new();
+    for name in ["full", "good"] {
+        chunks.extend(to_chunks(1, Some(&path(name)), b"{}\n".to_vec()));
+    }
+    let (progress, rotations) = (Progress::default(), Counter::noop());
+    let write = || write_groups(&files, Framing::Lines, &chunks, &progress, &rotations);
+    assert!(write().unwrap_err().reason.contains("full: No space left"));
+    fs::remove_file(path("full")).unwrap();
+    assert_eq!(write().unwrap(), Outcome::default());
+    for name in ["full", "good"] {
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), "{}\n", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn group_by_splits_profiles_with_what_they_use_of_the_dictionary() {
+    let directory = TempDir::new().unwrap();
+    let mut config = grouped(&directory, ", format: proto");
+    config.group_by.resource_attribute = "service.name".to_owned();
+    let requests = [("a", "x"), ("b", "y"), ("a", "z")].map(|(service, name)| {
+        let request = tributary_profiles::testing_requests::named(service, 1, [name, "shared"]);
+        Bytes::from(request.encode_to_vec())
+    });
+    let joined = tributary_profiles::join(&requests, usize::MAX)
+        .remove(0)
+        .request;
+    let groups = Groups::of(&config).unwrap();
+    let memory = OutputMemory::new(&tributary_memory::Budget::new(1 << 30));
+    let split = |request: &Bytes| {
+        let requests = Requests::from(request.clone());
+        groups.split(Signal::Profiles, &requests, &memory).unwrap()
+    };
+    let both = split(&joined);
+    let found: Vec<_> = both
+        .iter()
+        .map(|group| {
+            let name = group.path.as_ref().unwrap().file_name().unwrap();
+            let names =
+                tributary_profiles::testing_requests::sample_names(&group.requests.to_bytes());
+            (name.to_str().unwrap().to_owned(), group.items, names)
+        })
+        .collect();
+    let owned = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found,
+        [
+            (
+                "a.json".to_owned(),
+                4,
+                owned(&["x", "shared", "z", "shared"])
+            ),
+            ("b.json".to_owned(), 2, owned(&["y", "shared"])),
+        ]
+    );
+    // One file: not a byte is copied.
+    let one = split(&requests[0]);
+    assert_eq!(one[0].requests.parts()[0].as_ptr(), requests[0].as_ptr());
 }

@@ -8,87 +8,63 @@ use serde::{Deserialize, Serialize};
 use crate::queue::{QueueConfig, RetryConfig};
 use tributary_config::units::Duration;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
-use tributary_net::kafka::{
-    Auth, ClusterMetadata, Connection, Encoding, Tls, default_brokers, default_topic, milliseconds,
-};
+use tributary_net::kafka::{RecordEncoding, default_topic, milliseconds};
+use tributary_net::kafka_section;
 use tributary_otlp::Signal;
 
-/// Writes telemetry to topics of Kafka.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Brokers to learn the others from, as `host:port`. Default: `localhost:9092`.
-    pub brokers: Vec<String>,
-    /// The version of Kafka that the brokers have at least. Clients and brokers agree on the version of each request,
-    /// so all it does is to refuse what is too old: 0.11 is the first that works. Default: `2.1.0`.
-    pub protocol_version: String,
-    /// Client id for the brokers' logs, metrics and quotas. Default: `otel-collector`.
-    pub client_id: String,
-    /// Whether to replace the names of `brokers` by the canonical names of their addresses, as Kerberos wants it.
-    /// Default: false.
-    pub resolve_canonical_bootstrap_servers_only: bool,
-    /// Time after which an idle connection is closed; 0 is never. Default: 9m.
-    pub conn_idle_timeout: Duration,
-    /// Metadata of topics and brokers.
-    pub metadata: ClusterMetadata,
-    /// TLS to the brokers. Default: off, plaintext.
-    pub tls: Section<Tls>,
-    /// Authentication to the brokers. Default: none.
-    pub auth: Auth,
-    /// Destination of traces. Default: topic `otlp_spans`.
-    pub traces: SignalConfig,
-    /// Destination of metrics. Default: topic `otlp_metrics`.
-    pub metrics: SignalConfig,
-    /// Destination of logs. Default: topic `otlp_logs`.
-    pub logs: SignalConfig,
-    /// Destination of profiles. Default: topic `otlp_profiles`.
-    pub profiles: SignalConfig,
-    /// The resource attribute that names the topic of what is from this resource; resources without it go to the topic
-    /// of the signal. (The Collector looks for the first resource of a request that has it, and sends the whole request
-    /// there.) Default: none.
-    pub topic_from_attribute: String,
-    /// Headers of every record. Default: none.
-    pub record_headers: BTreeMap<String, String>,
-    /// Whether each trace becomes a record of its own, with the trace id in hexadecimal digits as its key, so that all
-    /// of a trace is in one partition. Default: false.
-    pub partition_traces_by_id: bool,
-    /// Whether metrics of different resources become different records, with a hash of the resource's attributes as the
-    /// key, so that all series of a resource are in one partition. Default: false.
-    pub partition_metrics_by_resource_attributes: bool,
-    /// The same for logs. Default: false.
-    pub partition_logs_by_resource_attributes: bool,
-    /// The same for profiles. (The Collector has no such key.) Default: false.
-    pub partition_profiles_by_resource_attributes: bool,
-    /// Mapping of record keys to partitions.
-    pub record_partitioner: RecordPartitioner,
-    /// Settings of the producer.
-    pub producer: Producer,
-    /// Time limit for the delivery of a record, and for one attempt with a whole request; 0 is no limit. The next
-    /// attempt continues to wait for the records already sent, so that no record is written twice. Default: 5s.
-    pub timeout: Duration,
-    /// The sending queue. With `num_consumers: 1` the records of a key are in the order of the requests, and no slower:
-    /// a consumer does not wait for the brokers. More only help where making the records (JSON, keys) takes most of the
-    /// time.
-    pub sending_queue: Section<QueueConfig>,
-    /// Retries of requests that were not delivered.
-    pub retry_on_failure: Section<RetryConfig>,
+kafka_section! {
+    /// Writes telemetry to Kafka topics.
+    pub struct Config {
+        signals: ProducerSignal,
+        /// Resource attribute that names the topic for the data of the resource. Data of resources without the
+        /// attribute goes to the topic of the signal. Default: none. (The Collector sends a whole request to the topic
+        /// of the first resource that has the attribute.)
+        topic_from_attribute: String = String::new(),
+        /// Headers of every record, by name. Default: none.
+        record_headers: BTreeMap<String, String> = BTreeMap::new(),
+        /// Whether each trace becomes a record of its own. The key of the record is the trace id in hexadecimal digits,
+        /// so one partition has the whole trace. Default: false.
+        partition_traces_by_id: bool = false,
+        /// Whether the metrics of each resource become a record of their own. The key of the record is a hash of the
+        /// resource's attributes, so one partition has all series of a resource. Default: false.
+        partition_metrics_by_resource_attributes: bool = false,
+        /// Whether the log records of each resource become a record of their own, as with
+        /// `partition_metrics_by_resource_attributes`. Default: false.
+        partition_logs_by_resource_attributes: bool = false,
+        /// Whether the profiles of each resource become a record of their own, as with
+        /// `partition_metrics_by_resource_attributes`. Default: false. (The Collector has no such key.)
+        partition_profiles_by_resource_attributes: bool = false,
+        /// Mapping of record keys to partitions.
+        record_partitioner: RecordPartitioner = RecordPartitioner::default(),
+        /// Settings of the producer.
+        producer: Producer = Producer::default(),
+        /// Time limit for the delivery of a record, and for one attempt to send a whole request; 0 means no limit. The
+        /// next attempt waits for the records that were already sent, so no record is written twice. Default: 5s.
+        timeout: Duration = Duration::secs(5),
+        /// Sending queue. With `num_consumers: 1`, the records of a key keep the order of the requests at the same
+        /// speed, because a consumer does not wait for the brokers. More consumers help only if encoding the records
+        /// (JSON, keys) takes most of the time. Default: on.
+        sending_queue: Section<QueueConfig> = Section(Some(QueueConfig::default())),
+        /// Retries of requests that were not delivered. Default: on.
+        retry_on_failure: Section<RetryConfig> = Section(Some(RetryConfig::default())),
+    }
 }
 
 /// Topic and encoding of a signal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct SignalConfig {
-    /// The topic. Default: the signal's, as said there.
+pub struct ProducerSignal {
+    /// Topic. Default: the topic given for each signal.
     pub topic: String,
-    /// `otlp_proto` or `otlp_json`. Default: `otlp_proto`.
-    pub encoding: Encoding,
+    /// Encoding of records: `otlp_proto` or `otlp_json`. Default: `otlp_proto`.
+    pub encoding: RecordEncoding,
 }
 
 /// Mapping of records to partitions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordPartitioner {
-    /// By a hash of the key; records without a key go to one partition for a while, then to another.
+    /// By a hash of the key. Records without a key go to one partition for a while, then to another.
     pub sticky_key: StickyKey,
 }
 
@@ -96,18 +72,18 @@ pub struct RecordPartitioner {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StickyKey {
-    /// `sarama_compat` (FNV-1a) or `murmur2`, the hash of Kafka's own clients. Default: `sarama_compat`.
-    pub hasher: Hasher,
+    /// Hash function: `sarama_compat` (FNV-1a) or `murmur2`, the hash of Kafka's own clients. Default: `sarama_compat`.
+    pub hasher: PartitionHasher,
 }
 
-/// A hash of keys.
+/// Hash function of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Hasher {
-    /// FNV-1a, as the Go client Sarama has it.
+pub enum PartitionHasher {
+    /// FNV-1a, as in the Go client Sarama.
     #[default]
     SaramaCompat,
-    /// Murmur2, as Kafka's Java client has it.
+    /// Murmur2, as in Kafka's Java client.
     Murmur2,
 }
 
@@ -115,29 +91,29 @@ pub enum Hasher {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Producer {
-    /// The most bytes of a record, key and framing included, before compression. Requests above it are split; an item
-    /// that alone is above it is dropped, and counted as `partial_success`. Not more than the brokers take
-    /// (`message.max.bytes`, or `max.message.bytes` of the topic). From 1000 to 1000000000. Default: 1000000.
+    /// Maximum size of a record in bytes, including key and framing, before compression. Larger requests are split. A
+    /// single item above the maximum is dropped and counted as `partial_success`. The brokers' `message.max.bytes` (or
+    /// the topic's `max.message.bytes`) must not be smaller. From 1000 to 1000000000. Default: 1000000.
     pub max_message_bytes: usize,
-    /// Replicas that must have a record before it is acknowledged: -1 all replicas in sync, 1 only the leader of its
-    /// partition. With -1 the producer is idempotent: a record that the client sends again is written once. 0, no
-    /// replica, is refused, because losses would go unnoticed. Default: -1. (The Collector's is 1.)
+    /// Replicas that must have a record before it is acknowledged: -1 for all replicas in sync, 1 for the leader of the
+    /// partition. With -1 the producer is idempotent: a record that the client sends again is written once. 0 is
+    /// refused, because losses would go unnoticed. Default: -1. (The Collector's default is 1.)
     pub required_acks: i16,
-    /// `none`, `gzip`, `snappy`, `lz4` or `zstd`. Default: `none`.
-    pub compression: Compression,
-    /// Parameters of the compression.
-    pub compression_params: CompressionParams,
-    /// Time that a record waits for other records, to be sent with them. At most 15m. Default: 10ms.
+    /// Compression of records: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Default: `none`.
+    pub compression: KafkaCompression,
+    /// Compression level.
+    pub compression_params: KafkaCompressionParams,
+    /// Time that a record waits for further records, to be sent together. At most 15m. Default: 10ms.
     pub linger: Duration,
-    /// The most records that are sent together to a partition. From 1 to 1000000. Default: 10000.
+    /// Maximum number of records that are sent together to a partition. From 1 to 1000000. Default: 10000.
     pub flush_max_messages: u32,
 }
 
 /// A codec of records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// As they are.
+pub enum KafkaCompression {
+    /// No compression.
     #[default]
     None,
     /// RFC 1952.
@@ -153,39 +129,10 @@ pub enum Compression {
 /// Parameters of the compression.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct CompressionParams {
-    /// The level: `gzip` 0 to 9, `lz4` 0 to 12, -1 the codec's default; the others have none here. Default: -1.
+pub struct KafkaCompressionParams {
+    /// Compression level: `gzip` 0 to 9, `lz4` 0 to 12, -1 for the codec's default; the other codecs have no levels.
+    /// Default: -1.
     pub level: i8,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            brokers: default_brokers(),
-            protocol_version: "2.1.0".to_owned(),
-            client_id: "otel-collector".to_owned(),
-            resolve_canonical_bootstrap_servers_only: false,
-            conn_idle_timeout: Duration::secs(9 * 60),
-            metadata: ClusterMetadata::default(),
-            tls: Section(None),
-            auth: Auth::default(),
-            traces: SignalConfig::default(),
-            metrics: SignalConfig::default(),
-            logs: SignalConfig::default(),
-            profiles: SignalConfig::default(),
-            topic_from_attribute: String::new(),
-            record_headers: BTreeMap::new(),
-            partition_traces_by_id: false,
-            partition_metrics_by_resource_attributes: false,
-            partition_logs_by_resource_attributes: false,
-            partition_profiles_by_resource_attributes: false,
-            record_partitioner: RecordPartitioner::default(),
-            producer: Producer::default(),
-            timeout: Duration::secs(5),
-            sending_queue: Section(Some(QueueConfig::default())),
-            retry_on_failure: Section(Some(RetryConfig::default())),
-        }
-    }
 }
 
 impl Default for Producer {
@@ -193,58 +140,34 @@ impl Default for Producer {
         Producer {
             max_message_bytes: 1_000_000,
             required_acks: -1,
-            compression: Compression::None,
-            compression_params: CompressionParams::default(),
+            compression: KafkaCompression::None,
+            compression_params: KafkaCompressionParams::default(),
             linger: Duration::millis(10),
             flush_max_messages: 10_000,
         }
     }
 }
 
-impl Default for CompressionParams {
+impl Default for KafkaCompressionParams {
     fn default() -> Self {
-        CompressionParams { level: -1 }
+        KafkaCompressionParams { level: -1 }
     }
 }
 
-impl Compression {
+impl KafkaCompression {
     /// Its name in librdkafka.
     pub const fn name(self) -> &'static str {
         match self {
-            Compression::None => "none",
-            Compression::Gzip => "gzip",
-            Compression::Snappy => "snappy",
-            Compression::Lz4 => "lz4",
-            Compression::Zstd => "zstd",
+            KafkaCompression::None => "none",
+            KafkaCompression::Gzip => "gzip",
+            KafkaCompression::Snappy => "snappy",
+            KafkaCompression::Lz4 => "lz4",
+            KafkaCompression::Zstd => "zstd",
         }
     }
 }
 
 impl Config {
-    /// Returns the settings of the connection to the brokers.
-    pub fn connection(&self) -> Connection<'_> {
-        Connection {
-            brokers: &self.brokers,
-            protocol_version: &self.protocol_version,
-            client_id: &self.client_id,
-            resolve_canonical_names: self.resolve_canonical_bootstrap_servers_only,
-            idle_timeout: self.conn_idle_timeout,
-            metadata: &self.metadata,
-            tls: self.tls.as_ref(),
-            auth: &self.auth,
-        }
-    }
-
-    /// Returns the topic and encoding of a signal.
-    pub fn signal(&self, signal: Signal) -> &SignalConfig {
-        match signal {
-            Signal::Traces => &self.traces,
-            Signal::Metrics => &self.metrics,
-            Signal::Logs => &self.logs,
-            Signal::Profiles => &self.profiles,
-        }
-    }
-
     /// The topic of what does not name one itself.
     pub fn topic(&self, signal: Signal) -> &str {
         match self.signal(signal).topic.as_str() {
@@ -303,9 +226,9 @@ impl Validate for Config {
         }
         let level = producer.compression_params.level;
         let highest = match producer.compression {
-            Compression::Gzip => 9,
-            Compression::Lz4 => 12,
-            Compression::None | Compression::Snappy | Compression::Zstd => -1,
+            KafkaCompression::Gzip => 9,
+            KafkaCompression::Lz4 => 12,
+            KafkaCompression::None | KafkaCompression::Snappy | KafkaCompression::Zstd => -1,
         };
         if !(-1..=highest).contains(&level) {
             let name = producer.compression.name();

@@ -8,14 +8,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use tributary_otlp::Signal;
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::{Field, Fields};
-use tributary_otlp::view::{AnyValue, Attribute, Message, ResourceEntry, View};
+use tributary_otlp::view::{AnyValue, Attribute, Message, ResourceEntry, View, string_table};
 
-/// Resources, scopes and spans, and in profiles the dictionary, are at these places of their messages.
+/// Resources, scopes and spans are at these places of their messages.
 const RESOURCE: u32 = 1;
 const SCOPE: u32 = 2;
 const SPAN: u32 = 2;
-const DICTIONARY: u32 = 2;
-const STRING_TABLE: u32 = 5;
 
 /// Settings that determine the topic and the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +54,7 @@ impl Grouping {
         let is_resource =
             |field: &Field<'_>| field.number == RESOURCE && field.value.bytes().is_some();
         let strings = match signal {
-            Signal::Profiles => strings(request),
+            Signal::Profiles => string_table(request),
             _ => Vec::new(),
         };
         let mut shared = Vec::new();
@@ -194,15 +192,6 @@ fn key(attributes: &[(&str, Vec<u8>)]) -> Bytes {
         put_delimited(2, value, &mut text);
     }
     Bytes::copy_from_slice(&xxh3_128(&text).to_be_bytes())
-}
-
-/// The string table of a request of profiles.
-fn strings(request: &[u8]) -> Vec<&str> {
-    let tables = messages(request, DICTIONARY);
-    let strings = tables.flat_map(|tables| messages(tables, STRING_TABLE));
-    strings
-        .map(|text| std::str::from_utf8(text).unwrap_or_default())
-        .collect()
 }
 
 fn hexadecimal(id: &[u8]) -> Bytes {

@@ -13,7 +13,7 @@ use tokio::sync::{RwLock, oneshot};
 use tokio::time::{Instant, sleep};
 use tracing::{error, info};
 
-use super::config::{Config, Hasher};
+use super::config::{Config, PartitionHasher};
 use super::delivery::{Attempt, Unfinished};
 use super::group::Grouping;
 use super::record::{FRAMING, Record, values};
@@ -25,7 +25,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::ComponentId;
 use tributary_config::units::Duration;
 use tributary_net::kafka::client::{Logging, Renewals, creation_error, settings};
-use tributary_net::kafka::{Encoding, milliseconds};
+use tributary_net::kafka::{RecordEncoding, milliseconds};
 use tributary_otlp::{Requests, Signal};
 
 /// A client of librdkafka; a clone is the same one.
@@ -49,7 +49,7 @@ pub(super) struct Exporter {
 /// Topic, encoding and grouping of a signal.
 struct Route {
     topic: Bytes,
-    encoding: Encoding,
+    encoding: RecordEncoding,
     grouping: Grouping,
 }
 
@@ -136,8 +136,9 @@ impl queue::Sender for Exporter {
     }
 
     fn encodes_every_byte(&self) -> bool {
-        let works =
-            |route: &Route| route.encoding == Encoding::OtlpJson || !route.grouping.is_whole();
+        let works = |route: &Route| {
+            route.encoding == RecordEncoding::OtlpJson || !route.grouping.is_whole()
+        };
         self.routes.iter().any(works)
     }
 
@@ -389,8 +390,8 @@ fn producer_settings(config: &Config) -> ClientConfig {
         .set(
             "partitioner",
             match config.record_partitioner.sticky_key.hasher {
-                Hasher::SaramaCompat => "fnv1a_random",
-                Hasher::Murmur2 => "murmur2_random",
+                PartitionHasher::SaramaCompat => "fnv1a_random",
+                PartitionHasher::Murmur2 => "murmur2_random",
             },
         );
     if !is_idempotent {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use tributary_net::kafka::Encoding;
+use tributary_net::kafka::RecordEncoding;
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 
@@ -58,7 +58,7 @@ pub(super) fn records(chunks: &[Bytes]) -> impl Iterator<Item = Record> + '_ {
 pub(super) fn values(
     signal: Signal,
     request: Bytes,
-    encoding: Encoding,
+    encoding: RecordEncoding,
     most: usize,
 ) -> Result<Vec<(usize, Bytes)>, String> {
     let mut values = Vec::new();
@@ -66,8 +66,8 @@ pub(super) fn values(
     let mut todo = vec![(items, request)];
     while let Some((items, request)) = todo.pop() {
         let value = match encoding {
-            Encoding::OtlpProto => request.clone(),
-            Encoding::OtlpJson => tributary_otlp::json::from_wire(signal, &request)
+            RecordEncoding::OtlpProto => request.clone(),
+            RecordEncoding::OtlpJson => tributary_otlp::json::from_wire(signal, &request)
                 .map_err(|error| error.to_string())?
                 .into(),
         };

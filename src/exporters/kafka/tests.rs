@@ -26,7 +26,7 @@ use crate::queue::{Encoded, Sender as _};
 use crate::testing::named_batch;
 use crate::testing::{Recorded, context};
 use tributary_config::{Problems, Validate as _};
-use tributary_net::kafka::Encoding;
+use tributary_net::kafka::RecordEncoding;
 use tributary_net::kafka::testing::{Cluster, attribute, bodies, logs, records, soon, written};
 use tributary_otlp::Requests;
 use tributary_profiles::testing_requests::sample_names;
@@ -100,7 +100,7 @@ async fn what_is_acknowledged_is_in_the_topic_of_its_signal_with_the_headers() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_split_and_an_item_that_is_too_large_alone_is_dropped_and_counted() {
+async fn oversized_batch_is_split_and_oversized_item_dropped() {
     let cluster = Cluster::new(&[("otlp_logs", 1)]);
     let yaml = "{producer: {max_message_bytes: 1000}, logs: {encoding: otlp_json}}";
     let trial = Trial::new(&cluster, yaml);
@@ -307,7 +307,7 @@ async fn one_consumer_sends_many_requests_at_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_written_before_a_renewal_of_certificates_stays_before_what_is_written_after() {
+async fn certificate_renewal_keeps_record_order() {
     let cluster = Cluster::new(&[("otlp_logs", 1)]);
     let config = config(&format!("{{brokers: ['{}']}}", cluster.brokers));
     let exporter = Exporter::new(&config, &"kafka".parse().unwrap()).unwrap();
@@ -496,7 +496,7 @@ fn values_are_within_the_limit_in_order_and_complete() {
         .collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let request = Bytes::from(logs(&[(&[("service.name", "a")], &texts)]));
-    for encoding in [Encoding::OtlpProto, Encoding::OtlpJson] {
+    for encoding in [RecordEncoding::OtlpProto, RecordEncoding::OtlpJson] {
         let values = values(Signal::Logs, request.clone(), encoding, 1500).unwrap();
         assert!(values.len() > 10);
         assert!(values.iter().all(|(_, value)| value.len() <= 1500));
@@ -504,8 +504,8 @@ fn values_are_within_the_limit_in_order_and_complete() {
         let arrived: Vec<String> = values
             .iter()
             .flat_map(|(_, value)| match encoding {
-                Encoding::OtlpProto => bodies(value),
-                Encoding::OtlpJson => {
+                RecordEncoding::OtlpProto => bodies(value),
+                RecordEncoding::OtlpJson => {
                     bodies(&tributary_otlp::json::to_wire(Signal::Logs, value).unwrap())
                 }
             })

@@ -54,7 +54,7 @@ impl Balancer {
 
     async fn deliver(&self, batch: &Encoded) -> Result<Outcome, SendError> {
         self.members.known().await;
-        let mut attempt = Attempt::new(batch, &self.partly);
+        let mut attempt = Attempt::new(batch, &self.partly, &self.budget);
         let mut tried: Vec<Arc<Member>> = Vec::new();
         let mut reasons = Vec::new();
         // The first permanent refusal, unless a refusal may be retried.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::protocol::Protocol;
+use super::protocol::MemberProtocol;
 use crate::queue::{QueueConfig, RetryConfig};
 use tributary_config::Unread;
 use tributary_config::units::{Duration, Endpoint};
@@ -27,21 +27,19 @@ pub struct Config {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routing_attributes: Vec<String>,
     /// Protocol settings of the connections to the members.
-    pub protocol: Protocol,
-    /// Source of the member list. Required: exactly one of `static`, `dns` and `file`.
+    pub protocol: MemberProtocol,
+    /// Source of the member list: exactly one of `static`, `dns` and `file`. Required.
     pub resolver: Resolver,
-    /// Limit of the data in flight to one member, in percent of the average over all members; at
-    /// least 101. Data above the limit goes to the next member of its key. 0 means no limit: a key
-    /// then keeps its member until the list of members changes. Default: 0. (Envoy's key; the
-    /// Collector has none.)
+    /// Limit of the data in flight to one member, in percent of the average over all members; 0, or at least 101. Data
+    /// above the limit goes to the next member of its key. 0 means no limit: a key then keeps its member until the list
+    /// of members changes. Default: 0. (The Collector has no such key; the name is Envoy's.)
     pub hash_balance_factor: u32,
     /// Pause before a failed member is tried again. (The Collector has no such key.)
     pub member_backoff: MemberBackoff,
     /// Time limit of one attempt over all members that are tried. 0 means no limit; the `timeout`
     /// of `protocol.otlp` still applies to each member. Default: 0.
     pub timeout: Duration,
-    /// Queue in front of the exporter. Default: on. With `enabled: false`, senders wait while their
-    /// data is sent.
+    /// Sending queue. With `enabled: false`, senders wait while their data is sent. Default: on.
     pub sending_queue: Section<QueueConfig>,
     /// Retries of data that no member accepts. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
@@ -100,8 +98,8 @@ pub struct Resolver {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Static {
-    /// Addresses of the members, as `host:port`. The default port is 4317. All senders must spell a
-    /// member's address in the same way, because the keys of a member depend on the address.
+    /// Addresses of the members, as `host:port`, at least one. The default port is 4317. All senders must spell a
+    /// member's address in the same way, because the keys of a member depend on the address. Required.
     pub hostnames: Vec<String>,
 }
 
@@ -152,7 +150,7 @@ impl Default for Config {
         Config {
             routing_key: None,
             routing_attributes: Vec::new(),
-            protocol: Protocol::default(),
+            protocol: MemberProtocol::default(),
             resolver: Resolver::default(),
             hash_balance_factor: 0,
             member_backoff: MemberBackoff::default(),
@@ -422,11 +420,7 @@ mod tests {
     use super::*;
 
     fn problems(yaml: &str) -> Vec<String> {
-        let config: Config = serde_yaml::from_str(yaml).unwrap();
-        let mut problems = Problems::default();
-        config.validate(&mut problems);
-        let found = problems.found().iter();
-        found.map(|problem| problem.path.join("::")).collect()
+        crate::testing::problems::<Config>(yaml)
     }
 
     #[test]

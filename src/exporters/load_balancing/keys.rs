@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::config::{Config, RoutingKey};
 use tributary_otlp::Signal;
-use tributary_otlp::partition::{Grain, Place};
+use tributary_otlp::partition::{Grain, ItemContext};
 use tributary_otlp::view;
 use tributary_otlp::view::{
     Attributes, ExponentialHistogramPoint, HistogramPoint, LogRecord, Message, Metric, NumberPoint,
@@ -70,7 +70,7 @@ impl Keys {
 
 impl Hasher<'_> {
     /// Returns the key of an item, given its resource, scope and parents.
-    pub(super) fn key(&mut self, place: &Place<'_>) -> u64 {
+    pub(super) fn key(&mut self, place: &ItemContext<'_>) -> u64 {
         self.text.clear();
         match self.routing_key {
             RoutingKey::Service => self.service(place),
@@ -88,7 +88,7 @@ impl Hasher<'_> {
     }
 
     /// Returns the key of a profile.
-    pub(super) fn profile_key(&mut self, place: &profiles::Place<'_>) -> u64 {
+    pub(super) fn profile_key(&mut self, place: &profiles::ProfileContext<'_>) -> u64 {
         self.text.clear();
         let attributes = of_profiles(place);
         match self.routing_key {
@@ -123,7 +123,7 @@ impl Hasher<'_> {
         xxh3_64(&self.text)
     }
 
-    fn service(&mut self, place: &Place<'_>) {
+    fn service(&mut self, place: &ItemContext<'_>) {
         let service = of_resource(place).and_then(|all| view::attribute(all, SERVICE));
         if let Some(value) = service {
             self.text.extend_from_slice(value.to_text().as_bytes());
@@ -131,7 +131,7 @@ impl Hasher<'_> {
     }
 
     /// Hashes all attributes of the resource, independent of their order.
-    fn resource(&mut self, place: &Place<'_>) -> u64 {
+    fn resource(&mut self, place: &ItemContext<'_>) -> u64 {
         let address = place.resource.message().encoded().as_ptr();
         if let Some((known, hash)) = self.resource
             && known == address
@@ -148,7 +148,7 @@ impl Hasher<'_> {
     }
 
     /// Hashes the trace id. Items without a trace id use the service, which spreads them, too.
-    fn trace(&mut self, place: &Place<'_>) {
+    fn trace(&mut self, place: &ItemContext<'_>) {
         let trace = place.entry.map_or(&[][..], |entry| match self.signal {
             Signal::Traces => Span::view(entry).trace_id(),
             _ => LogRecord::view(entry).trace_id(),
@@ -160,7 +160,7 @@ impl Hasher<'_> {
         }
     }
 
-    fn stream(&mut self, place: &Place<'_>) {
+    fn stream(&mut self, place: &ItemContext<'_>) {
         let resource = self.resource(place);
         self.text.extend_from_slice(&resource.to_le_bytes());
         if let Some(scope) = place.scope.and_then(|entry| entry.scope()) {
@@ -179,14 +179,14 @@ impl Hasher<'_> {
     }
 
     /// Hashes the attributes in the Collector's format: `name=value|`.
-    fn composite(&mut self, place: &Place<'_>) {
+    fn composite(&mut self, place: &ItemContext<'_>) {
         for name in self.attributes {
             let value = self.attribute(place, name);
             put_attribute(name, &value.unwrap_or_default(), &mut self.text);
         }
     }
 
-    fn attribute(&self, place: &Place<'_>, name: &str) -> Option<String> {
+    fn attribute(&self, place: &ItemContext<'_>, name: &str) -> Option<String> {
         let scope = place.scope.and_then(|entry| entry.scope());
         let entry = place.entry;
         let own = match self.signal {
@@ -221,7 +221,7 @@ impl Hasher<'_> {
     }
 }
 
-fn of_resource<'a>(place: &Place<'a>) -> Option<Attributes<'a>> {
+fn of_resource<'a>(place: &ItemContext<'a>) -> Option<Attributes<'a>> {
     let resource = place.resource.resource();
     resource.map(|resource| resource.attributes())
 }
@@ -236,12 +236,12 @@ fn of_point(form: u32, point: Message<'_>) -> Attributes<'_> {
     }
 }
 
-fn of_profiles<'p>(place: &profiles::Place<'p>) -> &'p [KeyValue] {
+fn of_profiles<'p>(place: &profiles::ProfileContext<'p>) -> &'p [KeyValue] {
     let resource = place.resource.resource.as_ref();
     resource.map_or(&[], |resource| &resource.attributes)
 }
 
-fn profile_attribute(place: &profiles::Place<'_>, name: &str) -> Option<String> {
+fn profile_attribute(place: &profiles::ProfileContext<'_>, name: &str) -> Option<String> {
     let scope = place.scope.and_then(|scope| scope.scope.as_ref());
     let of_scope = scope.map_or(&[][..], |scope| &scope.attributes);
     let mut pairs = of_profiles(place).iter().chain(of_scope);

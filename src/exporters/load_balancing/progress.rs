@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use smallvec::SmallVec;
-
-use crate::queue::{Encoded, Fault, Identity, Outcome, Partly, SendError, most_extra_sends};
-use tributary_otlp::{Limit, count, split};
+use crate::pipeline::split;
+use crate::pipeline::split::{Divisible, Fault, Parts, Search};
+use crate::queue::{Encoded, Identity, Outcome, Partly, SendError};
+use tributary_memory::Budget;
 use tributary_otlp::{Requests, Signal};
 
 /// A part of a batch.
@@ -28,16 +27,8 @@ pub(super) struct Progress {
     message: String,
     /// The first permanent refusal.
     refusal: Option<SendError>,
-    /// Results by a member's seed.
-    members: HashMap<u64, Sent>,
-}
-
-/// Results of the pieces that one member was sent.
-#[derive(Debug, Default)]
-struct Sent {
-    any_accepted: bool,
-    /// Additional requests because the member permanently refused larger ones.
-    extra_sends: usize,
+    /// Searches for the data at fault, by a member's seed.
+    members: HashMap<u64, Search>,
 }
 
 /// An attempt to send a batch. If the attempt ends early, for any reason, the next attempt
@@ -46,11 +37,17 @@ pub(super) struct Attempt<'a> {
     signal: Signal,
     identity: &'a Arc<Identity>,
     partly: &'a Partly<Progress>,
+    /// Budget for the memory of splitting.
+    budget: &'a Arc<Budget>,
     progress: Progress,
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(batch: &'a Encoded, partly: &'a Partly<Progress>) -> Self {
+    pub(super) fn new(
+        batch: &'a Encoded,
+        partly: &'a Partly<Progress>,
+        budget: &'a Arc<Budget>,
+    ) -> Self {
         let progress = partly.take(&batch.identity).unwrap_or_else(|| Progress {
             left: vec![Some(Work {
                 items: batch.items,
@@ -62,6 +59,7 @@ impl<'a> Attempt<'a> {
             signal: batch.signal,
             identity: &batch.identity,
             partly,
+            budget,
             progress,
         }
     }
@@ -79,7 +77,7 @@ impl<'a> Attempt<'a> {
     /// Records that a member accepted a piece, except for rejected items in the outcome.
     pub(super) fn taken(&mut self, at: usize, member: u64, outcome: Outcome) {
         let progress = &mut self.progress;
-        progress.members.entry(member).or_default().any_accepted = true;
+        progress.members.entry(member).or_default().accepted();
         if let Some(work) = progress.left.get_mut(at).and_then(Option::take) {
             let rejected = outcome.rejected_items.min(work.items);
             progress.accepted = true;
@@ -98,15 +96,14 @@ impl<'a> Attempt<'a> {
         let Some(work) = progress.left.get_mut(at).and_then(Option::take) else {
             return;
         };
-        let sent = progress.members.entry(member).or_default();
-        let most = most_extra_sends(error.fault, sent.any_accepted);
-        if work.is_divisible(error.fault) && sent.extra_sends < most {
-            sent.extra_sends += 2;
-            let halves = work.halves(self.signal);
-            progress.left.extend(halves.into_iter().map(Some));
-            return;
+        let search = progress.members.entry(member).or_default();
+        let work = OfSignal(self.signal, work);
+        match search.refused(work, error.fault, Some(self.budget)) {
+            Ok(parts) => progress
+                .left
+                .extend(parts.into_iter().map(|OfSignal(_, part)| Some(part))),
+            Err(OfSignal(_, work)) => progress.give_up(&work, error),
         }
-        progress.give_up(&work, error);
     }
 
     /// Records that no member will ever accept the remaining parts.
@@ -157,38 +154,23 @@ impl Progress {
     }
 }
 
-impl Work {
-    /// Whether a member may accept some of the piece alone or in smaller pieces.
-    fn is_divisible(&self, fault: Fault) -> bool {
-        let parts = self.requests.parts().len();
-        match fault {
-            Fault::Elsewhere => false,
-            Fault::Size => self.items > 1,
-            // A fault in one client's request concerns that request only.
-            Fault::Content | Fault::Unclear => parts > 1,
-        }
+/// The work of one signal, to be split.
+struct OfSignal(Signal, Work);
+
+impl Divisible for OfSignal {
+    fn bytes_to_halve(&mut self, fault: Fault) -> usize {
+        let OfSignal(signal, work) = self;
+        split::bytes_to_halve(*signal, work.items, &work.requests, false, fault)
     }
 
-    fn halves(self, signal: Signal) -> SmallVec<[Work; 2]> {
-        let mut parts: Vec<Bytes> = self.requests.into_parts().collect();
-        if let [one] = parts.as_slice() {
-            let limit = Limit {
-                items: self.items.div_ceil(2),
-                bytes: usize::MAX,
-            };
-            let pieces = split(signal, one, limit).into_iter();
-            return pieces
-                .map(|(items, request)| Work {
-                    items,
-                    requests: request.into(),
-                })
-                .collect();
+    fn halve(self, fault: Fault) -> Result<Parts<Self>, Self> {
+        let OfSignal(signal, work) = &self;
+        match split::halve(*signal, work.items, &work.requests, false, fault) {
+            Some(parts) => Ok(parts
+                .into_iter()
+                .map(|(items, requests)| OfSignal(*signal, Work { items, requests }))
+                .collect()),
+            None => Err(self),
         }
-        let second = parts.split_off(parts.len() / 2);
-        let half = |parts: Vec<Bytes>| Work {
-            items: parts.iter().map(|part| count(signal, part)).sum(),
-            requests: parts.into_iter().collect(),
-        };
-        [half(parts), half(second)].into_iter().collect()
     }
 }

@@ -65,7 +65,7 @@ impl Cluster {
     fn over(servers: Vec<TestServer>, yaml: &str) -> Self {
         let mut config: Config = serde_yaml::from_str(yaml).unwrap();
         config.protocol.otlp.tls.insecure = true;
-        config.protocol.otlp.compression = crate::exporters::otlp_grpc::Compression::None;
+        config.protocol.otlp.compression = crate::exporters::otlp_grpc::GrpcCompression::None;
         let id: tributary_config::ComponentId = "load_balancing".parse().unwrap();
         let maker = Maker {
             id: id.clone(),
@@ -207,7 +207,7 @@ async fn when_a_member_leaves_its_traces_move_and_no_others() {
 }
 
 #[tokio::test]
-async fn what_a_member_does_not_accept_goes_to_the_next_one_and_nothing_else_is_sent_again() {
+async fn refused_share_goes_to_the_next_member_only() {
     let refusing: [Manner; 2] = [|_| Some(UNAVAILABLE), |_| None];
     for failing in refusing {
         let cluster = Cluster::start("{}", &[|_| Some(OK), failing, |_| Some(OK)]).await;
@@ -338,8 +338,7 @@ async fn what_was_accepted_is_not_sent_again_when_the_rest_of_the_batch_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_accepted_is_not_sent_again_when_the_time_for_the_attempt_was_over_before_the_rest_was()
- {
+async fn timed_out_attempt_resends_unaccepted_shares_only() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let cluster = Cluster::start("{protocol: {otlp: {timeout: 1h}}}", &[TAKES]).await;
     let both = [cluster.servers[0].address, silent.local_addr().unwrap()];

@@ -3,72 +3,42 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::keys::grpc_client_section;
 use crate::component::auth;
-use crate::component::auth::Auth;
 use crate::queue::{QueueConfig, RetryConfig};
 use tributary_compression::Codec;
-use tributary_compression::compress::CompressionParams;
 use tributary_config::units::Duration;
-use tributary_config::{ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::client::{Balancing, split_host_port};
-use tributary_net::tls::ClientTls;
 
-/// Sends OTLP over gRPC.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Address of the server: `host:port`. The prefix `https://` forces TLS. `http://` and `dns:///` are accepted and
-    /// have no effect: plaintext needs `tls: {insecure: true}`. Required.
-    pub endpoint: String,
-    /// TLS, on unless `insecure: true`.
-    pub tls: ClientTls,
-    /// Authentication to the server. Absent: only `headers` are sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Compression of requests: `gzip`, `snappy`, `zstd` or `none`. Default: `gzip`.
-    pub compression: Compression,
-    /// Parameters of the compression.
-    pub compression_params: CompressionParams,
-    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
-    pub headers: Headers,
-    /// Time limit of one attempt; 0 is no limit. Default: 5s.
-    pub timeout: Duration,
-    /// HTTP/2 pings that notice dead connections. Default: off.
-    pub keepalive: Section<Keepalive>,
-    /// Bytes the server may send ahead of our reading (the HTTP/2 window), at least 65535. Default: 524288.
-    pub read_buffer_size: u32,
-    /// Bytes of a request that are queued in a connection ahead of the socket. Default: 524288.
-    pub write_buffer_size: usize,
-    /// Whether a request waits, up to `timeout`, while the server cannot be reached, instead of failing at once.
-    /// Either way it is retried. Default: false.
-    pub wait_for_ready: bool,
-    /// The `user-agent` header. Default: `tributary/` and the version.
-    pub user_agent: String,
-    /// Distribution of connections over the addresses of the endpoint's host: `round_robin` (connections to all,
-    /// requests in turn) or `pick_first` (the first that answers). Default: `round_robin`.
-    pub balancer_name: Balancer,
-    /// The `:authority` header. Default: the endpoint.
-    pub authority: String,
-    /// Number of connections to each address, 1 to 64. More than one helps when the network limits the throughput of
-    /// one connection, or when a load balancer spreads connections, not requests. Default: 1.
-    pub connections: usize,
-    /// The queue in front. Default: on; `enabled: false` makes senders wait while their data is sent.
-    pub sending_queue: Section<QueueConfig>,
-    /// Retries. Default: on.
-    pub retry_on_failure: Section<RetryConfig>,
+grpc_client_section! {
+    /// Sends OTLP requests over gRPC.
+    pub struct Config {
+        before: {
+            /// Address of the server: `host:port`. The prefix `https://` forces TLS. `http://` and `dns:///` are accepted
+            /// and have no effect: plaintext needs `tls: {insecure: true}`. Required.
+            endpoint: String = String::new(),
+        }
+        after: {
+            /// Sending queue. With `enabled: false`, senders wait while their data is sent. Default: on.
+            sending_queue: Section<QueueConfig> = Section(Some(QueueConfig::default())),
+            /// Retries after retryable failures. Default: on.
+            retry_on_failure: Section<RetryConfig> = Section(Some(RetryConfig::default())),
+        }
+    }
 }
 
-/// A codec of gRPC requests.
+/// Compression of gRPC requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&[""]))]
-pub enum Compression {
-    /// RFC 1952.
+#[schemars(transform = tributary_config::Aliases(&[""]))]
+pub enum GrpcCompression {
+    /// gzip (RFC 1952).
     #[default]
     Gzip,
-    /// Snappy, framed.
+    /// Snappy framing format.
     Snappy,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
     /// No compression.
     #[serde(alias = "")]
@@ -78,10 +48,10 @@ pub enum Compression {
 /// HTTP/2 pings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Keepalive {
-    /// Time without received data after which a connection is pinged. Default: 10s.
+pub struct ClientKeepalive {
+    /// Time without received data after which a connection is pinged. Above 0. Default: 10s.
     pub time: Duration,
-    /// Time to wait for the answer to a ping before the connection counts as dead. Default: 10s.
+    /// Time to wait for the answer to a ping before the connection counts as dead. Above 0. Default: 10s.
     pub timeout: Duration,
     /// Whether connections without requests are pinged too. Servers may refuse that. Default: false.
     pub permit_without_stream: bool,
@@ -107,33 +77,9 @@ pub(super) struct Target<'a> {
     pub(super) tls: bool,
 }
 
-impl Default for Config {
+impl Default for ClientKeepalive {
     fn default() -> Self {
-        Config {
-            endpoint: String::new(),
-            tls: ClientTls::default(),
-            auth: None,
-            compression: Compression::Gzip,
-            compression_params: CompressionParams::default(),
-            headers: Headers::default(),
-            timeout: Duration::secs(5),
-            keepalive: Section(None),
-            read_buffer_size: 512 * 1024,
-            write_buffer_size: 512 * 1024,
-            wait_for_ready: false,
-            user_agent: String::new(),
-            balancer_name: Balancer::RoundRobin,
-            authority: String::new(),
-            connections: 1,
-            sending_queue: Section(Some(QueueConfig::default())),
-            retry_on_failure: Section(Some(RetryConfig::default())),
-        }
-    }
-}
-
-impl Default for Keepalive {
-    fn default() -> Self {
-        Keepalive {
+        ClientKeepalive {
             time: Duration::secs(10),
             timeout: Duration::secs(10),
             permit_without_stream: false,
@@ -173,24 +119,24 @@ impl Config {
     }
 }
 
-impl Compression {
+impl GrpcCompression {
     /// The codec.
     pub fn codec(self) -> Option<Codec> {
         match self {
-            Compression::Gzip => Some(Codec::Gzip),
-            Compression::Snappy => Some(Codec::SnappyFramed),
-            Compression::Zstd => Some(Codec::Zstd),
-            Compression::None => None,
+            GrpcCompression::Gzip => Some(Codec::Gzip),
+            GrpcCompression::Snappy => Some(Codec::SnappyFramed),
+            GrpcCompression::Zstd => Some(Codec::Zstd),
+            GrpcCompression::None => None,
         }
     }
 
     /// The value of `grpc-encoding`.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
-            Compression::Gzip => Some("gzip"),
-            Compression::Snappy => Some("snappy"),
-            Compression::Zstd => Some("zstd"),
-            Compression::None => None,
+            GrpcCompression::Gzip => Some("gzip"),
+            GrpcCompression::Snappy => Some("snappy"),
+            GrpcCompression::Zstd => Some("zstd"),
+            GrpcCompression::None => None,
         }
     }
 }
@@ -257,11 +203,7 @@ mod tests {
     use super::*;
 
     fn problems(yaml: &str) -> Vec<String> {
-        let config: Config = serde_yaml::from_str(yaml).unwrap();
-        let mut problems = Problems::default();
-        config.validate(&mut problems);
-        let found = problems.found().iter();
-        found.map(|problem| problem.path.join("::")).collect()
+        crate::testing::problems::<Config>(yaml)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tributary_net::tls::ServerTls;
 fn config(server: &TestServer) -> Config {
     let mut config = Config {
         endpoint: server.address.to_string(),
-        compression: Compression::None,
+        compression: GrpcCompression::None,
         ..Config::default()
     };
     config.tls.insecure = true;
@@ -99,10 +99,10 @@ async fn the_bytes_arrive_as_they_were_with_every_compression() {
         |len: &usize| Bytes::from((0..*len).map(|_| fastrand::u8(0..9)).collect::<Vec<u8>>());
     let requests: Requests = parts.iter().map(part).collect();
     for compression in [
-        Compression::None,
-        Compression::Gzip,
-        Compression::Snappy,
-        Compression::Zstd,
+        GrpcCompression::None,
+        GrpcCompression::Gzip,
+        GrpcCompression::Snappy,
+        GrpcCompression::Zstd,
     ] {
         let config = Config {
             compression,

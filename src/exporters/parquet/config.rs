@@ -37,11 +37,11 @@ pub struct Config {
     /// `service.name` (`service`). Default: `hour`.
     pub partition_by: PartitionBy,
     /// Conditions that finish a file.
-    pub rotation: RotationConfig,
+    pub rotation: ParquetRotation,
     /// Conditions that complete a row group of a file.
     pub row_group: RowGroupConfig,
     /// Compression of pages: `zstd`, `lz4` (LZ4_RAW), `snappy` or `none`. Default: `zstd`.
-    pub compression: Compression,
+    pub compression: ParquetCompression,
     /// Compression level of `zstd`, from 1 to 22. Default: 3.
     pub compression_level: i32,
     /// Attributes with columns of their own, in addition to their entries in the maps. Default:
@@ -50,7 +50,7 @@ pub struct Config {
     /// Layout of profiles. `wide`: a row per sample with all its frames. `stacks`: a row per sample
     /// with the hash of its stack, and a second series of files, `signal=stacks`, with a row per
     /// stack. Default: `wide`.
-    pub layout: ProfilesLayout,
+    pub layout: ProfilesLayoutConfig,
     /// Whether id columns have bloom filters, which speed up lookups of single traces. Row groups
     /// with fewer than 256 ids have none. Default: true.
     pub bloom_filters: bool,
@@ -58,10 +58,16 @@ pub struct Config {
     /// the longest time are finished early. A batch with rows for more files than the maximum is
     /// written in several steps. Default: 512.
     pub max_open_files: usize,
+    /// Maximum number of partitions of a signal, with directories of their own: an hour, or a
+    /// service in an hour with `partition_by: service`. A partition counts until it had no rows for
+    /// `rotation.interval`. Further services share the directory `service=__overflow__` of their
+    /// hour. Further hours share `date=__HIVE_DEFAULT_PARTITION__`. Default: 1000.
+    pub max_partitions: usize,
     /// Memory limit for rows in unfinished files, for the requests of these rows, and for data not
     /// yet uploaded; at most half of the process's memory budget applies. Up to a quarter of the
     /// limit is reserved for encoding row groups: 6MiB for each of up to four concurrent row
-    /// groups. If the limit is reached, the largest file is finished early. Default: 128MiB.
+    /// groups. If the limit is reached, the largest file is finished early. The rows that are being
+    /// made may exceed it by 4MiB for each signal. Default: 128MiB.
     pub max_memory: ByteSize,
     /// Whether each finished file gets a line in `_manifest.jsonl` in `path`: name, signal, hour,
     /// service, rows, bytes, and the times of the first and last row. The manifest also marks
@@ -102,7 +108,7 @@ pub struct ObjectStoreConfig {
 /// Conditions that finish a file. The first condition that holds applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct RotationConfig {
+pub struct ParquetRotation {
     /// File size from which no further row group is added; in an object store at most 10000 parts.
     /// The requests of a file must fit into `sending_queue`. Without a persistent queue the
     /// requests must also fit into `max_memory`. Default: 32MiB.
@@ -148,7 +154,7 @@ pub enum PartitionBy {
 /// Compression of pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Compression {
+pub enum ParquetCompression {
     /// Zstandard (RFC 8878).
     #[default]
     Zstd,
@@ -163,7 +169,7 @@ pub enum Compression {
 /// Layout of profiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum ProfilesLayout {
+pub enum ProfilesLayoutConfig {
     /// A row per sample with all its frames.
     #[default]
     Wide,
@@ -178,14 +184,15 @@ impl Default for Config {
             object_store: Section(None),
             file_permissions: "0600".to_owned(),
             partition_by: PartitionBy::Hour,
-            rotation: RotationConfig::default(),
+            rotation: ParquetRotation::default(),
             row_group: RowGroupConfig::default(),
-            compression: Compression::Zstd,
+            compression: ParquetCompression::Zstd,
             compression_level: 3,
             promote: PromoteConfig::default(),
-            layout: ProfilesLayout::Wide,
+            layout: ProfilesLayoutConfig::Wide,
             bloom_filters: true,
             max_open_files: 512,
+            max_partitions: 1000,
             max_memory: ByteSize::mib(128),
             manifest: false,
             sending_queue: Section(Some(FileQueue::default())),
@@ -205,9 +212,9 @@ impl Default for ObjectStoreConfig {
     }
 }
 
-impl Default for RotationConfig {
+impl Default for ParquetRotation {
     fn default() -> Self {
-        RotationConfig {
+        ParquetRotation {
             max_bytes: ByteSize::mib(32),
             max_rows: 0,
             interval: Duration::secs(60),
@@ -235,8 +242,12 @@ impl Config {
     fn validate_promoted(&self, problems: &mut Problems) {
         let mut columns = HashSet::new();
         for (list, source, keys) in [
-            ("resource", table::Source::Resource, &self.promote.resource),
-            ("item", table::Source::Item, &self.promote.item),
+            (
+                "resource",
+                table::AttributeOwner::Resource,
+                &self.promote.resource,
+            ),
+            ("item", table::AttributeOwner::Item, &self.promote.item),
         ] {
             for (at, key) in keys.iter().enumerate() {
                 let key = key.clone();
@@ -296,24 +307,24 @@ impl Config {
     }
 
     /// Returns the options that determine the columns.
-    pub(super) fn layout_options(&self) -> table::Options {
+    pub(super) fn layout_options(&self) -> table::TableOptions {
         let promoted = |source, keys: &[String]| -> Vec<table::Promoted> {
             let keys = keys.iter().cloned();
             keys.map(|key| table::Promoted { source, key }).collect()
         };
-        let mut all = promoted(table::Source::Resource, &self.promote.resource);
-        all.extend(promoted(table::Source::Item, &self.promote.item));
-        table::Options {
+        let mut all = promoted(table::AttributeOwner::Resource, &self.promote.resource);
+        all.extend(promoted(table::AttributeOwner::Item, &self.promote.item));
+        table::TableOptions {
             promoted: all,
             profiles: match self.layout {
-                ProfilesLayout::Wide => table::ProfilesLayout::Wide,
-                ProfilesLayout::Stacks => table::ProfilesLayout::Stacks,
+                ProfilesLayoutConfig::Wide => table::ProfilesLayout::Wide,
+                ProfilesLayoutConfig::Stacks => table::ProfilesLayout::Stacks,
             },
             compression: match self.compression {
-                Compression::Zstd => table::Compression::Zstd(self.compression_level),
-                Compression::Lz4 => table::Compression::Lz4,
-                Compression::Snappy => table::Compression::Snappy,
-                Compression::None => table::Compression::None,
+                ParquetCompression::Zstd => table::PageCompression::Zstd(self.compression_level),
+                ParquetCompression::Lz4 => table::PageCompression::Lz4,
+                ParquetCompression::Snappy => table::PageCompression::Snappy,
+                ParquetCompression::None => table::PageCompression::None,
             },
             row_group_rows: self.row_group.max_rows,
             bloom_filters: self.bloom_filters,
@@ -366,12 +377,13 @@ impl Validate for Config {
             problems.error(&["compression_level"], "must be from 1 to 22");
         }
         self.validate_promoted(problems);
-        let above_0: [(&[&'static str], bool); 6] = [
+        let above_0: [(&[&'static str], bool); 7] = [
             (&["rotation", "max_bytes"], self.rotation.max_bytes.0 == 0),
             (&["rotation", "interval"], self.rotation.interval.is_zero()),
             (&["row_group", "max_rows"], self.row_group.max_rows == 0),
             (&["row_group", "max_bytes"], self.row_group.max_bytes.0 == 0),
             (&["max_open_files"], self.max_open_files == 0),
+            (&["max_partitions"], self.max_partitions == 0),
             (&["max_memory"], self.max_memory.0 == 0),
         ];
         for (path, _) in above_0.iter().filter(|(_, is_zero)| *is_zero) {

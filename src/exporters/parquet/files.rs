@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::manifest::Manifest;
 use super::memory::{Charge, Memory};
@@ -17,10 +17,11 @@ use super::part::{Finished, Part};
 use super::place::{Place, PlaceError};
 use super::relief::{QueueRoom, Relief};
 use super::shelf::{BATCH_BYTES, Closed, Ending, Limits, Open, OpenFiles, Shelf, Todo};
-use super::steps::{Ended, Steps};
+use super::steps::{Ended, Steps, first_step};
 use super::table::Layout;
 use super::ticket::{Partly, Ticket};
 use crate::pipeline::batch::Code;
+use crate::pipeline::episode::Episode;
 use crate::queue::{Encoded, Fault, SendError, Settled};
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
@@ -66,6 +67,8 @@ pub(super) struct Files {
     /// Files that are being finished or wait for it.
     finishing: AtomicUsize,
     turns: Semaphore,
+    /// Locks by signal. The batch that makes rows, or waits for memory for rows, holds the lock of its signal.
+    lines: [Arc<Mutex<()>>; 4],
     /// Held by the batch that waits for memory. Later batches wait for this lock; otherwise small
     /// batches would take memory before enough is free for a large one.
     first_in_line: Mutex<()>,
@@ -80,6 +83,8 @@ pub(super) struct Files {
     relief: [Relief; 4],
     failures: SampledLog,
     early: [SampledLog; 3],
+    /// Time with rows in shared partitions.
+    overflow: Episode,
 }
 
 /// Reason why a file is finished before it is full or old enough.
@@ -112,6 +117,7 @@ struct Metrics {
     open: Gauge,
     failures: Counter,
     early: [Counter; 3],
+    overflow: Counter,
 }
 
 impl Files {
@@ -126,6 +132,7 @@ impl Files {
             partly: Arc::default(),
             finishing: AtomicUsize::new(0),
             turns: Semaphore::new(FINISHING),
+            lines: Signal::ALL.map(|_| Arc::default()),
             first_in_line: Mutex::new(()),
             tasks: TaskTracker::new(),
             changed: Notify::new(),
@@ -134,6 +141,7 @@ impl Files {
             relief: Signal::ALL.map(|_| Relief::new()),
             failures: SampledLog::default(),
             early: [(); 3].map(|()| SampledLog::of_one_line()),
+            overflow: Episode::default(),
         })
     }
 
@@ -146,11 +154,13 @@ impl Files {
         let _taking = Taking::new(self);
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
         let mut is_large = batch.bytes() > LARGE_BATCH;
+        let mut has_first = false;
         loop {
-            let ended = match self.make_room(batch).await {
+            let ended = match self.make_room(batch, first_step(batch)).await {
                 Ok(reserved) => {
                     let shelf = self.shelf(batch.signal).await;
-                    let mut steps = Steps::new(self.clone(), batch, &ticket, shelf, reserved);
+                    let mut steps =
+                        Steps::new(self.clone(), batch, &ticket, shelf, reserved, has_first);
                     let ended = match is_large {
                         true => spawn_blocking(move || steps.all()).await,
                         false => Ok(steps.first()),
@@ -163,11 +173,11 @@ impl Files {
             };
             match ended {
                 Ended::Complete(todo) => self.write(batch.signal, todo, false).await,
-                Ended::More(todo) => {
+                Ended::More(todo, needs_files) => {
                     // The remaining steps take time. A repeated batch skips the rows that are in
                     // files already.
-                    self.write(batch.signal, todo, true).await;
-                    is_large = true;
+                    self.write(batch.signal, todo, needs_files).await;
+                    (is_large, has_first) = (true, true);
                     continue;
                 }
                 Ended::Failed(error) => {
@@ -185,9 +195,9 @@ impl Files {
         }
     }
 
-    /// Writes complete row groups. If the batch has more rows than fit, finishes the files that the
-    /// batch opened.
-    pub(super) async fn write(self: &Arc<Self>, signal: Signal, todo: Todo, has_more: bool) {
+    /// Writes complete row groups. If the batch needs more files than may be open, finishes the
+    /// files that the batch opened.
+    pub(super) async fn write(self: &Arc<Self>, signal: Signal, todo: Todo, needs_files: bool) {
         for part in todo.write {
             let Setup {
                 place,
@@ -201,7 +211,10 @@ impl Files {
                 open.into_iter().for_each(|open| self.finish(open, None));
             }
         }
-        for part in todo.opened.into_iter().filter(|_| has_more) {
+        self.count_overflow(todo.overflow_rows);
+        // Shared partitions leave room for further files.
+        let is_full = needs_files && self.open.get() >= self.setup.limits.most_open;
+        for part in todo.opened.into_iter().filter(|_| is_full) {
             let open = self.shelf(signal).await.take_part(&part);
             let open = open.into_iter();
             open.for_each(|open| self.finish(open, Some(Early::Files)));
@@ -212,10 +225,35 @@ impl Files {
         }
     }
 
+    /// Counts rows in shared partitions, and logs the begin and the end of such a time.
+    fn count_overflow(&self, rows: usize) {
+        if rows > 0 {
+            self.metrics.overflow.increment(rows as u64);
+            if self.overflow.occurs(rows) {
+                warn!(
+                    otelcol.component.id = %self.setup.id,
+                    otelcol.component.kind = "exporter",
+                    max_partitions = self.setup.limits.most_partitions,
+                    "There are more services or hours than `max_partitions`. Rows of the others share files, with \
+                     `__overflow__` as service, until there are fewer. Check the senders, or raise the limit."
+                );
+            }
+        } else if let Some(ended) = self.overflow.over() {
+            info!(
+                otelcol.component.id = %self.setup.id,
+                otelcol.component.kind = "exporter",
+                lasted = ?ended.lasted,
+                rows = ended.items,
+                "All services and hours have files of their own again."
+            );
+        }
+    }
+
     /// Finishes files as they become due, as long as the future is polled.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
             let changed = self.changed.notified();
+            self.count_overflow(0);
             for signal in Signal::ALL {
                 if self.relief(signal).is_wanted() {
                     self.close_for_queue(signal).await;
@@ -299,24 +337,48 @@ impl Files {
         part.bytes() >= limits.file_bytes || part.rows() >= limits.file_rows
     }
 
-    /// Waits until a batch and its rows fit into memory; finishes files early if needed.
-    pub(super) async fn make_room(self: &Arc<Self>, batch: &Encoded) -> Result<Charge, SendError> {
+    /// Waits until a batch and rows of it that take `rows` bytes fit into memory; finishes files
+    /// early if needed.
+    pub(super) async fn make_room(
+        self: &Arc<Self>,
+        batch: &Encoded,
+        rows: usize,
+    ) -> Result<Reserved, SendError> {
         let bytes = batch.bytes();
         // While rows are made, the request is in memory once more if the queue holds it in another
         // form or not at all, and if it consists of several chunks.
         let again = usize::from(batch.held != bytes) + usize::from(batch.chunks.len() > 1);
-        let rows = bytes.saturating_mul(1 + again);
+        let copied = bytes.saturating_mul(again);
         let held = batch.held.saturating_add(BATCH_BYTES);
+        let memory = &self.setup.memory;
+        let total = copied.saturating_add(rows);
+        if !memory.may_fit(total) {
+            let reason = format!(
+                "rows of the batch take up to {total} bytes of memory, more than the memory budget; send smaller \
+                 requests or raise the limit of `memory_limiter`"
+            );
+            return Err(SendError::permanent(
+                Code::ResourceExhausted,
+                Fault::Size,
+                reason,
+            ));
+        }
         let waited = timeout(LONGEST_WAIT, async {
+            // Batches of a signal make rows one after the other. Those that wait reserve nothing,
+            // so that no file is finished early for them.
+            let line = self.line(batch.signal).await;
             let _first = self.first_in_line.lock().await;
             let mut since = Instant::now();
             loop {
-                let freed = self.setup.memory.freed();
-                if let Some(reserved) = self.setup.memory.reserve(held, rows) {
-                    return reserved;
+                let freed = memory.freed();
+                if let Some(reserved) = memory.reserve(held, copied, rows) {
+                    return Reserved {
+                        _memory: reserved,
+                        _line: line,
+                    };
                 }
                 // Files that are being finished may release enough.
-                let is_enough = self.setup.memory.ending() >= held.saturating_add(rows);
+                let is_enough = memory.ending() >= memory.needed(held, copied, rows);
                 if !is_enough || since.elapsed() >= PATIENCE {
                     self.close_largest().await;
                     since = Instant::now();
@@ -495,6 +557,12 @@ impl Files {
         }
     }
 
+    async fn line(&self, signal: Signal) -> OwnedMutexGuard<()> {
+        #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
+        let line = &self.lines[signal.index()];
+        line.clone().lock_owned().await
+    }
+
     pub(super) async fn shelf(&self, signal: Signal) -> OwnedMutexGuard<Shelf> {
         #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
         let shelf = &self.shelves[signal.index()];
@@ -505,6 +573,12 @@ impl Files {
 /// Returns the error for a batch that no file can hold. A retry would fail in the same way.
 pub(super) fn unreadable(reason: &str) -> SendError {
     SendError::permanent(Code::InvalidArgument, Fault::Content, reason)
+}
+
+/// Memory for rows of a batch, and the turn of the batch at making them.
+pub(super) struct Reserved {
+    _memory: Charge,
+    _line: OwnedMutexGuard<()>,
 }
 
 /// A batch whose rows are being made.
@@ -549,6 +623,7 @@ impl Metrics {
             open: gauge!("tributary_exporter_parquet_open_files", "exporter" => id.clone()),
             failures: counter!("tributary_exporter_parquet_failed_files", "exporter" => id.clone()),
             early: [early("memory"), early("open_files"), early("queue")],
+            overflow: counter!("tributary_exporter_parquet_overflow_rows", "exporter" => id.clone()),
             id,
         }
     }

@@ -1,12 +1,13 @@
 //! `_manifest.jsonl`: a line for each finished file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use tributary_storage::own_files;
 
 use super::part::{Finished, Part};
 use super::place::directory::{Directory, set_mode};
@@ -23,7 +24,8 @@ struct Line<'a> {
     file: &'a str,
     signal: &'static str,
     /// Hour of the rows and service, as in the directory.
-    hour: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hour: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<&'a str>,
     rows: u64,
@@ -46,15 +48,12 @@ impl Manifest {
     /// Appends the line of a file. A single call writes the line, so that lines of several
     /// processes do not mix.
     pub(super) fn add(&self, part: &Part, finished: Finished) -> io::Result<()> {
-        let second = part.key.hour.saturating_mul(3600);
         let summary = finished.summary;
         let time = |nanos: i64| Timestamp::from_nanosecond(i128::from(nanos)).ok();
         let line = Line {
             file: &part.path,
             signal: part.key.kind.name(),
-            hour: Timestamp::from_second(second)
-                .unwrap_or_default()
-                .to_string(),
+            hour: part.key.begin().map(|hour| hour.to_string()),
             service: part.key.service.as_deref(),
             rows: summary.rows,
             bytes: finished.bytes,
@@ -68,11 +67,10 @@ impl Manifest {
         };
         let mut line = serde_json::to_vec(&line)?;
         line.push(b'\n');
-        let mut file: File = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(self.mode)
-            .open(&self.path)?;
+        let mut file = own_files::open(
+            OpenOptions::new().append(true).create(true).mode(self.mode),
+            &self.path,
+        )?;
         let before = file.metadata()?.len();
         if before == 0 {
             set_mode(&file, self.mode)?;

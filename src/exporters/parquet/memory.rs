@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
+use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::{Budget, Permit};
 use tributary_net::server::cores;
 
@@ -18,12 +21,15 @@ pub(super) struct Memory {
     ending: AtomicUsize,
     freed: Notify,
     encoders: Arc<Semaphore>,
+    /// Number of turns that have memory.
+    encoding: AtomicUsize,
 }
 
 /// A turn at encoding row groups; ended by dropping it.
 pub(super) struct Turn {
+    memory: Arc<Memory>,
     _encoder: Option<OwnedSemaphorePermit>,
-    _memory: Permit,
+    _permit: Permit,
     set_aside: usize,
     more: Charge,
 }
@@ -34,6 +40,9 @@ static ENCODERS: LazyLock<usize> = LazyLock::new(|| cores().min(4));
 /// Memory for encoding a small row group besides its rows, in bytes. Larger row groups reserve the
 /// excess while they are written.
 const ENCODER_BYTES: usize = 6 << 20;
+/// Interval at which a turn that waits for memory checks whether other parts of the process have
+/// released some.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A share of the memory; released by dropping it.
 #[derive(Debug)]
@@ -56,6 +65,7 @@ impl Memory {
             ending: AtomicUsize::new(0),
             freed: Notify::new(),
             encoders: Arc::new(Semaphore::new(*ENCODERS)),
+            encoding: AtomicUsize::new(0),
         })
     }
 
@@ -69,37 +79,84 @@ impl Memory {
         ENCODER_BYTES.min(self.limit() / 4 / *ENCODERS)
     }
 
-    /// Waits for a turn at encoding a row group. The holder of a turn must not wait for another
-    /// turn.
-    pub(super) async fn turn(self: &Arc<Self>) -> Turn {
+    /// Returns the memory of a row group from which it is written regardless of the configuration,
+    /// so that its encoding does not take more than the rows of all files.
+    pub(super) fn largest_group(&self) -> usize {
+        self.limit() / 4
+    }
+
+    /// Waits for a turn at encoding row groups, and for `bytes` of memory for the largest of them.
+    /// The holder of a turn must not wait for another turn.
+    pub(super) async fn turn(self: &Arc<Self>, bytes: usize) -> Turn {
         // The semaphore is never closed.
         let encoder = self.encoders.clone().acquire_owned().await.ok();
-        let mut memory = self.budget.nothing();
-        // The room was reserved in this limit; the process's budget may still lack it, which this
-        // function cannot change.
-        let _ = memory.grow(self.per_encoder());
+        let mut permit = self.budget.for_output();
+        let bytes = bytes.max(self.per_encoder());
+        loop {
+            let freed = self.freed();
+            // Only encoding releases the memory of rows, so one turn must do without a permit.
+            let is_only = self
+                .encoding
+                .compare_exchange(0, 1, Relaxed, Relaxed)
+                .is_ok();
+            let has_room = permit.grow(bytes).is_ok();
+            if has_room && !is_only {
+                self.encoding.fetch_add(1, Relaxed);
+            }
+            if is_only || has_room {
+                break;
+            }
+            let _ = timeout(LOOK, freed).await;
+        }
         Turn {
+            memory: self.clone(),
             _encoder: encoder,
-            _memory: memory,
+            _permit: permit,
             set_aside: self.per_encoder(),
-            more: self.rows(),
+            more: self.requests(),
         }
     }
 
-    /// Reserves memory for a request of `held` bytes in the queue and for rows of `rows` bytes;
-    /// returns `None` if there is not enough. A single request always fits, since it could never be
-    /// written otherwise.
-    pub(super) fn reserve(self: &Arc<Self>, held: usize, rows: usize) -> Option<Charge> {
-        let needed = held.saturating_add(rows);
+    /// Reserves memory for a request of `held` bytes in the queue, for `copied` bytes of copies of
+    /// it, and for rows of at most `rows` bytes; returns `None` if there is not enough. Without
+    /// other rows, only the process's budget counts, since a request could never be written
+    /// otherwise.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        held: usize,
+        copied: usize,
+        rows: usize,
+    ) -> Option<Charge> {
         let limit = self.limit() - self.per_encoder() * *ENCODERS;
+        let mut permit = self.budget.for_output();
+        permit.grow(copied.saturating_add(rows)).ok()?;
+        let needed = self.needed(held, copied, rows);
         let fits = |used: usize| {
-            let fits = used.saturating_add(needed) <= limit && self.budget.has_room(rows).is_ok();
-            (used == 0 || fits).then(|| used.saturating_add(needed))
+            let total = used.saturating_add(needed);
+            (used == 0 || total <= limit).then_some(total)
         };
         self.used.fetch_update(Relaxed, Relaxed, fits).ok()?;
-        let mut charge = self.charge(None);
+        let mut charge = self.charge(Some(permit));
         charge.bytes = needed;
         Some(charge)
+    }
+
+    /// Returns the part of the exporter's limit that must be free for rows to be made. Most rows
+    /// take a fraction of `rows`, so a small part of the limit is enough: the process's budget
+    /// covers the others while they are made.
+    pub(super) fn needed(&self, held: usize, copied: usize, rows: usize) -> usize {
+        let rows = rows.min(self.limit() / 16);
+        held.saturating_add(copied).saturating_add(rows)
+    }
+
+    /// Whether the process's budget could ever have so many bytes for rows.
+    pub(super) fn may_fit(&self, rows: usize) -> bool {
+        rows <= self.budget.limit().saturating_add(self.budget.reserve())
+    }
+
+    /// Returns empty memory for reading a request.
+    pub(super) fn output(&self) -> OutputMemory {
+        OutputMemory::new(&self.budget)
     }
 
     /// Returns an empty share for requests that the queue or the client's connection holds and
@@ -111,7 +168,7 @@ impl Memory {
     /// Returns an empty share for rows and other memory that the process's budget does not count
     /// elsewhere.
     pub(super) fn rows(self: &Arc<Self>) -> Charge {
-        self.charge(Some(self.budget.nothing()))
+        self.charge(Some(self.budget.for_output()))
     }
 
     /// Returns the bytes that will be released soon, by files being finished and row groups being
@@ -140,6 +197,13 @@ impl Turn {
     /// counts while the row group is written.
     pub(super) fn takes(&mut self, bytes: usize) {
         self.more.set(bytes.saturating_sub(self.set_aside));
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.memory.encoding.fetch_sub(1, Relaxed);
+        self.memory.freed.notify_waiters();
     }
 }
 

@@ -9,7 +9,9 @@ use tokio::task::spawn_blocking;
 use super::memory::{Charge, Memory, Turn};
 use super::partition::Key;
 use super::place::{Out, Place, PlaceError, Unfinished};
-use super::table::{FileSummary, FileWriter, Layout, Table, WriteError};
+use super::table::{
+    ENTRY_BYTES, FileSummary, FileWriter, GROUP_ENTRIES, Layout, Table, WriteError,
+};
 
 /// A file, from its first row on. Before the first row group is written, the file exists in memory
 /// only.
@@ -81,6 +83,13 @@ impl Part {
         self.rows.load(Relaxed)
     }
 
+    /// Returns the memory for encoding the largest row group, in bytes.
+    fn memory_to_write(&self) -> usize {
+        let complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        let groups = complete.iter().map(|(table, _)| table.memory_to_write());
+        groups.max().unwrap_or_default()
+    }
+
     /// Writes all added row groups. An error is final: the file is lost.
     pub(super) async fn write(
         self: &Arc<Self>,
@@ -89,7 +98,7 @@ impl Part {
         memory: &Arc<Memory>,
     ) -> Result<(), PlaceError> {
         let mut writing = self.writing.clone().lock_owned().await;
-        let mut turn = memory.turn().await;
+        let mut turn = memory.turn(self.memory_to_write()).await;
         let (part, place, layout) = (self.clone(), place.clone(), layout.clone());
         let memory = memory.clone();
         // The lock moves into the task, together with the duty to record the outcome: the caller
@@ -159,6 +168,8 @@ impl Part {
         memory: &Arc<Memory>,
         turn: &mut Turn,
     ) -> Result<Writing, PlaceError> {
+        let most_entries = memory.largest_group().div_ceil(ENTRY_BYTES);
+        let most_entries = most_entries.min(GROUP_ENTRIES);
         loop {
             if let Writing::Failed(error) = writing {
                 return Err(error);
@@ -180,7 +191,7 @@ impl Part {
             }
             if let Writing::Begun { writer, memory, .. } = &mut writing {
                 turn.takes(table.memory_to_write());
-                table.write(writer)?;
+                table.write_groups(writer, most_entries)?;
                 self.bytes.store(writer.bytes_written() as u64, Relaxed);
                 memory.set(writer.memory());
             }

@@ -7,18 +7,22 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::table::{Kind, Partition};
+use super::table::{Partition, TableKind};
 
 /// Common properties of the rows of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) kind: Kind,
+    pub(super) kind: TableKind,
     /// Hours since the epoch, UTC.
     pub(super) hour: i64,
     /// Service name, if files are partitioned by service.
     pub(super) service: Option<Arc<str>>,
 }
 
+/// Service in the names of directories for rows of services beyond `max_partitions`.
+pub(super) const OVERFLOW: &str = "__overflow__";
+/// Stands for the hours beyond `max_partitions`; no row has this hour.
+pub(super) const NO_HOUR: i64 = i64::MIN;
 /// Hive's name for the partition of rows without a value.
 const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 /// Maximum bytes of a value in the name of a directory: file systems allow 255 bytes for the whole
@@ -26,7 +30,7 @@ const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 const LONGEST: usize = 200;
 
 impl Key {
-    pub(super) fn new(kind: Kind, partition: &Partition) -> Self {
+    pub(super) fn new(kind: TableKind, partition: &Partition) -> Self {
         Key {
             kind,
             hour: partition.hour,
@@ -38,21 +42,27 @@ impl Key {
     /// `signal=logs/date=2026-09-14/hour=05`, followed by `/service=...` if files are partitioned
     /// by service.
     pub(super) fn directory(&self) -> String {
-        let second = self.hour.saturating_mul(3600);
-        let time = Timestamp::from_second(second).map(|time| time.to_zoned(TimeZone::UTC));
-        // Timestamps of items are before the year 2555, so the default is never used.
-        let time = time.unwrap_or_default();
-        let mut directory = format!(
-            "signal={}/date={}/hour={:02}",
-            self.kind.name(),
-            time.date(),
-            time.hour()
-        );
+        let mut directory = format!("signal={}", self.kind.name());
+        // Writing to a string does not fail.
+        let _ = match self.begin() {
+            Some(time) => {
+                let time = time.to_zoned(TimeZone::UTC);
+                write!(directory, "/date={}/hour={:02}", time.date(), time.hour())
+            }
+            None => write!(directory, "/date={NO_VALUE}/hour={NO_VALUE}"),
+        };
         if let Some(service) = &self.service {
             directory.push_str("/service=");
             escape(service, &mut directory);
         }
         directory
+    }
+
+    /// Returns the begin of the hour; `None` for rows of several hours.
+    pub(super) fn begin(&self) -> Option<Timestamp> {
+        let second = self.hour.checked_mul(3600)?;
+        // Timestamps of items are before the year 2555.
+        Timestamp::from_second(second).ok()
     }
 
     /// Returns a file name that is unique among all processes: a UUID of version 7 (RFC 9562,
@@ -116,7 +126,7 @@ mod tests {
 
     fn key(hour: i64, service: Option<&str>) -> Key {
         Key {
-            kind: Kind::Logs,
+            kind: TableKind::Logs,
             hour,
             service: service.map(Arc::from),
         }
@@ -138,6 +148,14 @@ mod tests {
         );
         let last = i64::try_from(u64::MAX / 3_600_000_000_000).unwrap();
         assert!(key(last, None).directory().contains("date=2554-07-21"));
+    }
+
+    #[test]
+    fn rows_of_several_hours_have_the_partition_without_a_value() {
+        assert_eq!(
+            key(NO_HOUR, Some(OVERFLOW)).directory(),
+            format!("signal=logs/date={NO_VALUE}/hour={NO_VALUE}/service=__overflow__")
+        );
     }
 
     #[test]

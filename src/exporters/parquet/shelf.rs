@@ -10,7 +10,8 @@ use tokio::time::{Duration, Instant};
 use super::memory::{Charge, Memory};
 use super::part::Part;
 use super::partition::Key;
-use super::table::{GROUP_ENTRIES, Kind, Layout, Partition, Sink, Table};
+use super::partitions::Partitions;
+use super::table::{GROUP_ENTRIES, Layout, Partition, Sink, Table, TableKind};
 use super::ticket::{Share, Ticket};
 use crate::queue::SendError;
 
@@ -18,6 +19,7 @@ use crate::queue::SendError;
 pub(super) struct Shelf {
     count: OpenFiles,
     open: HashMap<Key, Open>,
+    partitions: Partitions,
     /// Files with a partial batch; they must not be finished.
     spoiled: Vec<Open>,
 }
@@ -68,6 +70,18 @@ pub(super) struct Limits {
     pub(super) interval: Duration,
     /// Maximum number of files that one batch may open at once.
     pub(super) most_open: usize,
+    /// Maximum number of partitions of a signal with files of their own.
+    pub(super) most_partitions: usize,
+}
+
+/// Position of a step in its batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) number: usize,
+    /// Memory that the rows of the step may take in their tables, in bytes.
+    pub(super) admitted: usize,
+    /// Whether the rows of the step are in files already.
+    pub(super) is_written: bool,
 }
 
 /// State of an exporter that ends: files are finished once no more rows come for them.
@@ -106,6 +120,8 @@ pub(super) struct Todo {
     /// Files that the batch opened. They are finished first if the batch has rows for further
     /// files.
     pub(super) opened: Vec<Arc<Part>>,
+    /// Number of rows in shared partitions.
+    pub(super) overflow_rows: usize,
 }
 
 /// Accepts the rows of one step of a batch. A step has at most as many partitions as there may be
@@ -116,9 +132,14 @@ pub(super) struct Adding<'a, S: DerefMut<Target = Shelf>> {
     memory: &'a Arc<Memory>,
     ticket: &'a Arc<Ticket>,
     limits: &'a Limits,
-    step: usize,
-    partitions: HashSet<Partition>,
+    step: Step,
+    /// Memory that the rows take, in bytes.
+    taken: usize,
+    /// The partitions of the rows, and the partitions whose files get these rows.
+    partitions: HashMap<Partition, Partition>,
     touched: HashSet<Key>,
+    /// Shared partitions in `touched`, with the rows that they had before.
+    shared: Vec<(Key, usize)>,
     /// Keys in `touched` whose files this step opened.
     opened: Vec<Key>,
 }
@@ -131,7 +152,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
         memory: &'a Arc<Memory>,
         ticket: &'a Arc<Ticket>,
         limits: &'a Limits,
-        step: usize,
+        step: Step,
     ) -> Self {
         Adding {
             shelf,
@@ -140,10 +161,17 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
             ticket,
             limits,
             step,
-            partitions: HashSet::new(),
+            taken: 0,
+            partitions: HashMap::new(),
             touched: HashSet::new(),
+            shared: Vec::new(),
             opened: Vec::new(),
         }
+    }
+
+    /// Whether the step has as many partitions as there may be open files.
+    pub(super) fn has_all_partitions(&self) -> bool {
+        self.partitions.len() >= self.limits.most_open
     }
 
     /// Ends the step after all its rows were offered. The batch takes `bytes` of memory and `room`
@@ -156,7 +184,14 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
             begun: !self.opened.is_empty(),
             write: Vec::new(),
             opened: opened.collect(),
+            overflow_rows: 0,
         };
+        for (key, before) in &self.shared {
+            let open = self.shelf.open.get(key);
+            let rows = open.map_or(0, |open| open.table.rows());
+            todo.overflow_rows += rows.saturating_sub(*before);
+        }
+        let group_bytes = limits.group_bytes.min(self.memory.largest_group());
         let files = self.touched.len().max(1);
         let share = bytes / files;
         let now = Instant::now();
@@ -164,7 +199,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
             let Some(open) = self.shelf.open.get_mut(&key) else {
                 continue;
             };
-            open.tickets.push((self.ticket.clone(), self.step));
+            open.tickets.push((self.ticket.clone(), self.step.number));
             open.requests.set(open.requests.bytes() + share);
             let besides = open.besides.bytes() + BATCH_BYTES / files + SHARE_BYTES;
             open.besides.set(besides);
@@ -173,7 +208,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
             open.rows.set(open.table.memory());
             let is_complete = open.table.rows() >= limits.group_rows
                 || open.table.entries() >= GROUP_ENTRIES
-                || open.rows.bytes().max(open.table.expanded()) >= limits.group_bytes;
+                || open.rows.bytes().max(open.table.expanded()) >= group_bytes;
             if is_complete {
                 let table = Table::new(key.kind, self.layout);
                 let table = std::mem::replace(&mut open.table, table);
@@ -181,7 +216,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
                 open.part.add(table, rows);
                 todo.write.push(open.part.clone());
             }
-            let step = self.step;
+            let step = self.step.number;
             self.ticket.written(Share { key, step });
         }
         todo
@@ -189,27 +224,51 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
 }
 
 impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
-    fn admits(&mut self, partition: &Partition) -> bool {
-        // Independent of the open files, so that a repeated batch has the same rows in each step.
-        let is_full = self.partitions.len() >= self.limits.most_open;
-        if is_full || self.partitions.contains(partition) {
-            return self.partitions.contains(partition);
-        }
-        self.partitions.insert(partition.clone())
-    }
-
-    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
-        let key = Key::new(kind, partition);
-        let share = Share {
-            key,
-            step: self.step,
-        };
-        if self.ticket.has(&share) {
+    // Independent of the open files and of free memory, so that a repeated batch has the same rows in
+    // each step.
+    fn admits(&mut self, partition: &Partition, bytes: usize) -> Option<usize> {
+        let left = self.step.admitted.checked_sub(self.taken)?;
+        if left < bytes {
             return None;
         }
-        let key = share.key;
+        if !self.partitions.contains_key(partition) {
+            if self.partitions.len() >= self.limits.most_open {
+                return None;
+            }
+            let (most, window) = (self.limits.most_partitions, self.limits.interval);
+            let place = self.shelf.partitions.place(partition, most, window);
+            self.partitions.insert(partition.clone(), place);
+        }
+        Some(left)
+    }
+
+    fn took(&mut self, bytes: usize) {
+        self.taken = self.taken.saturating_add(bytes);
+    }
+
+    fn table(&mut self, kind: TableKind, partition: &Partition) -> Option<&mut Table> {
+        let share = |partition| Share {
+            key: Key::new(kind, partition),
+            step: self.step.number,
+        };
+        let own = share(partition);
+        if self.step.is_written || self.ticket.has(&own) {
+            return None;
+        }
+        let place = self.partitions.get(partition).unwrap_or(partition);
+        let is_shared = place != partition;
+        let key = match is_shared {
+            true => share(place).key,
+            false => own.key,
+        };
         if !self.touched.contains(&key) {
             self.touched.insert(key.clone());
+            if is_shared {
+                self.ticket.overflows();
+                let open = self.shelf.open.get(&key);
+                let rows = open.map_or(0, |open| open.table.rows());
+                self.shared.push((key.clone(), rows));
+            }
         }
         let (layout, memory, opened) = (self.layout, self.memory, &mut self.opened);
         let Shelf { count, open, .. } = &mut *self.shelf;
@@ -252,6 +311,7 @@ impl Shelf {
         Shelf {
             count: count.clone(),
             open: HashMap::new(),
+            partitions: Partitions::default(),
             spoiled: Vec::new(),
         }
     }

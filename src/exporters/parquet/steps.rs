@@ -1,4 +1,5 @@
-//! Makes the rows of a batch in steps, each with at most as many partitions as files may be open.
+//! Makes the rows of a batch in steps, each with at most as many partitions as files may be open and
+//! with rows of bounded memory.
 //!
 //! A batch is read once from its first to its last item, in any number of steps; the reader waits
 //! between two steps. Reading the batch again for each step was rejected: a small request may have
@@ -9,10 +10,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
-use super::files::{Files, unreadable};
-use super::memory::Charge;
-use super::shelf::{Adding, Shelf, Todo};
-use super::table::{self, Kind, Partition, Sink, Table};
+use super::files::{Files, Reserved, unreadable};
+use super::shelf::{Adding, Shelf, Step, Todo};
+use super::table::{self, Partition, RowError, Sink, Table, TableKind};
 use super::ticket::Ticket;
 use crate::queue::{Encoded, SendError};
 use tributary_otlp::Requests;
@@ -21,8 +21,8 @@ use tributary_otlp::Requests;
 pub(super) enum Ended {
     /// All rows are in files.
     Complete(Todo),
-    /// The batch has rows for further steps.
-    More(Todo),
+    /// The batch has rows for further steps. The flag: it needs more files than may be open.
+    More(Todo, bool),
     /// No more rows come from the batch: it cannot be read, or there was no memory.
     Failed(SendError),
 }
@@ -33,7 +33,18 @@ pub(super) struct Steps {
     batch: Encoded,
     ticket: Arc<Ticket>,
     /// Shelf and memory for the next step.
-    room: Option<(OwnedMutexGuard<Shelf>, Charge)>,
+    room: Option<(OwnedMutexGuard<Shelf>, Reserved)>,
+    /// Whether the rows of the first step are in files already.
+    has_first: bool,
+}
+
+/// Maximum memory of the rows of a step in their tables, in bytes; a step of a single row may have
+/// more. Large enough for most batches, and small enough for the least memory budgets.
+const STEP_BYTES: usize = 4 << 20;
+
+/// Returns the memory of the rows of a batch's first step, in bytes. It depends on the batch alone.
+pub(super) fn first_step(batch: &Encoded) -> usize {
+    table::rows_memory(batch.signal, batch.items.max(1), batch.bytes()).min(STEP_BYTES)
 }
 
 impl Steps {
@@ -43,13 +54,15 @@ impl Steps {
         batch: &Encoded,
         ticket: &Arc<Ticket>,
         shelf: OwnedMutexGuard<Shelf>,
-        reserved: Charge,
+        reserved: Reserved,
+        has_first: bool,
     ) -> Self {
         Steps {
             files,
             batch: batch.clone(),
             ticket: ticket.clone(),
             room: Some((shelf, reserved)),
+            has_first,
         }
     }
 
@@ -70,6 +83,7 @@ impl Steps {
             batch,
             ticket,
             room,
+            has_first,
         } = self;
         let mut stepping = Stepping {
             files,
@@ -78,29 +92,38 @@ impl Steps {
             runtime,
             step: 0,
             current: None,
-            has_more: false,
+            has_more: None,
             failed: None,
         };
         if let Some((shelf, reserved)) = room.take() {
-            stepping.begin(shelf, reserved);
+            let first = Step {
+                number: 0,
+                admitted: first_step(batch),
+                is_written: *has_first,
+            };
+            stepping.begin(shelf, reserved, first);
         }
         let setup = &files.setup;
         let requests = batch.chunks.iter().cloned().collect::<Requests>();
         let (layout, by_service) = (&setup.layout, setup.by_service);
         let requests = requests.to_bytes();
-        if let Err(error) =
-            table::append(batch.signal, &requests, layout, by_service, &mut stepping)
-        {
-            return Ended::Failed(unreadable(&format!(
-                "cannot make rows of the batch: {error}"
-            )));
+        let memory = setup.memory.output();
+        let (signal, sink) = (batch.signal, &mut stepping);
+        match table::append(signal, &requests, layout, by_service, &memory, sink) {
+            Ok(()) => {}
+            Err(RowError::Full(_)) => return Ended::Failed(SendError::no_memory(&memory)),
+            Err(error) => {
+                return Ended::Failed(unreadable(&format!(
+                    "cannot make rows of the batch: {error}"
+                )));
+            }
         }
         if let Some(error) = stepping.failed.take() {
             return Ended::Failed(error);
         }
         match (stepping.end(), stepping.has_more) {
-            (Some(todo), false) => Ended::Complete(todo),
-            (Some(todo), true) => Ended::More(todo),
+            (Some(todo), None) => Ended::Complete(todo),
+            (Some(todo), Some(needs_files)) => Ended::More(todo, needs_files),
             (None, _) => Ended::Failed(unreadable("the batch was given up")),
         }
     }
@@ -114,24 +137,26 @@ struct Stepping<'s> {
     /// Runtime to wait on between two steps; without it there is only one step.
     runtime: Option<Handle>,
     step: usize,
-    current: Option<(Adding<'s, OwnedMutexGuard<Shelf>>, Charge)>,
-    has_more: bool,
+    current: Option<(Adding<'s, OwnedMutexGuard<Shelf>>, Reserved)>,
+    /// Set if there is a further step: whether it needs more files than may be open.
+    has_more: Option<bool>,
     failed: Option<SendError>,
 }
 
 impl Stepping<'_> {
-    fn begin(&mut self, shelf: OwnedMutexGuard<Shelf>, reserved: Charge) {
+    fn begin(&mut self, shelf: OwnedMutexGuard<Shelf>, reserved: Reserved, step: Step) {
         let setup = &self.files.setup;
         let (layout, memory, limits) = (&setup.layout, &setup.memory, &setup.limits);
-        let adding = Adding::new(shelf, layout, memory, self.ticket, limits, self.step);
+        let adding = Adding::new(shelf, layout, memory, self.ticket, limits, step);
         self.current = Some((adding, reserved));
     }
 
     /// Releases the shelf.
     fn end(&mut self) -> Option<Todo> {
         let (adding, reserved) = self.current.take()?;
-        let todo = adding.done(self.batch.held, self.files.room_of(self.batch));
+        // The memory of the rows is what their tables say from now on.
         drop(reserved);
+        let todo = adding.done(self.batch.held, self.files.room_of(self.batch));
         // Done here, because the caller may be cancelled with its client, while other batches have
         // rows in the file.
         if todo.begun {
@@ -140,25 +165,33 @@ impl Stepping<'_> {
         Some(todo)
     }
 
-    /// Waits until there is room for another step.
-    fn next_step(&mut self) -> bool {
+    /// Waits until there is room for another step, whose first row takes `bytes`.
+    fn next_step(&mut self, bytes: usize) -> bool {
+        let adding = self.current.as_ref().map(|(adding, _)| adding);
+        let needs_files = adding.is_some_and(Adding::has_all_partitions);
         let Some(runtime) = self.runtime.clone() else {
-            self.has_more = true;
+            self.has_more = Some(needs_files);
             return false;
         };
         let Some(todo) = self.end() else {
             return false;
         };
         let (files, batch) = (self.files, self.batch);
+        let admitted = STEP_BYTES.max(bytes);
         let room = runtime.block_on(async {
-            files.write(batch.signal, todo, true).await;
-            let reserved = files.make_room(batch).await?;
+            files.write(batch.signal, todo, needs_files).await;
+            let reserved = files.make_room(batch, admitted).await?;
             Ok((files.shelf(batch.signal).await, reserved))
         });
         match room {
             Ok((shelf, reserved)) => {
                 self.step += 1;
-                self.begin(shelf, reserved);
+                let step = Step {
+                    number: self.step,
+                    admitted,
+                    is_written: false,
+                };
+                self.begin(shelf, reserved, step);
                 true
             }
             Err(error) => {
@@ -170,19 +203,33 @@ impl Stepping<'_> {
 }
 
 impl Sink for Stepping<'_> {
-    fn admits(&mut self, partition: &Partition) -> bool {
-        let admits = |stepping: &mut Self| {
-            let current = stepping.current.as_mut();
-            current.is_some_and(|(adding, _)| adding.admits(partition))
-        };
-        admits(self) || self.next_step() && admits(self)
+    fn admits(&mut self, partition: &Partition, bytes: usize) -> Option<usize> {
+        let (adding, _) = self.current.as_mut()?;
+        if let Some(admitted) = adding.admits(partition, bytes) {
+            return Some(admitted);
+        }
+        if !self.next_step(bytes) {
+            return None;
+        }
+        let (adding, _) = self.current.as_mut()?;
+        adding.admits(partition, bytes)
+    }
+
+    fn took(&mut self, bytes: usize) {
+        if let Some((adding, _)) = &mut self.current {
+            adding.took(bytes);
+        }
+    }
+
+    fn step(&self) -> usize {
+        self.step
     }
 
     fn tables(&self) -> usize {
         self.files.setup.limits.most_open
     }
 
-    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
+    fn table(&mut self, kind: TableKind, partition: &Partition) -> Option<&mut Table> {
         let (adding, _) = self.current.as_mut()?;
         adding.table(kind, partition)
     }

@@ -51,15 +51,17 @@ pub use self::expansion::TooMuch;
 pub use self::file::{FileSummary, FileWriter};
 use self::gathered::Gathered;
 use self::group::RowGroup;
-pub use self::layout::{Compression, Layout, Options, ProfilesLayout, Promoted, Source};
+pub use self::layout::{
+    AttributeOwner, Layout, PageCompression, ProfilesLayout, Promoted, TableOptions,
+};
 use self::order::Rows;
 use self::rows::Shared;
-use tributary_otlp::Malformed;
-use tributary_otlp::Signal;
+use tributary_otlp::room::{Full, Room};
+use tributary_otlp::{Malformed, Signal};
 
 /// Kind of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum TableKind {
     /// Log records.
     Logs,
     /// Spans.
@@ -72,34 +74,34 @@ pub enum Kind {
     Stacks,
 }
 
-impl Kind {
+impl TableKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [Kind; 5] = [
-        Kind::Logs,
-        Kind::Traces,
-        Kind::Metrics,
-        Kind::Profiles,
-        Kind::Stacks,
+    pub const ALL: [TableKind; 5] = [
+        TableKind::Logs,
+        TableKind::Traces,
+        TableKind::Metrics,
+        TableKind::Profiles,
+        TableKind::Stacks,
     ];
 
     /// Returns the signal whose requests have such rows.
     pub const fn signal(self) -> Signal {
         match self {
-            Kind::Logs => Signal::Logs,
-            Kind::Traces => Signal::Traces,
-            Kind::Metrics => Signal::Metrics,
-            Kind::Profiles | Kind::Stacks => Signal::Profiles,
+            TableKind::Logs => Signal::Logs,
+            TableKind::Traces => Signal::Traces,
+            TableKind::Metrics => Signal::Metrics,
+            TableKind::Profiles | TableKind::Stacks => Signal::Profiles,
         }
     }
 
     /// Returns the name for directories: `logs`, `traces`, `metrics`, `profiles`, `stacks`.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Logs => "logs",
-            Kind::Traces => "traces",
-            Kind::Metrics => "metrics",
-            Kind::Profiles => "profiles",
-            Kind::Stacks => "stacks",
+            TableKind::Logs => "logs",
+            TableKind::Traces => "traces",
+            TableKind::Metrics => "metrics",
+            TableKind::Profiles => "profiles",
+            TableKind::Stacks => "stacks",
         }
     }
 }
@@ -115,10 +117,19 @@ pub struct Partition {
 
 /// Provides the tables for rows.
 pub trait Sink {
-    /// Whether the next rows may belong to this partition; if not, [`append`] ends. All partitions
-    /// are admitted by default.
-    fn admits(&mut self, _partition: &Partition) -> bool {
-        true
+    /// Returns the bytes that the next rows of this partition may take in their table until the next
+    /// call, at least the `_bytes` of the first row. `None` ends [`append`]. By default, rows are not
+    /// limited.
+    fn admits(&mut self, _partition: &Partition, _bytes: usize) -> Option<usize> {
+        Some(usize::MAX)
+    }
+
+    /// Records that admitted rows took at most that many bytes in their table.
+    fn took(&mut self, _bytes: usize) {}
+
+    /// Returns a number that changes when rows may go into other tables than before.
+    fn step(&self) -> usize {
+        0
     }
 
     /// Returns the maximum number of partitions with tables at a time. If a request has more
@@ -129,27 +140,29 @@ pub trait Sink {
 
     /// Returns the table for rows of that kind and partition. Without a table the rows are left
     /// out. [`append`] calls this once for many rows.
-    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table>;
+    fn table(&mut self, kind: TableKind, partition: &Partition) -> Option<&mut Table>;
 }
 
 /// Distributes the items of one OTLP request over tables. For traces, metrics and logs, the bytes
-/// may be several concatenated requests. Each item is read once.
+/// may be several concatenated requests. Each item is read once. Memory for reading is taken from
+/// `room`; memory in tables is what [`Sink::admits`] grants.
 ///
 /// # Errors
 /// If the request is malformed, which receivers do not accept; items before the fault may have been
-/// appended. Or if the rows would be too large; then none has been appended.
+/// appended. Or if the rows would be too large or `room` is full; then none has been appended.
 pub fn append(
     signal: Signal,
     request: &[u8],
     layout: &Layout,
     by_service: bool,
+    room: &dyn Room,
     sink: &mut dyn Sink,
-) -> Result<(), AppendError> {
+) -> Result<(), RowError> {
     match signal {
-        Signal::Profiles => profiles::append(request, layout, by_service, sink),
+        Signal::Profiles => profiles::append(request, layout, by_service, room, sink),
         _ => {
             let expansion = expansion::of_items(signal, request)?;
-            expansion.check(signal, request, by_service, sink.tables())?;
+            expansion.check(signal, request, by_service, room, sink.tables())?;
             Ok(rows::append(signal, request, by_service, sink)?)
         }
     }
@@ -157,13 +170,42 @@ pub fn append(
 
 /// Reason why a request has no rows. A retry would fail in the same way.
 #[derive(Debug, thiserror::Error)]
-pub enum AppendError {
+pub enum RowError {
     /// The request is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The rows would be too large.
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
+    /// The memory for reading the request is not free now.
+    #[error(transparent)]
+    Full(#[from] Full),
+}
+
+/// Returns the largest memory in bytes that a row may take in its table, from the length of its
+/// item and the number of the item's fields.
+fn row_memory(length: usize, fields: usize) -> usize {
+    /// Fixed-size columns of a row. Columns double, so half of their capacity may be unused.
+    const ROW: usize = 400;
+    /// An event, a link or a new attribute.
+    const FIELD: usize = 64;
+    ROW + length.saturating_mul(MEMORY_PER_BYTE) + fields.saturating_mul(FIELD)
+}
+
+/// Bytes of memory for each byte of texts and nested values: a value may become JSON, which is
+/// longer, and columns of bytes double.
+const MEMORY_PER_BYTE: usize = 6;
+
+/// Returns an upper estimate of the memory of a request's rows in tables. Requests whose rows take
+/// more are possible; their rows are admitted in several steps.
+pub fn rows_memory(signal: Signal, items: usize, length: usize) -> usize {
+    let per_byte = match signal {
+        // A location of 20 bytes is a frame, which has a number in many tables.
+        Signal::Profiles => 7 * MEMORY_PER_BYTE,
+        _ => 2 * MEMORY_PER_BYTE,
+    };
+    let of_items = items.saturating_mul(row_memory(0, 0));
+    of_items.saturating_add(length.saturating_mul(per_byte))
 }
 
 /// Maximum number of list entries that the rows of a row group share; a single row may have more. A
@@ -171,7 +213,7 @@ pub enum AppendError {
 /// many.
 pub const GROUP_ENTRIES: usize = 8 << 20;
 /// Bytes of an entry in the largest column while a row group is written: its dictionary index.
-const ENTRY_BYTES: usize = 2;
+pub(super) const ENTRY_BYTES: usize = 2;
 /// Bytes of a row while rows are sorted (keys and position) or while a column of hashes is written.
 const ROW_BYTES: usize = 64;
 /// Bytes of a page, its encoder, and its compressed form.
@@ -180,7 +222,7 @@ const PAGES_BYTES: usize = 3 << 20;
 /// Rows of one kind, gathered in memory as columns.
 #[derive(Debug)]
 pub struct Table {
-    kind: Kind,
+    kind: TableKind,
     layout: Arc<Layout>,
     shared: Shared,
     columns: Columns,
@@ -235,18 +277,18 @@ trait RowColumns: Gathered {
 
 impl Table {
     /// Returns a table without rows.
-    pub fn new(kind: Kind, layout: &Arc<Layout>) -> Self {
+    pub fn new(kind: TableKind, layout: &Arc<Layout>) -> Self {
         Table {
             kind,
             layout: Arc::clone(layout),
             shared: Shared::default(),
             contents: new_contents(),
             columns: match kind {
-                Kind::Logs => Columns::Logs(Box::default()),
-                Kind::Traces => Columns::Traces(Box::default()),
-                Kind::Metrics => Columns::Metrics(Box::default()),
-                Kind::Profiles => Columns::Profiles(Box::default()),
-                Kind::Stacks => Columns::Stacks(Box::default()),
+                TableKind::Logs => Columns::Logs(Box::default()),
+                TableKind::Traces => Columns::Traces(Box::default()),
+                TableKind::Metrics => Columns::Metrics(Box::default()),
+                TableKind::Profiles => Columns::Profiles(Box::default()),
+                TableKind::Stacks => Columns::Stacks(Box::default()),
             },
         }
     }
@@ -313,6 +355,18 @@ impl Table {
     /// # Errors
     /// If the file cannot be written. The file must not be used any more; the table keeps its rows.
     pub fn write<W: Write + Send>(&mut self, file: &mut FileWriter<W>) -> Result<(), WriteError> {
+        self.write_groups(file, GROUP_ENTRIES)
+    }
+
+    /// Like [`write`](Self::write), with at most `most_entries` entries in a row group.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_groups<W: Write + Send>(
+        &mut self,
+        file: &mut FileWriter<W>,
+        most_entries: usize,
+    ) -> Result<(), WriteError> {
         if self.rows() == 0 {
             return Ok(());
         }
@@ -323,14 +377,14 @@ impl Table {
         let order = columns.order(shared);
         let mut left = &order[..];
         while !left.is_empty() {
-            let (these, others) = left.split_at(self.first_group(left));
+            let (these, others) = left.split_at(self.first_group(left, most_entries));
             left = others;
             let rows = Rows(these);
             file.row_group(rows.len(), shared.times(), |group| {
                 columns.write(shared, layout, rows, group)?;
                 // Stacks have no such columns.
                 match self.kind {
-                    Kind::Stacks => Ok(()),
+                    TableKind::Stacks => Ok(()),
                     _ => {
                         shared.write_context(rows, group)?;
                         shared.write_promoted(&layout.options.promoted, rows, group)
@@ -353,15 +407,15 @@ impl Table {
     }
 
     /// Returns the number of these rows that form the next row group.
-    fn first_group(&self, rows: &[u32]) -> usize {
-        if self.entries() <= GROUP_ENTRIES {
+    fn first_group(&self, rows: &[u32], most_entries: usize) -> usize {
+        if self.entries() <= most_entries {
             return rows.len();
         }
         let mut entries = 0;
         let fit = rows.iter().take_while(|row| {
             let row = **row as usize;
             entries += self.shared.entries_of(row) + self.columns().entries_of(row);
-            entries <= GROUP_ENTRIES
+            entries <= most_entries
         });
         fit.count().max(1)
     }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
@@ -28,6 +30,7 @@ use crate::pipeline::Consumer;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::testing::{Recorded, context};
 use tributary_config::{Problems, Validate as _};
+use tributary_otlp::room::Unbounded;
 
 const SECS: fn(u64) -> Duration = Duration::from_secs;
 const HOUR: u64 = 3_600_000_000_000;
@@ -236,6 +239,17 @@ async fn a_shutdown_finishes_files_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn shutdown_past_its_deadline_counts_unfinished_items() {
+    let bench = Bench::new(", rotation: {interval: 1h}");
+    bench.send(&[("a", 0), ("b", 1)]).await.unwrap();
+    let started = Instant::now();
+    let undelivered = bench.terminal.component.shutdown(started).await;
+    assert_eq!(undelivered, Undelivered { items: 2 });
+    assert!(started.elapsed() < SECS(1));
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn batches_of_a_file_that_cannot_be_written_go_into_another_exactly_once() {
     let mut bench = Bench::new(", rotation: {interval: 1s}");
     let unfinished = bench.unfinished();
@@ -306,7 +320,7 @@ impl Writing {
             service: None,
         };
         Writing {
-            part: part::Part::new(partition::Key::new(table::Kind::Logs, &partition)),
+            part: part::Part::new(partition::Key::new(table::TableKind::Logs, &partition)),
             place,
             layout: Arc::new(Layout::new(&Config::default().layout_options())),
             memory: Memory::new(1 << 20, &tributary_memory::Budget::new(1 << 20)),
@@ -317,13 +331,25 @@ impl Writing {
     fn add(&self, body: &str) {
         struct One(table::Table);
         impl table::Sink for One {
-            fn table(&mut self, _: table::Kind, _: &table::Partition) -> Option<&mut table::Table> {
+            fn table(
+                &mut self,
+                _: table::TableKind,
+                _: &table::Partition,
+            ) -> Option<&mut table::Table> {
                 Some(&mut self.0)
             }
         }
-        let mut one = One(table::Table::new(table::Kind::Logs, &self.layout));
+        let mut one = One(table::Table::new(table::TableKind::Logs, &self.layout));
         let request = logs(&[(body, 0)]).into_wire().to_bytes();
-        table::append(Signal::Logs, &request, &self.layout, false, &mut one).unwrap();
+        table::append(
+            Signal::Logs,
+            &request,
+            &self.layout,
+            false,
+            &Unbounded,
+            &mut one,
+        )
+        .unwrap();
         self.part.add(one.0, self.memory.rows());
     }
 
@@ -409,6 +435,7 @@ fn limits(most_open: usize) -> Limits {
         file_bytes: u64::MAX,
         interval: SECS(3600),
         most_open,
+        most_partitions: 1000,
     }
 }
 
@@ -438,17 +465,21 @@ impl Stepping<'_> {
 }
 
 impl table::Sink for Stepping<'_> {
-    fn admits(&mut self, partition: &table::Partition) -> bool {
-        if !self.adding.as_mut().unwrap().admits(partition) {
-            self.end();
-            self.step += 1;
-            self.adding = Some((self.begin)(self.step));
-            assert!(self.adding.as_mut().unwrap().admits(partition));
+    fn admits(&mut self, partition: &table::Partition, bytes: usize) -> Option<usize> {
+        if let Some(admitted) = self.adding.as_mut().unwrap().admits(partition, bytes) {
+            return Some(admitted);
         }
-        true
+        self.end();
+        self.step += 1;
+        self.adding = Some((self.begin)(self.step));
+        self.adding.as_mut().unwrap().admits(partition, bytes)
     }
 
-    fn table(&mut self, kind: table::Kind, of: &table::Partition) -> Option<&mut table::Table> {
+    fn table(
+        &mut self,
+        kind: table::TableKind,
+        of: &table::Partition,
+    ) -> Option<&mut table::Table> {
         self.asked += 1;
         self.adding.as_mut().unwrap().table(kind, of)
     }
@@ -465,8 +496,13 @@ fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
     let hours = [0, 1, 0, 1, 2, 3, 0, 4, 5, 4, 0, 6, 7, 8, 9, 9];
     let records: Vec<(&str, u64)> = hours.iter().map(|hour| ("a", *hour)).collect();
     let request = logs(&records).into_wire().to_bytes();
-    let begin = |step| {
+    let begin = |number| {
         let shelf = shelf.clone().try_lock_owned().unwrap();
+        let step = shelf::Step {
+            number,
+            admitted: 1 << 20,
+            is_written: false,
+        };
         shelf::Adding::new(shelf, &layout, &memory, &ticket, &limits, step)
     };
     let read = || {
@@ -479,7 +515,15 @@ fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
             asked: 0,
             rows: Vec::new(),
         };
-        table::append(Signal::Logs, &request, &layout, false, &mut stepping).unwrap();
+        table::append(
+            Signal::Logs,
+            &request,
+            &layout,
+            false,
+            &Unbounded,
+            &mut stepping,
+        )
+        .unwrap();
         stepping.end();
         (stepping.asked, stepping.rows)
     };
@@ -643,6 +687,95 @@ async fn many_open_files_together_take_no_more_memory_than_is_allowed() {
     assert_eq!(bench.cx.budget.used(), 0);
 }
 
+/// A request with a log record of each of so many services.
+fn services(count: usize) -> Batch {
+    let resource = |at: usize| ResourceLogs {
+        resource: Some(Resource {
+            attributes: vec![KeyValue {
+                key: "service.name".to_owned(),
+                value: Some(AnyValue {
+                    value: Some(Value::StringValue(format!("service {at}"))),
+                }),
+                ..KeyValue::default()
+            }],
+            ..Resource::default()
+        }),
+        scope_logs: vec![ScopeLogs {
+            log_records: vec![LogRecord {
+                time_unix_nano: HOUR,
+                body: Some(AnyValue {
+                    value: Some(Value::StringValue("a".to_owned())),
+                }),
+                ..LogRecord::default()
+            }],
+            ..ScopeLogs::default()
+        }],
+        ..ResourceLogs::default()
+    };
+    let request = ExportLogsServiceRequest {
+        resource_logs: (0..count).map(resource).collect(),
+    };
+    Batch::new(Signal::Logs, count, Bytes::from(request.encode_to_vec()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_beyond_the_partitions_share_a_file() {
+    const SERVICES: usize = 5000;
+    let mut bench = Bench::new(
+        ", partition_by: service, max_partitions: 20, max_open_files: 8, rotation: {interval: 1h}",
+    );
+    bench.consumer().consume(services(SERVICES)).await.unwrap();
+    // The queue has acknowledged all of them.
+    assert_eq!(bench.stop().await, Undelivered::default());
+    assert_eq!(bench.rows().len(), SERVICES);
+    let files = bench.files();
+    let (shared, own): (Vec<_>, Vec<_>) = files
+        .iter()
+        .partition(|(name, _)| name.contains("/service=__overflow__/"));
+    assert_eq!(own.len(), 20);
+    assert!(shared.len() < 20, "{} files", shared.len());
+    assert!(shared.iter().all(|(name, _)| name.contains("/hour=01/")));
+    let rows = bench
+        .recorded
+        .sum("tributary_exporter_parquet_overflow_rows");
+    assert_eq!(rows, (SERVICES - 20) as f64);
+}
+
+/// Rows take many times the memory of their request.
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_request_are_made_in_bounded_steps() {
+    const ROWS: usize = 100_000;
+    const LIMIT: usize = 16 << 20;
+    let mut bench = Bench::new(", rotation: {interval: 1h}, max_memory: 16MiB");
+    let message = |number: u8, content: &[u8]| {
+        let mut field = vec![number << 3 | 2];
+        prost::encoding::encode_varint(content.len() as u64, &mut field);
+        [field.as_slice(), content].concat()
+    };
+    // A record with an empty text as body.
+    let record = message(2, &message(5, &message(1, &[])));
+    let request = message(1, &message(2, &record.repeat(ROWS)));
+    let batch = Batch::new(Signal::Logs, ROWS, Bytes::from(request));
+    // On a thread of its own, because the exporter makes and encodes rows without a pause.
+    let (budget, is_done) = (bench.cx.budget.clone(), Arc::new(AtomicBool::new(false)));
+    let until = is_done.clone();
+    let sampling = std::thread::spawn(move || {
+        let mut most = 0;
+        while !until.load(Relaxed) {
+            most = most.max(budget.used());
+            std::thread::yield_now();
+        }
+        most
+    });
+    bench.consumer().consume(batch).await.unwrap();
+    assert_eq!(bench.stop().await, Undelivered::default());
+    is_done.store(true, Relaxed);
+    let most = sampling.join().unwrap();
+    assert_eq!(bench.recorded.items("delivered", Signal::Logs), ROWS as u64);
+    assert!((2 << 20..=LIMIT).contains(&most), "{most}");
+    assert_eq!(bench.rows().len(), ROWS);
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_too_many_files_are_open_some_are_finished() {
     let mut bench = Bench::new(", rotation: {interval: 1h}, max_open_files: 4");
@@ -784,7 +917,7 @@ async fn a_file_is_full_after_its_row_groups_have_enough_rows() {
 #[test]
 fn every_rule_is_reported_at_its_key() {
     let yaml = "{rotation: {max_bytes: 0, interval: 0s}, row_group: {max_rows: 0, max_bytes: 0}, max_open_files: 0, \
-                max_memory: 0, compression_level: 23, file_permissions: '9', \
+                max_partitions: 0, max_memory: 0, compression_level: 23, file_permissions: '9', \
                 promote: {resource: [host.name, '', host-name], item: [types, host.name, ok]}}";
     let config: Config = serde_yaml::from_str(yaml).unwrap();
     let mut problems = Problems::default();
@@ -806,6 +939,7 @@ fn every_rule_is_reported_at_its_key() {
             "row_group::max_rows",
             "row_group::max_bytes",
             "max_open_files",
+            "max_partitions",
             "max_memory",
         ]
     );

@@ -32,6 +32,9 @@ struct State {
     written: HashSet<Share>,
     finished: Finished,
     failed: Option<SendError>,
+    /// Whether rows are in shared partitions. The partitions that share a file may differ when the
+    /// batch comes again, so all its rows are written again then.
+    has_overflow: bool,
 }
 
 /// Batches that are only partly in finished files because another file with some of their rows
@@ -71,6 +74,11 @@ impl Ticket {
         !self.lock().written.is_empty()
     }
 
+    /// Records that rows of the batch are in shared partitions.
+    pub(super) fn overflows(&self) {
+        self.lock().has_overflow = true;
+    }
+
     /// Records that a file has the share.
     pub(super) fn written(&self, share: Share) {
         self.lock().written.insert(share);
@@ -98,15 +106,20 @@ impl Drop for Ticket {
         let Some(tell) = self.tell.take() else {
             return;
         };
+        let is_complete = state.finished.len() == state.written.len();
+        let finished = match state.has_overflow {
+            true => Finished::default(),
+            false => state.finished,
+        };
         let outcome = match state.failed {
-            None if state.finished.len() == state.written.len() => Ok(Outcome::default()),
+            None if is_complete => Ok(Outcome::default()),
             // A shutdown dropped a file without an outcome. Dropping `tell` informs the queue.
             None => {
-                self.partly.remember(&self.batch, state.finished);
+                self.partly.remember(&self.batch, finished);
                 return;
             }
             Some(error) => {
-                self.partly.remember(&self.batch, state.finished);
+                self.partly.remember(&self.batch, finished);
                 Err(error)
             }
         };

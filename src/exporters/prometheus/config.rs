@@ -28,7 +28,7 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// HTTP/1: time limit for a request head to arrive after its first byte.
-    /// `limits::header_timeout` applies too. Default: 1m.
+    /// `limits.header_timeout` applies too. Default: 1m.
     pub read_header_timeout: Duration,
     /// Time without a request after which a connection is closed. 0 means never. Default: 5m.
     pub idle_timeout: Duration,
@@ -36,7 +36,7 @@ pub struct Config {
     pub keep_alives_enabled: bool,
     /// Headers added to every response. Default: none.
     pub response_headers: Headers,
-    /// Limits on clients.
+    /// Limits on clients. (The Collector has no such key.)
     pub limits: Limits,
     /// Prefix of the names of all metrics. Default: none.
     pub namespace: String,
@@ -62,14 +62,12 @@ pub struct Config {
     /// Older way to turn all resource attributes into labels; use `resource_constant_labels`
     /// to choose attributes.
     pub resource_to_telemetry_conversion: ResourceConversion,
-    /// Resource attributes that become labels of all series. If set,
-    /// `resource_to_telemetry_conversion` has no effect. Default: none. Independent of this
-    /// setting, every resource attribute is a label of `target_info`.
-    pub resource_constant_labels: ResourceLabels,
-    /// Maximum number of series, counted as Prometheus counts them: each bucket, the sum and the
-    /// count of a histogram are series. Points that would create more series are dropped and
-    /// counted. 0 means no limit except half of the memory budget, which always applies. Default:
-    /// 1000000.
+    /// Resource attributes that become labels of all series. If set, `resource_to_telemetry_conversion` has no effect.
+    /// Independent of this setting, every resource attribute is a label of `target_info`. Default: none.
+    pub resource_constant_labels: ResourceLabelFilter,
+    /// Maximum number of series, counted as Prometheus counts them: each bucket, the sum and the count of a histogram
+    /// are series. Points that would create more series are dropped and counted. 0 means no limit except half of the
+    /// memory budget, which always applies. Default: 1000000. (The Collector has no such key.)
     pub max_series: usize,
 }
 
@@ -104,7 +102,7 @@ pub struct ResourceConversion {
 /// character.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ResourceLabels {
+pub struct ResourceLabelFilter {
     /// Patterns of attributes that become labels. Default: none; if only `excluded` is set, all
     /// other attributes.
     pub included: Vec<String>,
@@ -113,7 +111,7 @@ pub struct ResourceLabels {
     pub excluded: Vec<String>,
 }
 
-impl ResourceLabels {
+impl ResourceLabelFilter {
     fn is_given(&self) -> bool {
         !self.included.is_empty() || !self.excluded.is_empty()
     }
@@ -140,7 +138,7 @@ impl Default for Config {
             translation_strategy: None,
             add_metric_suffixes: true,
             resource_to_telemetry_conversion: ResourceConversion::default(),
-            resource_constant_labels: ResourceLabels::default(),
+            resource_constant_labels: ResourceLabelFilter::default(),
             max_series: 1_000_000,
         }
     }
@@ -226,7 +224,7 @@ mod tests {
     #[test]
     fn resource_attributes_are_chosen_by_patterns() {
         let config = Config {
-            resource_constant_labels: ResourceLabels {
+            resource_constant_labels: ResourceLabelFilter {
                 included: vec!["k8s.*.name".to_owned(), "cloud.?one".to_owned()],
                 excluded: vec!["k8s.pod.*".to_owned()],
             },
@@ -235,7 +233,7 @@ mod tests {
         let chosen = |key| config.is_resource_label(key);
         assert!(chosen("k8s.namespace.name") && chosen("cloud.zone"));
         assert!(!chosen("k8s.pod.name") && !chosen("k8s.name") && !chosen("cloud.zones"));
-        let excluded = ResourceLabels {
+        let excluded = ResourceLabelFilter {
             included: Vec::new(),
             excluded: vec!["k8s.*".to_owned()],
         };

@@ -30,7 +30,7 @@ impl Room {
             budget: cx.budget.clone(),
             series: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            permit: Mutex::new(cx.budget.nothing()),
+            permit: Mutex::new(cx.budget.empty_permit()),
             series_held: gauge!("tributary_exporter_prometheus_series", "exporter" => exporter.clone()),
             bytes_held: gauge!("tributary_exporter_prometheus_memory_bytes", "exporter" => exporter),
         }

@@ -17,7 +17,9 @@ use crate::component::auth;
 use crate::component::{BuildContext, BuildError};
 use tributary_net::Owner;
 use tributary_net::auth::Guard;
-use tributary_net::server::{Bound, Handler, Options, Peer, Protocol, busy, plain, tls_source};
+use tributary_net::server::{
+    Bound, Handler, Peer, Protocol, ServerOptions, busy, plain, tls_source,
+};
 
 /// Binds the socket. Connections are accepted only after the start.
 pub(super) fn bind(
@@ -41,7 +43,7 @@ pub(super) fn bind(
         response_headers: config.response_headers.to_map(),
         scrapes: ["text", "openmetrics", "protobuf"].map(counter),
     };
-    let options = Options {
+    let options = ServerOptions {
         protocol: Protocol::Either,
         tls: tls_source(&config.tls, Protocol::Either, &owner)
             .map_err(|error| BuildError(error.to_string()))?,
@@ -50,7 +52,7 @@ pub(super) fn bind(
         max_idle: config.idle_timeout.unless_zero(),
         limits: config.limits.clone(),
         budget: Some(cx.budget.clone()),
-        ..Options::default()
+        ..ServerOptions::default()
     };
     cx.listeners
         .bind(&cx.id, &config.endpoint)

@@ -4,32 +4,30 @@
 //! hundred series. A scrape therefore does not block requests for long, and clients with different
 //! metrics do not contend.
 
-use std::collections::{self, BTreeMap, HashSet};
+mod expiry;
+
+use std::collections::{self, BTreeMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::expiry::ticks;
 use super::config::Config;
-use super::exemplar::Exemplar;
 use super::exponential::Exponential;
 use super::family::{Family, Kind, Place, Point, Rejection};
-use super::naming::{Name, Namer, Suffix};
+use super::naming::{Name, Namer};
 use super::origin::{Origin, Origins};
+use super::points::{Attributes, Nature, made, nature, number_point, points_of};
 use super::room::Room;
 use super::value::{Histogram, Summary, Value};
 use crate::component::BuildContext;
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
-use tributary_otlp::reader::{Fields, Value as Field};
-use tributary_otlp::view;
-use tributary_otlp::view::{
-    AnyValue, Attribute, Data, Message, Metric, Number, NumberPoint, Request, View, attribute,
-};
+use tributary_otlp::view::{Data, Metric, Request};
 
 /// All series of one exporter.
 #[derive(Debug)]
@@ -88,15 +86,6 @@ struct Reading {
     rejected: Rejected,
     /// Buffer for keys.
     key: Vec<u8>,
-}
-
-/// Common properties of the points of a metric.
-#[derive(Clone, Copy)]
-struct Nature {
-    kind: Kind,
-    suffix: Suffix,
-    delta: bool,
-    monotonic: bool,
 }
 
 impl Table {
@@ -206,84 +195,6 @@ impl Table {
     pub(super) fn targets(&self) -> (Name, Vec<Arc<Origin>>) {
         let name = Name::of_metric(&self.namer.target_info());
         (name, self.origins.targets())
-    }
-
-    /// Returns the tick before which series are expired; 0 if series never expire.
-    pub(super) fn over_before(&self) -> u32 {
-        match self.config.metric_expiration.unless_zero() {
-            Some(expiration) => self.now().saturating_sub(ticks(expiration)),
-            None => 0,
-        }
-    }
-
-    /// Removes expired series, and families without series.
-    pub(super) fn expire(&self) {
-        let before = self.over_before();
-        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<_> = families.by_name.values().cloned().collect();
-        drop(families);
-        let mut empty = Vec::new();
-        for family in all {
-            let mut at = 0;
-            loop {
-                let mut series = family.lock();
-                series.expire(at..at + AT_ONCE, before, &self.room);
-                at += AT_ONCE;
-                if at >= series.len() {
-                    series.shrink();
-                    if series.is_empty() {
-                        empty.push(family.clone());
-                    }
-                    break;
-                }
-            }
-        }
-        if !empty.is_empty() {
-            self.remove(&empty);
-        }
-        self.origins.expire(before, &self.room);
-        self.room.settle();
-    }
-
-    /// Returns the interval between two expiry runs.
-    pub(super) fn expiry_interval(&self) -> Duration {
-        let expiration = self.config.metric_expiration.unless_zero();
-        let tenth = expiration.map_or(SLOWEST, |expiration| expiration / 10);
-        tenth.clamp(TICK, SLOWEST)
-    }
-
-    fn remove(&self, empty: &[Arc<Family>]) {
-        let mut families = self
-            .families
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut closed = HashSet::new();
-        for family in empty {
-            let mut series = family.lock();
-            if !series.is_empty() || series.closed {
-                continue;
-            }
-            series.closed = true;
-            self.room
-                .give(0, family_bytes(family) + series.labels.bytes());
-            families.by_name.remove(&family.name.escaped);
-            for suffix in family.kind.suffixes() {
-                families
-                    .lines
-                    .remove(format!("{}{suffix}", family.name.escaped).as_str());
-            }
-            closed.insert(Arc::as_ptr(family));
-        }
-        // Once for all families: many may end together, and each has many aliases.
-        families.by_metric.retain(|key, family| {
-            let stays = !closed.contains(&Arc::as_ptr(family));
-            if !stays {
-                self.room.give(0, key.len() + ENTRY_BYTES);
-            }
-            stays
-        });
-        let count = families.by_metric.len();
-        families.by_metric.shrink_to(2 * count);
     }
 
     fn now(&self) -> u32 {
@@ -470,168 +381,10 @@ impl Table {
     }
 }
 
-/// Returns the properties of a metric; `None` without an aggregation temporality.
-fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
-    let nature = |kind, temporality, monotonic| {
-        let delta = match temporality {
-            DELTA => true,
-            CUMULATIVE => false,
-            _ => return None,
-        };
-        let suffix = match (kind, data) {
-            (Kind::Counter, _) => Suffix::Total,
-            // A non-monotonic sum is exposed as a gauge, and its unit `1` is not a ratio.
-            (Kind::Gauge, Data::Gauge { .. }) => Suffix::Ratio,
-            _ => Suffix::None,
-        };
-        Some(Nature {
-            kind,
-            suffix,
-            delta,
-            monotonic,
-        })
-    };
-    match data {
-        Data::Gauge { .. } => {
-            let original = attribute(metric.metadata(), "prometheus.type");
-            let unknown = matches!(original, Some(AnyValue::String("unknown")));
-            let kind = if unknown { Kind::Unknown } else { Kind::Gauge };
-            nature(kind, CUMULATIVE, false)
-        }
-        Data::Sum {
-            temporality,
-            monotonic: true,
-            ..
-        } => nature(Kind::Counter, *temporality, true),
-        Data::Sum { temporality, .. } => nature(Kind::Gauge, *temporality, false),
-        Data::Histogram { temporality, .. } | Data::ExponentialHistogram { temporality, .. } => {
-            nature(Kind::Histogram, *temporality, true)
-        }
-        Data::Summary { .. } => nature(Kind::Summary, CUMULATIVE, true),
-    }
-}
-
-/// Converts a point of a gauge or a sum.
-fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Point, Rejection> {
-    let (mut start, mut time, mut flags, mut value, mut exemplars) = (0, 0, 0, None, Vec::new());
-    for field in Fields::new(point.message().encoded()).map_while(Result::ok) {
-        match (field.number, field.value) {
-            (2, Field::Fixed64(nanoseconds)) => start = nanoseconds,
-            (3, Field::Fixed64(nanoseconds)) => time = nanoseconds,
-            (4, Field::Fixed64(bits)) => value = Some(Number::Double(f64::from_bits(bits))),
-            (6, Field::Fixed64(bits)) => value = Some(Number::Int(bits.cast_signed())),
-            (8, Field::Varint(bits)) => flags = bits,
-            (5, Field::Bytes(exemplar)) if nature.kind == Kind::Counter => {
-                let exemplar = view::Exemplar::view(Message::new(exemplar));
-                exemplars.extend(Exemplar::read(&exemplar));
-            }
-            _ => {}
-        }
-    }
-    let value = match value {
-        _ if flags & NO_RECORDED_VALUE != 0 => None,
-        Some(value) => {
-            let negative = match value {
-                Number::Double(value) => value < 0.0,
-                Number::Int(value) => value < 0,
-            };
-            if negative && nature.delta && nature.monotonic {
-                return Err(Rejection::Invalid);
-            }
-            Some(Value::of_number(value))
-        }
-        // A point without a number is invalid.
-        None => return Err(Rejection::Invalid),
-    };
-    Ok(Point {
-        start,
-        time,
-        value,
-        exemplars,
-        delta: nature.delta,
-    })
-}
-
-/// Converts a point of any other metric; `read` is only called if there is a value.
-fn made<'a>(
-    (start, time): (u64, u64),
-    flags: u32,
-    nature: Nature,
-    exemplars: impl Iterator<Item = view::Exemplar<'a>>,
-    value: impl FnOnce() -> Option<Value>,
-) -> Result<Point, Rejection> {
-    let value = match u64::from(flags) & NO_RECORDED_VALUE {
-        0 => Some(value().ok_or(Rejection::Invalid)?),
-        _ => None,
-    };
-    Ok(Point {
-        start,
-        time,
-        value,
-        exemplars: exemplars
-            .filter_map(|exemplar| Exemplar::read(&exemplar))
-            .collect(),
-        delta: nature.delta,
-    })
-}
-
-/// Attributes of a point, by their field number.
-struct Attributes<'a> {
-    fields: Fields<'a>,
-    number: u32,
-}
-
-impl<'a> Attributes<'a> {
-    fn new(point: Message<'a>, number: u32) -> Self {
-        Attributes {
-            fields: Fields::new(point.encoded()),
-            number,
-        }
-    }
-}
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = Attribute<'a>;
-
-    fn next(&mut self) -> Option<Attribute<'a>> {
-        loop {
-            let field = self.fields.next()?.ok()?;
-            if let (true, Field::Bytes(attribute)) = (field.number == self.number, field.value) {
-                return Some(Attribute::view(Message::new(attribute)));
-            }
-        }
-    }
-}
-
-fn points_of(metric: Metric<'_>) -> usize {
-    match metric.data() {
-        None => 0,
-        Some(Data::Gauge { points } | Data::Sum { points, .. }) => points.count(),
-        Some(Data::Histogram { points, .. }) => points.count(),
-        Some(Data::ExponentialHistogram { points, .. }) => points.count(),
-        Some(Data::Summary { points }) => points.count(),
-    }
-}
-
 fn family_bytes(family: &Family) -> usize {
     size_of::<Family>() + 4 * family.name.full.len() + family.help.len() + ENTRY_BYTES
 }
 
-fn ticks(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
-}
-
-/// `AggregationTemporality`.
-const DELTA: i32 = 1;
-const CUMULATIVE: i32 = 2;
-/// Bit of `DataPointFlags` that ends the series.
-const NO_RECORDED_VALUE: u64 = 1;
-/// Unit of time; 32 bits last for 13 years.
-const TICK: Duration = Duration::from_millis(100);
-/// Longest interval between two expiry runs.
-const SLOWEST: Duration = Duration::from_secs(30);
-/// Slots to check before other threads may take the lock.
-const AT_ONCE: usize = 4096;
 /// Maximum number of aliases (name, unit and type) remembered for a family. Further aliases are
 /// resolved each time.
 const ALIASES: usize = 64;

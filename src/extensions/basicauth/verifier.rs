@@ -8,16 +8,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ring::hmac;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
 
+use super::super::tries::Tries;
 use super::htpasswd::{Entry, Hash};
-use tributary_net::auth::{Identity, Refused, Verdict};
-use tributary_net::network;
+use tributary_net::auth::{AuthFailure, UserIdentity, Verdict};
 
 /// Verifier of users and passwords.
 pub(super) struct Verifier {
@@ -28,7 +26,7 @@ pub(super) struct Verifier {
     room: Arc<Semaphore>,
     /// Limit on requests that wait for an outcome.
     waiting: Arc<Semaphore>,
-    failures: Arc<Failures>,
+    tries: Arc<Tries>,
 }
 
 /// Current users, with a cache of outcomes that ends with them.
@@ -125,12 +123,12 @@ impl Users {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn outcome(&self, user: &[u8], right: bool) -> Result<Identity, Refused> {
+    fn outcome(&self, user: &[u8], right: bool) -> Result<UserIdentity, AuthFailure> {
         match (right, self.hashes.get(user)) {
-            (true, Some((name, _))) => Ok(Identity {
+            (true, Some((name, _))) => Ok(UserIdentity {
                 user: Some(name.clone()),
             }),
-            _ => Err(Refused::Wrong),
+            _ => Err(AuthFailure::Wrong),
         }
     }
 }
@@ -143,7 +141,7 @@ impl Verifier {
             running: Arc::new(Semaphore::new((processors / 2).max(1))),
             room: Arc::new(Semaphore::new(MOST_CHECKS)),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
-            failures: Arc::default(),
+            tries: Arc::default(),
         }
     }
 
@@ -160,38 +158,41 @@ impl Verifier {
     pub(super) fn verify(&self, user: &[u8], password: &[u8], peer: IpAddr) -> Verdict {
         let users = self.users.load();
         if password.len() > LONGEST_PASSWORD {
-            return Verdict::Known(Err(Refused::Wrong));
+            return Verdict::Known(Err(AuthFailure::Wrong));
         }
         let sum = users.sum(user, password);
         let mut known = users.known();
         if known.right.contains_key(&sum) {
-            return Verdict::Known(users.outcome(user, true));
+            return Verdict::Known(match self.tries.admits(peer, &sum) {
+                true => users.outcome(user, true),
+                false => Err(AuthFailure::Busy),
+            });
         }
         if known.wrong.contains_key(&sum) {
-            return Verdict::Known(Err(Refused::Wrong));
+            return Verdict::Known(Err(AuthFailure::Wrong));
         }
         if let Some(under_way) = known.under_way.get(&sum) {
             return self.wait(under_way.clone(), users.clone(), user);
         }
-        if !self.failures.begins(peer) {
-            return Verdict::Known(Err(Refused::Busy));
+        if !self.tries.begins(peer) {
+            return Verdict::Known(Err(AuthFailure::Busy));
         }
         let slow = users.hash(user).is_some_and(|(hash, _)| hash.is_slow());
         if !slow {
             drop(known);
             let right = users.check(user, password);
-            self.failures.ends(peer, right);
+            self.tries.ends(peer, &sum, right);
             users.learn(sum, right);
             return Verdict::Known(users.outcome(user, right));
         }
         let Ok(place) = self.room.clone().try_acquire_owned() else {
-            self.failures.ends(peer, true);
-            return Verdict::Known(Err(Refused::Busy));
+            self.tries.give_back(peer);
+            return Verdict::Known(Err(AuthFailure::Busy));
         };
         let (done, under_way) = watch::channel(None);
         known.under_way.insert(sum, under_way.clone());
         drop(known);
-        let (running, failures) = (self.running.clone(), self.failures.clone());
+        let (running, tries) = (self.running.clone(), self.tries.clone());
         let (checked, name, password) = (users.clone(), user.to_vec(), password.to_vec());
         let forgetful = users.clone();
         // The check runs in its own task: if a client disconnects, its outcome must still be cached
@@ -201,7 +202,7 @@ impl Verifier {
             let check = move || {
                 let _held = (permit, place);
                 let right = checked.check(&name, &password);
-                failures.ends(peer, right);
+                tries.ends(peer, &sum, right);
                 checked.learn(sum, right);
                 done.send_replace(Some(right));
             };
@@ -222,7 +223,7 @@ impl Verifier {
         user: &[u8],
     ) -> Verdict {
         let Ok(place) = self.waiting.clone().try_acquire_owned() else {
-            return Verdict::Known(Err(Refused::Busy));
+            return Verdict::Known(Err(AuthFailure::Busy));
         };
         let user = user.to_vec();
         Verdict::Pending(Box::pin(async move {
@@ -231,96 +232,13 @@ impl Verifier {
             match done.ok().and_then(|done| *done) {
                 Some(right) => users.outcome(&user, right),
                 // The process is shutting down, or the check panicked.
-                None => Err(Refused::Busy),
+                None => Err(AuthFailure::Busy),
             }
         }))
     }
 }
 
-/// Limits failures per address: [`BURST`] at once, then one per [`PAUSE`].
-#[derive(Default)]
-struct Failures(Mutex<Buckets>);
-
-#[derive(Default)]
-struct Buckets {
-    by_address: HashMap<IpAddr, Bucket>,
-    /// Time of the last removal of full buckets.
-    swept: Option<Instant>,
-}
-
-impl Buckets {
-    /// Whether there is room for one more address. Not every request may scan all addresses, which
-    /// would help an attacker with many addresses.
-    fn has_room(&mut self) -> bool {
-        let full = |buckets: &HashMap<_, _>| buckets.len() >= MOST_ADDRESSES;
-        let due = self.swept.is_none_or(|swept| swept.elapsed() >= PAUSE);
-        if full(&self.by_address) && due {
-            self.swept = Some(Instant::now());
-            self.by_address.retain(|_, bucket| {
-                bucket.refill();
-                bucket.used > 0
-            });
-        }
-        !full(&self.by_address)
-    }
-}
-
-/// Used tries of an address.
-struct Bucket {
-    used: u32,
-    /// Time at which the last try was returned.
-    since: Instant,
-}
-
-impl Bucket {
-    fn refill(&mut self) {
-        let back = self.since.elapsed().as_millis() / PAUSE.as_millis();
-        let back = u32::try_from(back).unwrap_or(u32::MAX);
-        if back > 0 {
-            self.used = self.used.saturating_sub(back);
-            self.since = Instant::now();
-        }
-    }
-}
-
-impl Failures {
-    /// Takes a try, if one is left. A try in progress counts as a failure until it
-    /// [ends](Self::ends); otherwise a thousand concurrent tries would count as one.
-    fn begins(&self, peer: IpAddr) -> bool {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let peer = network(peer);
-        if !buckets.by_address.contains_key(&peer) && !buckets.has_room() {
-            return false;
-        }
-        let bucket = buckets.by_address.entry(peer).or_insert(Bucket {
-            used: 0,
-            since: Instant::now(),
-        });
-        bucket.refill();
-        if bucket.used >= BURST {
-            return false;
-        }
-        if bucket.used == 0 {
-            bucket.since = Instant::now();
-        }
-        bucket.used += 1;
-        true
-    }
-
-    /// Returns the try if the password was right.
-    fn ends(&self, peer: IpAddr, right: bool) {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let peer = network(peer);
-        if right && let Some(bucket) = buckets.by_address.get_mut(&peer) {
-            bucket.used = bucket.used.saturating_sub(1);
-            if bucket.used == 0 {
-                buckets.by_address.remove(&peer);
-            }
-        }
-    }
-}
-
-/// Maximum length of passwords: SHA-based hashes take time in the square of the length.
+/// Maximum length of passwords in bytes. bcrypt uses the first 72.
 pub(super) const LONGEST_PASSWORD: usize = 1024;
 /// Maximum number of running and waiting checks. Further ones are refused; the client may retry.
 const MOST_CHECKS: usize = 256;
@@ -329,12 +247,6 @@ const MOST_CHECKS: usize = 256;
 const MOST_WAITING: usize = 1024;
 /// Maximum number of cached outcomes of each kind.
 const MOST_KNOWN: usize = 10_000;
-/// Maximum number of addresses with recent failures.
-const MOST_ADDRESSES: usize = 10_000;
-/// Failures of one address allowed at once.
-const BURST: u32 = 20;
-/// Time after which one more try is allowed.
-const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -342,6 +254,7 @@ mod tests {
 
     use super::super::htpasswd;
     use super::*;
+    use crate::extensions::tries::PAUSE;
 
     /// Hash of `secret`, with a cost low enough for tests.
     const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
@@ -362,15 +275,15 @@ mod tests {
         verifier: &Verifier,
         user: &str,
         password: &str,
-    ) -> (Result<Identity, Refused>, bool) {
+    ) -> (Result<UserIdentity, AuthFailure>, bool) {
         match verifier.verify(user.as_bytes(), password.as_bytes(), PEER) {
             Verdict::Known(known) => (known, false),
             Verdict::Pending(pending) => (pending.await, true),
         }
     }
 
-    fn is(user: &str) -> Result<Identity, Refused> {
-        Ok(Identity {
+    fn is(user: &str) -> Result<UserIdentity, AuthFailure> {
+        Ok(UserIdentity {
             user: Some(user.into()),
         })
     }
@@ -379,7 +292,7 @@ mod tests {
     async fn credentials_are_checked_once_until_the_users_change() {
         let text = format!("alice:{BCRYPT}\nbob:{BCRYPT}\nplain:secret");
         let verifier = verifier(&text);
-        let wrong = Err(Refused::Wrong);
+        let wrong = Err(AuthFailure::Wrong);
         for (user, password, expected, slow) in [
             ("alice", "secret", is("alice"), true),
             ("bob", "secret", is("bob"), true),
@@ -411,13 +324,13 @@ mod tests {
         for user in ["mallory", "", "alic", "a\u{e9}"] {
             for password in ["secret", "other"] {
                 let asked = asked(&verifier, user, password).await;
-                assert_eq!(asked, (Err(Refused::Wrong), true), "{user} {password}");
+                assert_eq!(asked, (Err(AuthFailure::Wrong), true), "{user} {password}");
             }
         }
         let long = "x".repeat(LONGEST_PASSWORD + 1);
         for user in ["alice", "mallory"] {
             let asked = asked(&verifier, user, &long).await;
-            assert_eq!(asked, (Err(Refused::Wrong), false));
+            assert_eq!(asked, (Err(AuthFailure::Wrong), false));
         }
     }
 
@@ -432,46 +345,52 @@ mod tests {
         }
         assert_eq!(verifier.room.available_permits(), MOST_CHECKS);
         assert_eq!(verifier.waiting.available_permits(), MOST_WAITING);
-        assert!(verifier.failures.0.lock().unwrap().by_address.is_empty());
+        assert!(verifier.tries.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_wrong_too_often_waits_and_costs_the_others_nothing() {
-        let verifier = verifier(&format!("alice:{BCRYPT}\nplain:secret"));
+        let verifier = verifier(&format!("alice:{BCRYPT}\nplain:secret\nknown:secret"));
+        assert_eq!(asked(&verifier, "known", "secret").await.0, is("known"));
         let mut checked = 0;
         for number in 0..100 {
             match asked(&verifier, "alice", &format!("guess {number}"))
                 .await
                 .0
             {
-                Err(Refused::Wrong) => checked += 1,
-                Err(Refused::Busy) => break,
+                Err(AuthFailure::Wrong) => checked += 1,
+                Err(AuthFailure::Busy) => break,
                 other => panic!("{other:?}"),
             }
         }
         assert!((20..25).contains(&checked), "{checked}");
         assert_eq!(
             asked(&verifier, "plain", "guess").await.0,
-            Err(Refused::Busy)
+            Err(AuthFailure::Busy)
         );
         // Right passwords are refused as well; otherwise guessing would succeed.
         assert_eq!(
             asked(&verifier, "plain", "secret").await.0,
-            Err(Refused::Busy)
+            Err(AuthFailure::Busy)
         );
         let elsewhere = verifier.verify(b"plain", b"secret", Ipv4Addr::new(192, 0, 2, 1).into());
         assert!(matches!(elsewhere, Verdict::Known(Ok(_))));
-        // Cached right passwords stay valid.
-        assert_eq!(asked(&verifier, "plain", "secret").await.0, is("plain"));
+        // A right password that is known from elsewhere could be a guess, too.
+        assert_eq!(
+            asked(&verifier, "plain", "secret").await.0,
+            Err(AuthFailure::Busy)
+        );
+        // Clients that were served before stay served.
+        assert_eq!(asked(&verifier, "known", "secret").await.0, is("known"));
 
         tokio::time::advance(PAUSE).await;
         assert_eq!(
             asked(&verifier, "alice", "one more").await.0,
-            Err(Refused::Wrong)
+            Err(AuthFailure::Wrong)
         );
         assert_eq!(
             asked(&verifier, "alice", "and another").await.0,
-            Err(Refused::Busy)
+            Err(AuthFailure::Busy)
         );
     }
 
@@ -485,7 +404,7 @@ mod tests {
                 .iter()
                 .all(|verdict| matches!(verdict, Verdict::Pending(_)))
         );
-        assert!(matches!(ask(), Verdict::Known(Err(Refused::Busy))));
+        assert!(matches!(ask(), Verdict::Known(Err(AuthFailure::Busy))));
         drop(waiting);
         assert!(matches!(ask(), Verdict::Pending(_)));
     }
@@ -501,18 +420,5 @@ mod tests {
             asked(&verifier, "alice", "secret").await,
             (is("alice"), false)
         );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn any_number_of_addresses_takes_bounded_room_and_gives_it_back() {
-        let failures = Failures::default();
-        let address = |number: u32| IpAddr::from(Ipv4Addr::from(number));
-        let most = u32::try_from(MOST_ADDRESSES).unwrap();
-        assert!((0..most).all(|number| failures.begins(address(number))));
-        assert!(!failures.begins(address(most)));
-        assert!(failures.begins(address(0)), "it is known already");
-        tokio::time::advance(PAUSE * 2).await;
-        assert!(failures.begins(address(most)));
-        assert_eq!(failures.0.lock().unwrap().by_address.len(), 1);
     }
 }

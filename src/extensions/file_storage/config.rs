@@ -19,28 +19,28 @@ pub struct Config {
     pub directory: PathBuf,
     /// Whether to create the directory if it is missing. Default: false.
     pub create_directory: bool,
-    /// Permissions of a created directory, in octal and in quotes. Default: "0750".
+    /// Permissions of a created directory, in octal and in quotes. From "0700" to "0777". Default: "0750".
     pub directory_permissions: String,
     /// Longest time to wait at the start for another process to release a queue. Default: 1s.
     pub timeout: Duration,
-    /// Point at which batches are forced to the disk with fsync. `always`: before a batch is
-    /// acknowledged, so that it survives a power failure. `interval`: every `fsync_interval`.
-    /// `never`: when the operating system decides. A crash of the process loses nothing in any
-    /// mode. `true` means `always`, `false` means `never`. Default: `always`.
-    pub fsync: Fsync,
-    /// Interval of `fsync: interval`. A power failure loses at most the batches acknowledged since
-    /// the last fsync. Above 0. Default: 1s.
+    /// Point at which batches are forced to the disk with fsync. `always`: before a batch is acknowledged, so that it
+    /// survives a power failure. `interval`: every `fsync_interval`. `never`: when the operating system decides. A
+    /// crash of the process loses nothing in any mode. `true` means `always`, `false` means `never`. Default: `always`,
+    /// or `true`. (The Collector's default is `false`.)
+    pub fsync: FsyncMode,
+    /// Interval of `fsync: interval`. A power failure loses at most the batches acknowledged since the last fsync.
+    /// Above 0. Default: 1s. (The Collector has no such key.)
     pub fsync_interval: Duration,
-    /// Compression of stored batches: `lz4` or `none`. With `lz4`, batches are compressed only if
-    /// the backlog is larger than 10 MiB; the batches of a smaller backlog are soon sent and
-    /// deleted. Default: `lz4`.
-    pub compression: Compression,
-    /// Accepted for compatibility with the Collector, without an effect: damaged data is always
-    /// skipped and counted.
+    /// Compression of stored batches: `lz4` or `none`. With `lz4`, batches are compressed only if the backlog is larger
+    /// than 10 MiB; the batches of a smaller backlog are soon sent and deleted. Default: `lz4`. (The Collector has no
+    /// such key.)
+    pub compression: StorageCompression,
+    /// Accepted for compatibility with the Collector, without an effect: damaged data is always skipped and counted.
+    /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recreate: Option<bool>,
-    /// Accepted for compatibility with the Collector, without an effect: segments are deleted once
-    /// they are delivered.
+    /// Accepted for compatibility with the Collector, without an effect: segments are deleted once they are delivered.
+    /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionConfig>,
 }
@@ -48,7 +48,7 @@ pub struct Config {
 /// Point at which batches are forced to the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Fsync {
+pub enum FsyncMode {
     /// Before a batch is acknowledged.
     #[default]
     Always,
@@ -61,7 +61,7 @@ pub enum Fsync {
 /// Compression of stored blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Compression {
+pub enum StorageCompression {
     /// LZ4 blocks, for a backlog that is not soon delivered.
     #[default]
     Lz4,
@@ -100,17 +100,17 @@ pub struct CompactionConfig {
 }
 
 /// Writes the Collector's booleans for modes that have one.
-impl Serialize for Fsync {
+impl Serialize for FsyncMode {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Fsync::Always => serializer.serialize_bool(true),
-            Fsync::Interval => serializer.serialize_str("interval"),
-            Fsync::Never => serializer.serialize_bool(false),
+            FsyncMode::Always => serializer.serialize_bool(true),
+            FsyncMode::Interval => serializer.serialize_str("interval"),
+            FsyncMode::Never => serializer.serialize_bool(false),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Fsync {
+impl<'de> Deserialize<'de> for FsyncMode {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(FsyncVisitor)
     }
@@ -120,21 +120,25 @@ impl<'de> Deserialize<'de> for Fsync {
 struct FsyncVisitor;
 
 impl serde::de::Visitor<'_> for FsyncVisitor {
-    type Value = Fsync;
+    type Value = FsyncMode;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("`always`, `interval`, `never`, true or false")
     }
 
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Fsync, E> {
-        Ok(if value { Fsync::Always } else { Fsync::Never })
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<FsyncMode, E> {
+        Ok(if value {
+            FsyncMode::Always
+        } else {
+            FsyncMode::Never
+        })
     }
 
-    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Fsync, E> {
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<FsyncMode, E> {
         match value {
-            "always" => Ok(Fsync::Always),
-            "interval" => Ok(Fsync::Interval),
-            "never" => Ok(Fsync::Never),
+            "always" => Ok(FsyncMode::Always),
+            "interval" => Ok(FsyncMode::Interval),
+            "never" => Ok(FsyncMode::Never),
             other => Err(E::unknown_variant(other, &["always", "interval", "never"])),
         }
     }
@@ -147,9 +151,9 @@ impl Default for Config {
             create_directory: false,
             directory_permissions: "0750".to_owned(),
             timeout: Duration::secs(1),
-            fsync: Fsync::default(),
+            fsync: FsyncMode::default(),
             fsync_interval: Duration::secs(1),
-            compression: Compression::default(),
+            compression: StorageCompression::default(),
             recreate: None,
             compaction: None,
         }
@@ -167,11 +171,11 @@ impl Config {
     pub(super) fn options(&self) -> Options {
         Options {
             fsync: match self.fsync {
-                Fsync::Always => tributary_storage::Fsync::Always,
-                Fsync::Interval => tributary_storage::Fsync::Interval(*self.fsync_interval),
-                Fsync::Never => tributary_storage::Fsync::Never,
+                FsyncMode::Always => tributary_storage::Fsync::Always,
+                FsyncMode::Interval => tributary_storage::Fsync::Interval(*self.fsync_interval),
+                FsyncMode::Never => tributary_storage::Fsync::Never,
             },
-            compress: self.compression == Compression::Lz4,
+            compress: self.compression == StorageCompression::Lz4,
             lock_timeout: *self.timeout,
             // A user who may list the directory may also read the files in it.
             file_mode: self.directory_mode().unwrap_or(0o750) & 0o666 | 0o600,
@@ -229,11 +233,7 @@ mod tests {
     use super::*;
 
     fn problems(yaml: &str) -> Vec<String> {
-        let config: Config = serde_yaml::from_str(yaml).unwrap();
-        let mut problems = Problems::default();
-        config.validate(&mut problems);
-        let found = problems.found().iter();
-        found.map(|problem| problem.path.join("::")).collect()
+        crate::testing::problems::<Config>(yaml)
     }
 
     #[test]
@@ -264,11 +264,11 @@ mod tests {
     #[test]
     fn fsync_is_a_word_or_what_the_collector_says() {
         for (text, expected) in [
-            ("true", Fsync::Always),
-            ("false", Fsync::Never),
-            ("always", Fsync::Always),
-            ("interval", Fsync::Interval),
-            ("never", Fsync::Never),
+            ("true", FsyncMode::Always),
+            ("false", FsyncMode::Never),
+            ("always", FsyncMode::Always),
+            ("interval", FsyncMode::Interval),
+            ("never", FsyncMode::Never),
         ] {
             let config: Config = serde_yaml::from_str(&format!("fsync: {text}")).unwrap();
             assert_eq!(config.fsync, expected);

@@ -19,22 +19,22 @@ use tributary_symbols::worker::WorkerLimits;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Address to listen on. Default `localhost:13135`.
+    /// Address to listen on. Default: `localhost:13135`.
     pub endpoint: Endpoint,
-    /// TLS. Absent: plain text.
+    /// TLS of the server. Default: off, plain text.
     pub tls: Section<ServerTls>,
     /// Authentication of clients. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Limits on clients.
+    /// Limits on clients. (The Collector has no such key.)
     pub limits: Limits,
     /// Directory of uploaded files, created if missing. Add this directory to `directories` of the
     /// processor `symbolication` as well. Default: `/var/lib/tributary/symbols`.
     pub directory: PathBuf,
-    /// Maximum size of all files together; further uploads are refused. Files are never deleted
-    /// automatically: remove unneeded files yourself. Default: 20GiB.
+    /// Maximum size of all files together; further uploads are refused. Files are never deleted automatically: remove
+    /// unneeded files yourself. Above 0. Default: 20GiB.
     pub max_bytes: ByteSize,
-    /// Maximum size of one file. Default: 2GiB.
+    /// Maximum size of one file. Above 0. Default: 2GiB.
     pub max_upload_bytes: ByteSize,
 }
 

@@ -159,7 +159,7 @@ async fn what_is_not_welcome_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_full_directory_takes_no_more_and_a_file_in_the_place_of_another_one_counts_once() {
+async fn full_directory_refuses_and_replacements_count_once() {
     let binary = elf(&id(1), &["main"]);
     let size = binary.len() as u64;
     let world = serve(|config| config.max_bytes = ByteSize::bytes(5 * size / 2));
@@ -205,7 +205,7 @@ fn uploading_without_authentication_is_not_possible() {
 }
 
 #[test]
-fn a_new_instance_leaves_alone_what_is_still_coming_to_the_one_before() {
+fn new_instance_keeps_uploads_of_the_old_one() {
     let directory = tempfile::tempdir().unwrap();
     let open = || uploads::Uploads::open(directory.path(), 1 << 20, Arc::new(InProcess)).unwrap();
     let (coming, crashed) = (open().begin().unwrap(), open().begin().unwrap());

@@ -1,13 +1,14 @@
 //! Directory of uploaded files.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tributary_storage::own_files;
 use tributary_symbols::BuildId;
 use tributary_symbols::failure::Failure;
 use tributary_symbols::worker::Compiler;
@@ -80,10 +81,7 @@ impl Uploads {
         reader: Arc<dyn Compiler>,
     ) -> io::Result<Self> {
         let root = directory.join(".build-id");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&root)?;
+        own_files::create_directories(&root, 0o755)?;
         for entry in fs::read_dir(directory)?.flatten() {
             let name = entry.file_name();
             let coming = name.as_encoded_bytes().starts_with(COMING.as_bytes());

@@ -1,25 +1,24 @@
 //! The list of actions of `attributes` and `resource`: its configuration, and what becomes of it for a batch.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
 use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::component::BuildError;
 use crate::pipeline::batch::Metadata;
+use crate::processors::matching::Literal;
 use tributary_config::Problems;
 use tributary_config::re2;
-use tributary_otlp::attributes::{Action, Actions, Operation, Source, Type};
+use tributary_otlp::attributes::{Action, Actions, Operation, Type, ValueSource};
 
 /// An action on one attribute, or on all attributes whose keys match a pattern.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionConfig {
-    /// The attribute. Required, except for `delete` and `hash` with a `pattern`.
+    /// Key of the attribute. Required, except for `delete` and `hash` with a `pattern`.
     #[serde(default)]
     pub key: String,
     /// Kind of action: `insert` sets a missing attribute, `update` sets an existing one, `upsert` does both; `delete`
@@ -27,40 +26,41 @@ pub struct ActionConfig {
     /// value against `pattern` and sets an attribute for each named group; `convert` converts its value to
     /// `converted_type`. Required.
     pub action: ActionKind,
-    /// For `insert`, `update` and `upsert`: the new value. One of this, `from_attribute`, `from_context` and
-    /// `default_value` is required.
+    /// For `insert`, `update` and `upsert`: the new value. One of `value`, `from_attribute`, `from_context` and
+    /// `default_value` is required. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Literal>,
-    /// For `insert`, `update` and `upsert`: the attribute of the same set to take the new value from. Where that is missing,
-    /// `default_value` is taken, or nothing happens.
+    /// For `insert`, `update` and `upsert`: attribute of the same set whose value is copied. If it is missing,
+    /// `default_value` is used; without `default_value` nothing happens. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_attribute: Option<String>,
-    /// For `insert`, `update` and `upsert`: a header that the client sent with the request, as in `metadata.tenant`, for
-    /// receivers with `include_metadata: true`. Several values are joined with `;`. Where there is none, `default_value`
-    /// is taken, or nothing happens.
+    /// For `insert`, `update` and `upsert`: request header of the client whose value is copied, as in
+    /// `metadata.tenant`. The receiver must have `include_metadata: true`. Several values are joined with `;`. If the
+    /// header is missing, `default_value` is used; without `default_value` nothing happens. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_context: Option<String>,
-    /// The value where `from_attribute` or `from_context` finds none.
+    /// Value to use if the attribute of `from_attribute` or the header of `from_context` is missing. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_value: Option<Literal>,
-    /// For `delete` and `hash`: a regular expression; all attributes are meant whose keys it matches somewhere, besides
-    /// `key`. For `extract`: what to look for in the value; all its groups must have names.
+    /// For `delete` and `hash`: regular expression; the action applies to all attributes whose key it matches anywhere,
+    /// in addition to `key`. For `extract`: regular expression for the value; all its groups must have names. Default:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// For `convert`: `string`, `int` or `double`. A value of which none can be made stays as it is.
+    /// For `convert`: `string`, `int` or `double`. A value that cannot be converted stays unchanged. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converted_type: Option<ConvertedType>,
 }
 
-/// The kinds of actions.
+/// Kind of action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&["INSERT", "UPDATE", "UPSERT", "DELETE", "HASH", "EXTRACT", "CONVERT"]))]
+#[schemars(transform = tributary_config::Aliases(&["INSERT", "UPDATE", "UPSERT", "DELETE", "HASH", "EXTRACT", "CONVERT"]))]
 pub enum ActionKind {
-    /// Sets the attribute where it is missing.
+    /// Sets the attribute if it is missing.
     #[serde(alias = "INSERT")]
     Insert,
-    /// Sets the attribute where it is there.
+    /// Sets the attribute if it exists.
     #[serde(alias = "UPDATE")]
     Update,
     /// Sets the attribute.
@@ -69,7 +69,7 @@ pub enum ActionKind {
     /// Removes the attribute.
     #[serde(alias = "DELETE")]
     Delete,
-    /// Puts the SHA-256 of the value in its place.
+    /// Replaces the value by its SHA-256.
     #[serde(alias = "HASH")]
     Hash,
     /// Sets attributes from parts of the value.
@@ -98,58 +98,12 @@ impl ActionKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConvertedType {
-    /// A text.
+    /// A string.
     String,
-    /// A whole number.
+    /// An integer.
     Int,
     /// A floating-point number.
     Double,
-}
-
-/// A value in a configuration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Literal {
-    /// `true` or `false`.
-    Bool(bool),
-    /// A whole number of up to 64 bits.
-    Int(i64),
-    /// Any other number.
-    Double(f64),
-    /// A text.
-    Text(String),
-    /// Several values.
-    List(Vec<Literal>),
-    /// Values by key.
-    Map(BTreeMap<String, Literal>),
-}
-
-impl Literal {
-    /// The value as OTLP has it.
-    pub fn to_value(&self) -> Value {
-        let any = |literal: &Literal| AnyValue {
-            value: Some(literal.to_value()),
-        };
-        match self {
-            Literal::Bool(value) => Value::BoolValue(*value),
-            Literal::Int(value) => Value::IntValue(*value),
-            Literal::Double(value) => Value::DoubleValue(*value),
-            Literal::Text(value) => Value::StringValue(value.clone()),
-            Literal::List(values) => Value::ArrayValue(ArrayValue {
-                values: values.iter().map(any).collect(),
-            }),
-            Literal::Map(entries) => {
-                let entries = entries.iter().map(|(key, value)| KeyValue {
-                    key: key.clone(),
-                    value: Some(any(value)),
-                    ..KeyValue::default()
-                });
-                Value::KvlistValue(KeyValueList {
-                    values: entries.collect(),
-                })
-            }
-        }
-    }
 }
 
 /// Checks a list of actions under that key of the configuration.
@@ -303,7 +257,7 @@ impl ActionConfig {
             let by_pattern = pattern()?.map(by_pattern);
             Ok(by_key.into_iter().chain(by_pattern).map(action).collect())
         };
-        let set: fn(Source) -> Operation = match self.action {
+        let set: fn(ValueSource) -> Operation = match self.action {
             ActionKind::Insert => Operation::Insert,
             ActionKind::Update => Operation::Update,
             ActionKind::Upsert => Operation::Upsert,
@@ -329,10 +283,10 @@ impl ActionConfig {
         let default = self.default_value.as_ref().map(Literal::to_value);
         Ok(vec![
             match (&self.value, &self.from_attribute, &self.from_context) {
-                (Some(value), ..) => action(set(Source::Value(value.to_value()))),
+                (Some(value), ..) => action(set(ValueSource::Value(value.to_value()))),
                 (None, Some(key), _) => action(set(match default {
-                    Some(default) => Source::AttributeOr(key.clone(), default),
-                    None => Source::Attribute(key.clone()),
+                    Some(default) => ValueSource::AttributeOr(key.clone(), default),
+                    None => ValueSource::Attribute(key.clone()),
                 })),
                 (None, None, Some(name)) => Made::FromHeader {
                     key: self.key.clone(),
@@ -343,7 +297,7 @@ impl ActionConfig {
                         .to_ascii_lowercase(),
                     default,
                 },
-                (None, None, None) => action(set(Source::Value(default.ok_or_else(broken)?))),
+                (None, None, None) => action(set(ValueSource::Value(default.ok_or_else(broken)?))),
             },
         ])
     }
@@ -356,7 +310,7 @@ enum Made {
     /// Sets an attribute to what a header says.
     FromHeader {
         key: String,
-        set: fn(Source) -> Operation,
+        set: fn(ValueSource) -> Operation,
         /// In lower case.
         header: String,
         default: Option<Value>,
@@ -381,7 +335,7 @@ impl Made {
                 let value = value.or_else(|| default.clone())?;
                 Some(Action {
                     key: key.clone(),
-                    operation: set(Source::Value(value)),
+                    operation: set(ValueSource::Value(value)),
                 })
             }
         }

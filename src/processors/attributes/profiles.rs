@@ -19,9 +19,9 @@ use crate::pipeline::batch::Nack;
 use crate::pipeline::output_memory::{OutputMemory, refusal};
 use crate::processors::matching::Choice;
 use tributary_otlp::Signal;
-use tributary_otlp::attributes::{Actions, Level};
+use tributary_otlp::attributes::{Actions, AttributeLevel};
 use tributary_otlp::edit::Unedited;
-use tributary_otlp::reader::{Fault, Fields};
+use tributary_otlp::reader::{Fields, WireFault};
 use tributary_otlp::view;
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry, View as _};
 use tributary_profiles::Profiles;
@@ -29,7 +29,7 @@ use tributary_profiles::dictionary::{Attribute, Dictionary};
 use tributary_profiles::id::AttributeSetId;
 use tributary_profiles::ingest::ingest;
 use tributary_profiles::model::{ResourceProfiles, Samples, ScopeProfiles};
-use tributary_profiles::reindex::Memo;
+use tributary_profiles::reindex::CopiedEntries;
 
 /// Edits a request; `None` when nothing changes. With the number of its samples.
 ///
@@ -37,14 +37,16 @@ use tributary_profiles::reindex::Memo;
 /// When the request breaks the rules of the dictionary: what cannot be read cannot be edited.
 pub(in crate::processors) fn apply(
     actions: &Actions,
-    level: Level,
+    level: AttributeLevel,
     choice: &Choice,
     request: &[u8],
     output: &OutputMemory,
 ) -> Result<Option<(usize, Bytes)>, Nack> {
     let broken =
         |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
-    if level == Level::Resources && !refer(request).map_err(|fault| broken(fault.text().into()))? {
+    if level == AttributeLevel::Resources
+        && !refer(request).map_err(|fault| broken(fault.text().into()))?
+    {
         let edited = actions.apply_to_resources_of_profiles(request, output);
         let edited = edited.map_err(|error| match error {
             Unedited::Malformed(error) => broken(error.to_string()),
@@ -54,7 +56,7 @@ pub(in crate::processors) fn apply(
     }
     let mut profiles = Profiles::default();
     let dictionary = &mut profiles.dictionary;
-    profiles.resources = ingest(request, dictionary, &mut Memo::default(), None)
+    profiles.resources = ingest(request, dictionary, &mut CopiedEntries::default(), None)
         .map_err(|fault| broken(fault.to_string()))?
         .resources;
     let mut editor = Editor {
@@ -67,8 +69,8 @@ pub(in crate::processors) fn apply(
     };
     for resource in &mut profiles.resources {
         match level {
-            Level::Resources => editor.resource(resource),
-            Level::Items => editor.items(resource),
+            AttributeLevel::Resources => editor.resource(resource),
+            AttributeLevel::Items => editor.items(resource),
         }
     }
     let changed = editor.changed;
@@ -76,7 +78,7 @@ pub(in crate::processors) fn apply(
 }
 
 /// Whether an attribute of a resource has a key or a value that stands in the dictionary.
-fn refer(request: &[u8]) -> Result<bool, Fault> {
+fn refer(request: &[u8]) -> Result<bool, WireFault> {
     for entry in Fields::new(request) {
         let entry = entry?;
         for resource in entry.fields().filter(|_| entry.number == 1) {
@@ -93,7 +95,7 @@ fn refer(request: &[u8]) -> Result<bool, Fault> {
 }
 
 /// The same of an attribute. Values in values count, whatever a reader sees of them.
-fn refers(attribute: &[u8]) -> Result<bool, Fault> {
+fn refers(attribute: &[u8]) -> Result<bool, WireFault> {
     for field in Fields::new(attribute) {
         let field = field?;
         let refers = match (field.number, field.value.bytes()) {
@@ -109,7 +111,7 @@ fn refers(attribute: &[u8]) -> Result<bool, Fault> {
 }
 
 /// The same of a value. Values nest as deep as the validator allows.
-fn value_refers(value: &[u8]) -> Result<bool, Fault> {
+fn value_refers(value: &[u8]) -> Result<bool, WireFault> {
     for field in Fields::new(value) {
         let field = field?;
         if field.number == 8 {

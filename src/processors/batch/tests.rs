@@ -160,7 +160,7 @@ async fn a_request_that_is_refused_for_good_takes_no_other_with_it() {
         f.consumer.consume(spans([name])).await.unwrap();
     }
     later(1).await;
-    assert_eq!(f.exporter.span_names(), ["a", "c", "d"]);
+    assert_eq!(f.exporter.span_names(), ["c", "d", "a"]);
     assert!(f.component.idle());
 }
 
@@ -231,7 +231,7 @@ async fn a_branch_that_took_the_batch_gets_nothing_again_when_another_refused_it
     }
     later(1).await;
     assert_eq!(f.exporter.span_names(), ["a", "bad", "c", "d"]);
-    assert_eq!(picky.span_names(), ["a", "c", "d"]);
+    assert_eq!(picky.span_names(), ["c", "d", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,7 +366,7 @@ async fn a_request_of_profiles_that_is_refused_for_good_takes_no_other_with_it()
         f.consumer.consume(named_batch("s", [name])).await.unwrap();
     }
     later(1).await;
-    assert_eq!(taken_profiles(&f), [["a"], ["c"], ["d"]]);
+    assert_eq!(taken_profiles(&f), [&["c", "d"][..], &["a"]]);
     assert!(f.component.idle());
 }
 
@@ -387,8 +387,11 @@ async fn profiles_that_became_one_hold_exactly_the_memory_they_take() {
 
 #[tokio::test(start_paused = true)]
 async fn profiles_that_there_is_no_room_to_decode_go_each_for_itself_and_are_not_cut() {
+    let budget = Budget::new(2_000);
+    let mut others = budget.for_output();
+    others.grow(budget.reserve()).unwrap();
     let host = Host {
-        budget: Budget::new(2_000),
+        budget,
         ..Host::for_tests()
     };
     let exporter = Scripted::new([]);
@@ -410,84 +413,73 @@ async fn profiles_that_there_is_no_room_to_decode_go_each_for_itself_and_are_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_front_of_a_queue_on_disk_senders_hear_what_that_says_and_wait_shortly() {
+async fn sender_before_stored_queue_gets_its_refusal() {
     let full = || Err(Nack::unavailable("the disk is full"));
-    let f = fixture(&config(), Scripted::storing([full()]));
+    let f = fixture(&config(), Scripted::storing([full(), full()]));
     let start = Instant::now();
     let (a, b) = tokio::join!(
         f.consumer.consume(spans(["a"])),
         f.consumer.consume(spans(["b"]))
     );
-    // Nothing is kept of what the senders have.
+    // The stage keeps nothing of the refused requests.
     assert!(a.unwrap_err().retryable && b.unwrap_err().retryable);
-    assert_eq!(start.elapsed(), LONGEST_WAIT);
     assert!(f.component.idle());
 
     f.consumer.consume(spans(["a"])).await.unwrap();
     assert_eq!(f.exporter.span_names(), ["a"]);
     let deadline = Instant::now() + StdDuration::from_secs(1);
     assert_eq!(f.component.shutdown(deadline).await.items, 0);
+    assert_eq!(start.elapsed(), StdDuration::ZERO);
 }
 
-#[tokio::test(start_paused = true)]
-async fn in_front_of_a_queue_on_disk_those_who_were_answered_are_waited_for_and_nobody_else() {
-    let f = fixture(&Config::default(), Scripted::storing([]));
-    let send = |name: &'static str| f.consumer.consume(spans([name]));
-    let waited = async |clients: usize| {
-        let start = Instant::now();
-        let all = ["a", "b", "c"].map(send);
-        let outcomes = futures_util::future::join_all(all.into_iter().take(clients)).await;
-        assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
-        start.elapsed()
-    };
-    let at_once = StdDuration::ZERO;
-    // Nobody knows yet how many there are.
-    assert_eq!(waited(2).await, LONGEST_WAIT);
-    assert_eq!(waited(2).await, at_once);
-    assert_eq!(waited(2).await, at_once);
-    // One of them does not come back.
-    assert_eq!(waited(1).await, LONGEST_WAIT);
-    assert_eq!(waited(1).await, at_once);
-    assert_eq!(f.exporter.taken(), [2, 2, 2, 1, 1]);
-    // More than before: the first goes, the others wait for it once, and then all are known.
-    assert_eq!(waited(3).await, LONGEST_WAIT);
-    assert_eq!(waited(2).await, at_once);
-    assert_eq!(f.exporter.taken(), [2, 2, 2, 1, 1, 1, 2, 2]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn in_front_of_a_queue_on_disk_two_large_batches_are_under_way_at_once() {
-    let write = StdDuration::from_millis(8);
+/// The processor in front of a stage that takes `write` to persist a batch.
+fn storing_within(write: StdDuration) -> Fixture {
     let mut storing = Scripted::slow(write);
     Arc::get_mut(&mut storing).unwrap().stores = true;
-    let f = fixture(&Config::default(), storing);
+    fixture(&Config::default(), storing)
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_client_before_stored_queue_waits_for_no_timer() {
+    let write = StdDuration::from_millis(8);
+    let f = storing_within(write);
     let start = Instant::now();
-    let large = |name: &str| {
-        f.consumer
-            .consume(spans([name.repeat(LARGE_TURN_BYTES).as_str()]))
-    };
-    let outcomes = futures_util::future::join_all(["a", "b", "c"].map(large)).await;
-    assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
-    // The third goes when one of the others is on the disk, though nobody else comes.
-    assert_eq!(start.elapsed(), 2 * write);
-    assert_eq!(f.exporter.taken(), [1, 1, 1]);
+    for _ in 0..10 {
+        f.consumer.consume(spans(["a"])).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), 10 * write);
+    assert_eq!(f.exporter.taken(), [1; 10]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_front_of_a_queue_on_disk_each_half_of_those_who_are_known_has_its_batch() {
+async fn requests_that_arrive_during_a_write_share_the_next() {
     let write = StdDuration::from_millis(8);
-    let mut storing = Scripted::slow(write);
-    Arc::get_mut(&mut storing).unwrap().stores = true;
-    let f = fixture(&Config::default(), storing);
-    let name = "a".repeat(110 << 10);
-    let client = async || {
-        for _ in 0..2 {
-            f.consumer.consume(spans([name.as_str()])).await.unwrap();
-        }
+    let f = storing_within(write);
+    let start = Instant::now();
+    let first = f.consumer.consume(spans(["a"]));
+    let others = async {
+        later(1).await;
+        let others = ["b", "c", "d"].map(|name| f.consumer.consume(spans([name])));
+        futures_util::future::join_all(others).await
     };
-    futures_util::future::join_all([(); 18].map(|()| client())).await;
-    // Nobody knows at first how many they are: seven are large enough then. Later about half of them are.
-    assert_eq!(f.exporter.taken()[..4], [7, 7, 8, 8]);
+    let (first, others) = tokio::join!(first, others);
+    assert!(first.is_ok() && others.into_iter().all(|outcome| outcome.is_ok()));
+    assert_eq!(f.exporter.taken(), [1, 3]);
+    assert_eq!(start.elapsed(), 2 * write);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_write_delays_other_requests_by_the_timeout() {
+    let f = storing_within(StdDuration::from_secs(60));
+    let _stuck = tokio::spawn({
+        let consumer = f.consumer.clone();
+        async move { consumer.consume(spans(["a"])).await }
+    });
+    later(1).await;
+    let start = Instant::now();
+    f.consumer.consume(spans(["b"])).await.unwrap();
+    let (timeout, write) = (Config::default().timeout.0, StdDuration::from_secs(60));
+    assert_eq!(start.elapsed(), timeout + write);
 }
 
 #[tokio::test(start_paused = true)]
@@ -503,7 +495,7 @@ async fn in_front_of_a_queue_on_disk_nobody_is_waited_for_who_waits_himself() {
         let letters = ["a", "b", "c", "d", "e", "f"];
         f.consumer.consume(spans(letters)).await.unwrap();
     }
-    // The rest of a request goes when the first piece has gone: nobody else sends anything.
+    // The rest of a request is complete when the first piece is persisted.
     assert_eq!(f.exporter.taken(), [4, 2, 4, 2, 4, 2]);
     assert_eq!(start.elapsed(), StdDuration::ZERO);
 }
@@ -532,15 +524,20 @@ async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
         bad.then(|| Nack::invalid("bad"))
     };
     let mut storing = Scripted::refusing(bad);
-    Arc::get_mut(&mut storing).unwrap().stores = true;
+    let double = Arc::get_mut(&mut storing).unwrap();
+    double.stores = true;
+    double.delay = StdDuration::from_millis(8);
     let f = fixture(&config(), storing);
-    let (good, bad) = tokio::join!(
-        f.consumer.consume(spans(["good"])),
-        f.consumer.consume(spans(["bad"]))
-    );
-    // Whose it was is not known any more: it is dropped, counted and said.
-    assert!(good.is_ok() && bad.is_ok());
-    assert_eq!(f.exporter.span_names(), ["good"]);
+    let others = async {
+        // While the first request is written, the others form a batch.
+        later(1).await;
+        let others = ["good", "bad"].map(|name| f.consumer.consume(spans([name])));
+        futures_util::future::join_all(others).await
+    };
+    let (first, others) = tokio::join!(f.consumer.consume(spans(["first"])), others);
+    // The sender of the bad request is not known any more: the request is dropped, counted and logged.
+    assert!(first.is_ok() && others.into_iter().all(|outcome| outcome.is_ok()));
+    assert_eq!(f.exporter.span_names(), ["first", "good"]);
     // Alone it is.
     let alone = f.consumer.consume(spans(["bad"])).await;
     assert!(!alone.unwrap_err().retryable);

@@ -25,8 +25,8 @@ use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use crate::processors::decoding;
 use tributary_memory::{Budget, Permit};
-use tributary_profiles::aggregate::{Options, Read, Summary, series};
-use tributary_profiles::{Aggregator, understood};
+use tributary_profiles::aggregate::{ReadProfiles, Summary, SummaryOptions, series};
+use tributary_profiles::{Aggregator, is_readable};
 
 /// Maximum number of remembered series, also within a single request. Profiles of further series
 /// may be forwarded without waiting.
@@ -36,7 +36,7 @@ const FULL: &str = "the compression processor is full: the next stage does not t
 
 /// Settings of the configuration.
 pub(super) struct Settings {
-    pub(super) options: Options,
+    pub(super) options: SummaryOptions,
     pub(super) interval: Duration,
     pub(super) max_bytes: usize,
 }
@@ -97,7 +97,7 @@ enum Reading {
     /// Profiles of series that were quiet: a summary on their own.
     Passes(Summary),
     /// Profiles to add to the window.
-    Joins(Read),
+    Joins(ReadProfiles),
     /// Content that cannot be summarized; the request is forwarded unchanged.
     NotUnderstood,
 }
@@ -159,7 +159,7 @@ impl Gatherer {
     /// Decodes a request, away from the threads that serve sockets if it is large. The request is
     /// not added yet: its sender may have given up.
     fn read(&self, window: &mut Window, request: &[u8]) -> Reading {
-        if !understood(request) {
+        if !is_readable(request) {
             return Reading::NotUnderstood;
         }
         let options = &self.settings.options;
@@ -270,7 +270,6 @@ impl Pending {
 
 impl Entered for Gatherer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
-        batch.wire();
         let room = || self.room();
         self.holding.with_patience(FULL, room).await?;
         let decoding = decoding::room(batch.wire().parts(), &self.budget);

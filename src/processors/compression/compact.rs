@@ -36,7 +36,7 @@ pub(super) fn stage(cx: &BuildContext) -> Stage {
 }
 
 impl Consumer for Compact {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let batch_bytes = batch.bytes();
             let room = match batch.signal() {
@@ -62,7 +62,7 @@ impl Consumer for Compact {
     }
 }
 
-fn compacted(mut batch: Batch) -> Batch {
+fn compacted(batch: Batch) -> Batch {
     let items = batch.items();
     let compacted = match batch.signal() {
         Signal::Profiles => compact_profiles(batch.wire()),
@@ -349,7 +349,7 @@ mod tests {
         ]
         .into_iter()
         .collect();
-        let mut batch = process(requests.clone(), 3);
+        let batch = process(requests.clone(), 3);
         assert_eq!(batch.wire().parts(), requests.parts());
     }
 
@@ -370,14 +370,14 @@ mod tests {
         request.resource_profiles.push(again);
         let batch = Batch::new(Signal::Profiles, 4, Bytes::from(request.encode_to_vec()));
         let before = batch.bytes();
-        let mut compacted = super::compacted(batch);
+        let compacted = super::compacted(batch);
         assert_eq!(compacted.items(), 4);
         assert!(compacted.bytes() < before);
         let bytes = compacted.wire().to_bytes();
         assert_eq!(tributary_otlp::count(Signal::Profiles, &bytes), 4);
         assert!(!bytes.windows(6).any(|window| window == b"orphan"));
         let already = named_batch("s", ["a"]);
-        let mut same = super::compacted(already.clone());
+        let same = super::compacted(already.clone());
         assert!(same.wire().len() <= already.bytes());
     }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use ring::rand::{SecureRandom, SystemRandom};
-use twox_hash::XxHash3_128;
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_secret};
 
 use tributary_otlp::Signal;
@@ -25,9 +24,6 @@ pub(super) const DUPLICATE: u128 = 1;
 
 /// Size of XXH3's default secret, in bytes.
 const SECRET: usize = 192;
-
-/// Length in bytes above which XXH3 processes stripes of 64 bytes with vector instructions.
-const LONG: usize = 240;
 
 /// Hasher with a random secret, so that no sender can construct a record whose key equals that of
 /// another record.
@@ -258,14 +254,8 @@ impl Keys {
         }
     }
 
-    /// Hashes with XXH3. Each of the two implementations is used where it is faster.
     #[inline]
     fn hash(&self, bytes: &[u8]) -> u128 {
-        if bytes.len() > LONG
-            && let Ok(hash) = XxHash3_128::oneshot_with_secret(&self.secret, bytes)
-        {
-            return hash;
-        }
         xxh3_128_with_secret(bytes, &self.secret)
     }
 

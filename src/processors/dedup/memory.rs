@@ -47,7 +47,6 @@ impl Memory {
             window,
             max_bytes,
             ignore_resource_attributes,
-            logs: _,
         } = config;
         let owner = Owner {
             processor: cx.id.clone(),
@@ -69,7 +68,7 @@ impl Memory {
 
     fn new(config: &Config, cx: &BuildContext, signal: Signal) -> Self {
         // A permit for zero bytes always succeeds.
-        let permit = cx.budget.nothing();
+        let permit = cx.budget.empty_permit();
         let max_bytes = config.max_bytes.as_usize();
         Memory {
             keys: Keys::new(config.ignore_resource_attributes.clone()),

@@ -59,7 +59,7 @@ impl Offer {
     /// Creates the requests of a batch, without the keys of their items. Keys of whole requests are
     /// computed if they save work: otherwise everything that the profiles refer to may have to be
     /// hashed.
-    pub(super) fn new(batch: &mut Batch, keys: &Keys) -> Self {
+    pub(super) fn new(batch: &Batch, keys: &Keys) -> Self {
         let signal = batch.signal();
         let part = |request: &Bytes| Part {
             request: request.clone(),

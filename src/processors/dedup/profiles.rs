@@ -12,7 +12,7 @@ use tributary_otlp::reader::{Field, Fields, Value};
 use tributary_profiles::entries::Entries;
 use tributary_profiles::identity::{Delivery, Identities, delivery_key};
 use tributary_profiles::ingest::ingest;
-use tributary_profiles::reindex::{Fault, Memo};
+use tributary_profiles::reindex::{CopiedEntries, ProfileFault};
 use tributary_profiles::write::encode;
 use tributary_profiles::{Dictionary, Shape};
 
@@ -126,7 +126,7 @@ pub(super) fn deliveries(
     request: &[u8],
     shape: &Shape,
     ignored: &[String],
-) -> Result<Vec<Option<Delivery>>, Fault> {
+) -> Result<Vec<Option<Delivery>>, ProfileFault> {
     let (entries, resources) = Entries::of_shape(request, shape)?;
     let mut memory = Vec::new();
     let mut identities = Identities::new(&entries, &mut memory);
@@ -171,7 +171,13 @@ pub(super) fn without(
 /// have more fields, and samples without observations are left out.
 fn rewrite(request: &[u8], deliveries: &[Option<Delivery>], drop: &[bool]) -> Option<Bytes> {
     let mut dictionary = Dictionary::default();
-    let mut ingested = ingest(request, &mut dictionary, &mut Memo::default(), None).ok()?;
+    let mut ingested = ingest(
+        request,
+        &mut dictionary,
+        &mut CopiedEntries::default(),
+        None,
+    )
+    .ok()?;
     if ingested.unknown || ingested.unobserved > 0 {
         return None;
     }

@@ -39,9 +39,9 @@ impl Dedup {
         }
     }
 
-    async fn deliver(&self, mut batch: Batch) -> Result<(), Nack> {
+    async fn deliver(&self, batch: Batch) -> Result<(), Nack> {
         let before = batch.items();
-        let mut offer = Offer::new(&mut batch, &self.memory.keys);
+        let mut offer = Offer::new(&batch, &self.memory.keys);
         let mut known = match batch.signal() {
             Signal::Profiles => self.drop_requests(&mut offer),
             _ => 0,

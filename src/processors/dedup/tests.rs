@@ -362,7 +362,7 @@ async fn what_has_no_duplicates_goes_on_as_the_same_bytes_with_all_that_belongs_
         batch.hold(bench.host.budget.acquire(1000).unwrap());
         let bytes = batch.wire().parts()[0].clone();
         bench.dedup.consume(batch).await.unwrap();
-        let mut taken = bench.next.batches();
+        let taken = bench.next.batches();
         assert!(taken[0].metadata.is_some() && taken[0].progress.is_some());
         assert_eq!(taken[0].wire().parts()[0].as_ptr(), bytes.as_ptr());
         assert!(bench.host.budget.used() >= 1000);
@@ -562,7 +562,7 @@ async fn what_there_is_no_memory_to_examine_passes_and_is_counted() {
 }
 
 #[tokio::test]
-async fn memory_for_what_is_remembered_counts_in_the_budget_and_returns_with_the_processor() {
+async fn remembered_keys_take_budget_until_shutdown() {
     let bench = Bench::new(Signal::Logs);
     let numbers: Vec<u64> = (0..10_000).collect();
     bench

@@ -7,7 +7,7 @@ use crate::processors::matching::{
     MatchAttribute, MatchConfig, MatchType, RegexpCache, SeverityConfig,
 };
 
-/// Configuration of the `filter` processor. What a condition is true of is dropped.
+/// Conditions and properties of the items to drop.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -16,29 +16,31 @@ pub struct Config {
     /// treats the condition as false and logs the error, `silent` treats it as false without logging, `propagate`
     /// refuses the request. Default: `ignore`.
     pub error_mode: ErrorMode,
-    /// Conditions about traces, in which every path begins with its context: `resource`, `scope`, `span`, `spanevent`,
-    /// as in `span.attributes["http.route"] == "/healthz"`. A true condition drops the item of its deepest context, for
-    /// example a span or a span event. Either texts, or groups with `context`, `error_mode` and `conditions`.
+    /// Conditions about traces. Every path begins with its context, as in `span.attributes["http.route"] ==
+    /// "/healthz"`. Contexts: `resource`, `scope`, `span`, `spanevent`. If a condition is true, the item of its deepest
+    /// context is dropped, for example a span or a span event. An element is a condition, or a group with `context`,
+    /// `error_mode` and `conditions`. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace_conditions: Vec<ConditionEntry>,
-    /// The same about metrics: `resource`, `scope`, `metric`, `datapoint`.
+    /// Conditions about metrics, as in `trace_conditions`. Contexts: `resource`, `scope`, `metric`, `datapoint`.
+    /// Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metric_conditions: Vec<ConditionEntry>,
-    /// The same about logs: `resource`, `scope`, `log`.
+    /// Conditions about logs, as in `trace_conditions`. Contexts: `resource`, `scope`, `log`. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log_conditions: Vec<ConditionEntry>,
-    /// The same about profiles: `resource`, `scope`, `profile`.
+    /// Conditions about profiles, as in `trace_conditions`. Contexts: `resource`, `scope`, `profile`. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profile_conditions: Vec<ConditionEntry>,
-    /// Conditions about traces in the older form, in which paths without a prefix belong to what the list is about.
+    /// Conditions about traces in the older form, in which a path without a prefix belongs to the context of its list.
     pub traces: TraceFilters,
-    /// Conditions about metrics in the older form, or properties.
+    /// Conditions about metrics in the older form, or properties of metrics.
     pub metrics: MetricFilters,
-    /// Conditions about logs in the older form, or properties.
+    /// Conditions about logs in the older form, or properties of log records.
     pub logs: LogFilters,
     /// Conditions about profiles in the older form.
     pub profiles: ProfileFilters,
-    /// Properties of the spans to pass or drop.
+    /// Properties of the spans to keep or drop.
     pub spans: SpanFilters,
 }
 
@@ -46,22 +48,22 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorMode {
-    /// It is not true, and logged.
+    /// The condition is false, and the error is logged.
     #[default]
     Ignore,
-    /// It is not true.
+    /// The condition is false.
     Silent,
     /// The request is refused.
     Propagate,
 }
 
-/// A condition, or several.
+/// A condition, or a group of conditions.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ConditionEntry {
     /// A condition.
     Text(String),
-    /// Several, with settings.
+    /// A group of conditions with its own settings.
     Group(ConditionGroup),
 }
 
@@ -107,7 +109,7 @@ impl<'de> serde::de::Visitor<'de> for EntryVisitor {
     }
 }
 
-/// Several conditions, with settings.
+/// A group of conditions with its own settings.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConditionGroup {
@@ -115,10 +117,10 @@ pub struct ConditionGroup {
     /// condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Replaces the processor's `error_mode`.
+    /// Handling of conditions that cannot be evaluated. Default: the processor's `error_mode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_mode: Option<ErrorMode>,
-    /// The conditions. Where any is true, the thing is dropped.
+    /// The conditions. If any of them is true, the item is dropped.
     #[serde(default)]
     pub conditions: Vec<String>,
 }
@@ -127,34 +129,35 @@ pub struct ConditionGroup {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TraceFilters {
-    /// About resources: all of a resource's spans are dropped.
+    /// Conditions about resources: all spans of a matching resource are dropped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource: Vec<String>,
-    /// About spans.
+    /// Conditions about spans. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub span: Vec<String>,
-    /// About events of spans. A span without events left stays.
+    /// Conditions about events of spans. A span stays even if it has no event left. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spanevent: Vec<String>,
 }
 
-/// Conditions about metrics, or properties.
+/// Conditions about metrics, or properties of metrics.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricFilters {
-    /// About resources: all of a resource's metrics are dropped.
+    /// Conditions about resources: all metrics of a matching resource are dropped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource: Vec<String>,
-    /// About metrics.
+    /// Conditions about metrics. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metric: Vec<String>,
-    /// About data points. A metric without data points left is dropped.
+    /// Conditions about data points. A metric without data points left is dropped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub datapoint: Vec<String>,
-    /// Only metrics that match all of this pass.
+    /// Properties of the metrics to keep: a metric that does not match all of them is dropped. Default: all metrics are
+    /// kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include: Option<MetricProperties>,
-    /// Metrics that match the names, or whose resource matches the attributes, do not pass.
+    /// Properties of the metrics to drop: a metric is dropped if its name or its resource matches. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<MetricProperties>,
     /// Cache settings of the Collector for regular expressions. Accepted for compatibility; without an effect.
@@ -172,13 +175,13 @@ pub struct MetricProperties {
     /// Cache settings of the Collector for regular expressions. Accepted for compatibility; without an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regexp: Option<RegexpCache>,
-    /// The name must match one of these.
+    /// Names, of which the metric's name must match one. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metric_names: Vec<String>,
-    /// Not supported: see `metric_conditions`.
+    /// Not supported: use `metric_conditions`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expressions: Vec<String>,
-    /// All of these attributes of the resource must be there, with these values.
+    /// Attributes of the resource, all of which must exist with these values. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_attributes: Vec<MatchAttribute>,
 }
@@ -187,11 +190,11 @@ pub struct MetricProperties {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricMatchType {
-    /// Texts must be equal.
+    /// The strings are equal.
     Strict,
-    /// A regular expression must match somewhere.
+    /// A regular expression matches anywhere in the string.
     Regexp,
-    /// Not supported: see `metric_conditions`.
+    /// Not supported: use `metric_conditions`.
     Expr,
 }
 
@@ -215,20 +218,21 @@ impl MetricProperties {
     }
 }
 
-/// Conditions about logs, or properties.
+/// Conditions about logs, or properties of log records.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogFilters {
-    /// About resources: all of a resource's records are dropped.
+    /// Conditions about resources: all records of a matching resource are dropped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource: Vec<String>,
-    /// About log records.
+    /// Conditions about log records. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log_record: Vec<String>,
-    /// Only records that match all of this pass.
+    /// Properties of the records to keep: a record that does not match all of them is dropped. Default: all records are
+    /// kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include: Option<LogProperties>,
-    /// Records that match all of this do not pass.
+    /// Properties of the records to drop: a record that matches all of them is dropped. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<LogProperties>,
 }
@@ -240,28 +244,28 @@ pub struct LogProperties {
     /// Comparison of strings: `strict` or `regexp`. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MatchType>,
-    /// All of these attributes of the resource must be there, with these values.
+    /// Attributes of the resource, all of which must exist with these values. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_attributes: Vec<MatchAttribute>,
-    /// All of these attributes of the record must be there, with these values.
+    /// Attributes of the record, all of which must exist with these values. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub record_attributes: Vec<MatchAttribute>,
-    /// The severity text must match one of these.
+    /// Severity texts, of which the record's must match one. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub severity_texts: Vec<String>,
-    /// The least severity.
+    /// Minimum severity. Default: any severity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity_number: Option<SeverityName>,
-    /// The body, as text, must match one of these.
+    /// Texts, of which the body of the record must match one. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bodies: Vec<String>,
 }
 
-/// The least severity, by name.
+/// Minimum severity, by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SeverityName {
-    /// The name, as in `INFO` or `WARN2`, or the number in quotes. Default: any severity.
+    /// Name of the minimum severity, as in `INFO` or `WARN2`, or its number in quotes. Default: any severity.
     pub min: String,
     /// Whether records without a severity number match. Default: false.
     pub match_undefined: bool,
@@ -323,22 +327,22 @@ impl LogProperties {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProfileFilters {
-    /// About resources: all of a resource's profiles are dropped.
+    /// Conditions about resources: all profiles of a matching resource are dropped. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource: Vec<String>,
-    /// About profiles.
+    /// Conditions about profiles. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<String>,
 }
 
-/// Properties of spans.
+/// Properties of the spans to keep or drop.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpanFilters {
-    /// Only spans that match all of this pass.
+    /// Properties of the spans to keep: a span that does not match all of them is dropped. Default: all spans are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include: Option<MatchConfig>,
-    /// Spans that match all of this do not pass.
+    /// Properties of the spans to drop: a span that matches all of them is dropped. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<MatchConfig>,
 }

@@ -9,11 +9,11 @@ use tributary_otlp::edit::Editor;
 use tributary_otlp::reader::Field;
 use tributary_otlp::sieve::{Sieve, Sieved, sieve};
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry};
-use tributary_ottl::Here;
+use tributary_ottl::EvaluationTarget;
 use tributary_ottl::path::Depth;
-use tributary_ottl::profile::{Reader, dictionary, messages};
-use tributary_profiles::collected;
-use tributary_profiles::reindex::Fault;
+use tributary_ottl::profile::{ProfileReader, dictionary, messages};
+use tributary_profiles::drop_unreferenced;
+use tributary_profiles::reindex::ProfileFault;
 
 /// Returns a profiles request without its dropped profiles, and without the dictionary entries only they referred to.
 ///
@@ -41,7 +41,7 @@ pub(super) fn filter(rules: &Rules, request: &[u8], output: &OutputMemory) -> Re
         .map_err(|error| decoding::unedited(Signal::Profiles, error, output))?;
     Ok(match sieved {
         Sieved::Changed(left) => {
-            Sieved::Changed(collected(&left).map_or(left, |collected| collected.to_vec()))
+            Sieved::Changed(drop_unreferenced(&left).map_or(left, |collected| collected.to_vec()))
         }
         sieved => sieved,
     })
@@ -70,15 +70,16 @@ impl Sieve<'_> for Verdicts {
 }
 
 fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
-    let broken = |fault: Fault| Nack::invalid(format!("profiles that cannot be judged: {fault}"));
+    let broken =
+        |fault: ProfileFault| Nack::invalid(format!("profiles that cannot be judged: {fault}"));
     let entries = dictionary(request).map_err(broken)?;
-    let mut reader = Reader::new(&entries);
+    let mut reader = ProfileReader::new(&entries);
     let mut verdicts = Verdicts::default();
     for entry in messages(request, 1) {
         let resource = reader.resource(entry).map_err(broken)?;
-        let here = Here {
+        let here = EvaluationTarget {
             resource: Message::new(&resource),
-            ..Here::default()
+            ..EvaluationTarget::default()
         };
         let stays = !rules
             .any_is_true(&rules.conditions, Depth::Resource, &here)
@@ -91,7 +92,7 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
         let of_resource = of_resource.as_ref().unwrap_or(&rules.conditions);
         for entry in messages(entry, 2) {
             let scope = reader.scope(entry).map_err(broken)?;
-            let here = Here {
+            let here = EvaluationTarget {
                 scope: Message::new(&scope),
                 ..here
             };
@@ -106,7 +107,7 @@ fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
             let of_scope = of_scope.as_ref().unwrap_or(of_resource);
             for profile in messages(entry, 2) {
                 let fields = reader.profile(profile).map_err(broken)?;
-                let here = Here {
+                let here = EvaluationTarget {
                     profile: Some(&fields),
                     ..here
                 };

@@ -7,7 +7,7 @@ use tributary_config::Problems;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
-use tributary_ottl::{Condition, Here, Mistake, parse};
+use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse};
 
 /// Compiled conditions and property filters of a `filter` processor.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Conditions([Vec<(Condition, ErrorMode)>; 4]);
 
 impl Conditions {
     /// The conditions for what is in the part of a request at hand, if they ask something of that.
-    pub(super) fn within(&self, depth: Depth, here: &Here<'_>) -> Option<Conditions> {
+    pub(super) fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Option<Conditions> {
         let mut any = false;
         let within = self.0.each_ref().map(|conditions| {
             let mut within = Vec::new();
@@ -94,7 +94,7 @@ impl Rules {
         &self,
         conditions: &Conditions,
         depth: Depth,
-        here: &Here<'_>,
+        here: &EvaluationTarget<'_>,
     ) -> Result<bool, String> {
         for (condition, error_mode) in conditions.at(depth) {
             match (condition.is_true(here), error_mode) {
@@ -128,7 +128,7 @@ struct Written<'c> {
 }
 
 impl Written<'_> {
-    fn parse(&self) -> Result<Condition, Mistake> {
+    fn parse(&self) -> Result<Condition, ParseError> {
         parse(self.text, self.signal, self.context)
     }
 }

@@ -256,7 +256,7 @@ fn passing(config: &Config) -> String {
         match filter(config, &request, signal) {
             Err(_) => words.push("error".to_owned()),
             Ok(None) => {}
-            Ok(Some(mut batch)) => words.extend(named(batch.decoded().unwrap())),
+            Ok(Some(batch)) => words.extend(named(&batch.decoded().unwrap())),
         }
     }
     words.join(" ")
@@ -623,38 +623,71 @@ fn arithmetic_is_that_of_the_language() {
         assert_eq!(drops(&condition).unwrap(), dropped, "{condition}");
     }
     for (condition, why) in [
-        ("span.attributes[\"path\"] + 1 > 0", "no number"),
-        ("span.attributes[\"missing\"] * 2 > 0", "no number"),
+        (
+            "span.attributes[\"path\"] + 1 > 0",
+            "arithmetic needs numbers",
+        ),
+        (
+            "span.attributes[\"missing\"] * 2 > 0",
+            "arithmetic needs numbers",
+        ),
         (
             "span.end_time + span.start_time > span.end_time",
-            "no number",
+            "arithmetic needs numbers",
         ),
-        ("span.end_time * 2 > span.end_time", "no number"),
+        (
+            "span.end_time * 2 > span.end_time",
+            "arithmetic needs numbers",
+        ),
         (
             "span.attributes[\"bytes\"] / (span.start_time_unix_nano - 7) > 0",
             "by zero",
         ),
         ("span.attributes[\"ratio\"] / 0 > 0", "by zero"),
-        ("-span.attributes[\"path\"] == nil", "no number"),
-        ("-(span.end_time - span.start_time) == nil", "no number"),
-        ("Len(span.attributes[\"bytes\"]) > 0", "length"),
-        ("Len(span.attributes[\"missing\"]) > 0", "length"),
-        ("HasPrefix(span.attributes[\"bytes\"], \"2\")", "no text"),
-        ("HasSuffix(span.attributes[\"missing\"], \"2\")", "no text"),
-        ("span.attributes[\"list\"][3] == nil", "that long"),
-        ("span.attributes[\"list\"][\"a\"] == nil", "no keys"),
-        ("span.attributes[\"map\"][0] == nil", "no list"),
-        ("ContainsValue(span.attributes[\"map\"], 1)", "no list"),
-        ("ContainsValue(span.attributes[\"missing\"], 1)", "no list"),
-        ("ParseJSON(span.attributes[\"path\"]) == nil", "no JSON"),
-        ("ParseJSON(\"{}\")[\"a\"] == span.name", "no keys"),
+        (
+            "-span.attributes[\"path\"] == nil",
+            "arithmetic needs numbers",
+        ),
+        (
+            "-(span.end_time - span.start_time) == nil",
+            "arithmetic needs numbers",
+        ),
+        ("Len(span.attributes[\"bytes\"]) > 0", "Len needs"),
+        ("Len(span.attributes[\"missing\"]) > 0", "Len needs"),
+        ("HasPrefix(span.attributes[\"bytes\"], \"2\")", "not a text"),
+        (
+            "HasSuffix(span.attributes[\"missing\"], \"2\")",
+            "not a text",
+        ),
+        ("span.attributes[\"list\"][3] == nil", "not within a list"),
+        (
+            "span.attributes[\"list\"][\"a\"] == nil",
+            "does not have the key",
+        ),
+        ("span.attributes[\"map\"][0] == nil", "not within a list"),
+        (
+            "ContainsValue(span.attributes[\"map\"], 1)",
+            "a value is not a list",
+        ),
+        (
+            "ContainsValue(span.attributes[\"missing\"], 1)",
+            "a value is not a list",
+        ),
+        (
+            "ParseJSON(span.attributes[\"path\"]) == nil",
+            "ParseJSON needs",
+        ),
+        (
+            "ParseJSON(\"{}\")[\"a\"] == span.name",
+            "does not have the key",
+        ),
         (
             "ToLowerCase(span.attributes[\"missing\"]) == nil",
-            "no text",
+            "not a text",
         ),
         (
             "Substring(span.attributes[\"path\"], 2, 9) == nil",
-            "that long",
+            "Substring exceeds",
         ),
     ] {
         let nack = drops(condition).unwrap_err();
@@ -691,7 +724,7 @@ fn expressions_nest_so_deep_that_no_stack_overflows() {
 fn what_is_not_supported_is_told_with_its_place() {
     for (condition, at, part) in [
         ("span.nmae == \"a\"", 1, "nmae"),
-        ("name == \"a\"", 1, "put one of these in front"),
+        ("name == \"a\"", 1, "prefix it with one of"),
         ("span.name = \"a\"", 11, "=="),
         ("span.name == 'a'", 14, "double quotes"),
         ("span.name == \"a", 14, "closing quote"),
@@ -720,7 +753,7 @@ fn what_is_not_supported_is_told_with_its_place() {
         ),
         ("IsMatch(span.name, \"(\")", 20, "regular expression"),
         ("IsMatch(span.name, span.name)", 20, "text"),
-        ("span.name + \"a\" == \"b\"", 17, "no number"),
+        ("span.name + \"a\" == \"b\"", 17, "not a number"),
         ("span.kind + == 1", 13, "expected"),
         ("(span.kind + 1 == 2", 20, "`)`"),
         ("(span.kind + 1) and true", 15, "comparison"),

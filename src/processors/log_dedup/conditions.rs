@@ -12,7 +12,7 @@ use tributary_otlp::sieve::{Sieve, Sieved, sieve};
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry};
 use tributary_otlp::{Requests, Signal};
 use tributary_ottl::path::{Context, Depth};
-use tributary_ottl::{Condition, Here, Mistake, parse, within};
+use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse, within};
 
 /// Conditions, of which one must be true. Without any, all records are counted.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Conditions {
                     of_resource: None,
                     of_scope: None,
                     counted,
-                    here: Here::default(),
+                    here: EvaluationTarget::default(),
                 };
                 let sieved = sieve(request, output, &mut choice);
                 let sieved =
@@ -90,7 +90,7 @@ impl Conditions {
     }
 
     /// Whether one of these is true, which are our own with what is known so far. What cannot be decided is not: it passes, as with the Collector.
-    fn any_is_true(&self, conditions: &[Condition], here: &Here<'_>) -> bool {
+    fn any_is_true(&self, conditions: &[Condition], here: &EvaluationTarget<'_>) -> bool {
         conditions
             .iter()
             .any(|condition| match condition.is_true(here) {
@@ -112,7 +112,7 @@ impl Conditions {
 ///
 /// # Errors
 /// Returns the syntax error and its position, if the text is not a valid condition.
-pub(super) fn condition(text: &str) -> Result<Condition, Mistake> {
+pub(super) fn condition(text: &str) -> Result<Condition, ParseError> {
     parse(text, Signal::Logs, Some(Context::Log))
 }
 
@@ -123,7 +123,7 @@ struct Choice<'c, 'a> {
     of_resource: Option<Vec<Condition>>,
     of_scope: Option<Vec<Condition>>,
     counted: bool,
-    here: Here<'a>,
+    here: EvaluationTarget<'a>,
 }
 
 impl Choice<'_, '_> {

@@ -17,14 +17,12 @@ use crate::component::{BuildContext, Held};
 use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
 use crate::pipeline::holding;
-use crate::pipeline::holding::{
-    CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
-};
+use crate::pipeline::holding::{CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most};
 use crate::pipeline::output_memory::OutputMemory;
+use crate::pipeline::partition;
+use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::processors::partition;
-use crate::processors::partition::{Keys, Partition};
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
@@ -167,7 +165,7 @@ impl LogCounter {
             items: 0,
             senders: Senders::default(),
             bytes: 0,
-            permit: self.budget.nothing(),
+            permit: self.budget.empty_permit(),
             others: Vec::new(),
         });
         let known = interval.partitions.len();
@@ -245,9 +243,7 @@ impl Holder for LogCounter {
         let interval = match ready {
             Ready::Interval(interval) => *interval,
             Ready::Passing(batch, mut senders) => {
-                let pieces = batch.clone();
-                let apart = || in_pieces(pieces);
-                let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+                let outcome = self.holding.hand_on(batch, &mut senders).await;
                 return senders.tell(&outcome);
             }
         };
@@ -302,9 +298,7 @@ impl Holder for LogCounter {
         }
         let mut outcome = Ok(());
         for batch in batches {
-            let pieces = batch.clone();
-            let apart = || in_pieces(pieces);
-            let handed_on = self.holding.hand_on(batch, &mut senders, apart);
+            let handed_on = self.holding.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
         merging.over(&outcome);

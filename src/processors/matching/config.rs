@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::literal::Literal;
 use crate::component::BuildError;
-use crate::processors::attributes::Literal;
 use tributary_config::Problems;
 use tributary_config::re2;
 use tributary_otlp::Signal;
@@ -17,37 +17,37 @@ pub struct MatchConfig {
     /// anywhere in the text. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_type: Option<MatchType>,
-    /// Accepted for compatibility with the Collector's cache of results, without an effect.
+    /// Accepted for compatibility with the Collector's cache of results, without an effect. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regexp: Option<RegexpCache>,
-    /// The resource's `service.name` must match one of these.
+    /// The resource's `service.name` must match one of these. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// For traces: the name of the span must match one of these.
+    /// For traces: the name of the span must match one of these. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub span_names: Vec<String>,
-    /// For traces: the kind of the span must match one of these, as in `SPAN_KIND_SERVER`.
+    /// For traces: the kind of the span must match one of these, as in `SPAN_KIND_SERVER`. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub span_kinds: Vec<String>,
-    /// For logs: the body of the record, as text, must match one of these.
+    /// For logs: the body of the record, as text, must match one of these. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log_bodies: Vec<String>,
-    /// For logs: the severity text must match one of these.
+    /// For logs: the severity text must match one of these. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log_severity_texts: Vec<String>,
-    /// For logs: the minimum severity.
+    /// For logs: the minimum severity. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_severity_number: Option<SeverityConfig>,
-    /// For metrics: the name of the metric must match one of these.
+    /// For metrics: the name of the metric must match one of these. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metric_names: Vec<String>,
-    /// For traces, logs and profiles: all of these attributes must exist and have these values.
+    /// For traces, logs and profiles: all of these attributes must exist and have these values. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<MatchAttribute>,
-    /// All of these attributes of the resource must exist and have these values.
+    /// All of these attributes of the resource must exist and have these values. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<MatchAttribute>,
-    /// The instrumentation scope must match all of these.
+    /// The instrumentation scope must match all of these. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<LibraryConfig>,
 }
@@ -66,10 +66,10 @@ pub enum MatchType {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegexpCache {
-    /// Whether results are cached.
+    /// Whether results are cached. No effect. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cacheenabled: Option<bool>,
-    /// Maximum number of cached results.
+    /// Maximum number of cached results. No effect. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cachemaxnumentries: Option<u64>,
 }
@@ -92,7 +92,7 @@ pub struct MatchAttribute {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryConfig {
-    /// Name of the scope.
+    /// Name of the scope. Required.
     #[serde(default)]
     pub name: String,
     /// Version of the scope. Default: any version.

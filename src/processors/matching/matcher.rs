@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use regex::RegexSet;
 
 use super::config::{KINDS, LibraryConfig, MatchAttribute, MatchConfig, MatchType};
+use super::literal::Literal;
 use crate::component::BuildError;
-use crate::processors::attributes::Literal;
 use tributary_config::re2;
 use tributary_otlp::Signal;
 use tributary_otlp::attributes::Select;

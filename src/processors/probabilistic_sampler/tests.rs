@@ -327,7 +327,7 @@ fn profiles_are_decided_about_by_their_id_as_spans_are_by_their_traces() {
     }
     scope.profiles.remove(0);
     let before = Batch::new(Signal::Profiles, 3, Bytes::from(request.encode_to_vec()));
-    let mut after = processor(&config, Signal::Profiles)
+    let after = processor(&config, Signal::Profiles)
         .process(before)
         .unwrap()
         .unwrap();

@@ -10,47 +10,47 @@ use super::refusal::Refusal;
 use super::rules::{Rules, Verdict};
 use super::summary::Deed;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{Body, Change, Place, Rewriter as _};
+use tributary_otlp::strings::{BodyDecision, Rewriter as _, StringPlace, TextDecision};
 use tributary_otlp::view::text_of;
-use tributary_redaction::Outcome;
+use tributary_redaction::ScanOutcome;
 
 /// Redacts an encoded body. A body with bytes that its reader ignores is encoded again, which removes those bytes.
 pub(super) fn redact(
     redactor: &mut Redactor<'_>,
     rules: &Rules,
-    place: Place,
+    place: StringPlace,
     value: &[u8],
-) -> Result<Body, Refusal> {
+) -> Result<BodyDecision, Refusal> {
     let mut walk = Walk {
         rules,
         place,
         path: String::new(),
-        claim: redactor.policy.claims(place, None),
+        claim: redactor.policy.embedded_signal(place, None),
         redactor,
     };
     // Most bodies.
     if let Some(text) = only_string(value) {
         return Ok(match walk.text(text)? {
-            Change::Keep => Body::Keep,
-            Change::Replace(text) => Body::Replace(string(text).encode_to_vec()),
-            Change::Remove => Body::Remove,
+            TextDecision::Keep => BodyDecision::Keep,
+            TextDecision::Replace(text) => BodyDecision::Replace(string(text).encode_to_vec()),
+            TextDecision::Remove => BodyDecision::Remove,
         });
     }
     let mut body = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
     if walk.value(&mut body)? == Fate::Goes {
-        return Ok(Body::Remove);
+        return Ok(BodyDecision::Remove);
     }
     let body = body.encode_to_vec();
     Ok(match body == value {
-        true => Body::Keep,
-        false => Body::Replace(body),
+        true => BodyDecision::Keep,
+        false => BodyDecision::Replace(body),
     })
 }
 
 struct Walk<'w, 'p> {
     redactor: &'w mut Redactor<'p>,
     rules: &'w Rules,
-    place: Place,
+    place: StringPlace,
     /// Path of the current value; empty for the body itself. One buffer serves the whole body, so that a long key is
     /// not copied for each value below it.
     path: String,
@@ -95,7 +95,7 @@ impl Walk<'_, '_> {
             let claims = self
                 .redactor
                 .policy
-                .claims(self.place, Some(entry.key.as_bytes()));
+                .embedded_signal(self.place, Some(entry.key.as_bytes()));
             let claim = std::mem::replace(&mut self.claim, claims);
             if self.entry(&mut entry)? == Fate::Stays {
                 kept.push(entry);
@@ -157,11 +157,11 @@ impl Walk<'_, '_> {
         }
         match self
             .redactor
-            .text(Place::AttributeKeys, entry.key.as_bytes())?
+            .text(StringPlace::AttributeKeys, entry.key.as_bytes())?
         {
-            Change::Keep => {}
-            Change::Replace(key) => entry.key = key,
-            Change::Remove => return Ok(false),
+            TextDecision::Keep => {}
+            TextDecision::Replace(key) => entry.key = key,
+            TextDecision::Remove => return Ok(false),
         }
         Ok(true)
     }
@@ -177,22 +177,22 @@ impl Walk<'_, '_> {
                         return self.bytes(value);
                     }
                     None if self.rules.all_types => self.detected(&text)?,
-                    None => Change::Keep,
+                    None => TextDecision::Keep,
                 }
             }
         };
         Ok(match change {
-            Change::Keep => Fate::Stays,
-            Change::Replace(text) => {
+            TextDecision::Keep => Fate::Stays,
+            TextDecision::Replace(text) => {
                 *value = string(text);
                 Fate::Stays
             }
-            Change::Remove => Fate::Goes,
+            TextDecision::Remove => Fate::Goes,
         })
     }
 
     /// A text: rules, then detectors.
-    fn text(&mut self, text: &str) -> Result<Change, Refusal> {
+    fn text(&mut self, text: &str) -> Result<TextDecision, Refusal> {
         match self.ruled(text)? {
             Some(change) => Ok(change),
             None => self.detected(text),
@@ -200,13 +200,13 @@ impl Walk<'_, '_> {
     }
 
     /// Applies the rules to the text of a value; returns `None` if the rules leave the value to the detectors.
-    fn ruled(&mut self, text: &str) -> Result<Option<Change>, Refusal> {
+    fn ruled(&mut self, text: &str) -> Result<Option<TextDecision>, Refusal> {
         if self.rules.allows_value(text) {
             // The Collector says nothing of a whole body that is allowed.
             if !self.path.is_empty() {
                 self.note(Deed::BodyAllowed);
             }
-            return Ok(Some(Change::Keep));
+            return Ok(Some(TextDecision::Keep));
         }
         let sanitizers = &self.rules.sanitizers;
         let blocked = self
@@ -217,25 +217,25 @@ impl Walk<'_, '_> {
         }
         let change = self.detected(&blocked)?;
         Ok(Some(match change {
-            Change::Keep => {
+            TextDecision::Keep => {
                 self.note(Deed::BodyMasked);
-                Change::Replace(blocked.into_owned())
+                TextDecision::Replace(blocked.into_owned())
             }
             change => change,
         }))
     }
 
     /// Applies the detectors to a text.
-    fn detected(&mut self, text: &str) -> Result<Change, Refusal> {
+    fn detected(&mut self, text: &str) -> Result<TextDecision, Refusal> {
         Ok(match self.redactor.scan(self.place, text)? {
-            Outcome::Clean => Change::Keep,
-            Outcome::Rewritten(text) => {
+            ScanOutcome::Clean => TextDecision::Keep,
+            ScanOutcome::Rewritten(text) => {
                 self.note(Deed::BodyMasked);
-                Change::Replace(text)
+                TextDecision::Replace(text)
             }
-            Outcome::Drop => {
+            ScanOutcome::Drop => {
                 self.note(Deed::BodyRedacted);
-                Change::Remove
+                TextDecision::Remove
             }
         })
     }
@@ -262,12 +262,12 @@ impl Walk<'_, '_> {
             // As in bytes that stand elsewhere.
             let place = self.place;
             match self.redactor.text(place, chunk.valid().as_bytes())? {
-                Change::Keep => fresh.extend_from_slice(chunk.valid().as_bytes()),
-                Change::Replace(text) => {
+                TextDecision::Keep => fresh.extend_from_slice(chunk.valid().as_bytes()),
+                TextDecision::Replace(text) => {
                     fresh.extend_from_slice(text.as_bytes());
                     changed = true;
                 }
-                Change::Remove => {
+                TextDecision::Remove => {
                     self.note(Deed::BodyRedacted);
                     return Ok(Fate::Goes);
                 }

@@ -10,9 +10,9 @@ use super::sanitize::{DbSanitizerConfig, UrlSanitizerConfig};
 use tributary_config::units::Secret;
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{Place, Places};
+use tributary_otlp::strings::{StringPlace, StringPlaces};
 use tributary_redaction::{
-    CustomDetectorConfig, DetectorConfig, HashFunction, Hasher, Pattern, Scanner, Settings,
+    CustomDetectorConfig, DetectorConfig, HashFunction, Hasher, Pattern, Scanner, ScannerSettings,
     SettingsError,
 };
 
@@ -25,68 +25,77 @@ use tributary_redaction::{
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Whether attributes stay that are not in `allowed_keys`. Off, as in the Collector: then all other attributes are
-    /// removed, and with an empty list every attribute.
+    /// Whether attributes that are not in `allowed_keys` are kept. If false, they are removed; with an empty
+    /// `allowed_keys`, all attributes are removed. Default: false.
     pub allow_all_keys: bool,
-    /// The keys of the attributes that stay when `allow_all_keys` is off.
+    /// Keys of the attributes to keep if `allow_all_keys` is false. Default: none.
     pub allowed_keys: Vec<String>,
-    /// Attributes with these keys stay as they are; nothing else is applied to them, no detector either.
+    /// Keys of attributes that are kept unchanged. Neither keys nor detectors apply to them. Default: none.
     pub ignored_keys: Vec<String>,
-    /// Attributes whose key matches one of these regular expressions (RE2) stay as they are, like `ignored_keys`.
+    /// Regular expressions (RE2) for keys of attributes that are kept unchanged, like `ignored_keys`. Default: none.
     pub ignored_key_patterns: Vec<String>,
-    /// Attributes whose key matches one of these regular expressions (RE2) keep their key; their value is masked.
+    /// Regular expressions (RE2) for keys of attributes whose value is masked. The key stays. Default: none.
     pub blocked_key_patterns: Vec<String>,
-    /// Regular expressions (RE2). What they match in a value is masked, one expression after the other in this order.
+    /// Regular expressions (RE2) whose matches in values are masked, one expression after the other in this order.
+    /// Default: none.
     pub blocked_values: Vec<String>,
-    /// Regular expressions (RE2). A value in which one of them matches anywhere stays as it is, whatever else is in it.
+    /// Regular expressions (RE2). A value in which one of them matches anywhere is kept unchanged. Default: none.
     pub allowed_values: Vec<String>,
-    /// Whether values that are no strings are looked at as text too; what is found makes a string of them.
+    /// Whether values that are not strings are scanned in their text form. A value with a hit becomes a string.
+    /// Default: false.
     pub redact_all_types: bool,
-    /// Writes a hash in the place of what `blocked_key_patterns` and `blocked_values` find (`****` unless set), and is
-    /// what the detectors' actions `hash` and `hmac` compute.
+    /// Hash function. If set, a hash replaces the hits of `blocked_key_patterns` and `blocked_values`; otherwise the
+    /// mask `****` does. The actions `hash` and `hmac` of detectors use the function too. Default: none.
     #[serde(
         deserialize_with = "hash_function",
         skip_serializing_if = "Option::is_none"
     )]
     pub hash_function: Option<HashFunction>,
-    /// The key of `hmac-sha256` (at least 32 bytes), `hmac-sha512` (at least 64 bytes) and the action `hmac`.
+    /// Key of `hmac-sha256` (at least 32 bytes), `hmac-sha512` (at least 64 bytes) and the action `hmac`. Default:
+    /// none.
     pub hmac_key: Secret,
-    /// Whether attributes say what was done: `debug` for keys and numbers, `info` for numbers, `silent` for nothing.
-    pub summary: Verbosity,
-    /// Takes variable parts out of URLs.
+    /// Attributes that describe the changes: `debug` writes keys and counts, `info` only counts, `silent` nothing.
+    /// Default: `silent`.
+    pub summary: SummaryDetail,
+    /// Replacement of the variable parts of URLs.
     pub url_sanitizer: UrlSanitizerConfig,
-    /// Takes literals out of database queries.
+    /// Removal of literals from database queries.
     pub db_sanitizer: DbSanitizerConfig,
-    /// Detectors of private data that are at work: a list of names, or of mappings such as
-    /// `{name: email, action: replace}`. None unless listed.
+    /// Built-in detectors to run: names, or mappings such as `{name: email, action: replace}`. Default: none. (The
+    /// Collector has no such key.)
     pub detectors: Vec<DetectorConfig>,
-    /// Detectors of your own, each with a regular expression.
+    /// Detectors of your own, each with a regular expression. Default: none. (The Collector has no such key.)
     pub custom: Vec<CustomDetectorConfig>,
-    /// Whether detectors also look into what is percent-encoded, in base64, or escaped as in JSON, one level deep.
+    /// Whether detectors also scan text that is percent-encoded, base64-encoded or JSON-escaped, one level deep.
+    /// Default: false. (The Collector has no such key.)
     pub decode: bool,
-    /// Bytes values that hold OTLP requests of their own, such as bodies of messages that were read from a queue. They are
-    /// redacted as requests; one that is no valid request is refused, together with the request it is in. Bytes that are not
-    /// listed here are looked at as text, as far as they are UTF-8.
+    /// Bytes values that contain OTLP requests, such as bodies of messages read from a queue. They are redacted as
+    /// requests. If a value is not a valid request, the whole outer request is refused. Other bytes values are scanned
+    /// as text, as far as they are UTF-8. Default: none. (The Collector has no such key.)
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub embedded_otlp: Vec<EmbeddedOtlp>,
-    /// Places to scan: names of places, `default` for all places that are not identifiers, `all` for every place.
+    /// Places to scan: names of places, `default` for all places that are not identifiers, or `all`. Default: `default`
+    /// for detectors, the Collector's places for the other keys. (The Collector has no such key.)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<Vec<Chosen>>,
-    /// Handling of fields that this version of OTLP does not define, so their content cannot be scanned: `keep` or
-    /// `drop`. A profiles request that is changed always loses its unknown fields.
+    /// Handling of fields that this version of OTLP does not define, whose content cannot be scanned: `keep` or `drop`.
+    /// A profiles request that is changed always loses its unknown fields. Default: `keep`. (The Collector has no such
+    /// key.)
     pub unknown_fields: UnknownFields,
-    /// Handling of the original file that a profile was converted from: `drop`, or `redact`, which decodes and redacts
-    /// the file and is possible for pprof only. Unless `mode` is `report`, the file is never passed on unscanned.
+    /// Handling of the original file that a profile was converted from: `drop`, or `redact`, which redacts pprof files
+    /// and drops other files. Unless `mode` is `report`, the file is never forwarded unscanned. Default: `drop`. (The
+    /// Collector has no such key.)
     pub original_payload: OriginalPayload,
-    /// `redact`, or `report`: then everything is counted and nothing is changed.
-    pub mode: Mode,
+    /// `redact`, or `report`: hits are counted and nothing is changed. Default: `redact`. (The Collector has no such
+    /// key.)
+    pub mode: RedactionMode,
 }
 
-/// A place where a bytes value is an OTLP request.
+/// A bytes value that is an OTLP request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddedOtlp {
-    /// The key of the attribute, or of the entry of a nested map, whose value is a request or a list of requests. Left out:
+    /// Key of the attribute, or of the entry of a nested map, whose value is a request or a list of requests. Default:
     /// bodies of log records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -132,11 +141,11 @@ fn hash_function<'de, D: Deserializer<'de>>(
 /// Level of detail of the summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&[""]))]
-pub enum Verbosity {
-    /// Keys and their number.
+#[schemars(transform = tributary_config::Aliases(&[""]))]
+pub enum SummaryDetail {
+    /// Keys and counts.
     Debug,
-    /// Numbers.
+    /// Counts.
     Info,
     /// Nothing.
     #[default]
@@ -148,10 +157,10 @@ pub enum Verbosity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownFields {
-    /// They stay.
+    /// Keeps unknown fields.
     #[default]
     Keep,
-    /// They go.
+    /// Removes unknown fields.
     Drop,
 }
 
@@ -159,21 +168,21 @@ pub enum UnknownFields {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginalPayload {
-    /// It goes.
+    /// Removes the file.
     #[default]
     Drop,
-    /// It is redacted like the profile; what cannot be taken apart goes.
+    /// Redacts a pprof file like the profile; removes other files.
     Redact,
 }
 
 /// Whether anything is changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Findings are redacted.
+pub enum RedactionMode {
+    /// Redacts hits.
     #[default]
     Redact,
-    /// Findings are counted, and nothing is changed.
+    /// Counts hits and changes nothing.
     Report,
 }
 
@@ -185,7 +194,7 @@ pub enum Chosen {
     /// All places.
     All,
     /// One place.
-    One(Place),
+    One(StringPlace),
 }
 
 impl Chosen {
@@ -197,7 +206,7 @@ impl Chosen {
         }
     }
 
-    fn has(self, place: Place) -> bool {
+    fn has(self, place: StringPlace) -> bool {
         match self {
             Chosen::Default => !place.is_identifier(),
             Chosen::All => true,
@@ -217,7 +226,7 @@ impl<'de> Deserialize<'de> for Chosen {
         Ok(match String::deserialize(deserializer)?.as_str() {
             "default" => Chosen::Default,
             "all" => Chosen::All,
-            name => Chosen::One(Place::deserialize(name.into_deserializer())?),
+            name => Chosen::One(StringPlace::deserialize(name.into_deserializer())?),
         })
     }
 }
@@ -228,7 +237,7 @@ impl JsonSchema for Chosen {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let places = Place::ALL.into_iter().map(Place::name);
+        let places = StringPlace::ALL.into_iter().map(StringPlace::name);
         let names: Vec<&str> = ["default", "all"].into_iter().chain(places).collect();
         json_schema!({ "type": "string", "enum": names })
     }
@@ -236,10 +245,10 @@ impl JsonSchema for Chosen {
 
 impl Config {
     /// The places to look at.
-    pub(super) fn places(&self) -> Places {
-        let all = Place::ALL.into_iter();
+    pub(super) fn places(&self) -> StringPlaces {
+        let all = StringPlace::ALL.into_iter();
         match &self.scan {
-            None => Places::contents(),
+            None => StringPlaces::contents(),
             Some(chosen) => all
                 .filter(|place| chosen.iter().any(|chosen| chosen.has(*place)))
                 .collect(),
@@ -247,7 +256,7 @@ impl Config {
     }
 
     pub(super) fn scanner(&self) -> Result<Scanner, SettingsError> {
-        Scanner::new(&Settings {
+        Scanner::new(&ScannerSettings {
             detectors: &self.detectors,
             custom: &self.custom,
             hash_function: self.hash_function,

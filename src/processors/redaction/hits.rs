@@ -6,7 +6,7 @@ use super::policy::Policy;
 use super::refusal::Reason;
 use crate::component::BuildContext;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::Place;
+use tributary_otlp::strings::StringPlace;
 use tributary_redaction::{DetectorId, Hits};
 
 /// A source of findings besides the detectors: one of the Collector's keys.
@@ -46,8 +46,8 @@ impl Counters {
         let rules = policy.rules.is_some();
         let inside = policy.signals(signal);
         let mut handles = Vec::new();
-        handles.resize_with(Place::ALL.len() * COLUMNS, || None);
-        for place in Place::ALL {
+        handles.resize_with(StringPlace::ALL.len() * COLUMNS, || None);
+        for place in StringPlace::ALL {
             let mut signals = inside.iter();
             if !policy.places.has(place) || !signals.any(|signal| place.signals().contains(signal))
             {
@@ -100,7 +100,7 @@ impl Counters {
 
     /// Counts the findings of a scan, and clears them in `hits`.
     #[cold]
-    pub(super) fn found(&self, place: Place, hits: &mut Hits) {
+    pub(super) fn found(&self, place: StringPlace, hits: &mut Hits) {
         for (detector, count) in hits.iter() {
             self.add(place, detector.index(), count.into());
         }
@@ -108,13 +108,13 @@ impl Counters {
     }
 
     /// Counts the findings of a rule.
-    pub(super) fn ruled(&self, place: Place, rule: Rule, count: u64) {
+    pub(super) fn ruled(&self, place: StringPlace, rule: Rule, count: u64) {
         if count > 0 {
             self.add(place, DetectorId::COUNT + rule as usize, count);
         }
     }
 
-    fn add(&self, place: Place, column: usize, count: u64) {
+    fn add(&self, place: StringPlace, column: usize, count: u64) {
         let handle = self.handles.get(place as usize * COLUMNS + column);
         if let Some(Some(handle)) = handle {
             handle.increment(count);

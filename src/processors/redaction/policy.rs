@@ -1,16 +1,16 @@
 //! A configuration, compiled.
 
-use super::config::{Config, Mode, OriginalPayload, UnknownFields, Verbosity};
+use super::config::{Config, OriginalPayload, RedactionMode, SummaryDetail, UnknownFields};
 use super::rules::Rules;
 use crate::component::BuildError;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{Place, Places, Tables};
+use tributary_otlp::strings::{StringPlace, StringPlaces, Tables};
 use tributary_redaction::{Detector, DetectorId, Scanner};
 
 /// Settings and tables shared by all requests of a processor.
 pub(super) struct Policy {
     pub(super) tables: Tables,
-    pub(super) places: Places,
+    pub(super) places: StringPlaces,
     pub(super) scanner: Scanner,
     /// The detectors at work, with their names.
     pub(super) detectors: Vec<(DetectorId, String)>,
@@ -31,7 +31,7 @@ impl Policy {
             .map_err(|error| BuildError(error.to_string()))?;
         let places = config.places();
         let drop_unknown =
-            config.unknown_fields == UnknownFields::Drop && config.mode == Mode::Redact;
+            config.unknown_fields == UnknownFields::Drop && config.mode == RedactionMode::Redact;
         let built_in = Detector::ALL.into_iter().filter(|detector| {
             let mut listed = config.detectors.iter();
             listed.any(|config| config.name == *detector)
@@ -47,8 +47,8 @@ impl Policy {
             scanner,
             rules: Rules::new(config)?,
             everywhere: config.scan.is_some(),
-            looks_at_keys: places.has(Place::AttributeKeys),
-            report: config.mode == Mode::Report,
+            looks_at_keys: places.has(StringPlace::AttributeKeys),
+            report: config.mode == RedactionMode::Report,
             redacts_originals: config.original_payload == OriginalPayload::Redact,
             embedded: config
                 .embedded_otlp
@@ -65,13 +65,13 @@ impl Policy {
         signals
     }
 
-    pub(super) fn embeds(&self) -> bool {
+    pub(super) fn has_embedded_requests(&self) -> bool {
         !self.embedded.is_empty()
     }
 
     /// Returns the signal whose request a bytes value is configured to be, under this key or as a body.
-    pub(super) fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
-        if key.is_none() && place != Place::LogBodies {
+    pub(super) fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
+        if key.is_none() && place != StringPlace::LogBodies {
             return None;
         }
         let mut embedded = self.embedded.iter();
@@ -80,26 +80,26 @@ impl Policy {
     }
 
     /// Whether the rules act there.
-    pub(super) fn acts_on(&self, place: Place) -> bool {
+    pub(super) fn acts_on(&self, place: StringPlace) -> bool {
         self.places.has(place)
             && (self.everywhere
                 || matches!(
                     place,
-                    Place::ResourceAttributes
-                        | Place::ScopeAttributes
-                        | Place::SpanAttributes
-                        | Place::EventAttributes
-                        | Place::LogAttributes
-                        | Place::DatapointAttributes
-                        | Place::LogBodies
-                        | Place::SpanNames
-                        | Place::ProfileAttributes
+                    StringPlace::ResourceAttributes
+                        | StringPlace::ScopeAttributes
+                        | StringPlace::SpanAttributes
+                        | StringPlace::EventAttributes
+                        | StringPlace::LogAttributes
+                        | StringPlace::DatapointAttributes
+                        | StringPlace::LogBodies
+                        | StringPlace::SpanNames
+                        | StringPlace::ProfileAttributes
                 ))
     }
 
     /// Whether summaries are written.
     pub(super) fn sums_up(&self) -> bool {
-        let silent = |rules: &Rules| rules.verbosity == Verbosity::Silent;
+        let silent = |rules: &Rules| rules.verbosity == SummaryDetail::Silent;
         !self.rules.as_ref().is_none_or(silent)
     }
 }

@@ -8,10 +8,10 @@ use super::redactor::Redactor;
 use super::refusal::Refusal;
 use super::rules::{Memory, Rules, Verdict};
 use tributary_otlp::Signal;
-use tributary_otlp::reader::{Fault, Field, Fields, Value};
-use tributary_otlp::strings::{Change, Place, Refused, Rewriter};
+use tributary_otlp::reader::{Field, Fields, Value, WireFault};
+use tributary_otlp::strings::{RewriteError, Rewriter, StringPlace, TextDecision};
 use tributary_otlp::view::{AnyValue, Message, View as _};
-use tributary_redaction::{Hits, Outcome};
+use tributary_redaction::{Hits, ScanOutcome};
 
 /// Looks at every string once, without changing any.
 pub(super) struct Probe<'p> {
@@ -50,21 +50,21 @@ impl<'p> Probe<'p> {
 impl Rewriter for Probe<'_> {
     type Refusal = Refusal;
 
-    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
+    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Refusal> {
         if !self.in_place {
             let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
             let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
-            self.in_place = !matches!(outcome, Outcome::Clean);
+            self.in_place = !matches!(outcome, ScanOutcome::Clean);
             if let Some(rules) = &self.policy.rules {
                 let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
                 self.in_place |= rules.blocks_value(text);
             }
             self.found |= self.in_place;
         }
-        Ok(Change::Keep)
+        Ok(TextDecision::Keep)
     }
 
-    fn shared(&mut self, text: &[u8]) -> Result<(), Refusal> {
+    fn dictionary_string(&mut self, text: &[u8]) -> Result<(), Refusal> {
         let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
         let rules = self.policy.rules.as_ref();
         let blocked = rules.is_some_and(|rules| {
@@ -72,7 +72,7 @@ impl Rewriter for Probe<'_> {
             std::str::from_utf8(text).map_or(true, |text| rules.blocks_value(text))
         });
         // Whoever refers to it may not be looked at: so what cannot be scanned is no reason to refuse yet.
-        if blocked || !matches!(outcome, Ok(Outcome::Clean)) {
+        if blocked || !matches!(outcome, Ok(ScanOutcome::Clean)) {
             self.suspects.insert(self.strings);
             self.found = true;
         }
@@ -80,17 +80,17 @@ impl Rewriter for Probe<'_> {
         Ok(())
     }
 
-    fn embeds(&self) -> bool {
-        self.policy.embeds()
+    fn has_embedded_requests(&self) -> bool {
+        self.policy.has_embedded_requests()
     }
 
-    fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
-        self.policy.claims(place, key)
+    fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
+        self.policy.embedded_signal(place, key)
     }
 
-    fn embedded(
+    fn rewrite_embedded(
         &mut self,
-        place: Place,
+        place: StringPlace,
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -100,7 +100,7 @@ impl Rewriter for Probe<'_> {
         Ok(None)
     }
 
-    fn original(&mut self) {
+    fn original_payload(&mut self) {
         self.found = true;
         self.originals += 1;
     }
@@ -118,7 +118,7 @@ pub(super) fn rules_act(policy: &Policy, request: &[u8]) -> Reworked<bool> {
         strings: Vec::new(),
         keys: Memory::default(),
     };
-    judge.request(request).map_err(Refused::from)
+    judge.request(request).map_err(RewriteError::from)
 }
 
 /// `ExportProfilesServiceRequest`
@@ -136,7 +136,7 @@ struct Judge<'p, 'a> {
 }
 
 impl<'a> Judge<'_, 'a> {
-    fn request(&mut self, request: &'a [u8]) -> Result<bool, Fault> {
+    fn request(&mut self, request: &'a [u8]) -> Result<bool, WireFault> {
         // A dictionary that occurs twice is one.
         let tables = || each(Fields::new(request), DICTIONARY);
         for tables in tables() {
@@ -147,18 +147,18 @@ impl<'a> Judge<'_, 'a> {
         }
         for tables in tables() {
             for entry in each(tables?.fields(), ATTRIBUTES) {
-                if self.attribute(Place::ProfileAttributes, 1, &entry?)? {
+                if self.attribute(StringPlace::ProfileAttributes, 1, &entry?)? {
                     return Ok(true);
                 }
             }
         }
         for resource in each(Fields::new(request), RESOURCES) {
             let resource = resource?;
-            if self.set(Place::ResourceAttributes, &resource, 1)? {
+            if self.set(StringPlace::ResourceAttributes, &resource, 1)? {
                 return Ok(true);
             }
             for scope in each(resource.fields(), 2) {
-                if self.set(Place::ScopeAttributes, &scope?, 3)? {
+                if self.set(StringPlace::ScopeAttributes, &scope?, 3)? {
                     return Ok(true);
                 }
             }
@@ -167,7 +167,12 @@ impl<'a> Judge<'_, 'a> {
     }
 
     /// The attributes of a resource or scope, in the first field of what it has sent.
-    fn set(&mut self, place: Place, around: &Field<'a>, attributes: u32) -> Result<bool, Fault> {
+    fn set(
+        &mut self,
+        place: StringPlace,
+        around: &Field<'a>,
+        attributes: u32,
+    ) -> Result<bool, WireFault> {
         for set in each(around.fields(), 1) {
             for attribute in each(set?.fields(), attributes) {
                 if self.attribute(place, 3, &attribute?)? {
@@ -181,15 +186,15 @@ impl<'a> Judge<'_, 'a> {
     /// An attribute, whose field `reference` is its key as a position in the strings.
     fn attribute(
         &mut self,
-        place: Place,
+        place: StringPlace,
         reference: u32,
         attribute: &Field<'a>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, WireFault> {
         if !self.policy.acts_on(place) || attribute.value.bytes().unwrap_or_default().is_empty() {
             return Ok(false);
         }
         let (mut key, mut value): (Option<&[u8]>, Option<&[u8]>) = (None, None);
-        let dictionary = place == Place::ProfileAttributes;
+        let dictionary = place == StringPlace::ProfileAttributes;
         for field in attribute.fields() {
             let field = field?;
             let twice = match (field.number, field.value) {
@@ -246,7 +251,7 @@ impl<'a> Judge<'_, 'a> {
 }
 
 /// The messages and strings with that number.
-fn each<'a>(fields: Fields<'a>, number: u32) -> impl Iterator<Item = Result<Field<'a>, Fault>> {
+fn each<'a>(fields: Fields<'a>, number: u32) -> impl Iterator<Item = Result<Field<'a>, WireFault>> {
     fields.filter(move |field| {
         field.as_ref().map_or(true, |field| {
             field.number == number && field.value.bytes().is_some()

@@ -24,13 +24,16 @@ use super::refusal::{Refusal, with_reason};
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{Attribute, Change, Place, Refused, Rewriter as _, Seen, rewrite};
+use tributary_otlp::strings::{
+    AttributeDecision, RewriteError, Rewriter as _, SetAttribute, StringPlace, TextDecision,
+    rewrite,
+};
 use tributary_profiles::compact::Compactor;
 use tributary_profiles::names::BUILD_IDS;
 use tributary_profiles::references::References;
-use tributary_profiles::reindex::Fault;
+use tributary_profiles::reindex::ProfileFault;
 use tributary_profiles::{Dictionary, Profiles, layout, pprof};
-use tributary_redaction::{Hits, Outcome};
+use tributary_redaction::{Hits, ScanOutcome};
 
 /// A profiles request without what is private, which is in `level` others; none when it stays as it is.
 pub(super) fn redact(
@@ -40,7 +43,8 @@ pub(super) fn redact(
     request: &Bytes,
     level: u32,
 ) -> Reworked<Option<Redacted>> {
-    layout::recognise(request).map_err(|old| Refused::By(Refusal::Layout(old.to_string())))?;
+    layout::check(request)
+        .map_err(|old| RewriteError::Rewriter(Refusal::Layout(old.to_string())))?;
     let silent = Counters::silent();
     let mut probe = Probe::new(Redactor::new(policy, &silent, budget, level));
     let output = OutputMemory::new(budget);
@@ -60,9 +64,9 @@ pub(super) fn redact(
     let tables = tributary_profiles::decoded_bytes(request).saturating_mul(2);
     output
         .take(structs.saturating_add(tables))
-        .map_err(|no_room| Refused::By(Refusal::NoRoom(no_room)))?;
+        .map_err(|no_room| RewriteError::Rewriter(Refusal::NoRoom(no_room)))?;
     let decoded = ExportProfilesServiceRequest::decode(request.as_ref())
-        .map_err(|_| Refused::Malformed("it is not a profiles request"))?;
+        .map_err(|_| RewriteError::Malformed("it is not a profiles request"))?;
     let mut rework = Rework {
         redactor: Redactor::new(policy, counters, budget, level),
         changed: false,
@@ -117,12 +121,12 @@ fn leaves_out(suspects: &[&str], written: &[u8]) -> bool {
     suspects.iter().any(|text| !kept.contains(text))
 }
 
-fn broken(fault: &Fault) -> Refused<Refusal> {
-    Refused::By(Refusal::Broken(fault.to_string()))
+fn broken(fault: &ProfileFault) -> RewriteError<Refusal> {
+    RewriteError::Rewriter(Refusal::Broken(fault.to_string()))
 }
 
 /// Reads a request with only the dictionary entries in use, and merges equal attributes, resources, scopes and samples.
-fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
+fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, ProfileFault> {
     let compacted = |mut compactor: Compactor| compactor.add(request).map(|()| compactor);
     let merged = compacted(Compactor::new())?;
     if merged.saturated() == 0 {
@@ -132,7 +136,7 @@ fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, Fault> {
     Ok(compacted(Compactor::keeping_samples())?.finish())
 }
 
-pub(super) type Reworked<T> = Result<T, Refused<Refusal>>;
+pub(super) type Reworked<T> = Result<T, RewriteError<Refusal>>;
 
 struct Rework<'p> {
     redactor: Redactor<'p>,
@@ -142,7 +146,7 @@ struct Rework<'p> {
     /// The strings of the dictionary in which there is something. The others need not be looked at again.
     suspects: &'p HashSet<usize>,
     /// Index of the redacted string, by the index and place of the unredacted one.
-    strings: HashMap<(i32, Place), i32>,
+    strings: HashMap<(i32, StringPlace), i32>,
 }
 
 impl Rework<'_> {
@@ -169,7 +173,7 @@ impl Rework<'_> {
             for profile in &mut scope.profiles {
                 for kind in [&mut profile.sample_type, &mut profile.period_type] {
                     let Some(kind) = kind else { continue };
-                    let place = Place::SampleTypes;
+                    let place = StringPlace::SampleTypes;
                     self.string(place, &mut kind.type_strindex, &mut tables.string_table)?;
                     self.string(place, &mut kind.unit_strindex, &mut tables.string_table)?;
                 }
@@ -220,10 +224,10 @@ impl Rework<'_> {
     fn file(&self, file: &[u8]) -> Option<Vec<u8>> {
         let mut permit = self.redactor.budget.acquire(file.len()).ok()?;
         let mut dictionary = Dictionary::new();
-        let converted = pprof::Reader::new()
+        let converted = pprof::PprofReader::new()
             .read(
                 file,
-                &pprof::Options::default(),
+                &pprof::ReadOptions::default(),
                 &mut permit,
                 &mut dictionary,
                 None,
@@ -273,7 +277,7 @@ impl Rework<'_> {
         let blocked = policy.rules.as_ref().is_some_and(|rules| {
             std::str::from_utf8(text).map_or(true, |text| rules.blocks_value(text))
         });
-        !blocked && matches!(outcome, Ok(Outcome::Clean))
+        !blocked && matches!(outcome, Ok(ScanOutcome::Clean))
     }
 
     /// The Collector's rules on the attributes of the dictionary. What no detector may look at is taken aside.
@@ -285,7 +289,7 @@ impl Rework<'_> {
         let Some(tables) = &mut request.dictionary else {
             return Ok(kept);
         };
-        let place = Place::ProfileAttributes;
+        let place = StringPlace::ProfileAttributes;
         let proto::ProfilesDictionary {
             attribute_table,
             string_table,
@@ -304,23 +308,28 @@ impl Rework<'_> {
                 continue;
             }
             let value = entry.value.as_ref().map(prost::Message::encode_to_vec);
-            let seen = Seen {
+            let seen = SetAttribute {
                 key,
                 value: value.as_deref(),
                 plain: true,
                 at: (0, 0),
             };
-            let decided = self.redactor.rule(place, seen).map_err(Refused::By)?;
+            let decided = self
+                .redactor
+                .rule(place, seen)
+                .map_err(RewriteError::Rewriter)?;
             match decided {
-                Attribute::Look => {}
-                Attribute::Keep | Attribute::KeepValue | Attribute::Later => {
+                AttributeDecision::Inspect => {}
+                AttributeDecision::Keep
+                | AttributeDecision::KeepValue
+                | AttributeDecision::Deferred => {
                     kept.push((at, entry.value.take()));
                 }
-                Attribute::Remove => {
+                AttributeDecision::Remove => {
                     *entry = proto::KeyValueAndUnit::default();
                     self.changed = true;
                 }
-                Attribute::Replace(text) => {
+                AttributeDecision::Replace(text) => {
                     let value = Some(Value::StringValue(text));
                     kept.push((at, Some(AnyValue { value })));
                     entry.value = None;
@@ -352,7 +361,7 @@ impl Rework<'_> {
         };
         self.changed = true;
         let mut fresh = ExportProfilesServiceRequest::decode(rewritten)
-            .map_err(|_| Refused::Malformed("it is not a profiles request"))?;
+            .map_err(|_| RewriteError::Malformed("it is not a profiles request"))?;
         let before = request.dictionary.iter().flat_map(|d| &d.attribute_table);
         let after = fresh.dictionary.iter_mut();
         let after = after.flat_map(|d| &mut d.attribute_table);
@@ -375,20 +384,20 @@ impl Rework<'_> {
             ..
         } = tables;
         for mapping in mapping_table {
-            let place = Place::MappingFiles;
+            let place = StringPlace::MappingFiles;
             self.string(place, &mut mapping.filename_strindex, string_table)?;
         }
         for function in function_table {
-            let place = Place::FunctionFiles;
+            let place = StringPlace::FunctionFiles;
             self.string(place, &mut function.filename_strindex, string_table)?;
-            let place = Place::FunctionNames;
+            let place = StringPlace::FunctionNames;
             self.string(place, &mut function.name_strindex, string_table)?;
             self.string(place, &mut function.system_name_strindex, string_table)?;
         }
         for attribute in attribute_table {
-            let place = Place::AttributeKeys;
+            let place = StringPlace::AttributeKeys;
             self.string(place, &mut attribute.key_strindex, string_table)?;
-            let place = Place::SampleTypes;
+            let place = StringPlace::SampleTypes;
             self.string(place, &mut attribute.unit_strindex, string_table)?;
         }
         Ok(())
@@ -397,7 +406,7 @@ impl Rework<'_> {
     /// A reference to a string, which leads to another one afterwards if there is something in it.
     fn string(
         &mut self,
-        place: Place,
+        place: StringPlace,
         reference: &mut i32,
         strings: &mut Vec<String>,
     ) -> Reworked<()> {
@@ -419,14 +428,14 @@ impl Rework<'_> {
         let change = self
             .redactor
             .text(place, text.as_bytes())
-            .map_err(Refused::By)?;
+            .map_err(RewriteError::Rewriter)?;
         let fresh = match change {
-            Change::Keep => *reference,
-            Change::Remove => 0,
-            Change::Replace(text) => {
+            TextDecision::Keep => *reference,
+            TextDecision::Remove => 0,
+            TextDecision::Replace(text) => {
                 strings.push(text);
                 let last = i32::try_from(strings.len() - 1);
-                last.map_err(|_| Refused::Malformed("it has too many strings"))?
+                last.map_err(|_| RewriteError::Malformed("it has too many strings"))?
             }
         };
         self.changed |= fresh != *reference;
@@ -453,7 +462,7 @@ fn is_build_id(value: Option<&AnyValue>) -> bool {
 }
 
 /// Puts strings where attributes refer to them, so that all of an attribute is in one place.
-fn inline(request: &mut ExportProfilesServiceRequest) -> Result<(), Fault> {
+fn inline(request: &mut ExportProfilesServiceRequest) -> Result<(), ProfileFault> {
     let Some(tables) = &mut request.dictionary else {
         return Ok(());
     };

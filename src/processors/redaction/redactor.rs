@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 use smallvec::SmallVec;
 
-use super::config::Verbosity;
+use super::config::SummaryDetail;
 use super::hits::{Counters, Rule};
 use super::policy::Policy;
 use super::refusal::{Refusal, with_reason};
@@ -22,10 +22,11 @@ use tributary_otlp::Signal;
 use tributary_otlp::reader::Fields;
 use tributary_otlp::room::Full;
 use tributary_otlp::strings::{
-    Amendment, Attribute, Body, Change, Place, Refused, Rewriter, Seen, rewrite,
+    Amendment, AttributeDecision, BodyDecision, RewriteError, Rewriter, SetAttribute, StringPlace,
+    TextDecision, rewrite,
 };
 use tributary_otlp::view;
-use tributary_redaction::{Hits, Outcome, Unscannable};
+use tributary_redaction::{Hits, ScanOutcome, Unscannable};
 
 /// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
 /// bound a summary could be many times as long as the body.
@@ -48,7 +49,7 @@ pub(super) struct Redactor<'p> {
 struct Set {
     summary: Summary,
     about: About,
-    place: Option<Place>,
+    place: Option<StringPlace>,
     /// The attribute whose strings are looked at.
     looking: Option<String>,
     /// Whether that attribute has more in it than its reader sees, so that the rules have not seen all of it.
@@ -74,14 +75,14 @@ impl<'p> Redactor<'p> {
     }
 
     /// Applies the detectors to a text.
-    pub(super) fn scan(&mut self, place: Place, text: &str) -> Result<Outcome, Refusal> {
+    pub(super) fn scan(&mut self, place: StringPlace, text: &str) -> Result<ScanOutcome, Refusal> {
         let outcome = self.policy.scanner.scan(text, &mut self.hits);
         self.scanned(place, outcome)
     }
 
     /// The same for bytes that should be a text.
     #[inline(always)]
-    fn scan_bytes(&mut self, place: Place, text: &[u8]) -> Result<Outcome, Refusal> {
+    fn scan_bytes(&mut self, place: StringPlace, text: &[u8]) -> Result<ScanOutcome, Refusal> {
         let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
         self.scanned(place, outcome)
     }
@@ -89,11 +90,11 @@ impl<'p> Redactor<'p> {
     #[inline(always)]
     fn scanned(
         &mut self,
-        place: Place,
-        outcome: Result<Outcome, Unscannable>,
-    ) -> Result<Outcome, Refusal> {
+        place: StringPlace,
+        outcome: Result<ScanOutcome, Unscannable>,
+    ) -> Result<ScanOutcome, Refusal> {
         let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
-        if !matches!(outcome, Outcome::Clean) {
+        if !matches!(outcome, ScanOutcome::Clean) {
             self.counters.found(place, &mut self.hits);
         }
         Ok(outcome)
@@ -103,7 +104,7 @@ impl<'p> Redactor<'p> {
     pub(super) fn block<'t>(
         &self,
         rules: &Rules,
-        place: Place,
+        place: StringPlace,
         text: &'t str,
         sanitize: impl FnOnce(&str) -> Option<String>,
     ) -> Result<Cow<'t, str>, Refusal> {
@@ -124,7 +125,7 @@ impl<'p> Redactor<'p> {
     /// A request in a value; none when it stays as it is.
     pub(super) fn request(
         &mut self,
-        place: Place,
+        place: StringPlace,
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -150,18 +151,23 @@ impl<'p> Redactor<'p> {
         self.level -= 1;
         match redacted {
             Ok(redacted) => Ok(redacted.map(Vec::from)),
-            Err(Refused::Malformed(reason)) => Err(none(reason.to_owned())),
-            Err(Refused::Full) => Err(none(Full.to_string())),
-            Err(Refused::By(refusal)) => Err(refusal),
+            Err(RewriteError::Malformed(reason)) => Err(none(reason.to_owned())),
+            Err(RewriteError::Full) => Err(none(Full.to_string())),
+            Err(RewriteError::Rewriter(refusal)) => Err(refusal),
         }
     }
 
     /// Rules, then detectors.
     #[cold]
-    fn ruled_text(&mut self, rules: &Rules, place: Place, text: &[u8]) -> Result<Change, Refusal> {
+    fn ruled_text(
+        &mut self,
+        rules: &Rules,
+        place: StringPlace,
+        text: &[u8],
+    ) -> Result<TextDecision, Refusal> {
         let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
         if self.policy.acts_on(place) && rules.allows_value(text) {
-            return Ok(Change::Keep);
+            return Ok(TextDecision::Keep);
         }
         let empty = About::default();
         let set = self.sets.last();
@@ -169,34 +175,34 @@ impl<'p> Redactor<'p> {
         let hidden = set.is_some_and(|set| set.hidden && set.place == Some(place));
         let blocked = match place {
             // A name is no value: only sanitizers treat it as one, unless it was asked for.
-            Place::SpanNames if !self.policy.everywhere => rules
+            StringPlace::SpanNames if !self.policy.everywhere => rules
                 .sanitizers
                 .span_name(text, about)
                 .map_or(Cow::Borrowed(text), |name| {
                     self.counters.ruled(place, Rule::Sanitizers, 1);
                     Cow::Owned(name)
                 }),
-            Place::SpanNames => self.block(rules, place, text, |text| {
+            StringPlace::SpanNames => self.block(rules, place, text, |text| {
                 rules.sanitizers.span_name(text, about)
             })?,
             _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None)?,
             _ => Cow::Borrowed(text),
         };
         let change = match (self.scan(place, &blocked)?, blocked) {
-            (Outcome::Drop, _) => Change::Remove,
-            (Outcome::Rewritten(text), _) | (Outcome::Clean, Cow::Owned(text)) => {
-                Change::Replace(text)
+            (ScanOutcome::Drop, _) => TextDecision::Remove,
+            (ScanOutcome::Rewritten(text), _) | (ScanOutcome::Clean, Cow::Owned(text)) => {
+                TextDecision::Replace(text)
             }
-            (Outcome::Clean, Cow::Borrowed(_)) => Change::Keep,
+            (ScanOutcome::Clean, Cow::Borrowed(_)) => TextDecision::Keep,
         };
-        if !matches!(change, Change::Keep) {
+        if !matches!(change, TextDecision::Keep) {
             self.looked_at(place, rules);
         }
         Ok(change)
     }
 
     /// Something in the attribute that is looked at has changed.
-    fn looked_at(&mut self, place: Place, rules: &Rules) {
+    fn looked_at(&mut self, place: StringPlace, rules: &Rules) {
         if let Some(set) = self.sets.last_mut()
             && set.place == Some(place)
             && let Some(key) = set.looking.take()
@@ -210,20 +216,20 @@ impl<'p> Redactor<'p> {
     fn ruled_attribute(
         &mut self,
         rules: &Rules,
-        place: Place,
-        seen: &Seen<'_>,
-    ) -> Result<Attribute, Refusal> {
+        place: StringPlace,
+        seen: &SetAttribute<'_>,
+    ) -> Result<AttributeDecision, Refusal> {
         let key = seen.key;
         let verdict = self.keys.verdict(rules, key);
         match verdict {
             Verdict::Ignored => {
                 self.note(Deed::Ignored, key, rules);
-                return Ok(Attribute::Keep);
+                return Ok(AttributeDecision::Keep);
             }
             Verdict::Removed => {
                 self.note(Deed::Redacted, key, rules);
                 self.counters.ruled(place, Rule::AllowedKeys, 1);
-                return Ok(Attribute::Remove);
+                return Ok(AttributeDecision::Remove);
             }
             Verdict::Blocked | Verdict::Open => {}
         }
@@ -231,17 +237,17 @@ impl<'p> Redactor<'p> {
         if rules.allows_value(&text) {
             self.note(Deed::Allowed, key, rules);
             return Ok(match only {
-                Only::String => Attribute::KeepValue,
+                Only::String => AttributeDecision::KeepValue,
                 // What else is in the attribute is not what was allowed.
-                Only::Seen(true) => Attribute::Replace(text.into_owned()),
+                Only::Seen(true) => AttributeDecision::Replace(text.into_owned()),
                 _ if hides(seen) => self.look(key, true),
-                _ => Attribute::KeepValue,
+                _ => AttributeDecision::KeepValue,
             });
         }
         if verdict == Verdict::Blocked {
             self.note(Deed::Masked, key, rules);
             self.counters.ruled(place, Rule::BlockedKeyPatterns, 1);
-            return Ok(Attribute::Replace(rules.mask_all(&text)));
+            return Ok(AttributeDecision::Replace(rules.mask_all(&text)));
         }
         let empty = About::default();
         let about = self.sets.last().map_or(&empty, |set| &set.about);
@@ -251,49 +257,53 @@ impl<'p> Redactor<'p> {
         let changed = blocked != text;
         let scanned = match changed || only != Only::Nothing {
             true => self.scan(place, &blocked)?,
-            false => Outcome::Clean,
+            false => ScanOutcome::Clean,
         };
         let fresh = match (scanned, blocked) {
-            (Outcome::Drop, _) => {
+            (ScanOutcome::Drop, _) => {
                 self.note(Deed::Redacted, key, rules);
-                return Ok(Attribute::Remove);
+                return Ok(AttributeDecision::Remove);
             }
-            (Outcome::Rewritten(text), _) => text,
-            (Outcome::Clean, Cow::Owned(text)) if changed => text,
-            (Outcome::Clean, _) => {
+            (ScanOutcome::Rewritten(text), _) => text,
+            (ScanOutcome::Clean, Cow::Owned(text)) if changed => text,
+            (ScanOutcome::Clean, _) => {
                 if only == Only::String && !self.policy.looks_at_keys {
-                    return Ok(Attribute::Keep);
+                    return Ok(AttributeDecision::Keep);
                 }
                 if let Only::Seen(true) = only {
                     // What a reader does not see may be anything, and no rule has seen it either.
-                    return Ok(Attribute::Replace(text.into_owned()));
+                    return Ok(AttributeDecision::Replace(text.into_owned()));
                 }
                 return Ok(self.look(key, hides(seen)));
             }
         };
         self.note(Deed::Masked, key, rules);
-        Ok(Attribute::Replace(fresh))
+        Ok(AttributeDecision::Replace(fresh))
     }
 
     /// The strings in an attribute are looked at one by one.
-    fn look(&mut self, key: &str, hidden: bool) -> Attribute {
+    fn look(&mut self, key: &str, hidden: bool) -> AttributeDecision {
         if let Some(set) = self.sets.last_mut() {
             set.looking = Some(key.to_owned());
             set.hidden = hidden;
         }
-        Attribute::Look
+        AttributeDecision::Inspect
     }
 
     /// Applies the rules to an attribute. In mode `report`, the result only tells whether the detectors must scan it.
-    pub(super) fn rule(&mut self, place: Place, seen: Seen<'_>) -> Result<Attribute, Refusal> {
+    pub(super) fn rule(
+        &mut self,
+        place: StringPlace,
+        seen: SetAttribute<'_>,
+    ) -> Result<AttributeDecision, Refusal> {
         let policy = self.policy;
         let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
-            return Ok(Attribute::Look);
+            return Ok(AttributeDecision::Inspect);
         };
         let decided = self.ruled_attribute(rules, place, &seen)?;
         Ok(match decided {
-            Attribute::Look | Attribute::KeepValue => decided,
-            _ if policy.report => Attribute::Keep,
+            AttributeDecision::Inspect | AttributeDecision::KeepValue => decided,
+            _ if policy.report => AttributeDecision::Keep,
             decided => decided,
         })
     }
@@ -304,7 +314,7 @@ impl<'p> Redactor<'p> {
         let Some(set) = self.sets.last_mut() else {
             return;
         };
-        if rules.verbosity != Verbosity::Debug {
+        if rules.verbosity != SummaryDetail::Debug {
             set.summary.add(deed, "", rules.verbosity);
             return;
         }
@@ -318,9 +328,9 @@ impl<'p> Redactor<'p> {
             name = rules.block(key, &mut 0).unwrap_or(Cow::Borrowed("****"));
         }
         match self.policy.scanner.scan(&name, &mut Hits::default()) {
-            Ok(Outcome::Clean) => set.summary.add(deed, &name, rules.verbosity),
-            Ok(Outcome::Rewritten(key)) => set.summary.add(deed, &key, rules.verbosity),
-            Ok(Outcome::Drop) | Err(_) => set.summary.add(deed, "****", rules.verbosity),
+            Ok(ScanOutcome::Clean) => set.summary.add(deed, &name, rules.verbosity),
+            Ok(ScanOutcome::Rewritten(key)) => set.summary.add(deed, &key, rules.verbosity),
+            Ok(ScanOutcome::Drop) | Err(_) => set.summary.add(deed, "****", rules.verbosity),
         }
     }
 }
@@ -339,8 +349,8 @@ enum Only {
 /// A value as text, and how much of the value that is.
 fn text_of<'s>(
     rules: &Rules,
-    place: Place,
-    seen: &Seen<'s>,
+    place: StringPlace,
+    seen: &SetAttribute<'s>,
 ) -> Result<(Cow<'s, str>, Only), Refusal> {
     let value = seen.value.unwrap_or_default();
     if seen.plain
@@ -371,7 +381,7 @@ fn has_string(value: &[u8]) -> bool {
 
 /// Whether there may be more in an attribute than its reader sees: fields that occur twice, members of a `oneof` that a
 /// later one overrides, unknown ones, at whatever depth.
-fn hides(seen: &Seen<'_>) -> bool {
+fn hides(seen: &SetAttribute<'_>) -> bool {
     let value = seen.value.unwrap_or_default();
     let plain = || match value.first() {
         // A number, a truth value or bytes, and nothing else.
@@ -383,13 +393,13 @@ fn hides(seen: &Seen<'_>) -> bool {
 
 /// The value of a summary's attribute, if it is one as a processor writes it and is not taken out: what is left of it, and
 /// whether that is something else.
-fn summed_up(seen: &Seen<'_>, decided: &Attribute) -> Option<(Value, bool)> {
-    if let Attribute::Replace(text) = decided {
+fn summed_up(seen: &SetAttribute<'_>, decided: &AttributeDecision) -> Option<(Value, bool)> {
+    if let AttributeDecision::Replace(text) = decided {
         return Some((Value::StringValue(text.clone()), true));
     }
     let value = AnyValue::decode(seen.value?).ok()?.value?;
     let summary = matches!(value, Value::StringValue(_) | Value::IntValue(_));
-    (summary && *decided != Attribute::Remove && !hides(seen)).then_some((value, false))
+    (summary && *decided != AttributeDecision::Remove && !hides(seen)).then_some((value, false))
 }
 
 /// The string that is all of an encoded value.
@@ -407,36 +417,36 @@ impl Rewriter for Redactor<'_> {
     type Refusal = Refusal;
 
     #[inline(always)]
-    fn text(&mut self, place: Place, text: &[u8]) -> Result<Change, Refusal> {
+    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Refusal> {
         let policy = self.policy;
         let change = match &policy.rules {
             None => match self.scan_bytes(place, text)? {
-                Outcome::Clean => return Ok(Change::Keep),
-                Outcome::Rewritten(text) => Change::Replace(text),
-                Outcome::Drop => Change::Remove,
+                ScanOutcome::Clean => return Ok(TextDecision::Keep),
+                ScanOutcome::Rewritten(text) => TextDecision::Replace(text),
+                ScanOutcome::Drop => TextDecision::Remove,
             },
             Some(rules) => self.ruled_text(rules, place, text)?,
         };
         Ok(match policy.report {
-            true => Change::Keep,
+            true => TextDecision::Keep,
             false => change,
         })
     }
 
     #[inline(always)]
-    fn passes(&self, text: &[u8]) -> bool {
+    fn is_clean(&self, text: &[u8]) -> bool {
         self.policy.scanner.passes(text)
     }
 
-    fn rules(&self) -> bool {
+    fn decides_attributes(&self) -> bool {
         self.policy.rules.is_some()
     }
 
-    fn counts(&self) -> bool {
+    fn needs_every_occurrence(&self) -> bool {
         self.policy.report
     }
 
-    fn open(&mut self, place: Place, message: &[u8]) -> Result<(), Refusal> {
+    fn open(&mut self, place: StringPlace, message: &[u8]) -> Result<(), Refusal> {
         let mut set = Set {
             place: Some(place),
             ..Set::default()
@@ -450,7 +460,11 @@ impl Rewriter for Redactor<'_> {
         Ok(())
     }
 
-    fn attribute(&mut self, place: Place, seen: Seen<'_>) -> Result<Attribute, Refusal> {
+    fn attribute(
+        &mut self,
+        place: StringPlace,
+        seen: SetAttribute<'_>,
+    ) -> Result<AttributeDecision, Refusal> {
         let policy = self.policy;
         let decided = self.rule(place, seen)?;
         if policy.report {
@@ -467,34 +481,34 @@ impl Rewriter for Redactor<'_> {
                 set.looking = None;
                 set.summary.found(seen.key, seen.at, Some(value), changed);
             }
-            return Ok(Attribute::Later);
+            return Ok(AttributeDecision::Deferred);
         }
         Ok(decided)
     }
 
-    fn body(&mut self, place: Place, value: &[u8]) -> Result<Body, Refusal> {
+    fn body(&mut self, place: StringPlace, value: &[u8]) -> Result<BodyDecision, Refusal> {
         let policy = self.policy;
         let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
-            return Ok(Body::Look);
+            return Ok(BodyDecision::Inspect);
         };
         let body = super::body::redact(self, rules, place, value)?;
         Ok(match policy.report {
-            true => Body::Keep,
+            true => BodyDecision::Keep,
             false => body,
         })
     }
 
-    fn embeds(&self) -> bool {
-        self.policy.embeds()
+    fn has_embedded_requests(&self) -> bool {
+        self.policy.has_embedded_requests()
     }
 
-    fn claims(&self, place: Place, key: Option<&[u8]>) -> Option<Signal> {
-        self.policy.claims(place, key)
+    fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
+        self.policy.embedded_signal(place, key)
     }
 
-    fn embedded(
+    fn rewrite_embedded(
         &mut self,
-        place: Place,
+        place: StringPlace,
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -507,7 +521,7 @@ impl Rewriter for Redactor<'_> {
         Ok(redacted)
     }
 
-    fn close(&mut self, _: Place) -> Vec<Amendment> {
+    fn close(&mut self, _: StringPlace) -> Vec<Amendment> {
         let policy = self.policy;
         match (self.sets.pop(), &policy.rules) {
             (Some(set), Some(rules)) if !policy.report => set.summary.amendments(rules.verbosity),

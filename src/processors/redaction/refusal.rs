@@ -2,7 +2,7 @@
 
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::NoRoom;
-use tributary_otlp::strings::{Place, Refused};
+use tributary_otlp::strings::{RewriteError, StringPlace};
 use tributary_redaction::Unscannable;
 
 /// Why a string, or what is around it, is refused.
@@ -12,21 +12,21 @@ pub(super) enum Refusal {
     #[error("a string in {} cannot be scanned: {error}", place.name())]
     Unscannable {
         /// Place of the value.
-        place: Place,
+        place: StringPlace,
         /// Why.
         error: Unscannable,
     },
     /// A string is none.
     #[error("a string in {} is not UTF-8", .0.name())]
-    NotUtf8(Place),
+    NotUtf8(StringPlace),
     /// A body or an attribute's value is not a value.
     #[error("a value in {} cannot be read", .0.name())]
-    Unreadable(Place),
+    Unreadable(StringPlace),
     /// A value that is listed as an OTLP request is none.
     #[error("bytes in {} are listed in `embedded_otlp` and are no request of that kind: {reason}", place.name())]
     NoRequest {
         /// Place of the value.
-        place: Place,
+        place: StringPlace,
         /// Reason why the bytes are not a request.
         reason: String,
     },
@@ -45,9 +45,12 @@ pub(super) enum Refusal {
 }
 
 /// Replaces a refusal for lack of memory with one that names the exhausted limit.
-pub(super) fn with_reason(refused: Refused<Refusal>, output: &OutputMemory) -> Refused<Refusal> {
+pub(super) fn with_reason(
+    refused: RewriteError<Refusal>,
+    output: &OutputMemory,
+) -> RewriteError<Refusal> {
     match refused {
-        Refused::Full => Refused::By(Refusal::NoRoom(output.no_room())),
+        RewriteError::Full => RewriteError::Rewriter(Refusal::NoRoom(output.no_room())),
         refused => refused,
     }
 }
@@ -55,7 +58,7 @@ pub(super) fn with_reason(refused: Refused<Refusal>, output: &OutputMemory) -> R
 impl Refusal {
     /// Converts a refusal of the scanner. Bytes that are not UTF-8 get a refusal of their own, because they were not
     /// scanned.
-    pub(super) fn unscannable(place: Place, error: Unscannable) -> Self {
+    pub(super) fn unscannable(place: StringPlace, error: Unscannable) -> Self {
         match error {
             Unscannable::NotUtf8 => Refusal::NotUtf8(place),
             error => Refusal::Unscannable { place, error },
@@ -98,11 +101,11 @@ impl Reason {
         }
     }
 
-    pub(super) fn of(refused: &Refused<Refusal>) -> Self {
+    pub(super) fn of(refused: &RewriteError<Refusal>) -> Self {
         match refused {
-            Refused::Malformed(_) => Reason::Malformed,
-            Refused::Full => Reason::Memory,
-            Refused::By(refusal) => match refusal {
+            RewriteError::Malformed(_) => Reason::Malformed,
+            RewriteError::Full => Reason::Memory,
+            RewriteError::Rewriter(refusal) => match refusal {
                 Refusal::NoRoom(_) => Reason::Memory,
                 Refusal::NotUtf8(_) | Refusal::Unreadable(_) => Reason::Malformed,
                 Refusal::Unscannable { .. } => Reason::Unscannable,

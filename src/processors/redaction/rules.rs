@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use super::config::{Config, Verbosity};
+use super::config::{Config, SummaryDetail};
 use super::sanitize::Sanitizers;
 use crate::component::BuildError;
 use tributary_config::Secret;
@@ -24,7 +24,7 @@ pub(super) struct Rules {
     any_blocked_value: PatternSet,
     allowed_values: PatternSet,
     pub(super) all_types: bool,
-    pub(super) verbosity: Verbosity,
+    pub(super) verbosity: SummaryDetail,
     pub(super) sanitizers: Sanitizers,
     hasher: Option<Hasher>,
 }
@@ -81,7 +81,7 @@ impl Rules {
         ];
         let idle = config.allow_all_keys
             && !config.redact_all_types
-            && config.summary == Verbosity::Silent
+            && config.summary == SummaryDetail::Silent
             && sanitizers.is_empty()
             && lists.iter().all(|list| list.is_empty());
         if idle {

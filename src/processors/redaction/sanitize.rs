@@ -7,19 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use tributary_otlp::reader::{Field, Fields, Value};
-use tributary_otlp::strings::Place;
+use tributary_otlp::strings::StringPlace;
 use tributary_redaction::sanitize;
 use tributary_redaction::sanitize::Database;
 
-/// Takes variable parts out of URLs.
+/// Replacement of the variable parts of URLs.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UrlSanitizerConfig {
-    /// Whether it is on.
+    /// Whether the sanitizer is on. Default: false.
     pub enabled: bool,
-    /// The attributes that are URLs.
+    /// Keys of attributes that contain URLs. Default: none.
     pub attributes: Vec<String>,
-    /// Whether names of client and server spans with a `/` or with attributes of HTTP are treated as URLs too.
+    /// Whether the names of client and server spans are sanitized if they contain `/` or the span has HTTP attributes.
+    /// Default: true.
     pub sanitize_span_name: bool,
 }
 
@@ -33,27 +34,28 @@ impl Default for UrlSanitizerConfig {
     }
 }
 
-/// Takes literals out of database queries.
+/// Removal of literals from database queries.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DbSanitizerConfig {
-    /// Whether names of client, server and internal spans of a database are treated as queries too.
+    /// Whether the names of client, server and internal spans of a database are sanitized too. Default: true.
     pub sanitize_span_name: bool,
-    /// Whether attributes of a set without `db.system.name` or `db.system` are sanitized for every system that is on.
+    /// Whether attributes without `db.system.name` or `db.system` beside them are sanitized for every enabled system.
+    /// Default: false.
     pub allow_fallback_without_system: bool,
-    /// SQL.
+    /// SQL queries.
     pub sql: SystemConfig,
-    /// Redis.
+    /// Redis queries.
     pub redis: SystemConfig,
-    /// Valkey.
+    /// Valkey queries.
     pub valkey: SystemConfig,
-    /// Memcached.
+    /// Memcached queries.
     pub memcached: SystemConfig,
-    /// MongoDB.
+    /// MongoDB queries.
     pub mongo: SystemConfig,
-    /// OpenSearch.
+    /// OpenSearch queries.
     pub opensearch: SystemConfig,
-    /// Elasticsearch.
+    /// Elasticsearch queries.
     pub es: SystemConfig,
 }
 
@@ -73,13 +75,13 @@ impl Default for DbSanitizerConfig {
     }
 }
 
-/// One kind of database.
+/// Queries of one database system.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SystemConfig {
-    /// Whether its queries are sanitized.
+    /// Whether queries of this system are sanitized. Default: false.
     pub enabled: bool,
-    /// The attributes that are queries.
+    /// Keys of attributes that contain queries. Default: none.
     pub attributes: Vec<String>,
 }
 
@@ -174,13 +176,15 @@ impl Sanitizers {
     }
 
     /// Reads the facts about a message that the sanitizers need before they process its strings.
-    pub(super) fn about(&self, place: Place, message: &[u8]) -> About {
+    pub(super) fn about(&self, place: StringPlace, message: &[u8]) -> About {
         const KIND: u32 = 6;
         let (mut name, mut older) = (String::new(), String::new());
         let mut about = About::default();
         for field in Fields::new(message).map_while(Result::ok) {
             match field.value {
-                Value::Varint(kind) if field.number == KIND && place == Place::SpanAttributes => {
+                Value::Varint(kind)
+                    if field.number == KIND && place == StringPlace::SpanAttributes =>
+                {
                     about.kind = kind;
                 }
                 // Whichever its number: nothing else has such a string at its beginning.

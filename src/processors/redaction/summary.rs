@@ -5,7 +5,7 @@ use prost::Message as _;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
-use super::config::Verbosity;
+use super::config::SummaryDetail;
 use tributary_otlp::strings::Amendment;
 
 /// Kinds of changes, in the order in which their attributes are written. For each kind, the attribute with the names,
@@ -78,12 +78,12 @@ struct Found {
 
 impl Summary {
     /// Something was done to the attribute, or part of a body, of that name.
-    pub(super) fn add(&mut self, deed: Deed, name: &str, verbosity: Verbosity) {
+    pub(super) fn add(&mut self, deed: Deed, name: &str, verbosity: SummaryDetail) {
         let Some(entry) = self.deeds.get_mut(deed as usize) else {
             return;
         };
         entry.count += 1;
-        if verbosity == Verbosity::Debug && entry.bytes + name.len() <= NAMES {
+        if verbosity == SummaryDetail::Debug && entry.bytes + name.len() <= NAMES {
             entry.bytes += name.len();
             entry.names.push(name.to_owned());
         }
@@ -106,15 +106,15 @@ impl Summary {
     }
 
     /// The attributes to write, in the order of [`Deed`]. Names are sorted; those that are there already are kept.
-    pub(super) fn amendments(self, verbosity: Verbosity) -> Vec<Amendment> {
+    pub(super) fn amendments(self, verbosity: SummaryDetail) -> Vec<Amendment> {
         let Summary { deeds, mut found } = self;
         let mut amendments = Vec::new();
         for (done, (names, count)) in deeds.into_iter().zip(DEEDS) {
-            if done.count == 0 || verbosity == Verbosity::Silent {
+            if done.count == 0 || verbosity == SummaryDetail::Silent {
                 continue;
             }
             if let Some(key) = names
-                && verbosity == Verbosity::Debug
+                && verbosity == SummaryDetail::Debug
             {
                 let earlier = take(&mut found, key);
                 let mut all = done.names;

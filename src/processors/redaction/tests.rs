@@ -298,7 +298,7 @@ fn without_a_hit_the_very_same_bytes_go_on() {
         "{allow_all_keys: true, blocked_values: [secret], summary: debug}",
     ] {
         let processor = processor(yaml, Signal::Traces);
-        let mut batch = batch(Signal::Traces, &everywhere("nothing to see"));
+        let batch = batch(Signal::Traces, &everywhere("nothing to see"));
         let before = batch.wire().to_bytes();
         let after = processor.process(batch).unwrap().unwrap();
         assert_eq!(after.into_wire().to_bytes().as_ptr(), before.as_ptr());

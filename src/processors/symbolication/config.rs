@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Section, Validate};
 use tributary_profiles::naming::ReturnAddresses;
-use tributary_profiles::reindex::Fault;
+use tributary_profiles::reindex::ProfileFault;
 use tributary_symbols::find::debuginfod::Debuginfod;
 use tributary_symbols::find::object_store::StoreConfig;
 use tributary_symbols::worker::WorkerLimits;
@@ -30,8 +30,8 @@ pub struct Config {
     pub debuginfod: Debuginfod,
     /// Cache of compiled symbols.
     pub cache: CacheConfig,
-    /// Time for which a binary that no source has is not requested again. Directories are still
-    /// searched again after a minute. Default: 1h.
+    /// Time for which a binary that no source has is not requested again. Directories are still searched again after a
+    /// minute. Above 0. Default: 1h.
     pub missing_for: Duration,
     /// Longest time that a request waits for symbols while they are fetched; its sender waits as
     /// well. Default: 0s, no waiting.
@@ -111,7 +111,7 @@ pub struct WorkerConfig {
     /// Maximum memory, in addition to the files that the process reads. Binaries are compiled one
     /// at a time. At least 64MiB. Default: 1GiB.
     pub max_memory: ByteSize,
-    /// Maximum CPU time for one binary, in whole seconds. At least 1s. Default: 60s.
+    /// Maximum CPU time for one binary, in whole seconds. At least 1s. Default: 1m.
     pub max_cpu: Duration,
     /// Maximum size of one compiled file. At least 1MiB. Default: 512MiB.
     pub max_output: ByteSize,
@@ -166,7 +166,7 @@ impl CallSites {
     ///
     /// # Errors
     /// Returns an error if the bytes are not a valid request.
-    pub(super) fn return_addresses(&self, request: &[u8]) -> Result<ReturnAddresses, Fault> {
+    pub(super) fn return_addresses(&self, request: &[u8]) -> Result<ReturnAddresses, ProfileFault> {
         let all_are = |call_site| {
             self.default == call_site && self.scopes.values().all(|scope| *scope == call_site)
         };

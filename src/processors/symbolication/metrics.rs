@@ -7,13 +7,13 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use metrics::{Counter, Gauge, counter, gauge};
 
 use tributary_config::ComponentId;
-use tributary_symbols::Source;
+use tributary_symbols::NameSource;
 
 /// Number of locations without lines, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcomes {
-    /// Symbolized locations, by the source of the symbols in the order of [`Source::ALL`].
-    pub(super) named: [usize; Source::ALL.len()],
+    /// Symbolized locations, by the source of the symbols in the order of [`NameSource::ALL`].
+    pub(super) named: [usize; NameSource::ALL.len()],
     /// Locations whose addresses are not in the symbols of their binary.
     pub(super) unknown: usize,
     /// Locations whose symbols are being fetched.
@@ -28,7 +28,7 @@ pub(super) struct Outcomes {
 
 /// Counters of locations.
 pub(super) struct Metrics {
-    named: [Counter; Source::ALL.len()],
+    named: [Counter; NameSource::ALL.len()],
     unknown: Counter,
     pending: Counter,
     without_symbols: Counter,
@@ -74,7 +74,7 @@ impl Metrics {
             )
         };
         Metrics {
-            named: Source::ALL.map(|source| {
+            named: NameSource::ALL.map(|source| {
                 counter!(
                     "tributary_processor_symbolication_locations",
                     "processor" => id.clone(),

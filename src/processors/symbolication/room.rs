@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn there_is_room_up_to_a_bound_and_as_far_as_the_budget_goes() {
         let budget = Budget::new(1 << 30);
-        let mut room = Room::new(budget.nothing(), 2 << 20);
+        let mut room = Room::new(budget.empty_permit(), 2 << 20);
         assert!(room.has(16 << 20) && !room.has((16 << 20) + 1));
         room.next(16 << 20);
         assert!(
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(budget.used(), 16 << 20);
         drop(permit);
         let budget = Budget::new(1000);
-        let mut room = Room::new(budget.nothing(), 1);
+        let mut room = Room::new(budget.empty_permit(), 1);
         assert!(room.has(500) && !room.has(501));
         assert_eq!(budget.used(), 1000);
     }

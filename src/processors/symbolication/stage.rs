@@ -15,12 +15,12 @@ use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding;
 use crate::pipeline::holding::{
-    Bytes as _, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most, in_pieces,
+    Bytes as _, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most,
 };
 use crate::pipeline::senders::{Answer, Senders};
 use crate::pipeline::{Consumer, Idle};
 use futures_util::future::BoxFuture;
-use tributary_symbols::library::{Asked, Library, Pending};
+use tributary_symbols::library::{Library, LookupAttempt, Pending};
 
 pub(super) fn connect(
     config: &Config,
@@ -57,8 +57,8 @@ struct Passing {
 
 impl Passing {
     /// Looks up the binaries of a batch, after `wait` at the latest.
-    async fn binaries(&self, batch: &mut Batch) -> Binaries {
-        let mut binaries = self.symbolizer.binaries(batch, Asked::First).await;
+    async fn binaries(&self, batch: &Batch) -> Binaries {
+        let mut binaries = self.symbolizer.binaries(batch, LookupAttempt::First).await;
         if binaries.pending.is_empty() || self.wait.is_zero() {
             return binaries;
         }
@@ -66,17 +66,19 @@ impl Passing {
         // The decoded addresses take more memory than the batch, so they are dropped during the
         // wait.
         drop(binaries);
-        let settled = pending.into_iter().map(Pending::settled);
+        let settled = pending.into_iter().map(Pending::finished);
         // The available symbols are used, whether or not all have arrived.
         let _ = timeout(self.wait, join_all(settled)).await;
-        self.symbolizer.binaries(batch, Asked::Again).await
+        self.symbolizer
+            .binaries(batch, LookupAttempt::Repeated)
+            .await
     }
 }
 
 impl Consumer for Passing {
-    fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
+    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
-            let binaries = self.binaries(&mut batch).await;
+            let binaries = self.binaries(&batch).await;
             let batch = self.symbolizer.name(batch, binaries).await;
             self.next.consumer.consume(batch).await
         })
@@ -152,7 +154,7 @@ impl Keeper {
         self.holding.wake();
         let keeper = self.clone();
         tokio::spawn(async move {
-            let settled = pending.into_iter().map(Pending::settled);
+            let settled = pending.into_iter().map(Pending::finished);
             // After the wait, the batch is due, whichever symbols have arrived.
             let _ = timeout(keeper.hold.max_wait.0, join_all(settled)).await;
             let mut state = keeper.holding.state();
@@ -196,13 +198,11 @@ impl Holder for Keeper {
         }
     }
 
-    async fn hand_on(&self, Kept(mut batch, mut senders): Kept) {
+    async fn hand_on(&self, Kept(batch, mut senders): Kept) {
         let symbolizer = &self.passing.symbolizer;
-        let binaries = symbolizer.binaries(&mut batch, Asked::Again).await;
+        let binaries = symbolizer.binaries(&batch, LookupAttempt::Repeated).await;
         let batch = symbolizer.name(batch, binaries).await;
-        let pieces = batch.clone();
-        let apart = || in_pieces(pieces);
-        let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+        let outcome = self.holding.hand_on(batch, &mut senders).await;
         senders.tell(&outcome);
     }
 }
@@ -212,7 +212,7 @@ impl Entered for Keeper {
         let Passing {
             symbolizer, next, ..
         } = &self.passing;
-        let mut binaries = self.passing.binaries(&mut batch).await;
+        let mut binaries = self.passing.binaries(&batch).await;
         if !binaries.pending.is_empty() {
             let pending = std::mem::take(&mut binaries.pending);
             match self.keep(batch, pending)? {

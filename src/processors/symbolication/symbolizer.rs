@@ -18,7 +18,7 @@ use tributary_profiles::naming::{
     FunctionIndex, NamedFunction, NamedLine, Naming, ReturnAddresses, Unnamed, UnnamedBinary,
     UnnamedMapping,
 };
-use tributary_symbols::library::{Asked, Library, Lookup, Pending};
+use tributary_symbols::library::{Library, Lookup, LookupAttempt, Pending};
 use tributary_symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
 
 /// Symbolizes locations.
@@ -71,7 +71,7 @@ impl Symbolizer {
 
     /// Looks up the binaries of a batch's locations without lines, and starts to fetch missing
     /// symbols.
-    pub(super) async fn binaries(&self, batch: &mut Batch, asked: Asked) -> Binaries {
+    pub(super) async fn binaries(&self, batch: &Batch, asked: LookupAttempt) -> Binaries {
         let requests = batch.wire().clone();
         let call_sites = self.call_sites.clone();
         let read = move || {
@@ -110,11 +110,11 @@ impl Symbolizer {
 
     /// Adds the available symbols to a batch. Returns the same batch if there are none, or at
     /// shutdown.
-    pub(super) async fn name(&self, mut batch: Batch, binaries: Binaries) -> Batch {
+    pub(super) async fn name(&self, batch: Batch, binaries: Binaries) -> Batch {
         let requests = batch.wire().clone();
         let bytes = batch.bytes();
         let (metrics, recent) = (self.metrics.clone(), self.recent.clone());
-        let mut room = Room::new(self.budget.nothing(), bytes);
+        let mut room = Room::new(self.budget.empty_permit(), bytes);
         let name = move || {
             let Binaries {
                 requests: addresses,

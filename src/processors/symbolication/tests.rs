@@ -36,7 +36,7 @@ struct Slow {
     there: Arc<Notify>,
 }
 
-impl Source for Slow {
+impl BinarySource for Slow {
     fn name(&self) -> &'static str {
         "slow"
     }

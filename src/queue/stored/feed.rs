@@ -1,16 +1,17 @@
 //! Reads records from the log ahead of the consumers.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{Credit, Kept, PAUSE, Read, Stored, record};
+use super::ahead::Credit;
+use super::{Kept, PAUSE, Read, Stored, record};
 use crate::pipeline::Settle;
 use crate::queue::batcher::Batcher;
 use crate::queue::delivery::Delivery;
 use crate::queue::entry::{Entry, Job, Request};
 use crate::queue::held::Held;
-use crate::queue::sending::URGE;
+use crate::queue::room::URGE;
 use tributary_storage::Record;
 
 /// Bytes of records per read.
@@ -19,7 +20,7 @@ const CHUNK: usize = 256 << 10;
 /// Passes records to the batcher as credit allows, until another exporter takes the log over or the queue is closed.
 pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
     while stored.reads() {
-        stored.log().keep_recent(stored.ahead.allowance());
+        stored.log().keep_recent(stored.ahead.allowance() / 2);
         let readable = stored.log().readable();
         tokio::pin!(readable);
         // Registered before the check, so that no notification is lost.
@@ -31,7 +32,7 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
                     let Some(credit) = credit(stored, delivery, &record).await else {
                         break;
                     };
-                    *kept.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
+                    kept.hold(credit);
                     push(stored, batcher, delivery, kept, record).await;
                 }
             }
@@ -84,9 +85,7 @@ async fn push(
     mut kept: Kept,
     mut record: Record,
 ) {
-    let (items, merging) = (record.items, batcher.merging());
-    // Records that wait for a merge do not count as in flight.
-    let step = record.permit.take().filter(|_| merging.is_none());
+    let items = record.items;
     let (bytes, memory) = (record.bytes(), std::mem::take(&mut record.memory));
     let batch = record::decode(record.parts, items).filter(|batch| batch.signal() == stored.signal);
     let Some(mut batch) = batch else {
@@ -104,17 +103,13 @@ async fn push(
         // The batch shares its bytes with the request that it came in, whose permits count them.
         false => batch.share(memory),
     }
-    let partition = merging.map_or_else(Vec::new, |merging| merging.partition_of(&batch));
-    let pieces = match merging {
-        Some(merging) => merging.pieces(batch, &delivery.budget).await,
-        None => vec![batch],
-    };
+    let (partition, pieces) = batcher.split(batch, &delivery.budget).await;
     // From here on, each piece has an outcome or returns the record.
     kept.begin();
-    let request = Request::of_record(kept, step);
+    let request = Request::of_record(kept);
     let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
     let entries: Job = pieces.into_iter().map(entry).collect();
     drop(request);
     // If the queue is closed, the entries are dropped and the record returns to the log.
-    drop(batcher.push(partition, entries));
+    drop(batcher.push(&partition, entries));
 }

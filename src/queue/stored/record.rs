@@ -48,7 +48,6 @@ pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     NewRecord {
         parts: parts.collect(),
         items,
-        permit: None,
         memory: batch.memory(),
     }
 }
@@ -173,7 +172,7 @@ mod tests {
         let bytes = whole.iter().map(|byte| Bytes::copy_from_slice(&[*byte]));
         // In the original parts, in one part (as it is read from a file), and in single bytes.
         for parts in [record.parts.clone(), vec![whole.clone()], bytes.collect()] {
-            let mut back = decode(parts, record.items).unwrap();
+            let back = decode(parts, record.items).unwrap();
             assert_eq!(
                 (back.signal(), back.items(), back.is_joined()),
                 (Signal::Profiles, 7, true)
@@ -192,7 +191,7 @@ mod tests {
         let requests = Requests::from_iter(std::iter::repeat_n(one, 200_000));
         let mut batch = Batch::new(Signal::Logs, 200_000, requests);
         let record = encode(&mut batch, &[]);
-        let mut back = decode(record.parts, record.items).unwrap();
+        let back = decode(record.parts, record.items).unwrap();
         assert_eq!(back.wire().parts().len(), 200_000);
     }
 

@@ -19,7 +19,7 @@ use crate::receivers::otlp::intake::{Format, Work};
 use crate::serving::body::{Held, out_of_memory};
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
-use tributary_net::kafka::Encoding;
+use tributary_net::kafka::RecordEncoding;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
@@ -36,7 +36,7 @@ pub(super) struct Message {
     pub(super) partition: i32,
     pub(super) offset: i64,
     pub(super) signal: Signal,
-    pub(super) encoding: Encoding,
+    pub(super) encoding: RecordEncoding,
     pub(super) payload: Bytes,
     /// Extracted headers: positions in the configuration, and values.
     pub(super) headers: Vec<(usize, String)>,
@@ -184,13 +184,15 @@ impl Intake {
         let work = Work {
             signal: message.signal,
             format: match message.encoding {
-                Encoding::OtlpProto => Format::Protobuf,
-                Encoding::OtlpJson => Format::Json,
+                RecordEncoding::OtlpProto => Format::Protobuf,
+                RecordEncoding::OtlpJson => Format::Json,
             },
             codec: None,
             // JSON takes at most four times the size of protobuf, and the budget limits the size.
             limit: usize::MAX,
             limit_key: "max_fetch_size",
+            // Nobody sends a refused record again; its size is limited.
+            max_items: usize::MAX,
             stamp: None,
         };
         let read = match message.payload.len() > SHORT {

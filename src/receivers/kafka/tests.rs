@@ -49,6 +49,10 @@ impl Consumer for Sink {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
 }
 
 /// A receiver at work.
@@ -162,7 +166,7 @@ async fn what_was_read_does_not_come_again_and_what_was_not_does() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_now_is_tried_again_in_order_and_counts_as_unread_until_then() {
+async fn refused_messages_are_retried_in_order() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1", "2", "3"]).await;
     // Refused for as long as the receiver lives.
@@ -204,7 +208,7 @@ async fn a_message_that_cannot_be_read_is_passed_over_and_counted() {
 }
 
 #[tokio::test]
-async fn a_partition_stops_at_a_message_that_cannot_be_read_if_it_is_to() {
+async fn unreadable_message_stops_partition_if_configured() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1"]).await;
     write(&cluster.brokers, ("otlp_logs", 0), &[b"no request"], &[]).await;
@@ -241,7 +245,7 @@ async fn what_the_next_stage_refuses_is_given_up_only_if_it_is_to() {
 }
 
 #[tokio::test]
-async fn every_signal_has_its_topics_and_encoding_and_headers_become_attributes() {
+async fn signals_have_topics_encodings_and_headers() {
     let cluster = Cluster::new(&[
         ("app-1", 1),
         ("app-2", 1),
@@ -289,7 +293,7 @@ async fn every_signal_has_its_topics_and_encoding_and_headers_become_attributes(
 }
 
 #[tokio::test]
-async fn fetching_pauses_while_the_next_stage_refuses_and_goes_on_without_a_gap() {
+async fn refusal_pauses_fetching_without_a_gap() {
     let cluster = Cluster::new(TOPICS);
     let numbers: Vec<String> = (0..60)
         .map(|number| format!("{number} {}", "x".repeat(400)))
@@ -387,7 +391,7 @@ async fn nothing_is_fetched_before_there_is_memory_for_what_will_wait() {
 }
 
 #[tokio::test]
-async fn members_of_a_group_share_its_partitions_and_who_stays_takes_over() {
+async fn group_members_share_and_take_over_partitions() {
     let cluster = Cluster::new(TOPICS);
     let mut both = HashSet::new();
     let mut first = Trial::start(&cluster, "{}", []);

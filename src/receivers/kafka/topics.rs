@@ -6,14 +6,14 @@ use regex::Regex;
 
 use super::config::Config;
 use tributary_config::re2;
-use tributary_net::kafka::{Encoding, default_topic};
+use tributary_net::kafka::{RecordEncoding, default_topic};
 use tributary_otlp::Signal;
 
 /// Topics of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
-    by_name: HashMap<String, (Signal, Encoding)>,
-    patterns: Vec<(Regex, Signal, Encoding)>,
+    by_name: HashMap<String, (Signal, RecordEncoding)>,
+    patterns: Vec<(Regex, Signal, RecordEncoding)>,
     /// Subscription: names, and patterns that begin with `^`.
     pub(super) subscription: Vec<String>,
     /// Patterns of excluded topics.
@@ -114,7 +114,7 @@ impl Topics {
     /// Returns the signal and the encoding of a topic. Names take precedence over patterns, then
     /// signals in their order.
     #[cfg(feature = "kafka")]
-    pub(super) fn find(&self, topic: &str) -> Option<(Signal, Encoding)> {
+    pub(super) fn find(&self, topic: &str) -> Option<(Signal, RecordEncoding)> {
         let by_pattern = || {
             let mut patterns = self.patterns.iter();
             let found = patterns.find(|(pattern, _, _)| pattern.is_match(topic));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_goes_before_a_pattern_and_what_nobody_names_has_the_defaults() {
+    fn topic_name_precedes_pattern_and_default() {
         let yaml = "{logs: {topics: ['^app[0-9]+', app7]}, traces: {topics: ['^app'], encoding: otlp_json}, \
                     metrics: {topics: [app8]}}";
         let topics = topics(yaml).unwrap();
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(signal("app8"), Some(Signal::Metrics));
         assert_eq!(
             topics.find("app9"),
-            Some((Signal::Traces, Encoding::OtlpJson))
+            Some((Signal::Traces, RecordEncoding::OtlpJson))
         );
         assert_eq!(signal("my_app"), None);
         assert_eq!(signal("otlp_profiles"), Some(Signal::Profiles));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_with_two_signals_or_an_exclusion_of_its_own_is_a_mistake() {
+    fn topic_with_two_signals_is_a_mistake() {
         for (yaml, path) in [
             (
                 "{logs: {topics: [a]}, traces: {topics: [a]}}",

@@ -5,20 +5,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::component::auth;
 use crate::component::auth::Auth;
-use crate::serving::cors::Cors;
-use crate::serving::{
-    DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
-};
+use crate::serving::keys::http_server_section;
+use crate::serving::{DEFAULT_STREAMS, TCP, or, validate_socket};
 use tributary_config::units::Duration;
-use tributary_config::{Endpoint, ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
 
-/// Receives OTLP from SDKs and other collectors.
+/// Transports of the OTLP receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Transports to listen with; at least one.
+    /// Transports to listen with, at least one. Required.
     pub protocols: Protocols,
 }
 
@@ -26,9 +24,10 @@ pub struct Config {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Protocols {
-    /// OTLP over gRPC. Absent: off. Present, even empty: on.
+    /// OTLP over gRPC. Default: off.
     pub grpc: Section<GrpcConfig>,
-    /// OTLP over HTTP/1.1 and HTTP/2, protobuf and JSON. Absent: off. Present, even empty: on.
+    /// OTLP over HTTP/1.1 and HTTP/2, as protobuf or JSON. Default: off. (The Collector's defaults of
+    /// `read_header_timeout` and `idle_timeout` are 0.)
     pub http: Section<HttpConfig>,
 }
 
@@ -36,43 +35,45 @@ pub struct Protocols {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrpcConfig {
-    /// Address to listen on. Default `localhost:4317`.
+    /// Address to listen on. Default: `localhost:4317`.
     pub endpoint: Endpoint,
-    /// The kind of socket. Only `tcp`, the default, is supported.
+    /// Kind of socket. Only `tcp` is supported. Default: `tcp`.
     pub transport: String,
-    /// TLS. Absent: plain text. Clients must speak HTTP/2 (ALPN `h2`).
+    /// TLS of the server. Clients must speak HTTP/2 (ALPN `h2`). Default: off, plain text.
     pub tls: Section<ServerTls>,
-    /// Authentication of clients. Absent: every client that reaches the address is accepted.
+    /// Authentication of clients. Default: none, every client that reaches the address is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Maximum size of a message in MiB (2^20 bytes), both as sent and after decompression. Default
-    /// 4, as in gRPC; 0 means the default.
+    /// Maximum size of a message in MiB (2^20 bytes), both as sent and after decompression; 0 means the default.
+    /// Default: 4.
     pub max_recv_msg_size_mib: u32,
-    /// Maximum number of concurrent requests on one connection. Default 1000; 0 means the default.
+    /// Maximum number of spans, data points, log records or samples in a request; 0 means the default. A request with
+    /// more is refused for good. An item may take two bytes on the wire and many times as much while it is processed.
+    /// Default: 1000000. (The Collector has no such key.)
+    pub max_items_per_request: usize,
+    /// Maximum number of concurrent requests on one connection; 0 means the default. Default: 1000.
     pub max_concurrent_streams: u32,
-    /// Bytes of one request that a client may send before the server reads them (the HTTP/2 stream
-    /// window, from 65535 to 16777216). The window of a connection is four times as large. Default
-    /// 1048576; 0 means the default.
+    /// Bytes of one request that a client may send before the server reads them (the HTTP/2 stream window), from 65535
+    /// to 16777216; 0 means the default. The window of a connection is four times as large. Default: 1048576.
     pub read_buffer_size: u32,
-    /// Maximum size of buffered responses per client, in bytes. Default 409600; 0 means the
-    /// default.
+    /// Maximum size of buffered responses per client, in bytes; 0 means the default. Default: 409600.
     pub write_buffer_size: u32,
     /// Pings and closing of connections.
-    pub keepalive: Keepalive,
-    /// Keep the request headers with the data, for processors and exporters that use them. Default false.
+    pub keepalive: ServerKeepalive,
+    /// Whether the request headers stay with the data, for processors and exporters that use them. Default: false.
     pub include_metadata: bool,
-    /// Limits on clients.
+    /// Limits on clients. (The Collector has no such key.)
     pub limits: Limits,
 }
 
 /// Pings and closing of connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Keepalive {
+pub struct ServerKeepalive {
     /// Pings and closing of connections by this server.
     pub server_parameters: ServerParameters,
-    /// Pings that clients may send. Accepted with a warning and not enforced: pings are cheap here,
-    /// and no client is disconnected because of pings.
+    /// Pings that clients may send. Accepted with a warning and not enforced: pings are cheap here, and no client is
+    /// disconnected because of pings. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforcement_policy: Option<EnforcementPolicy>,
 }
@@ -81,15 +82,16 @@ pub struct Keepalive {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerParameters {
-    /// Close a connection after this long without a request. Default: never.
+    /// Time without a request after which a connection is closed; 0 means the default. Default: never.
     pub max_connection_idle: Duration,
-    /// Close a connection at this age, give or take a tenth, so that clients spread over new servers. Default: never.
+    /// Age at which a connection is closed, give or take a tenth, so that clients spread over new servers; 0 means the
+    /// default. Default: never.
     pub max_connection_age: Duration,
     /// Time after `max_connection_age` for requests in progress to finish. Default: no limit.
     pub max_connection_age_grace: Duration,
-    /// Ping a client that has been silent for this long. Default 2h.
+    /// Time without data from a client after which it is pinged; 0 means the default. Default: 2h.
     pub time: Duration,
-    /// Close the connection if a ping is not answered within this time. Default 20s.
+    /// Time to wait for the answer to a ping before the connection is closed; 0 means the default. Default: 20s.
     pub timeout: Duration,
 }
 
@@ -97,62 +99,28 @@ pub struct ServerParameters {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnforcementPolicy {
-    /// Minimum time between pings. Not enforced: clients may ping as often as they like.
+    /// Minimum time between pings. Not enforced: clients may ping as often as they like. Default: none.
     pub min_time: Duration,
-    /// Whether clients may ping without a request in progress. Not enforced: clients may.
+    /// Whether clients may ping without an open request. Not enforced: clients may. Default: false.
     pub permit_without_stream: bool,
 }
 
-/// The HTTP server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpConfig {
-    /// Address to listen on. Default `localhost:4318`.
-    pub endpoint: Endpoint,
-    /// The kind of socket. Only `tcp`, the default, is supported.
-    pub transport: String,
-    /// TLS. Absent: plain text.
-    pub tls: Section<ServerTls>,
-    /// Authentication of clients. Absent: every client that reaches the address is accepted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Path of traces. Default `/v1/traces`.
-    pub traces_url_path: String,
-    /// Path of metrics. Default `/v1/metrics`.
-    pub metrics_url_path: String,
-    /// Path of logs. Default `/v1/logs`. The path of profiles is always `/v1development/profiles`.
-    pub logs_url_path: String,
-    /// Maximum size of a body in bytes, both as sent and after decompression. Default 20971520 (20
-    /// MiB); 0 means the default.
-    pub max_request_body_size: usize,
-    /// Cross-origin requests from browsers. Absent: cross-origin requests are not allowed.
-    pub cors: Section<Cors>,
-    /// Maximum number of concurrent requests on one HTTP/2 connection. Default 1000; 0 means the
-    /// default.
-    pub max_concurrent_streams: u32,
-    /// Accepted values of `Content-Encoding`; the empty text stands for bodies that are not compressed. Default: `""`,
-    /// `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`.
-    pub compression_algorithms: Vec<String>,
-    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` sets
-    /// the minimum transfer rate of a body.
-    pub read_timeout: Duration,
-    /// Longest time for an HTTP/1 request head to arrive after its first byte;
-    /// `limits::header_timeout` applies too. Default 1m.
-    pub read_header_timeout: Duration,
-    /// Longest time from the request head to the response. After this time the data is not accepted
-    /// and the client gets status 503. Default 0: no limit.
-    pub write_timeout: Duration,
-    /// Close a connection after this long without a request. Default 5m, above the usual export interval of SDKs; 0
-    /// means never.
-    pub idle_timeout: Duration,
-    /// HTTP/1: keep connections open between requests. Default true.
-    pub keep_alives_enabled: bool,
-    /// Keep the request headers with the data, for processors and exporters that use them. Default false.
-    pub include_metadata: bool,
-    /// Headers to add to every response. Default none.
-    pub response_headers: Headers,
-    /// Limits on clients.
-    pub limits: Limits,
+http_server_section! {
+    /// The HTTP server.
+    pub struct HttpConfig {
+        /// Address to listen on. Default: `localhost:4318`.
+        endpoint = "localhost:4318",
+        /// Path of traces. Default: `/v1/traces`.
+        traces_url_path: String = "/v1/traces".to_owned(),
+        /// Path of metrics. Default: `/v1/metrics`.
+        metrics_url_path: String = "/v1/metrics".to_owned(),
+        /// Path of logs. The path of profiles is always `/v1development/profiles`. Default: `/v1/logs`.
+        logs_url_path: String = "/v1/logs".to_owned(),
+        /// Maximum number of spans, data points, log records or samples in a request; 0 means the default. A request
+        /// with more is refused for good. An item may take two bytes on the wire and many times as much while it is
+        /// processed. Default: 1000000. (The Collector has no such key.)
+        max_items_per_request: usize = DEFAULT_ITEMS,
+    }
 }
 
 impl Default for GrpcConfig {
@@ -163,39 +131,21 @@ impl Default for GrpcConfig {
             tls: Section::default(),
             auth: None,
             max_recv_msg_size_mib: DEFAULT_MESSAGE_MIB,
+            max_items_per_request: DEFAULT_ITEMS,
             max_concurrent_streams: DEFAULT_STREAMS,
             read_buffer_size: DEFAULT_READ_BUFFER,
             write_buffer_size: DEFAULT_WRITE_BUFFER,
-            keepalive: Keepalive::default(),
+            keepalive: ServerKeepalive::default(),
             include_metadata: false,
             limits: Limits::default(),
         }
     }
 }
 
-impl Default for HttpConfig {
-    fn default() -> Self {
-        HttpConfig {
-            endpoint: Endpoint("localhost:4318".to_owned()),
-            transport: TCP.to_owned(),
-            traces_url_path: "/v1/traces".to_owned(),
-            metrics_url_path: "/v1/metrics".to_owned(),
-            logs_url_path: "/v1/logs".to_owned(),
-            max_request_body_size: DEFAULT_BODY,
-            max_concurrent_streams: DEFAULT_STREAMS,
-            cors: Section::default(),
-            compression_algorithms: encoding::HTTP_NAMES.map(str::to_owned).to_vec(),
-            read_timeout: Duration::default(),
-            read_header_timeout: Duration::secs(60),
-            write_timeout: Duration::default(),
-            idle_timeout: Duration::secs(300),
-            keep_alives_enabled: true,
-            include_metadata: false,
-            response_headers: Headers::default(),
-            limits: Limits::default(),
-            tls: Section::default(),
-            auth: None,
-        }
+fn max_items(configured: usize) -> usize {
+    match configured {
+        0 => DEFAULT_ITEMS,
+        items => items,
     }
 }
 
@@ -204,15 +154,17 @@ impl GrpcConfig {
     pub fn max_message(&self) -> usize {
         (or(self.max_recv_msg_size_mib, DEFAULT_MESSAGE_MIB) as usize) << 20
     }
+
+    /// Returns the maximum number of items in a request.
+    pub fn max_items(&self) -> usize {
+        max_items(self.max_items_per_request)
+    }
 }
 
 impl HttpConfig {
-    /// Returns the maximum size of a body in bytes.
-    pub fn max_body(&self) -> usize {
-        match self.max_request_body_size {
-            0 => DEFAULT_BODY,
-            size => size,
-        }
+    /// Returns the maximum number of items in a request.
+    pub fn max_items(&self) -> usize {
+        max_items(self.max_items_per_request)
     }
 }
 
@@ -307,14 +259,7 @@ impl Validate for GrpcConfig {
 
 impl Validate for HttpConfig {
     fn validate(&self, problems: &mut Problems) {
-        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:4317", problems);
-        if let Some(tls) = &*self.tls {
-            problems.within("tls", tls);
-        }
-        problems.within("limits", &self.limits);
-        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
-        validate_encodings(&self.compression_algorithms, problems);
+        self.validate_server("0.0.0.0:4317", problems);
         let paths = [
             ("traces_url_path", &self.traces_url_path),
             ("metrics_url_path", &self.metrics_url_path),
@@ -329,11 +274,12 @@ impl Validate for HttpConfig {
                 problems.error(&[key], format!("is the same path as `{other}`"));
             }
         }
-        if let Some(cors) = &*self.cors {
-            problems.within("cors", cors);
-        }
     }
 }
+
+/// Default of `max_items_per_request`: usual items of 20 bytes and more reach the default sizes of
+/// requests first.
+const DEFAULT_ITEMS: usize = 1_000_000;
 
 const DEFAULT_MESSAGE_MIB: u32 = 4;
 /// A gRPC message has a length of 32 bits.
@@ -421,8 +367,8 @@ mod tests {
                 "protocols.http.endpoint",
                 "protocols.http.tls.cert_file",
                 "protocols.http.compression_algorithms.0",
-                "protocols.http.logs_url_path",
                 "protocols.http.cors.allowed_headers.0",
+                "protocols.http.logs_url_path",
             ]
         );
     }

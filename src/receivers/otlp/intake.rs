@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::component::Outputs;
+use crate::pipeline::account::Pending;
 use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::on_a_turn;
@@ -42,6 +43,8 @@ pub(super) struct Intake {
     pub(super) limit: usize,
     /// Key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
+    /// Maximum number of items in a request.
+    pub(super) max_items: usize,
 }
 
 /// Encoding of a body.
@@ -88,18 +91,11 @@ impl Intake {
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
-        let counted = Counted {
-            metrics: &self.metrics,
-            signal,
-            items,
-            accepted: false,
-        };
-        let result = consumer.consume(batch).await;
-        counted.end(result.is_ok());
-        if result.is_ok() {
-            self.log_room();
-        }
-        result
+        let pending = Pending::new(self.metrics.of_signal(signal), items);
+        consumer.consume(batch).await?;
+        pending.accepted();
+        self.log_room();
+        Ok(())
     }
 
     /// Counts a refusal, and logs it with the client.
@@ -178,18 +174,16 @@ impl Intake {
             codec,
             limit: self.limit,
             limit_key: self.limit_key,
+            max_items: self.max_items,
             stamp: self
                 .stamp
                 .clone()
                 .map(|stamp| (stamp, peer.identity.clone())),
         };
         if work.is_short(held.bytes.len()) {
-            let Some(codec) = codec else {
-                return work.read(held);
-            };
             let most = SHORT_OUTPUT.min(self.limit);
-            match decompress(codec, &held.bytes, most, &mut held.permit) {
-                Ok(output) => return work.read(replace(held, output)),
+            match work.decompress(&mut held, most) {
+                Ok(()) => return work.read(held),
                 // The body is larger than its size suggested.
                 Err(_) if most < self.limit => {}
                 Err(error) => return Err(work.refuse(error)),
@@ -215,6 +209,8 @@ pub(in crate::receivers) struct Work {
     pub(in crate::receivers) codec: Option<Codec>,
     pub(in crate::receivers) limit: usize,
     pub(in crate::receivers) limit_key: &'static str,
+    /// Maximum number of items.
+    pub(in crate::receivers) max_items: usize,
     /// Identity to add to the request, and the sender.
     pub(in crate::receivers) stamp: Option<(Arc<Stamp>, Option<Arc<str>>)>,
 }
@@ -234,21 +230,27 @@ impl Work {
 
     /// Returns the number of items and the request.
     pub(in crate::receivers) fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
-        if let Some(codec) = self.codec {
-            let output = decompress(codec, &held.bytes, self.limit, &mut held.permit)
-                .map_err(|error| self.refuse(error))?;
-            held = replace(held, output);
-        }
+        self.decompress(&mut held, self.limit)
+            .map_err(|error| self.refuse(error))?;
         self.read(held)
+    }
+
+    /// Decompresses a body to at most `limit` bytes.
+    fn decompress(&self, held: &mut Held, limit: usize) -> Result<(), DecompressError> {
+        if let Some(codec) = self.codec {
+            let output = decompress(codec, &held.bytes, limit, &mut held.permit)?;
+            replace(held, output);
+        }
+        Ok(())
     }
 
     /// Reads a decompressed body.
     fn read(self, mut held: Held) -> Result<(usize, Held), Nack> {
         if self.format == Format::Json {
             if self.signal == Signal::Profiles {
-                layout::recognise_json(&held.bytes).map_err(outdated)?;
+                layout::check_json(&held.bytes).map_err(outdated)?;
             }
-            held = self.transcode(held)?;
+            self.transcode(&mut held)?;
         }
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
@@ -256,12 +258,21 @@ impl Work {
         if self.signal == Signal::Profiles {
             // An invalid request may be valid in an old layout, which is then the reason to report.
             let recognised = match checked {
-                Ok(_) => layout::glance(&held.bytes),
-                Err(_) => layout::recognise(&held.bytes),
+                Ok(_) => layout::check_first_samples(&held.bytes),
+                Err(_) => layout::check(&held.bytes),
             };
             recognised.map_err(outdated)?;
         }
         let checked = checked.map_err(malformed)?;
+        if checked.items > self.max_items {
+            return Err(Nack::permanent(
+                Code::ResourceExhausted,
+                format!(
+                    "the request has {} items, more than {}; send smaller batches or raise `max_items_per_request`",
+                    checked.items, self.max_items
+                ),
+            ));
+        }
         if checked.repeats_single {
             // No SDK writes such a request; a hostile client still gets no more memory than the
             // budget has.
@@ -275,31 +286,28 @@ impl Work {
         if let Some((stamp, identity)) = &self.stamp
             && checked.items > 0
         {
-            held = self.stamped(stamp, identity.as_deref(), held)?;
+            self.stamp(stamp, identity.as_deref(), &mut held)?;
         }
         Ok((checked.items, held))
     }
 
-    fn stamped(&self, stamp: &Stamp, identity: Option<&str>, held: Held) -> Result<Held, Nack> {
+    fn stamp(&self, stamp: &Stamp, identity: Option<&str>, held: &mut Held) -> Result<(), Nack> {
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
-        let Held { bytes, mut permit } = held;
         let stamping = stamp
-            .prepare(self.signal, identity, &bytes)
+            .prepare(self.signal, identity, &held.bytes)
             .map_err(malformed)?;
         // The request and its copy exist together for a moment.
-        permit
+        held.permit
             .grow(stamping.bytes().unwrap_or(0))
             .map_err(out_of_memory)?;
-        let output = stamping.write().map_err(malformed)?;
-        let held = Held { bytes, permit };
-        Ok(match output {
-            Some(output) => replace(held, output),
-            None => held,
-        })
+        if let Some(output) = stamping.write().map_err(malformed)? {
+            replace(held, output);
+        }
+        Ok(())
     }
 
-    fn transcode(&self, mut held: Held) -> Result<Held, Nack> {
+    fn transcode(&self, held: &mut Held) -> Result<(), Nack> {
         let input = held.permit.bytes();
         let len = held.bytes.len();
         let malformed =
@@ -330,7 +338,8 @@ impl Work {
             .grow(needed.saturating_sub(held.permit.bytes()))
             .map_err(out_of_memory)?;
         held.permit.shrink_to(needed);
-        Ok(replace(held, output))
+        replace(held, output);
+        Ok(())
     }
 
     fn refuse(&self, error: DecompressError) -> Nack {
@@ -354,39 +363,10 @@ const SHORT_OUTPUT: usize = 1 << 20;
 const BATCH_BYTES: usize = 512;
 
 /// Replaces a body by `output`, for which the permit has grown.
-fn replace(held: Held, output: Vec<u8>) -> Held {
-    let Held { bytes, mut permit } = held;
-    drop(bytes);
-    permit.shrink_to(output.capacity());
-    Held {
-        bytes: Bytes::from(output),
-        permit,
-    }
-}
-
-/// Counts items as refused unless they were accepted. If no outcome arrives, because the client's
-/// deadline passed or the client disconnected, the items count as refused.
-struct Counted<'a> {
-    metrics: &'a ReceiverMetrics,
-    signal: Signal,
-    items: usize,
-    accepted: bool,
-}
-
-impl Counted<'_> {
-    fn end(mut self, accepted: bool) {
-        self.accepted = accepted;
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        if self.accepted {
-            self.metrics.accepted(self.signal, self.items);
-        } else {
-            self.metrics.refused(self.signal, self.items);
-        }
-    }
+fn replace(held: &mut Held, output: Vec<u8>) {
+    let capacity = output.capacity();
+    held.bytes = Bytes::from(output);
+    held.permit.shrink_to(capacity);
 }
 
 #[cfg(test)]
@@ -417,6 +397,7 @@ mod tests {
             codec: None,
             limit: 1000,
             limit_key: "a key",
+            max_items: 1,
             stamp: Some((Arc::new(Stamp::new("who")), Some(Arc::from("me")))),
         };
         work.run(Held { bytes, permit }).map(|(items, held)| {
@@ -426,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_in_the_memory_budget_while_it_is_made_and_afterwards() {
+    fn stamped_request_is_in_the_memory_budget() {
         let budget = Budget::new(1000);
         let held = stamped(&budget).unwrap();
         assert_eq!(held.permit.bytes(), held.bytes.len());

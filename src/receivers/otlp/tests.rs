@@ -59,6 +59,10 @@ impl Consumer for Sink {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
 }
 
 /// The extension `bearertokenauth`, for those who ask for it.
@@ -107,10 +111,10 @@ impl Fixture {
             budget: Budget::new(64 * MIB),
             listeners: Listeners::default(),
             stored_queues: Default::default(),
+            profile_stores: Default::default(),
             health: Arc::default(),
             extensions: Extensions::from_iter([authenticator()]),
             pipeline: String::new(),
-            resource: Arc::default(),
         };
         let sink = Arc::new(Sink {
             taken: Mutex::default(),
@@ -295,7 +299,7 @@ fn snappy_framed(data: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn shutdown_lets_requests_under_way_finish_and_takes_no_new_ones() {
+async fn shutdown_finishes_open_requests_only() {
     let fixture = Fixture::with("", Ok(()), true);
     let (grpc, http) = (fixture.grpc, fixture.http);
     let sink = fixture.sink.clone();

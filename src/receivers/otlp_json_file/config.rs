@@ -15,32 +15,32 @@ use tributary_config::{Capability, ComponentId, ExtensionUse, Problems, Validate
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Paths of files to read. In a path, `*` matches any text without `/`, `?` one character,
-    /// `[a-z]` one character of the range and `[^a-z]` one character outside of the range.
-    /// Required.
+    /// Paths of files to read. In a path, `*` matches any text without `/`, `?` one ASCII character,
+    /// `[a-z]` one character of the range, `[^a-z]` one character outside of the range, and `{a,b}`
+    /// one of the two. `\` before a character removes its meaning. Required.
     pub include: Vec<String>,
     /// Paths of files to exclude, although `include` matches them. Default: none.
     pub exclude: Vec<String>,
     /// Start position in files that exist at the start: `beginning` or `end`. Files that appear
     /// later are read from the beginning. Default: `end`.
     pub start_at: StartAt,
-    /// Interval of polls for new files and lines. Default: 200ms.
+    /// Interval of polls for new files and lines. Above 0. Default: 200ms.
     pub poll_interval: Duration,
     /// Whether each poll reads all files again from the beginning, whatever `start_at` says.
     /// Default: false.
     pub replay_file: bool,
-    /// Maximum size of a line or message, both as stored and after decompression; larger ones are
-    /// skipped. Default: 64MiB.
+    /// Maximum size of a line or message, both as stored and after decompression; larger ones are skipped. Above 0.
+    /// Default: 64MiB. (The Collector's default is 1MiB.)
     pub max_log_size: ByteSize,
-    /// Encoding of requests. `json`: OTLP/JSON. `proto`: protobuf. Protobuf does not name the
-    /// signal of a request, so with `proto` the receiver may be in pipelines of one signal only.
-    /// (The Collector has no such key.) Default: `json`.
-    pub format: Format,
-    /// Compression of requests. `zstd`: each request is compressed and follows its length, as the
-    /// `file` exporter writes with `compression: zstd`. Default: `none`.
-    pub compression: Compression,
-    /// The `file_storage` extension that keeps the read positions, so that a restart continues where reading ended; once
-    /// there are positions, `start_at` has no effect. Records may be read twice after a crash. Default: none.
+    /// Encoding of requests. `json`: OTLP/JSON. `proto`: protobuf. Protobuf does not name the signal of a request, so
+    /// with `proto` the receiver may be in pipelines of one signal only. (The Collector has no such key.) Default:
+    /// `json`.
+    pub format: InputFormat,
+    /// Compression of requests. `zstd`: each request is compressed and follows its length, as the `file` exporter
+    /// writes with `compression: zstd`. Default: `none`. (The Collector has no such key.)
+    pub compression: InputCompression,
+    /// The `file_storage` extension that keeps the read positions, so that a restart continues where reading ended;
+    /// once there are positions, `start_at` has no effect. Records may be read twice after a crash. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<ComponentId>,
 }
@@ -59,7 +59,7 @@ pub enum StartAt {
 /// Encoding of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum InputFormat {
     /// OTLP/JSON.
     #[default]
     Json,
@@ -70,8 +70,8 @@ pub enum Format {
 /// Compression of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(transform = tributary_config::Also(&[""]))]
-pub enum Compression {
+#[schemars(transform = tributary_config::Aliases(&[""]))]
+pub enum InputCompression {
     /// No compression.
     #[default]
     #[serde(alias = "")]
@@ -89,8 +89,8 @@ impl Default for Config {
             poll_interval: Duration::millis(200),
             replay_file: false,
             max_log_size: ByteSize::mib(64),
-            format: Format::Json,
-            compression: Compression::None,
+            format: InputFormat::Json,
+            compression: InputCompression::None,
             storage: None,
         }
     }

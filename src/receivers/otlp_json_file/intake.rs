@@ -11,7 +11,7 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use tokio::task::spawn_blocking;
 use tracing::{debug, warn};
 
-use super::config::{Compression, Config, Format};
+use super::config::{Config, InputCompression, InputFormat};
 use super::tail::Record;
 use crate::component::{BuildContext, Outputs};
 use crate::pipeline::batch::{Batch, Nack};
@@ -58,8 +58,8 @@ pub(super) enum Verdict {
 impl Intake {
     pub(super) fn new(config: &Config, cx: &BuildContext, outputs: Outputs) -> Self {
         let signal = match config.format {
-            Format::Json => None,
-            Format::Proto => outputs.signals().next(),
+            InputFormat::Json => None,
+            InputFormat::Proto => outputs.signals().next(),
         };
         Intake {
             id: cx.id.clone(),
@@ -71,7 +71,7 @@ impl Intake {
             ),
             log: SampledLog::default(),
             reading: Reading {
-                is_compressed: config.compression == Compression::Zstd,
+                is_compressed: config.compression == InputCompression::Zstd,
                 limit: config.max_log_size.as_usize(),
                 signal,
             },
@@ -173,6 +173,8 @@ impl Reading {
             codec: None,
             limit: self.limit,
             limit_key: LIMIT_KEY,
+            // Nobody sends a refused line again; its size is limited.
+            max_items: usize::MAX,
             stamp: None,
         };
         let (items, held) = work.run(held)?;

@@ -1,12 +1,13 @@
 //! Read positions on disk, so that a restart continues where reading ended.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tributary_storage::own_files;
 
 use super::tail::identity_of;
 
@@ -96,7 +97,9 @@ impl Positions {
         let text = serde_json::to_vec(&positions)?;
         // A crash leaves the old file or the new one.
         let temporary = self.path.with_extension("tmp");
-        let mut file = File::create(&temporary)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        let mut file = own_files::open(&options, &temporary)?;
         file.write_all(&text)?;
         file.sync_data()?;
         fs::rename(&temporary, &self.path)?;

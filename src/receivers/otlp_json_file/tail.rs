@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 
 use super::positions::{Position, Positions, head};
+use tributary_net::files::open_regular;
 
 /// Separation of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +65,7 @@ struct After {
 impl Tail {
     /// Opens a file, at its beginning.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        let file = File::open(&path)?;
+        let file = open_regular(&path)?;
         let identity = identity_of(&file.metadata()?);
         Ok(Tail {
             path,
@@ -317,6 +318,16 @@ mod tests {
         _directory: TempDir,
     }
 
+    #[test]
+    fn fifo_is_refused_without_waiting_for_its_writer() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let error = Tail::open(path).unwrap_err().to_string();
+        assert!(error.ends_with("is a FIFO, not a regular file"), "{error}");
+    }
+
     impl Trial {
         fn new(framing: Framing, content: &[u8]) -> Self {
             let directory = TempDir::new().unwrap();
@@ -406,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_end_on_only_what_is_new_is_read_and_nothing_by_halves() {
+    fn tail_reads_only_new_complete_records() {
         let mut trial = Trial::new(Framing::Lines, b"{}\n{\"a\"");
         trial.tail.skip_to_end(Framing::Lines).unwrap();
         trial.append(b":1}\n{ }\n");

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::FileConfig;
-use super::own::OwnConfig;
 use super::pressure::Adaptive;
 use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
@@ -12,39 +11,36 @@ use tributary_config::units::ByteSize;
 use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
 use tributary_profiles::pprof::{IdLabel, LinkLabels};
 
-/// Receives pprof profiles. At least one of `remote`, `targets`, `file`, `self` and `server` is
-/// required.
+/// Receives pprof profiles. At least one of `remote`, `targets`, `file` and `server` is required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// URL of one profile to scrape at an interval.
+    /// URL of one profile to scrape at an interval. Default: off.
     pub remote: Section<Remote>,
-    /// Servers to scrape profiles from at an interval. Default: none.
+    /// Servers to scrape profiles from at an interval. Default: none. (The Collector has no such key.)
     pub targets: Vec<Target>,
-    /// Maximum number of concurrent requests of `remote` and `targets`; 0 disables the limit. The
-    /// request for a CPU profile lasts as long as the profile. Default: 256.
+    /// Maximum number of concurrent requests of `remote` and `targets`; 0 disables the limit. The request for a CPU
+    /// profile lasts as long as the profile. Default: 256. (The Collector has no such key.)
     pub max_concurrent_scrapes: usize,
-    /// Memory for the previous profiles of all targets with `delta`, as in `256MiB`. At most a
-    /// quarter of the memory budget is used, and the memory counts toward the budget. A profile
-    /// with 300 stacks takes about 100 KB, one with 10,000 stacks 3 MB, and a Go target has four
-    /// such profiles, so the default suffices for some hundred targets. Beyond the limit, the most
-    /// recently added targets get no differences; the log reports this, and
-    /// `tributary_receiver_pprof_forgotten_series` counts the affected series. Default: 256MiB.
+    /// Memory for the previous profiles of all targets with `delta`, as in `256MiB`. At most a quarter of the memory
+    /// budget is used, and the memory counts toward the budget. A profile with 300 stacks takes about 100 KB, one with
+    /// 10,000 stacks 3 MB, and a Go target has four such profiles, so the default suffices for some hundred targets.
+    /// Beyond the limit, the most recently added targets get no differences; the log reports this, and
+    /// `tributary_receiver_pprof_forgotten_series` counts the affected series. At least 64KiB. Default: 256MiB. (The
+    /// Collector has no such key.)
     pub delta_max_bytes: ByteSize,
-    /// Lengthens the intervals of `remote` and `targets` while the CPU is busy. Absent: off.
+    /// Lengthening of the intervals of `remote` and `targets` while the CPU is busy. Default: off. (The Collector has
+    /// no such key.)
     pub adaptive: Section<Adaptive>,
-    /// Server that receives profiles by `POST /v1/pprof`. Absent: off.
+    /// Server that receives profiles by `POST /v1/pprof`. Default: off.
     pub server: Section<ServerConfig>,
-    /// Directory to read profiles from. Absent: off.
+    /// Files to read profiles from. Default: off.
     pub file: Section<FileConfig>,
-    /// Profiles of this process. Absent: off.
-    #[serde(rename = "self")]
-    pub own: Section<OwnConfig>,
-    /// Sample labels that contain trace and span ids and become links.
+    /// Sample labels that contain trace and span ids and become links. (The Collector has no such key.)
     pub links: Links,
-    /// Whether to add the received file as `original_payload`. Later changes to the profiles do not
-    /// change the payload, and files reduced to their difference (`delta`) have no payload.
-    /// Default: false.
+    /// Whether to add the received file as `original_payload`. Later changes to the profiles do not change the payload,
+    /// and files reduced to their difference (`delta`) have no payload. Default: false. (The Collector has no such
+    /// key.)
     pub include_original: bool,
 }
 
@@ -106,7 +102,6 @@ impl Default for Config {
             adaptive: Section(None),
             server: Section(None),
             file: Section(None),
-            own: Section(None),
             links: Links::default(),
             include_original: false,
         }
@@ -116,7 +111,7 @@ impl Default for Config {
 impl Config {
     /// Whether any section is configured.
     fn has_sections(&self) -> bool {
-        self.scrapes() || self.server.is_some() || self.file.is_some() || self.own.is_some()
+        self.scrapes() || self.server.is_some() || self.file.is_some()
     }
 
     /// Whether any section scrapes.
@@ -133,7 +128,7 @@ impl Validate for Config {
         if !self.has_sections() {
             problems.error(
                 &[],
-                "at least one of remote, targets, file, self or server must be configured",
+                "at least one of remote, targets, file or server must be configured",
             );
         }
         if let Some(remote) = &*self.remote {
@@ -155,9 +150,6 @@ impl Validate for Config {
         }
         if let Some(file) = &*self.file {
             problems.within("file", file);
-        }
-        if let Some(own) = &*self.own {
-            problems.within("self", own);
         }
         problems.within("links", &self.links);
     }
@@ -182,7 +174,11 @@ impl Validate for Config {
         remote.into_iter().chain(targets).chain(server).collect()
     }
 
-    fn uses_resource(&self) -> bool {
-        self.own.is_some()
+    fn removed_keys() -> &'static [(&'static str, &'static str)] {
+        &[(
+            "self",
+            "the collector does not profile itself; profile its process from outside, for example with perf \
+             or an eBPF profiler",
+        )]
     }
 }

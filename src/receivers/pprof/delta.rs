@@ -36,7 +36,7 @@ use tributary_profiles::dictionary::{SampleKey, ValueType};
 use tributary_profiles::ingest::ingest;
 use tributary_profiles::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
 use tributary_profiles::names;
-use tributary_profiles::reindex::Memo;
+use tributary_profiles::reindex::CopiedEntries;
 use tributary_profiles::relocations::Relocations;
 use tributary_profiles::write::encode;
 
@@ -221,7 +221,7 @@ impl Series {
         };
         let encoded = encode(&self.dictionary, &[resource]);
         let (mut dictionary, mut relocations) = (Dictionary::new(), Relocations::new());
-        let mut memo = Memo::default();
+        let mut memo = CopiedEntries::default();
         let read = ingest(&encoded, &mut dictionary, &mut memo, Some(&mut relocations));
         let Ok(read) = read else {
             *self = Series::default();

@@ -10,7 +10,6 @@
 //! again. Their profiles are equal byte by byte, so a `dedup` processor recognizes the duplicates.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -30,7 +29,7 @@ use crate::receivers::polling::{Look, Polling};
 use crate::serving::body::out_of_memory;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};
-use tributary_net::files::Stamp;
+use tributary_net::files::{FileStamp, open_regular};
 use tributary_net::sampled_log::SampledLog;
 
 /// Reads the pprof files whose paths match a pattern, each version of a file once. A file is read
@@ -38,18 +37,18 @@ use tributary_net::sampled_log::SampledLog;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileConfig {
-    /// Pattern of paths to read. In the pattern, `*` matches any text without `/`, `?` one
-    /// character, `[a-z]` one character of the range and `[^a-z]` one character outside of the
-    /// range. Required.
+    /// Pattern of paths to read. In the pattern, `*` matches any text without `/`, `?` one ASCII
+    /// character, `[a-z]` one character of the range, `[^a-z]` one character outside of the range,
+    /// and `{a,b}` one of the two. `\` before a character removes its meaning. Required.
     pub include: String,
-    /// Interval of polls. A file is read when it has not changed between two polls. Default 10s.
+    /// Interval of polls. A file is read when it has not changed between two polls. Above 0. Default: 10s.
     pub collection_interval: Duration,
-    /// Delay of the first poll. Default 1s.
+    /// Delay of the first poll. Default: 1s.
     pub initial_delay: Duration,
     /// Resource attributes of all profiles. Default: none. (The Collector has no such key.)
     pub resource: BTreeMap<String, String>,
-    /// Maximum size of a file in bytes, both as stored and after decompression. Default 67108864
-    /// (64 MiB); 0 means the default. (The Collector has no such key.)
+    /// Maximum size of a file in bytes, both as stored and after decompression; 0 means the default. Default: 67108864
+    /// (64 MiB). (The Collector has no such key.)
     pub max_file_size: usize,
 }
 
@@ -129,7 +128,7 @@ struct Files {
 
 /// State of a file at the last poll.
 struct Seen {
-    stamp: Stamp,
+    stamp: FileStamp,
     /// Whether this version of the file needs no more work.
     done: bool,
 }
@@ -151,7 +150,7 @@ impl Look for Files {
             let mut paths = glob.find(MOST + 1);
             paths.sort_unstable();
             let stamped = paths.into_iter();
-            let stamped = stamped.filter_map(|path| Some((Stamp::of(&path)?, path)));
+            let stamped = stamped.filter_map(|path| Some((FileStamp::of(&path)?, path)));
             stamped.collect::<Vec<_>>()
         });
         let Ok(mut found) = found.await else {
@@ -193,7 +192,7 @@ impl Files {
     }
 
     /// Reads a file. Returns true if this version of the file needs no more work.
-    async fn take(&self, path: &Path, stamp: &Stamp) -> bool {
+    async fn take(&self, path: &Path, stamp: &FileStamp) -> bool {
         match self.read(path, stamp).await {
             Ok(true) => true,
             // The file is still being written.
@@ -239,7 +238,7 @@ impl Files {
     }
 
     /// Reads and delivers a file; returns false if the file has changed since the poll.
-    async fn read(&self, path: &Path, stamp: &Stamp) -> Result<bool, Unread> {
+    async fn read(&self, path: &Path, stamp: &FileStamp) -> Result<bool, Unread> {
         let (limit, key) = (self.intake.limit, self.intake.limit_key);
         let size = tokio::fs::metadata(path).await?.len();
         let size = usize::try_from(size).unwrap_or(usize::MAX);
@@ -252,9 +251,9 @@ impl Files {
         let read = move || -> io::Result<Option<Vec<u8>>> {
             let mut bytes = Vec::new();
             bytes.reserve_exact(size);
-            let file = File::open(&from)?;
+            let file = open_regular(&from)?;
             file.take(size as u64).read_to_end(&mut bytes)?;
-            let same = bytes.len() == size && Stamp::of(&from).as_ref() == Some(&before);
+            let same = bytes.len() == size && FileStamp::of(&from).as_ref() == Some(&before);
             Ok(same.then_some(bytes))
         };
         let read = tokio::task::spawn_blocking(read).await;

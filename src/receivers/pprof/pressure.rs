@@ -22,9 +22,9 @@ use tributary_config::{ComponentId, Problems, Validate};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaptive {
-    /// CPU utilization, in percent, up to which the intervals are as configured. Default 70.
+    /// CPU utilization, in percent, up to which the intervals are as configured. From 20 to 100. Default: 70.
     pub cpu_limit: u8,
-    /// Maximum factor by which an interval becomes longer, from 2 to 64. Default 8.
+    /// Maximum factor by which an interval becomes longer, from 2 to 64. Default: 8.
     pub max_stretch: u32,
 }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_doubles_while_the_cpu_is_busy_and_goes_back_slowly() {
+    fn busy_cpu_doubles_the_interval() {
         let mut stretch = Stretch::new(&config(70, 8));
         let seen = |stretch: &mut Stretch, looks: &[u32]| -> Vec<u32> {
             looks.iter().map(|look| stretch.see(*look)).collect()
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_factor_is_told_when_it_changes_and_a_cpu_that_cannot_be_seen_changes_nothing() {
+    async fn factor_changes_are_reported_and_unknown_cpu_is_ignored() {
         let (sender, mut receiver) = watch::channel(1);
         let mut looks = [None, Some(900), None, Some(990), Some(650)].into_iter();
         let look = move || looks.next().flatten();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_use_is_the_hosts_or_that_of_the_quota_whichever_is_higher() {
+    fn cpu_use_is_the_higher_of_host_and_quota() {
         let directory = TempDir::new().unwrap();
         let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
         let mut cpu = Cpu {

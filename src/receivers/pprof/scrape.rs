@@ -23,7 +23,7 @@ mod tests;
 
 pub use self::dns_sd::{DnsSd, RecordType};
 pub use self::file_sd::FileSd;
-pub use self::profile::{Profile, Settings as ProfileSettings};
+pub use self::profile::{ProfileSettings, ScrapedProfile};
 pub use self::remote::Remote;
 pub use self::target::{Scheme, Target};
 

@@ -29,117 +29,37 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use self::labels::labels;
 use super::intake::Intake;
 use super::origin::{Origin, Subject, text};
 use crate::component::auth;
-use crate::component::auth::Auth;
 use crate::component::{BuildContext, BuildError};
+use crate::pipeline::Component;
 use crate::pipeline::batch::{Code, Nack};
-use crate::pipeline::{Component, Undelivered};
 use crate::serving::body::{Bounds, Pace, Reader};
-use crate::serving::cors::Cors;
 use crate::serving::front::{Front, may_be_sending, only_post};
+use crate::serving::keys::http_server_section;
 use crate::serving::metadata;
 use crate::serving::refusal::{Refusal, log_refusal, too_busy};
-use crate::serving::{
-    DEFAULT_BODY, DEFAULT_STREAMS, TCP, encoding, or, validate_encodings, validate_socket,
-};
-use futures_util::future::BoxFuture;
-use tributary_config::units::Duration;
-use tributary_config::{ComponentId, Endpoint, Headers, Problems, Section, Validate};
+use crate::serving::{DEFAULT_STREAMS, Serving, or};
+use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{
-    Bound, Handler, Limits, Options, Peer, Protocol, Server, plain, tls_source,
-};
-use tributary_net::tls::ServerTls;
+use tributary_net::server::{Bound, Handler, Peer, Protocol, ServerOptions, plain, tls_source};
 use tributary_otlp::Signal;
 
-/// Receives pprof files at `POST /v1/pprof`, with the file as the body, with or without gzip. Each
-/// parameter of the query is a resource attribute, as in `/v1/pprof?service.name=checkout`;
-/// `profile` names the profile at its source, as in `&profile=mutex`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerConfig {
-    /// Address to listen on, as in `localhost:8080`. Required.
-    pub endpoint: Endpoint,
-    /// The kind of socket. Only `tcp`, the default, is supported.
-    pub transport: String,
-    /// TLS. Absent: plain text.
-    pub tls: Section<ServerTls>,
-    /// Authentication of clients. Absent: every client that reaches the address is accepted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Maximum size of a body in bytes, both as sent and after decompression. Default 20971520 (20
-    /// MiB); 0 means the default.
-    pub max_request_body_size: usize,
-    /// Cross-origin requests from browsers. Absent: cross-origin requests are not allowed.
-    pub cors: Section<Cors>,
-    /// Maximum number of concurrent requests on one HTTP/2 connection. Default 1000; 0 means the
-    /// default.
-    pub max_concurrent_streams: u32,
-    /// Accepted values of `Content-Encoding`; the empty text stands for bodies without compression.
-    /// Default: `""`, `gzip`, `zstd`, `zlib`, `snappy`, `deflate`, `lz4`, `x-snappy-framed`. A
-    /// gzip-compressed pprof file needs no `Content-Encoding`.
-    pub compression_algorithms: Vec<String>,
-    /// Longest time for a whole request body to arrive. Default 0: no fixed limit; `limits` sets
-    /// the minimum transfer rate of a body.
-    pub read_timeout: Duration,
-    /// Longest time for an HTTP/1 request head to arrive after its first byte;
-    /// `limits::header_timeout` applies too. Default 1m.
-    pub read_header_timeout: Duration,
-    /// Longest time from the request head to the response. After this time the data is not accepted
-    /// and the client gets status 503. Default 0: no limit.
-    pub write_timeout: Duration,
-    /// Close a connection after this long without a request. Default 5m; 0 means never.
-    pub idle_timeout: Duration,
-    /// Whether to keep HTTP/1 connections open between requests. Default true.
-    pub keep_alives_enabled: bool,
-    /// Keep the request headers with the data, for processors and exporters that use them. Default false.
-    pub include_metadata: bool,
-    /// Headers to add to every response. Default none.
-    pub response_headers: Headers,
-    /// Limits on clients.
-    pub limits: Limits,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        ServerConfig {
-            endpoint: Endpoint(String::new()),
-            transport: TCP.to_owned(),
-            tls: Section::default(),
-            auth: None,
-            max_request_body_size: DEFAULT_BODY,
-            cors: Section::default(),
-            max_concurrent_streams: DEFAULT_STREAMS,
-            compression_algorithms: encoding::HTTP_NAMES.map(str::to_owned).to_vec(),
-            read_timeout: Duration::default(),
-            read_header_timeout: Duration::secs(60),
-            write_timeout: Duration::default(),
-            idle_timeout: Duration::secs(300),
-            keep_alives_enabled: true,
-            include_metadata: false,
-            response_headers: Headers::default(),
-            limits: Limits::default(),
-        }
+http_server_section! {
+    /// Receives pprof files at `POST /v1/pprof`, with the file as the body, with or without gzip, which needs no
+    /// `Content-Encoding`. Each parameter of the query is a resource attribute, as in
+    /// `/v1/pprof?service.name=checkout`; `profile` names the profile at its source, as in `&profile=mutex`.
+    pub struct ServerConfig {
+        /// Address to listen on, as in `localhost:8080`. Required.
+        endpoint = "",
     }
 }
 
 impl ServerConfig {
-    /// Returns the maximum size of a body in bytes.
-    pub(super) fn max_body(&self) -> usize {
-        match self.max_request_body_size {
-            0 => DEFAULT_BODY,
-            size => size,
-        }
-    }
-
     /// Binds the socket; connections are accepted only after the start. `intake` must belong to
     /// this section, with [`LIMIT_KEY`] as the key of its limit.
     ///
@@ -153,7 +73,7 @@ impl ServerConfig {
         Ok(Box::new(self.listening(cx, intake)?))
     }
 
-    fn listening(&self, cx: &BuildContext, intake: Intake) -> Result<Listening, BuildError> {
+    fn listening(&self, cx: &BuildContext, intake: Intake) -> Result<Serving<Push>, BuildError> {
         let owner = Owner::new(&cx.id, "receiver").over("http");
         let within = |error: &dyn std::fmt::Display| BuildError(format!("server::{error}"));
         let guard = auth::guard(self.auth.as_ref(), cx, &owner).map_err(|error| within(&error))?;
@@ -175,7 +95,7 @@ impl ServerConfig {
             refusals: SampledLog::default(),
             pace: Pace::new(&self.limits, self.read_timeout.unless_zero()),
         };
-        let options = Options {
+        let options = ServerOptions {
             protocol: Protocol::Either,
             tls,
             keep_alive: self.keep_alives_enabled,
@@ -184,58 +104,20 @@ impl ServerConfig {
             max_idle: self.idle_timeout.unless_zero(),
             limits: self.limits.clone(),
             budget: Some(cx.budget.clone()),
-            ..Options::default()
+            ..ServerOptions::default()
         };
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
             .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
-        Ok(Listening {
-            waiting: Some(Box::new(move || bound.start())),
-            running: None,
-        })
+        Ok(Serving::new(bound))
     }
 }
 
 impl Validate for ServerConfig {
     fn validate(&self, problems: &mut Problems) {
-        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:8080", problems);
-        if let Some(tls) = &*self.tls {
-            problems.within("tls", tls);
-        }
-        problems.within("limits", &self.limits);
-        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
-        validate_encodings(&self.compression_algorithms, problems);
-        if let Some(cors) = &*self.cors {
-            problems.within("cors", cors);
-        }
-    }
-}
-
-/// The socket, before and after the start.
-struct Listening {
-    waiting: Option<Box<dyn FnOnce() -> Server + Send>>,
-    running: Option<Server>,
-}
-
-impl Component for Listening {
-    fn start(&mut self) {
-        if let Some(start) = self.waiting.take() {
-            self.running = Some(start());
-        }
-    }
-
-    /// Stops the server. Requests cut off at the deadline were not acknowledged, so their clients
-    /// still have the data.
-    fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
-        Box::pin(async move {
-            if let Some(server) = self.running {
-                server.shutdown(deadline).await;
-            }
-            Undelivered::default()
-        })
+        self.validate_server("0.0.0.0:8080", problems);
     }
 }
 

@@ -54,6 +54,10 @@ impl Consumer for Sink {
             Ok(())
         })
     }
+
+    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
+        Vec::new()
+    }
 }
 
 /// A pprof file of one sample with this value of type `cpu` in `nanoseconds`.

@@ -81,6 +81,12 @@ impl Client {
         Client::new(name, Transport::Grpc(channel.unwrap(), None), oracle)
     }
 
+    /// A client over gRPC that connects when it sends.
+    pub fn lazy(name: &str, address: SocketAddr, oracle: &Oracle) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        Client::new(name, Transport::Grpc(endpoint.connect_lazy(), None), oracle)
+    }
+
     /// A client over HTTP.
     pub fn http(name: &str, address: SocketAddr, oracle: &Oracle) -> Self {
         let client = legacy::Client::builder(TokioExecutor::new()).build_http();

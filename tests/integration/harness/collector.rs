@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,12 +16,22 @@ use tokio::sync::watch;
 use super::metrics::Metrics;
 use super::{GLANCE, PATIENCE, raw, within};
 
-/// The binary of this build.
-pub const BINARY: &str = env!("CARGO_BIN_EXE_collector");
+/// The binary of this build. Empty in examples, which are not told its path.
+pub const BINARY: &str = match option_env!("CARGO_BIN_EXE_collector") {
+    Some(path) => path,
+    None => "",
+};
 
 /// The binary under test: that of this build, or another one (a release build, say) by the variable `COLLECTOR`.
-fn binary() -> String {
-    std::env::var("COLLECTOR").unwrap_or_else(|_| BINARY.to_owned())
+pub fn binary() -> String {
+    std::env::var("COLLECTOR").unwrap_or_else(|_| match BINARY {
+        "" => {
+            let example = std::env::current_exe().unwrap();
+            let target = example.parent().and_then(Path::parent).unwrap();
+            target.join("collector").display().to_string()
+        }
+        path => path.to_owned(),
+    })
 }
 
 /// A running collector. It is killed when dropped; if the test has failed, what it logged is printed.
@@ -92,7 +102,12 @@ impl Collector {
     }
 
     /// The same by this command, which ends where the arguments begin.
-    pub async fn run(mut command: Command, yaml: &str, arguments: &[&str]) -> Self {
+    pub async fn run(command: Command, yaml: &str, arguments: &[&str]) -> Self {
+        Collector::run_foreign(command, yaml, &[&OWN_TELEMETRY, arguments].concat()).await
+    }
+
+    /// The same without the settings that the harness needs for metrics. For a collector of others, too.
+    pub async fn run_foreign(mut command: Command, yaml: &str, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("collector.yaml");
         std::fs::write(&config, yaml).unwrap();
@@ -100,7 +115,6 @@ impl Collector {
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let mut child = command
             .arg(format!("--config={}", config.display()))
-            .args(OWN_TELEMETRY)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -200,6 +214,11 @@ impl Collector {
         Err(self.lines().split_off(from))
     }
 
+    /// Returns the path of the configuration.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
     /// Sends a signal, by its name without `SIG`.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill")
@@ -233,7 +252,13 @@ impl Collector {
         let address = self.server("Starting metrics server", "service");
         let page = raw::http(address, Method::GET, "/metrics", &[], "").await;
         assert_eq!(page.status, StatusCode::OK);
-        Metrics::parse(page.text())
+        let metrics = Metrics::parse(page.text());
+        let undocumented = metrics.undocumented();
+        assert!(
+            undocumented.is_empty(),
+            "declare these metrics in the registry entry of their component: {undocumented:#?}"
+        );
+        metrics
     }
 
     /// Waits until own metrics are as expected.

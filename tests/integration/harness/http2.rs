@@ -88,6 +88,11 @@ fn integer(number: usize, bytes: &mut Vec<u8>) {
     bytes.push(rest as u8);
 }
 
+/// The beginning of a connection: the preface, and SETTINGS with these parameters.
+pub fn greeting(settings: &[u8]) -> Vec<u8> {
+    [PREFACE, &frame(SETTINGS, 0, 0, settings)].concat()
+}
+
 /// The header block of a gRPC call.
 pub fn call(path: &str) -> Vec<u8> {
     let fields = [
@@ -100,6 +105,17 @@ pub fn call(path: &str) -> Vec<u8> {
     ];
     let fields = fields.map(|(name, value)| field(name, value));
     fields.concat()
+}
+
+/// The header block of a GET of this path.
+pub fn get(path: &str) -> Vec<u8> {
+    let fields = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "collector"),
+    ];
+    fields.map(|(name, value)| field(name, value)).concat()
 }
 
 /// A frame that the server sent.
@@ -164,6 +180,12 @@ impl Heard {
             .collect();
         streams.dedup();
         streams.len()
+    }
+
+    /// Number of streams whose response is complete.
+    pub fn ended_streams(&self) -> usize {
+        let ends = |f: &&Frame| matches!(f.kind, DATA | HEADERS) && f.flags & END_STREAM != 0;
+        self.frames.iter().filter(ends).count()
     }
 
     /// Number of acknowledged pings.
@@ -241,21 +263,26 @@ impl Attacker {
 
     /// Says the preface and SETTINGS.
     pub async fn greeted(mut self) -> Self {
-        let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-        self.say(&greeting).await.unwrap();
+        self.say(&greeting(&[])).await.unwrap();
         self
     }
 
     /// The same, but it never reads what comes.
     pub async fn deaf(address: SocketAddr) -> Self {
-        let (read, write) = TcpStream::connect(address).await.unwrap().into_split();
+        Attacker::deaf_on(TcpStream::connect(address).await.unwrap())
+            .greeted()
+            .await
+    }
+
+    /// A connection on a stream that is there, which never reads what comes.
+    pub fn deaf_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (read, write) = tokio::io::split(stream);
         let (_, heard) = watch::channel(Heard::default());
-        let attacker = Attacker {
+        Attacker {
             write: Box::new(write),
             heard,
             _unread: Some(Box::new(read)),
-        };
-        attacker.greeted().await
+        }
     }
 
     /// Sends bytes.
@@ -302,6 +329,15 @@ impl Attacker {
             self.heard.wait_for(|heard| heard.closed),
         );
         heard.await.unwrap().goaway()
+    }
+
+    /// Waits for the answer on a stream or the end of the connection. Returns the status of the answer, if any.
+    pub async fn answered(&mut self, stream: u32) -> Option<u16> {
+        let waiting = self
+            .heard
+            .wait_for(|heard| heard.status(stream).is_some() || heard.closed);
+        let heard = within("an answer or the end of the connection", waiting);
+        heard.await.ok()?.status(stream)
     }
 
     /// Whether the server still answers: to a ping.

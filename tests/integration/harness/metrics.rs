@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::Path;
+use std::sync::LazyLock;
 
 /// The samples of a scrape.
 pub struct Metrics {
@@ -11,7 +13,90 @@ pub struct Metrics {
     pub types: BTreeMap<String, String>,
 }
 
+/// The metrics that docs/reference lists, by component (`receivers/otlp`); those of the process are at `service`.
+static DOCUMENTED: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(documented);
+
+/// The labels with the id of a component.
+const KINDS: [&str; 5] = [
+    "receiver",
+    "processor",
+    "exporter",
+    "connector",
+    "extension",
+];
+
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
+    let mut pages = BTreeMap::new();
+    let service = std::fs::read_to_string(root.join("service.md")).unwrap();
+    pages.insert("service".to_owned(), listed(&service));
+    for kind in KINDS {
+        for entry in std::fs::read_dir(root.join(format!("{kind}s"))).unwrap() {
+            let path = entry.unwrap().path();
+            let page = std::fs::read_to_string(&path).unwrap();
+            let older = page
+                .lines()
+                .find_map(|line| line.strip_prefix("- Older name: "));
+            let aliases = older
+                .into_iter()
+                .flat_map(|names| names.split('`').skip(1).step_by(2));
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            for name in aliases.chain([name]) {
+                pages.insert(format!("{kind}s/{name}"), listed(&page));
+            }
+        }
+    }
+    pages
+}
+
+/// The metrics in the table of a page.
+fn listed(page: &str) -> BTreeSet<String> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split_once("` | "));
+    let metrics = cells.filter(|(_, rest)| {
+        let kinds = ["counter |", "gauge |", "histogram |"];
+        kinds.iter().any(|kind| rest.starts_with(kind))
+    });
+    metrics.map(|(name, _)| name.to_owned()).collect()
+}
+
 impl Metrics {
+    /// The series that the page of their component in docs/reference does not list.
+    pub fn undocumented(&self) -> Vec<String> {
+        let series = self.samples.keys().filter(|(name, labels)| {
+            let parts = ["_bucket", "_sum", "_count"].iter();
+            let mut parts = parts.filter_map(|part| name.strip_suffix(part));
+            let base = parts.find(|base| {
+                self.types
+                    .get(*base)
+                    .is_some_and(|kind| kind == "histogram")
+            });
+            let name = base.unwrap_or(name);
+            let is_in = |metrics: &BTreeSet<String>| {
+                let without = name.strip_suffix("_total").unwrap_or(name);
+                metrics.contains(name) || metrics.contains(without)
+            };
+            let component = KINDS.iter().find_map(|kind| {
+                let name = labels.get(*kind)?.split('/').next()?;
+                Some(format!("{kind}s/{name}"))
+            });
+            // The queue of a connector has the metrics of an exporter.
+            let page = component.map(|component| {
+                let connector = component.replace("exporters/", "connectors/");
+                DOCUMENTED
+                    .get(&component)
+                    .or_else(|| DOCUMENTED.get(&connector))
+            });
+            match page {
+                Some(page) => !page.is_some_and(is_in),
+                None => !DOCUMENTED.values().any(is_in),
+            }
+        });
+        series
+            .map(|(name, labels)| format!("{name} {labels:?}"))
+            .collect()
+    }
+
     /// Reads Prometheus' text format.
     pub fn parse(page: &str) -> Self {
         let mut metrics = Metrics {

@@ -1,5 +1,6 @@
 //! A collector under test, a backend that misbehaves on demand, clients that remember what was acknowledged.
 
+pub mod attacks;
 pub mod authority;
 pub mod backend;
 pub mod certificates;
@@ -7,6 +8,7 @@ pub mod client;
 pub mod codec;
 pub mod collector;
 pub mod http2;
+pub mod link;
 pub mod metrics;
 pub mod oracle;
 pub mod parquet;
@@ -26,10 +28,10 @@ pub use collector::Collector;
 pub use oracle::Oracle;
 pub use telemetry::Telemetry;
 pub use tributary_otlp::Signal;
-pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml};
+pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml, yaml_of};
 
 /// Time limit of any wait in a test. Generous, because it only matters if something is broken.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Interval for polling values without a notification, such as metrics.
 pub const GLANCE: Duration = Duration::from_millis(10);

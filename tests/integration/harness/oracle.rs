@@ -39,6 +39,32 @@ impl Oracle {
         books.acknowledged.len() - books.acknowledged.iter().filter(arrived).count()
     }
 
+    /// Acknowledged items that have arrived at none of these next hops.
+    pub fn missing_among(&self, backends: &[&Backend]) -> Vec<String> {
+        let arrived = arrivals(backends);
+        let books = self.books();
+        let missing = books.acknowledged.iter();
+        missing
+            .filter(|id| !arrived.contains_key(*id))
+            .cloned()
+            .collect()
+    }
+
+    /// Number of items that arrived though nobody sent them.
+    pub fn invented_among(&self, backends: &[&Backend]) -> usize {
+        let books = self.books();
+        let arrived = arrivals(backends);
+        arrived
+            .keys()
+            .filter(|id| !books.sent.contains(*id))
+            .count()
+    }
+
+    /// Number of arrivals beyond the first one of each item.
+    pub fn duplicates_among(&self, backends: &[&Backend]) -> usize {
+        arrivals(backends).values().map(|times| times - 1).sum()
+    }
+
     /// Waits until everything that was acknowledged has arrived, and checks that nothing else was made up. Returns how
     /// many items came more than once: a next hop that does not answer may get a request again.
     pub async fn settle(&self, backend: &Backend) -> usize {
@@ -60,32 +86,33 @@ impl Oracle {
     /// The same of next hops among which things are spread: each has arrived at one of them. Returns how many items came
     /// more than once.
     pub async fn settle_among(&self, backends: &[&Backend]) -> usize {
-        let owed = self.books().acknowledged.clone();
-        let what = format!("arrival of all {} acknowledged items somewhere", owed.len());
-        let arrived = |id: &String| {
-            let mut records = backends.iter().map(|backend| backend.record());
-            records.any(|record| record.arrivals.contains_key(id))
-        };
+        let what = format!(
+            "arrival of all {} acknowledged items somewhere",
+            self.owed()
+        );
         within(&what, async {
-            while !owed.iter().all(arrived) {
+            while !self.missing_among(backends).is_empty() {
                 tokio::time::sleep(GLANCE).await;
             }
         })
         .await;
-        let mut times: HashMap<String, usize> = HashMap::new();
-        for backend in backends {
-            for (id, arrivals) in &backend.record().arrivals {
-                assert!(
-                    self.books().sent.contains(id),
-                    "{id} arrived, but nobody sent it"
-                );
-                *times.entry(id.clone()).or_default() += arrivals;
-            }
-        }
-        times.values().filter(|times| **times > 1).count()
+        assert_eq!(self.invented_among(backends), 0, "items that nobody sent");
+        let arrived = arrivals(backends);
+        arrived.values().filter(|times| **times > 1).count()
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap()
     }
+}
+
+/// Number of arrivals of each item, over all next hops.
+fn arrivals(backends: &[&Backend]) -> HashMap<String, usize> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for backend in backends {
+        for (id, arrivals) in &backend.record().arrivals {
+            *times.entry(id.clone()).or_default() += arrivals;
+        }
+    }
+    times
 }

@@ -2,11 +2,20 @@
 
 use std::net::SocketAddr;
 
-use super::Backend;
+use super::{Backend, Signal};
 
 /// A configuration: OTLP over both protocols, then these processors, then these exporters, for every signal. The pairs
 /// are ids and bodies.
 pub fn yaml(processors: &[(&str, &str)], exporters: &[(&str, &str)]) -> String {
+    yaml_of(&Signal::ALL, processors, exporters)
+}
+
+/// The same with pipelines of some signals.
+pub fn yaml_of(
+    signals: &[Signal],
+    processors: &[(&str, &str)],
+    exporters: &[(&str, &str)],
+) -> String {
     let ids = |components: &[(&str, &str)]| {
         let ids: Vec<&str> = components.iter().map(|(id, _)| *id).collect();
         ids.join(", ")
@@ -22,6 +31,10 @@ pub fn yaml(processors: &[(&str, &str)], exporters: &[(&str, &str)]) -> String {
         ids(processors),
         ids(exporters)
     );
+    let pipelines = signals
+        .iter()
+        .map(|signal| format!("    {}: {pipeline}\n", signal.name()));
+    let pipelines: String = pipelines.collect();
     format!(
         "receivers:
   otlp:
@@ -34,11 +47,7 @@ exporters:
 {}
 service:
   pipelines:
-    traces: {pipeline}
-    metrics: {pipeline}
-    logs: {pipeline}
-    profiles: {pipeline}
-",
+{pipelines}",
         section(processors),
         section(exporters)
     )

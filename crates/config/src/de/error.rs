@@ -9,24 +9,21 @@ pub(crate) type Step = usize;
 
 /// The part of the node that the error points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ErrorTarget {
     Key,
     Value,
 }
 
-/// Kind of the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum DecodeErrorKind {
     /// The value is null but the type needs one. The key counts as absent.
     Null,
     /// A required key is missing.
     Missing(&'static str),
-    /// An unknown name.
     Unknown {
         name: String,
         known: &'static [&'static str],
     },
-    /// Any other error.
     Other,
 }
 
@@ -34,19 +31,19 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct DecodeError {
     pub message: String,
-    pub trouble: Trouble,
-    pub place: Place,
+    pub trouble: DecodeErrorKind,
+    pub place: ErrorTarget,
     /// Path to the value, innermost step first.
     pub steps: Vec<Step>,
     pub help: Option<String>,
 }
 
 impl DecodeError {
-    fn new(message: String, trouble: Trouble) -> Self {
+    fn new(message: String, trouble: DecodeErrorKind) -> Self {
         DecodeError {
             message,
             trouble,
-            place: Place::Value,
+            place: ErrorTarget::Value,
             steps: Vec::new(),
             help: None,
         }
@@ -54,12 +51,12 @@ impl DecodeError {
 
     pub(crate) fn null(expected: &dyn de::Expected) -> Self {
         let message = format!("expected {}, found nothing", plain_words(expected));
-        Self::new(message, Trouble::Null)
+        Self::new(message, DecodeErrorKind::Null)
     }
 
     pub(crate) fn wrong_type(found: &str, expected: &dyn de::Expected) -> Self {
         let message = format!("expected {}, found {found}", plain_words(expected));
-        Self::new(message, Trouble::Other)
+        Self::new(message, DecodeErrorKind::Other)
     }
 
     pub(crate) fn help(mut self, text: &str) -> Self {
@@ -73,7 +70,7 @@ impl DecodeError {
     }
 
     pub(crate) fn at_key(mut self, step: Step) -> Self {
-        self.place = Place::Key;
+        self.place = ErrorTarget::Key;
         self.below(step)
     }
 }
@@ -88,7 +85,7 @@ impl std::error::Error for DecodeError {}
 
 impl de::Error for DecodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(message.to_string(), Trouble::Other)
+        Self::new(message.to_string(), DecodeErrorKind::Other)
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -114,11 +111,11 @@ impl de::Error for DecodeError {
             "expected {}, found {length} elements",
             plain_words(expected)
         );
-        Self::new(message, Trouble::Other)
+        Self::new(message, DecodeErrorKind::Other)
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let trouble = Trouble::Unknown {
+        let trouble = DecodeErrorKind::Unknown {
             name: variant.to_owned(),
             known: expected,
         };
@@ -126,7 +123,7 @@ impl de::Error for DecodeError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let trouble = Trouble::Unknown {
+        let trouble = DecodeErrorKind::Unknown {
             name: field.to_owned(),
             known: expected,
         };
@@ -134,11 +131,17 @@ impl de::Error for DecodeError {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("`{field}` is required"), Trouble::Missing(field))
+        Self::new(
+            format!("`{field}` is required"),
+            DecodeErrorKind::Missing(field),
+        )
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self::new(format!("`{field}` is written twice"), Trouble::Other)
+        Self::new(
+            format!("`{field}` is written twice"),
+            DecodeErrorKind::Other,
+        )
     }
 }
 

@@ -5,14 +5,14 @@ use crate::node::{Content, Node};
 use crate::parse;
 use crate::read::{read_file, scheme};
 use crate::report::{Diagnostic, Report};
-use crate::source::{Source, Span};
+use crate::source::{SourceText, Span};
 
 pub(super) struct Resolver<'a> {
     report: &'a mut Report,
     at: At,
     expansions: usize,
     /// Texts of defaults and alternatives that were not used.
-    pub(super) not_taken: Vec<String>,
+    pub(super) unused_alternatives: Vec<String>,
 }
 
 impl<'a> Resolver<'a> {
@@ -21,7 +21,7 @@ impl<'a> Resolver<'a> {
             report,
             at: (Span::default(), Vec::new()),
             expansions: 0,
-            not_taken: Vec::new(),
+            unused_alternatives: Vec::new(),
         }
     }
 
@@ -89,7 +89,7 @@ impl<'a> Resolver<'a> {
                 return Err(self.error(&message));
             }
         };
-        let (taken, not_taken) = match (alternative, value) {
+        let (taken, unused_alternatives) = match (alternative, value) {
             (Some(alternative), Some(text)) if !text.is_empty() => {
                 (Some(alternative.to_owned()), default)
             }
@@ -100,7 +100,8 @@ impl<'a> Resolver<'a> {
             (None, Some(text)) => (Some(text), default),
             (None, None) => (default.map(str::to_owned), None),
         };
-        self.not_taken.extend(not_taken.map(str::to_owned));
+        self.unused_alternatives
+            .extend(unused_alternatives.map(str::to_owned));
         let Some(text) = taken else {
             self.warn(
                 &format!("the environment variable `{name}` is not set: this counts as empty"),
@@ -133,7 +134,7 @@ impl<'a> Resolver<'a> {
         if matches!(node.content, Content::Scalar(_)) {
             return Ok(node);
         }
-        let source = self.report.add_source(Source {
+        let source = self.report.add_source(SourceText {
             name: path.to_owned(),
             text: text.clone(),
             inline: false,

@@ -3,7 +3,7 @@
 use crate::report::Report;
 use crate::sensitive;
 use crate::sensitive::{MASK, Sensitivity};
-use crate::source::{Source, Span};
+use crate::source::{SourceText, Span};
 
 /// Maximum displayed length of a line, in characters.
 const WINDOW: usize = 100;
@@ -19,7 +19,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Returns `None` if there is no such line, or if none of it may be shown.
-    pub(super) fn new(report: &Report, source: &Source, span: Span) -> Option<Self> {
+    pub(super) fn new(report: &Report, source: &SourceText, span: Span) -> Option<Self> {
         if source.hidden {
             return None;
         }
@@ -166,7 +166,7 @@ const ABOVE: u32 = 4096;
 
 /// Returns the first secret letter of a line below a sensitive key. The values of headers are secret under any name. In
 /// a text of several lines, only the first line has a name.
-fn enclosed(source: &Source, letters: &[char], span: Span) -> Option<usize> {
+fn enclosed(source: &SourceText, letters: &[char], span: Span) -> Option<usize> {
     if source.inline {
         return None;
     }
@@ -235,7 +235,7 @@ mod tests {
     /// Returns the line and the carets under it, for a span in the first line of a text.
     fn shown(text: &str, column: u32, length: u32, secrets: &[(u32, u32)]) -> (String, String) {
         let mut report = Report::default();
-        let source = report.add_source(Source {
+        let source = report.add_source(SourceText {
             name: "test".to_owned(),
             text: text.to_owned(),
             inline: false,
@@ -282,7 +282,7 @@ mod tests {
     /// Returns a displayed line of a text of several lines.
     fn line_of(text: &str, line: u32) -> String {
         let mut report = Report::default();
-        let source = report.add_source(Source {
+        let source = report.add_source(SourceText {
             name: "test".to_owned(),
             text: text.to_owned(),
             inline: false,
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn text_that_is_no_yaml_shows_no_secret_of_any_type() {
-        crate::sensitive::reveal_schema_of_tests();
+        crate::sensitive::hide_values_of_test_schema();
         for (text, line, expected) in [
             (
                 "redaction:\n  hmac_key: \"hunter2\n",

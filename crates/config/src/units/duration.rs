@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_why() {
+    fn invalid_duration_has_a_reason() {
         for (text, part) in [
             ("", "is not a duration"),
             ("5", "has no unit"),

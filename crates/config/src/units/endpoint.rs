@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_why() {
+    fn invalid_address_has_a_reason() {
         for (text, part) in [
             ("", "empty"),
             ("localhost", "no port"),

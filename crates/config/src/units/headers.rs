@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_header_may_have_is_refused() {
+    fn invalid_header_is_refused() {
         for yaml in ["{\"a b\": x}", "{a: \"x\\ny\"}", "[{name: \"\", value: x}]"] {
             assert!(serde_yaml::from_str::<Headers>(yaml).is_err(), "{yaml}");
         }

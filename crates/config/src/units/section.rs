@@ -70,7 +70,6 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for SectionVisitor<T> {
         Ok(Section(enabled.then_some(body)))
     }
 
-    /// For other deserializers.
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Section<T>, D::Error> {
         let mut value = Value::deserialize(inner)?;
         let enabled = match value.as_object_mut().and_then(|map| map.remove("enabled")) {
@@ -95,7 +94,7 @@ impl<T: JsonSchema> JsonSchema for Section<T> {
         let mut body = T::json_schema(generator);
         let switch = json_schema!({
             "type": "boolean",
-            "description": "`false` switches the whole section off.",
+            "description": "Whether the section is on. Default: true, if the section is present.",
         });
         let properties = body
             .ensure_object()

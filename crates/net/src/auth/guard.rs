@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use metrics::{Counter, counter};
 use tracing::{debug, warn};
 
-use super::{Identity, Refused, ServerAuthenticator, Verdict};
+use super::{AuthFailure, ServerAuthenticator, UserIdentity, Verdict};
 use crate::Owner;
 use crate::sampled_log::SampledLog;
 use crate::server::{Handler, Peer, SimpleHandler, plain};
@@ -23,14 +23,14 @@ pub struct Guard {
     authenticator: Arc<dyn ServerAuthenticator>,
     owner: Owner,
     /// `tributary_server_unauthenticated`, by reason.
-    refused: [Counter; Refused::ALL.len()],
+    refused: [Counter; AuthFailure::ALL.len()],
     log: SampledLog,
 }
 
 impl Guard {
     /// Creates a guard for the server of `owner`.
     pub fn new(authenticator: Arc<dyn ServerAuthenticator>, owner: Owner) -> Self {
-        let refused = Refused::ALL.map(|reason| {
+        let refused = AuthFailure::ALL.map(|reason| {
             let mut labels = owner.labels();
             labels.push(("reason", reason.name().to_owned()));
             counter!("tributary_server_unauthenticated", &labels)
@@ -49,7 +49,7 @@ impl Guard {
     /// # Errors
     /// The refusal to send: UNAUTHENTICATED, or RESOURCE_EXHAUSTED if the client should retry. The refusal reveals
     /// nothing about the credentials.
-    pub async fn admit(&self, headers: &mut HeaderMap, peer: &Peer) -> Result<Identity, Nack> {
+    pub async fn admit(&self, headers: &mut HeaderMap, peer: &Peer) -> Result<UserIdentity, Nack> {
         let verdict = self.authenticator.authenticate(headers, peer.address.ip());
         let known = match verdict {
             Verdict::Known(known) => known,
@@ -57,7 +57,7 @@ impl Guard {
         };
         headers.remove(self.authenticator.header());
         if known.is_ok() {
-            peer.prove();
+            peer.mark_authenticated();
         }
         known.map_err(|reason| self.refuse(reason, peer))
     }
@@ -67,7 +67,7 @@ impl Guard {
         self.authenticator.challenge().clone()
     }
 
-    fn refuse(&self, reason: Refused, peer: &Peer) -> Nack {
+    fn refuse(&self, reason: AuthFailure, peer: &Peer) -> Nack {
         if let Some(counter) = self.refused.get(reason as usize) {
             counter.increment(1);
         }
@@ -90,16 +90,16 @@ impl Guard {
         let header = self.authenticator.header();
         let scheme = scheme(self.authenticator.challenge());
         match reason {
-            Refused::Missing => unauthenticated(format!(
+            AuthFailure::Missing => unauthenticated(format!(
                 "this server requires authentication, and the request has no `{header}` header ({scheme})"
             )),
-            Refused::Malformed => unauthenticated(format!(
+            AuthFailure::Malformed => unauthenticated(format!(
                 "the `{header}` header does not hold credentials of the kind this server takes ({scheme})"
             )),
-            Refused::Wrong => unauthenticated(format!(
+            AuthFailure::Wrong => unauthenticated(format!(
                 "the credentials in the `{header}` header are not valid ({scheme})"
             )),
-            Refused::Busy => Nack::exhausted(
+            AuthFailure::Busy => Nack::exhausted(
                 "too many credentials are being checked, or too many were wrong; try again",
                 BUSY,
             ),
@@ -154,7 +154,6 @@ fn unauthenticated(reason: String) -> Nack {
     Nack::permanent(Code::Unauthenticated, reason)
 }
 
-/// Returns the scheme of a challenge.
 fn scheme(challenge: &HeaderValue) -> &str {
     let text = challenge.to_str().unwrap_or_default();
     text.split(' ').next().unwrap_or_default()

@@ -62,7 +62,7 @@ impl Verdict {
                 otelcol.component.id = %owner.id,
                 otelcol.component.kind = owner.kind,
                 reason,
-                "TLS fails until a configuration or a certificate is changed, here or at the server; trying again all \
+                "TLS fails until a configuration or a certificate is changed, here or at the server; retrying all \
                  the time"
             );
         }
@@ -112,7 +112,7 @@ impl Connector {
         }
     }
 
-    /// The connector, with all connections made through a proxy: by a tunnel if the server speaks TLS, otherwise for
+    /// Routes all connections through a proxy: through a tunnel if the server speaks TLS, otherwise with
     /// requests in absolute form.
     #[must_use]
     pub fn through(self, proxy: Option<Arc<Proxy>>) -> Self {
@@ -137,10 +137,10 @@ impl Connector {
         verdict.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The addresses of the host, or of the proxy, at least one.
+    /// Resolves the addresses of the host, or of the proxy; at least one.
     ///
     /// # Errors
-    /// The name does not resolve.
+    /// Fails if the name does not resolve.
     pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ConnectError> {
         let (host, port) = match &self.proxy {
             Some(proxy) => (proxy.host(), proxy.port()),
@@ -187,7 +187,8 @@ impl Connector {
         )))
     }
 
-    /// Makes a connection to the proxy one to the server, or one for requests in absolute form.
+    /// Turns a connection to the proxy into a tunnel to the server, or into one for requests in absolute
+    /// form.
     async fn reach(
         &self,
         proxy: &Proxy,

@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Uri};
 
-/// Most cookies of one client, and most bytes of one cookie: the minimum that RFC 6265, 6.1, asks of browsers for one
-/// host.
+/// Maximum number of cookies of a client, and maximum size of a cookie in bytes: the minimum that RFC 6265,
+/// 6.1, requires of browsers.
 const MOST_COOKIES: usize = 50;
 const COOKIE_BYTES: usize = 4096;
 
-/// Cookies in memory. A cookie goes back only to the host that set it, even if its `Domain` attribute allows more hosts.
+/// Cookies in memory. A cookie goes back only to the host that set it, even if its `Domain` attribute allows
+/// more hosts.
 #[derive(Debug, Default)]
 pub struct CookieJar(Mutex<Vec<Cookie>>);
 
@@ -93,7 +94,7 @@ fn fits(cookie: &Cookie, url: &Uri) -> bool {
     cookie.host == host(url) && is_below && (!cookie.is_secure || url.scheme_str() == Some("https"))
 }
 
-/// The cookie of a `Set-Cookie` header; none if it is malformed or for another host.
+/// Parses a `Set-Cookie` header; `None` if the header is malformed or for another host.
 fn parse(url: &Uri, text: &str) -> Option<Cookie> {
     if text.len() > COOKIE_BYTES {
         return None;
@@ -125,7 +126,7 @@ fn parse(url: &Uri, text: &str) -> Option<Cookie> {
             _ => {}
         }
     }
-    // Max-Age counts, whatever Expires says.
+    // Max-Age takes precedence over Expires.
     if let Some(seconds) = age {
         let age = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         cookie.expires = match SystemTime::now().checked_add(age) {

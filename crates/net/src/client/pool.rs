@@ -140,7 +140,6 @@ struct Connection {
     used: Arc<AtomicBool>,
     /// Whether the connection has brought a response.
     proven: Arc<AtomicBool>,
-    /// TLS configuration of the connection.
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -321,7 +320,6 @@ impl Shared {
         }
     }
 
-    /// Starts to connect.
     fn connect(self: &Arc<Self>, at: usize) {
         tokio::spawn(connect(
             Arc::downgrade(self),

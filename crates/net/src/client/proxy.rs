@@ -20,12 +20,11 @@ use super::host_of;
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
-/// Longest time for a handshake with the proxy: TLS, and CONNECT.
+/// Timeout of the handshake with the proxy: TLS and CONNECT.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Largest head of an answer to CONNECT, as in Go's client.
+/// Maximum size of the response head to CONNECT, in bytes, as in Go's client.
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// A TCP connection, or TLS to a proxy.
 pub(super) type Raw = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// An HTTP proxy.
@@ -45,10 +44,10 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// The proxy of a URL such as `http://user:password@host:3128`.
+    /// Parses the URL of a proxy, such as `http://user:password@host:3128`.
     ///
     /// # Errors
-    /// A sentence about the URL, without its password.
+    /// Fails with a sentence about the URL, without its password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let expected = "must be the URL of a proxy, as in http://host:3128 or https://host:3129";
         let parsed: Uri = url.parse().map_err(|_| expected.to_owned())?;
@@ -87,7 +86,7 @@ impl Proxy {
         self.is_tls
     }
 
-    /// Host name or address, IPv6 without brackets.
+    /// Returns the host name or address, IPv6 without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -101,7 +100,7 @@ impl Proxy {
         }
     }
 
-    /// The `Proxy-Authorization` header for requests in absolute form.
+    /// Returns the `Proxy-Authorization` header for requests in absolute form.
     pub fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
@@ -110,7 +109,7 @@ impl Proxy {
         self.port
     }
 
-    /// Host and port, for messages.
+    /// Returns host and port, for messages.
     fn name(&self) -> String {
         authority(&self.host, self.port)
     }
@@ -178,7 +177,7 @@ impl Proxy {
         let code = status.split(' ').nth(1).unwrap_or_default();
         match code {
             _ if !status.starts_with("HTTP/1.") => {
-                Err(self.error(format!("CONNECT {target} was answered with something that is not HTTP/1")))
+                Err(self.error(format!("CONNECT {target} got a response that is not HTTP/1")))
             }
             _ if code.len() == 3 && code.starts_with('2') => Ok(()),
             "407" => Err(self.error(format!(
@@ -190,7 +189,7 @@ impl Proxy {
     }
 }
 
-/// The head of the answer to CONNECT. A TLS server does not speak first, so no byte may follow.
+/// Reads the head of the response to CONNECT. A TLS server does not speak first, so no byte may follow.
 async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     loop {
@@ -227,7 +226,7 @@ fn authority(host: &str, port: u16) -> String {
     }
 }
 
-/// The `Basic` credentials of `user:password` as they stand in a URL.
+/// Encodes `user:password` from a URL as `Basic` credentials.
 fn basic(user: &str) -> Option<HeaderValue> {
     let (user, password) = user.split_once(':').unwrap_or((user, ""));
     let mut text = percent_decoded(user)?;

@@ -1,11 +1,11 @@
 //! Connection settings of the Kafka exporter and receiver.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::files::open_regular;
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Secret};
 use tributary_otlp::Signal;
@@ -28,7 +28,100 @@ pub struct Connection<'c> {
     /// Value of `tls`.
     pub tls: Option<&'c Tls>,
     /// Value of `auth`.
-    pub auth: &'c Auth,
+    pub auth: &'c KafkaAuth,
+}
+
+/// Defines a section with the keys of a connection to Kafka, their defaults, `connection()` and `signal()`. The keys are
+/// listed here once for all components that have them.
+#[macro_export]
+macro_rules! kafka_section {
+    (
+        $(#[$about:meta])*
+        pub struct $Section:ident {
+            signals: $Signal:ty,
+            $($(#[$doc:meta])* $key:ident: $Type:ty = $default:expr,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $Section {
+            /// Bootstrap brokers, as `host:port`. Default: `localhost:9092`.
+            pub brokers: Vec<String>,
+            /// Minimum Kafka version of the brokers. Clients and brokers negotiate the version of each request, so
+            /// this setting only rejects versions that are too old: the first supported one is 0.11. Default:
+            /// `2.1.0`.
+            pub protocol_version: String,
+            /// Client id in the logs, metrics and quotas of the brokers. Default: `otel-collector`.
+            pub client_id: String,
+            /// Whether to replace the names in `brokers` by their canonical names, as Kerberos requires. Default:
+            /// false.
+            pub resolve_canonical_bootstrap_servers_only: bool,
+            /// Time after which an idle connection is closed; 0 disables the timeout. Default: 9m.
+            pub conn_idle_timeout: ::tributary_config::units::Duration,
+            /// Refresh of the metadata of topics and brokers.
+            pub metadata: $crate::kafka::ClusterMetadata,
+            /// TLS to the brokers. Default: off, plaintext.
+            pub tls: ::tributary_config::Section<$crate::kafka::Tls>,
+            /// Authentication to the brokers. Default: none.
+            pub auth: $crate::kafka::KafkaAuth,
+            /// Topics and encoding of traces. Default: topic `otlp_spans`.
+            pub traces: $Signal,
+            /// Topics and encoding of metrics. Default: topic `otlp_metrics`.
+            pub metrics: $Signal,
+            /// Topics and encoding of logs. Default: topic `otlp_logs`.
+            pub logs: $Signal,
+            /// Topics and encoding of profiles. Default: topic `otlp_profiles`.
+            pub profiles: $Signal,
+            $($(#[$doc])* pub $key: $Type,)*
+        }
+
+        impl Default for $Section {
+            fn default() -> Self {
+                $Section {
+                    brokers: $crate::kafka::default_brokers(),
+                    protocol_version: "2.1.0".to_owned(),
+                    client_id: "otel-collector".to_owned(),
+                    resolve_canonical_bootstrap_servers_only: false,
+                    conn_idle_timeout: ::tributary_config::units::Duration::secs(9 * 60),
+                    metadata: Default::default(),
+                    tls: ::tributary_config::Section(None),
+                    auth: Default::default(),
+                    traces: Default::default(),
+                    metrics: Default::default(),
+                    logs: Default::default(),
+                    profiles: Default::default(),
+                    $($key: $default,)*
+                }
+            }
+        }
+
+        impl $Section {
+            /// Returns the settings of the connections to the brokers.
+            pub fn connection(&self) -> $crate::kafka::Connection<'_> {
+                $crate::kafka::Connection {
+                    brokers: &self.brokers,
+                    protocol_version: &self.protocol_version,
+                    client_id: &self.client_id,
+                    resolve_canonical_names: self.resolve_canonical_bootstrap_servers_only,
+                    idle_timeout: self.conn_idle_timeout,
+                    metadata: &self.metadata,
+                    tls: self.tls.as_ref(),
+                    auth: &self.auth,
+                }
+            }
+
+            /// Returns the topics and encoding of a signal.
+            pub fn signal(&self, signal: ::tributary_otlp::Signal) -> &$Signal {
+                match signal {
+                    ::tributary_otlp::Signal::Traces => &self.traces,
+                    ::tributary_otlp::Signal::Metrics => &self.metrics,
+                    ::tributary_otlp::Signal::Logs => &self.logs,
+                    ::tributary_otlp::Signal::Profiles => &self.profiles,
+                }
+            }
+        }
+    };
 }
 
 /// Metadata of topics and brokers.
@@ -69,7 +162,7 @@ pub struct Tls {
 /// Authentication at the brokers, in addition to a client certificate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Auth {
+pub struct KafkaAuth {
     /// SASL with user and password. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sasl: Option<Sasl>,
@@ -106,7 +199,7 @@ pub enum Mechanism {
 /// Encoding of record values. Records do not declare their encoding.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Encoding {
+pub enum RecordEncoding {
     /// An OTLP request in protobuf.
     #[default]
     OtlpProto,
@@ -185,11 +278,8 @@ impl Tls {
                     format!("`{key}` and `{text_key}` exclude each other: remove one of them");
                 problems.error(&["tls", key], reason);
             }
-            if let Err(error) = File::open(file) {
-                problems.error(
-                    &["tls", key],
-                    format!("cannot read {}: {error}", file.display()),
-                );
+            if let Err(error) = open_regular(file) {
+                problems.error(&["tls", key], error.to_string());
             }
         }
         let given = |file: &Path, text: &str| !file.as_os_str().is_empty() || !text.is_empty();

@@ -163,10 +163,10 @@ fn text(value: &str) -> AnyValue {
 }
 
 /// Attributes of a resource, and the bodies of its log records.
-pub type Entry<'t> = (&'t [(&'t str, &'t str)], &'t [&'t str]);
+pub type LogEntry<'t> = (&'t [(&'t str, &'t str)], &'t [&'t str]);
 
 /// Returns an encoded request of log records.
-pub fn logs(resources: &[Entry<'_>]) -> Vec<u8> {
+pub fn logs(resources: &[LogEntry<'_>]) -> Vec<u8> {
     let resource_logs = resources.iter().map(|(attributes, bodies)| ResourceLogs {
         resource: Some(Resource {
             attributes: attributes

@@ -10,10 +10,10 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::gate::{Held, Limit};
+use super::gate::{ClientLimit, Held};
 use super::peer::{Admitted, Peer};
 use super::{BUSY_RETRY_AFTER, Handler};
-use tributary_memory::beside::SMALL_ANSWER;
+use tributary_memory::clients::SMALL_ANSWER;
 
 /// Answers a request. A request without admission is refused. So is a request with a large head or response while
 /// clients hold too many of these.
@@ -65,7 +65,7 @@ fn hold(peer: &Peer, bytes: usize) -> Result<Option<Held>, TooMany> {
     }
     let held = peer.gate().begin_answer(peer, bytes);
     if held.is_none() {
-        peer.limited(Limit::RequestMemory);
+        peer.report_limit(ClientLimit::RequestMemory);
     }
     held.map(Some).ok_or(TooMany)
 }

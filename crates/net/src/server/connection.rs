@@ -19,13 +19,13 @@ use tracing::{debug, warn};
 use super::answer::answer;
 use super::ending::{Distrust, drive};
 use super::farewell;
-use super::gate::{Admission, Gate, Limit};
-use super::guard::{Guard, Spoken};
+use super::gate::{Admission, ClientLimit, Gate};
+use super::guard::{DetectedProtocol, Guard};
 use super::linger::Lingering;
 use super::metrics::HandshakeFailures;
 use super::mistake::Mistake;
-use super::peer::{Peer, UnderWay};
-use super::{Handler, Options, Protocol};
+use super::peer::{OpenRequest, Peer};
+use super::{Handler, Protocol, ServerOptions};
 use crate::sampled_log::SampledLog;
 use crate::tls::TlsSource;
 use crate::tls::accept;
@@ -36,7 +36,7 @@ use crate::tls::reason::Reason;
 pub(super) struct Shared<H> {
     pub(super) gate: Arc<Gate>,
     handler: H,
-    pub(super) options: Options,
+    pub(super) options: ServerOptions,
     /// Rate limiters by kind of failure, so that one broken client does not hide other failures.
     logs: Mutex<HashMap<&'static str, SampledLog>>,
     /// Counters of failed TLS handshakes; `None` without TLS.
@@ -44,7 +44,7 @@ pub(super) struct Shared<H> {
 }
 
 impl<H> Shared<H> {
-    pub(super) fn new(handler: H, options: Options, gate: Arc<Gate>) -> Self {
+    pub(super) fn new(handler: H, options: ServerOptions, gate: Arc<Gate>) -> Self {
         let owner = &gate.owner;
         let tls = options.tls.as_ref();
         Shared {
@@ -115,11 +115,9 @@ pub(super) enum Failure {
     },
     /// The client exceeded a limit. This was counted and logged.
     #[error("over the limit `{}`", .0.key())]
-    Limited(Limit),
-    /// An ordinary network error.
+    Limited(ClientLimit),
     #[error(transparent)]
     Network(#[from] io::Error),
-    /// An ordinary HTTP error.
     #[error(transparent)]
     Http(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -147,7 +145,7 @@ pub(super) async fn serve<H: Handler>(
     let mut identity = None;
     let mut peer = Peer::new(address, shared.gate.clone());
     peer.network = admission.network();
-    peer.seat = admission.seat.clone();
+    peer.state = admission.state.clone();
     let ended = match &shared.options.tls {
         None => speak(&shared, stream, peer, None, stop).await,
         Some(tls) => {
@@ -202,9 +200,9 @@ async fn serve_tls<H: Handler>(
         return mistake.answer(stream).await;
     }
     let Some(handshake) = admission.handshake() else {
-        peer.limited(Limit::MaxHandshakes);
-        farewell::say(&shared.gate, stream, peer, true).await;
-        return Err(Failure::Limited(Limit::MaxHandshakes));
+        peer.report_limit(ClientLimit::MaxHandshakes);
+        farewell::send(&shared.gate, stream, peer, true).await;
+        return Err(Failure::Limited(ClientLimit::MaxHandshakes));
     };
     let trust = tls.trust();
     let accepted = async { Ok(accept::accept(tls.config(), stream).await) };
@@ -219,7 +217,7 @@ async fn serve_tls<H: Handler>(
             shared.count(Reason::Closed);
             error.into()
         }
-        AcceptError::Refused(refused) => {
+        AcceptError::TlsRefusal(refused) => {
             shared.count(refused.reason);
             Failure::mismatch(refused.reason.name(), refused.to_string())
         }
@@ -228,7 +226,7 @@ async fn serve_tls<H: Handler>(
     if let Some(certificate) = chain.as_ref().and_then(|chain| chain.first()) {
         peer.identity = tls.identity(certificate);
         identity.clone_from(&peer.identity);
-        peer.prove();
+        peer.mark_authenticated();
     }
     let address = peer.address;
     let distrust = trust.zip(chain);
@@ -249,8 +247,8 @@ async fn within<T>(
     match timeout_at(deadline, outcome).await {
         Ok(outcome) => Ok(outcome?),
         Err(_) => {
-            peer.limited(Limit::HandshakeTimeout);
-            Err(Failure::Limited(Limit::HandshakeTimeout))
+            peer.report_limit(ClientLimit::HandshakeTimeout);
+            Err(Failure::Limited(ClientLimit::HandshakeTimeout))
         }
     }
 }
@@ -275,8 +273,8 @@ where
         () = stop.cancelled() => return Ok(()),
     };
     match (version, options.protocol) {
-        (Spoken::Nothing, _) => return Ok(()),
-        (Spoken::Tls, _) => {
+        (DetectedProtocol::Nothing, _) => return Ok(()),
+        (DetectedProtocol::Tls, _) => {
             // No message, since the client could not parse it. But no reset either, which would look like a network
             // failure.
             guard.part("").await;
@@ -284,7 +282,7 @@ where
                            tls here";
             return Err(Failure::mismatch("tls_to_plaintext", mistake));
         }
-        (Spoken::Http1, Protocol::Http2) => {
+        (DetectedProtocol::Http1, Protocol::Http2) => {
             guard.part(farewell::NOT_HTTP1).await;
             let mistake = "the client speaks HTTP/1, and this port only gRPC";
             return Err(Failure::mismatch("http1_to_grpc", mistake));
@@ -295,7 +293,7 @@ where
         let (shared, peer) = (shared.clone(), peer.clone());
         service_fn(move |request| {
             let shared = shared.clone();
-            let mut under_way = UnderWay::new(&peer);
+            let mut under_way = OpenRequest::new(&peer);
             let admitted = under_way.admitted.take();
             if admitted.is_none() && request.version() < Version::HTTP_2 {
                 peer.answered_early();
@@ -310,7 +308,7 @@ where
     // a tenth cheaper, but slower when bodies arrive after heads, and it would confine a connection to one core.
     let io = Lingering::new(TokioIo::new(guard), peer.clone());
     let ended = match (version, options.protocol) {
-        (Spoken::Http2, Protocol::Http2 | Protocol::Either) => {
+        (DetectedProtocol::Http2, Protocol::Http2 | Protocol::Either) => {
             let connection = http2_builder(options).serve_connection(io, service);
             drive(connection, &peer, options, distrust, stop).await
         }
@@ -323,12 +321,12 @@ where
         && let Some(error) = error.downcast_ref::<hyper::Error>()
         && error.is_parse_too_large()
     {
-        peer.limited(Limit::MaxHeaderSize);
+        peer.report_limit(ClientLimit::MaxHeaderSize);
     }
     ended
 }
 
-fn http1_builder(options: &Options) -> http1::Builder {
+fn http1_builder(options: &ServerOptions) -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The guard times request heads. hyper would count from the end of the previous request.
     builder
@@ -339,7 +337,7 @@ fn http1_builder(options: &Options) -> http1::Builder {
     builder
 }
 
-fn http2_builder(options: &Options) -> http2::Builder<TokioExecutor> {
+fn http2_builder(options: &ServerOptions) -> http2::Builder<TokioExecutor> {
     let size = options.limits.max_header_size.0;
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -352,7 +350,9 @@ fn http2_builder(options: &Options) -> http2::Builder<TokioExecutor> {
         .max_send_buf_size(options.max_send_buffer)
         .max_header_list_size(u32::try_from(size).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-        .max_local_error_reset_streams(MAX_ERROR_STREAMS)
+        // h2 counts refusals, and the data that was in flight then, over the whole life of a connection. A client that
+        // retries in an overload would be disconnected as an attacker. The guard limits the rate of real errors.
+        .max_local_error_reset_streams(None)
         .keep_alive_interval(options.ping_interval)
         .keep_alive_timeout(options.ping_timeout);
     builder
@@ -362,5 +362,3 @@ fn http2_builder(options: &Options) -> http2::Builder<TokioExecutor> {
 const MAX_FRAME_SIZE: u32 = 1 << 20;
 /// Maximum number of streams that a client opened and reset before they were processed (CVE-2023-44487, "rapid reset").
 const MAX_RESET_STREAMS: usize = 200;
-/// Maximum number of streams that the server had to reset because of client errors (CVE-2025-8671, "made you reset").
-const MAX_ERROR_STREAMS: usize = 1024;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Failure;
-use super::{Options, Peer};
+use super::{Peer, ServerOptions};
 use futures_util::future::BoxFuture;
 
 /// Completes when the client certificate is no longer trusted.
@@ -19,7 +19,7 @@ pub(super) type Distrust = BoxFuture<'static, ()>;
 pub(super) async fn drive<C>(
     connection: C,
     peer: &Peer,
-    options: &Options,
+    options: &ServerOptions,
     distrust: Option<Distrust>,
     stop: CancellationToken,
 ) -> Result<(), Failure>
@@ -40,7 +40,7 @@ where
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
-        End::Vacated => Some(VACATED_GRACE),
+        End::Replaced => Some(REPLACED_GRACE),
         End::Idle => Some(options.grace.unwrap_or(IDLE_GRACE)),
         End::Distrust => Some(
             options
@@ -49,7 +49,7 @@ where
         ),
     };
     let Some(grace) = grace else {
-        peer.hurry();
+        peer.begin_shutdown();
         let silence = async {
             stop.cancelled().await;
             quiet(peer).await;
@@ -71,14 +71,14 @@ enum End {
     Idle,
     /// The client's certificate has expired, or is no longer accepted.
     Distrust,
-    /// The connection is idle and its place is needed for a new one.
-    Vacated,
+    /// The connection is idle and is replaced by a new one.
+    Replaced,
 }
 
 /// Completes when the connection should start to end.
 async fn ends(
     peer: &Peer,
-    options: &Options,
+    options: &ServerOptions,
     distrust: Option<Distrust>,
     stop: CancellationToken,
 ) -> End {
@@ -92,8 +92,8 @@ async fn ends(
     let mut idle = pin!(idle(peer, options.max_idle));
     let distrust = distrust.unwrap_or_else(|| Box::pin(std::future::pending()));
     tokio::select! {
-        () = stop.cancelled() => match peer.is_vacated() {
-            true => End::Vacated,
+        () = stop.cancelled() => match peer.is_closing() {
+            true => End::Replaced,
             false => End::Shutdown,
         },
         () = age.as_mut() => End::Age,
@@ -141,7 +141,7 @@ fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
 
 /// Time without requests after which a connection is cut at shutdown.
 const QUIET: Duration = Duration::from_secs(5);
-/// Time for an idle connection to close when its place is needed.
-const VACATED_GRACE: Duration = Duration::from_secs(1);
+/// Time for an idle connection to close when it is replaced.
+const REPLACED_GRACE: Duration = Duration::from_secs(1);
 /// Time for an idle connection to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::guard::{Guard, Spoken, go_away};
+use super::guard::{DetectedProtocol, Guard, go_away};
 use super::peer::Peer;
 
 /// Tells the client in its own protocol to retry later, within two seconds. `tls` marks a port with TLS. If too many
 /// clients are being told already, the connection is just closed.
-pub(super) async fn say(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: bool) {
-    let Some(_place) = gate.farewell() else {
+pub(super) async fn send(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: bool) {
+    let Some(_place) = gate.begin_refusal() else {
         return;
     };
     if tls {
@@ -26,8 +26,8 @@ pub(super) async fn say(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: bo
     }
     let mut guard = guard(stream, peer);
     match timeout(PATIENCE, guard.greet()).await {
-        Ok(Ok(Spoken::Http1)) => guard.part(BUSY).await,
-        Ok(Ok(Spoken::Http2)) => {
+        Ok(Ok(DetectedProtocol::Http1)) => guard.part(BUSY).await,
+        Ok(Ok(DetectedProtocol::Http2)) => {
             let go_away = go_away(0, "too many connections; try again later");
             guard.part([SETTINGS, &go_away].concat()).await;
         }

@@ -6,7 +6,7 @@
 
 /// Both directions of one connection, as seen by the server (RFC 9113, 3.4, 4.1 and 6).
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameTracker {
     phase: Phase,
     received: Walk,
     sent: Walk,
@@ -24,9 +24,10 @@ pub struct Frames {
     answers: usize,
     /// PINGs of the server that the client has not answered.
     pings: u32,
+    /// Error code of the RST_STREAM frame that the server is sending, as far as it is sent.
+    reset: Option<u32>,
 }
 
-/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Part of the client's preface has arrived, with this many bytes.
@@ -53,9 +54,9 @@ struct Stream {
 
 /// Summary of parsed bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// Frames that cause work but carry neither a request nor its data. In the server's direction: RST_STREAM frames,
-    /// which refuse or end streams of the client.
+pub struct FrameSummary {
+    /// Frames that cause work but carry neither a request nor its data. In the server's direction: RST_STREAM frames
+    /// for an error of the client. Refusals are not counted, so that a client that retries at once stays connected.
     pub control: u32,
     /// In the server's direction: DATA frames and ends of responses. Clients answer them with WINDOW_UPDATE and measure
     /// the round trip with PING, so they entitle the client to control frames.
@@ -68,7 +69,7 @@ pub struct Seen {
 
 /// An item that the client began and has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfinished {
+pub enum UnfinishedItem {
     /// The connection preface with the first SETTINGS frame.
     Greeting,
     /// A frame, or a header block that began with the frame of this number.
@@ -77,9 +78,9 @@ pub enum Unfinished {
     Data(u64, u32),
 }
 
-impl Frames {
+impl FrameTracker {
     /// Tracks bytes from the client. The result does not depend on how the bytes are split.
-    pub fn feed(&mut self, bytes: &[u8]) -> Seen {
+    pub fn feed(&mut self, bytes: &[u8]) -> FrameSummary {
         self.feed_while(bytes, |_| true).0
     }
 
@@ -89,8 +90,8 @@ impl Frames {
         &mut self,
         all: &[u8],
         mut admit: impl FnMut(usize) -> bool,
-    ) -> (Seen, usize) {
-        let mut seen = Seen::default();
+    ) -> (FrameSummary, usize) {
+        let mut seen = FrameSummary::default();
         let mut bytes = all;
         if let Phase::Preface(matched) = self.phase {
             let expected = PREFACE.get(matched..).unwrap_or_default();
@@ -135,16 +136,28 @@ impl Frames {
     }
 
     /// Tracks bytes sent by the server at `now`, in seconds of any clock.
-    pub fn sent(&mut self, mut bytes: &[u8], now: u32) -> Seen {
-        let mut seen = Seen::default();
+    pub fn sent(&mut self, mut bytes: &[u8], now: u32) -> FrameSummary {
+        let mut seen = FrameSummary::default();
         if self.phase == Phase::Foreign {
             return seen;
         }
-        while let Some(head) = self.sent.next(&mut bytes) {
+        loop {
+            let payload = self.sent.skip_payload(&mut bytes);
+            if let Some(code) = self.reset {
+                let code = payload
+                    .iter()
+                    .fold(code, |code, byte| code << 8 | u32::from(*byte));
+                self.reset = (self.sent.left > 0).then_some(code);
+                let is_refusal = matches!(code, NO_ERROR | REFUSED_STREAM);
+                seen.control += u32::from(self.reset.is_none() && !is_refusal);
+            }
+            let Some(head) = self.sent.next(&mut bytes) else {
+                break;
+            };
             let ends = head.flags & END_STREAM != 0;
             match head.kind {
                 RST_STREAM => {
-                    seen.control += 1;
+                    self.reset = Some(0);
                     self.end(head.stream);
                 }
                 DATA | HEADERS if ends => {
@@ -177,19 +190,19 @@ impl Frames {
     }
 
     /// Returns the item that the client has to finish.
-    pub fn unfinished(&self) -> Option<Unfinished> {
+    pub fn unfinished(&self) -> Option<UnfinishedItem> {
         match self.phase {
             Phase::Foreign => None,
-            Phase::Preface(_) | Phase::Settings => Some(Unfinished::Greeting),
+            Phase::Preface(_) | Phase::Settings => Some(UnfinishedItem::Greeting),
             Phase::Open => match (self.block, self.data) {
                 (Some(number), _) if !self.block_ends || self.received.left > 0 => {
-                    Some(Unfinished::Frame(number))
+                    Some(UnfinishedItem::Frame(number))
                 }
                 _ if self.received.at_boundary() => None,
                 // Part of the next frame's head, whose type is unknown yet.
-                _ if self.received.have > 0 => Some(Unfinished::Frame(self.begun + 1)),
-                (_, Some(size)) => Some(Unfinished::Data(self.begun, size)),
-                (_, None) => Some(Unfinished::Frame(self.begun)),
+                _ if self.received.have > 0 => Some(UnfinishedItem::Frame(self.begun + 1)),
+                (_, Some(size)) => Some(UnfinishedItem::Data(self.begun, size)),
+                (_, None) => Some(UnfinishedItem::Frame(self.begun)),
             },
         }
     }
@@ -340,10 +353,12 @@ impl Walk {
         Some(head)
     }
 
-    fn skip_payload(&mut self, bytes: &mut &[u8]) {
-        let payload = self.left.min(bytes.len());
-        self.left -= payload;
-        *bytes = bytes.get(payload..).unwrap_or_default();
+    /// Advances behind the payload, as far as it is there. Returns the payload.
+    fn skip_payload<'b>(&mut self, bytes: &mut &'b [u8]) -> &'b [u8] {
+        let (payload, rest) = bytes.split_at(self.left.min(bytes.len()));
+        self.left -= payload.len();
+        *bytes = rest;
+        payload
     }
 
     fn at_boundary(&self) -> bool {
@@ -376,6 +391,9 @@ const ACK: u8 = 0x1;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
+// Error codes (RFC 9113, 7): the server needs no more of the request, or refuses it unseen.
+const NO_ERROR: u32 = 0;
+const REFUSED_STREAM: u32 = 7;
 
 #[cfg(test)]
 mod tests {
@@ -392,8 +410,8 @@ mod tests {
         bytes
     }
 
-    fn open() -> Frames {
-        let mut frames = Frames::default();
+    fn open() -> FrameTracker {
+        let mut frames = FrameTracker::default();
         frames.feed(&[PREFACE, &frame(4, 0, 0, &[])].concat());
         frames
     }
@@ -421,11 +439,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_does_not_finish_has_one_name_until_it_is_finished() {
-        let mut frames = Frames::default();
-        assert_eq!(frames.unfinished(), Some(Unfinished::Greeting));
+    fn unfinished_item_keeps_its_number_until_complete() {
+        let mut frames = FrameTracker::default();
+        assert_eq!(frames.unfinished(), Some(UnfinishedItem::Greeting));
         frames.feed(PREFACE);
-        assert_eq!(frames.unfinished(), Some(Unfinished::Greeting));
+        assert_eq!(frames.unfinished(), Some(UnfinishedItem::Greeting));
         frames.feed(&frame(4, 0, 0, &[]));
         assert_eq!(frames.unfinished(), None);
         let (first, second) = (
@@ -434,17 +452,17 @@ mod tests {
         );
         for bytes in [&first[..3], &first[3..], &second[..12]] {
             frames.feed(bytes);
-            assert_eq!(frames.unfinished(), Some(Unfinished::Frame(2)));
+            assert_eq!(frames.unfinished(), Some(UnfinishedItem::Frame(2)));
         }
         frames.feed(&second[12..]);
         assert_eq!(frames.unfinished(), None);
         frames.feed(&frame(DATA, 0, 1, b"data")[..10]);
-        assert_eq!(frames.unfinished(), Some(Unfinished::Data(4, 4)));
+        assert_eq!(frames.unfinished(), Some(UnfinishedItem::Data(4, 4)));
     }
 
     #[test]
     fn an_answer_is_open_until_it_is_sent_or_one_side_gives_up() {
-        let ends: [fn(&mut Frames) -> Seen; 3] = [
+        let ends: [fn(&mut FrameTracker) -> FrameSummary; 3] = [
             |frames| frames.sent(&frame(DATA, END_STREAM, 3, b"data"), 9),
             |frames| frames.sent(&frame(RST_STREAM, 0, 3, &[0; 4]), 9),
             |frames| frames.feed(&frame(RST_STREAM, 0, 3, &[0; 4])),
@@ -463,6 +481,17 @@ mod tests {
             // Frames that were already in flight when the stream ended.
             frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 9);
             assert_eq!(frames.oldest_answer(), None);
+        }
+    }
+
+    #[test]
+    fn resets_count_unless_they_refuse_a_request() {
+        for (code, control) in [(0, 0), (7, 0), (1, 1), (5, 1), (11, 1)] {
+            let mut frames = open();
+            let reset = frame(RST_STREAM, 0, 1, &[0, 0, 0, code]);
+            assert_eq!(frames.sent(&reset, 0).control, control, "{code}");
+            let sums = reset.iter().map(|byte| frames.sent(&[*byte], 0).control);
+            assert_eq!(sums.sum::<u32>(), control, "{code}");
         }
     }
 
@@ -508,10 +537,10 @@ mod tests {
 
     #[test]
     fn other_protocols_are_left_alone() {
-        let mut frames = Frames::default();
+        let mut frames = FrameTracker::default();
         assert_eq!(
             frames.feed(b"POST /v1/traces HTTP/1.1\r\n"),
-            Seen::default()
+            FrameSummary::default()
         );
         assert!(frames.is_foreign() && frames.unfinished().is_none());
     }
@@ -524,14 +553,13 @@ mod tests {
         ) {
             let whole = [PREFACE, &bytes].concat();
             let (one, two) = whole.split_at(cut.min(whole.len()));
-            let (mut at_once, mut split) = (Frames::default(), Frames::default());
+            let (mut at_once, mut split) = (FrameTracker::default(), FrameTracker::default());
             let sum = at_once.feed(&whole).control;
             prop_assert_eq!(sum, split.feed(one).control + split.feed(two).control);
             prop_assert_eq!(at_once.streams(), split.streams());
             prop_assert_eq!(at_once.unfinished(), split.unfinished());
-            at_once.sent(&whole, 1);
-            split.sent(one, 1);
-            split.sent(two, 1);
+            let sum = at_once.sent(&whole, 1).control;
+            prop_assert_eq!(sum, split.sent(one, 1).control + split.sent(two, 1).control);
             prop_assert_eq!(at_once.may_insert(), split.may_insert());
             prop_assert_eq!(at_once.streams(), split.streams());
         }

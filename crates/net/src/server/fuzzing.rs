@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf, join, sink};
 use tokio::runtime::{Builder, Runtime};
 
-use super::guard::{Guard, Spoken};
+use super::guard::{DetectedProtocol, Guard};
 use super::mistake::Mistake;
 use super::peer::Peer;
 
@@ -26,10 +26,10 @@ pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
         guard.greet().await
     });
     match version {
-        Ok(Spoken::Http1) => "HTTP/1",
-        Ok(Spoken::Http2) => "HTTP/2",
-        Ok(Spoken::Tls) => "TLS",
-        Ok(Spoken::Nothing) | Err(_) => "nothing",
+        Ok(DetectedProtocol::Http1) => "HTTP/1",
+        Ok(DetectedProtocol::Http2) => "HTTP/2",
+        Ok(DetectedProtocol::Tls) => "TLS",
+        Ok(DetectedProtocol::Nothing) | Err(_) => "nothing",
     }
 }
 

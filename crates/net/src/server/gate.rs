@@ -15,13 +15,15 @@ use super::metrics::ServerMetrics;
 use crate::sampled_log::SampledLog;
 use crate::{Owner, network};
 use tributary_memory::Budget;
-use tributary_memory::beside;
-use tributary_memory::beside::{Among, CONNECTION_COST, FREE_REQUESTS, REQUEST_COST, Seat};
+use tributary_memory::clients;
+use tributary_memory::clients::{
+    CONNECTION_COST, ConnectionState, FREE_REQUESTS, REQUEST_COST, Scope,
+};
 
 /// A limit on clients: the keys of [`Limits`], and the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields of `Limits` say what they are")]
-pub enum Limit {
+pub enum ClientLimit {
     MaxConnections,
     MaxConnectionsPerPeer,
     MaxHandshakes,
@@ -40,83 +42,87 @@ pub enum Limit {
     RequestMemory,
 }
 
-impl Limit {
+impl ClientLimit {
     /// All limits.
-    pub const ALL: [Limit; 13] = [
-        Limit::MaxConnections,
-        Limit::MaxConnectionsPerPeer,
-        Limit::MaxHandshakes,
-        Limit::HandshakeTimeout,
-        Limit::MaxRequests,
-        Limit::MaxHeaderSize,
-        Limit::HeaderTimeout,
-        Limit::MinBodyRate,
-        Limit::SendTimeout,
-        Limit::MaxControlFrames,
-        Limit::MaxConcurrentStreams,
-        Limit::Memory,
-        Limit::RequestMemory,
+    pub const ALL: [ClientLimit; 13] = [
+        ClientLimit::MaxConnections,
+        ClientLimit::MaxConnectionsPerPeer,
+        ClientLimit::MaxHandshakes,
+        ClientLimit::HandshakeTimeout,
+        ClientLimit::MaxRequests,
+        ClientLimit::MaxHeaderSize,
+        ClientLimit::HeaderTimeout,
+        ClientLimit::MinBodyRate,
+        ClientLimit::SendTimeout,
+        ClientLimit::MaxControlFrames,
+        ClientLimit::MaxConcurrentStreams,
+        ClientLimit::Memory,
+        ClientLimit::RequestMemory,
     ];
 
     /// Returns the configuration key, which is also the value of the label `limit`.
     pub const fn key(self) -> &'static str {
         match self {
-            Limit::MaxConnections => "max_connections",
-            Limit::MaxConnectionsPerPeer => "max_connections_per_peer",
-            Limit::MaxHandshakes => "max_handshakes",
-            Limit::HandshakeTimeout => "handshake_timeout",
-            Limit::MaxRequests => "max_requests",
-            Limit::MaxHeaderSize => "max_header_size",
-            Limit::HeaderTimeout => "header_timeout",
-            Limit::MinBodyRate => "min_body_rate",
-            Limit::SendTimeout => "send_timeout",
-            Limit::MaxControlFrames => "max_control_frames",
-            Limit::MaxConcurrentStreams => "max_concurrent_streams",
-            Limit::Memory => "memory",
-            Limit::RequestMemory => "request_memory",
+            ClientLimit::MaxConnections => "max_connections",
+            ClientLimit::MaxConnectionsPerPeer => "max_connections_per_peer",
+            ClientLimit::MaxHandshakes => "max_handshakes",
+            ClientLimit::HandshakeTimeout => "handshake_timeout",
+            ClientLimit::MaxRequests => "max_requests",
+            ClientLimit::MaxHeaderSize => "max_header_size",
+            ClientLimit::HeaderTimeout => "header_timeout",
+            ClientLimit::MinBodyRate => "min_body_rate",
+            ClientLimit::SendTimeout => "send_timeout",
+            ClientLimit::MaxControlFrames => "max_control_frames",
+            ClientLimit::MaxConcurrentStreams => "max_concurrent_streams",
+            ClientLimit::Memory => "memory",
+            ClientLimit::RequestMemory => "request_memory",
         }
     }
 
     /// Describes the event and the possible remedies, for the operator.
     const fn advice(self) -> &'static str {
         match self {
-            Limit::MaxConnections => {
+            ClientLimit::MaxConnections => {
                 "Refused a connection, or closed an idle one for it. If all clients are welcome, raise the limit or add \
                  servers"
             }
-            Limit::MaxConnectionsPerPeer => {
+            ClientLimit::MaxConnectionsPerPeer => {
                 "Refused a connection, or closed an idle one for it. If many clients share this address (NAT, a load \
                  balancer), raise the limit"
             }
-            Limit::MaxHandshakes => {
-                "Refused a TLS handshake. If many clients reconnect at once, they will get in when they try again"
+            ClientLimit::MaxHandshakes => {
+                "Refused a TLS handshake. If many clients reconnect at once, their retries will succeed"
             }
-            Limit::HandshakeTimeout => {
-                "Closed a connection that did not begin to speak in time. Look for a port scan, a probe that only \
+            ClientLimit::HandshakeTimeout => {
+                "Closed a connection that sent nothing in time. Look for a port scan, a probe that only \
                  connects, or packet loss"
             }
-            Limit::MaxRequests => {
+            ClientLimit::MaxRequests => {
                 "Refused a request. The exporters may be slower than the clients, or the limit is too low"
             }
-            Limit::MaxHeaderSize => "Refused a request with too large a head",
-            Limit::HeaderTimeout => {
+            ClientLimit::MaxHeaderSize => "Refused a request whose head is too large",
+            ClientLimit::HeaderTimeout => {
                 "Closed a connection whose client was too slow to send a request head"
             }
-            Limit::MinBodyRate => "Gave up a request whose client was too slow to send the body",
-            Limit::SendTimeout => "Closed a connection whose client did not take its answers",
-            Limit::MaxConcurrentStreams => {
-                "Refused a request: the client has too many at once on one connection. It will send it again"
+            ClientLimit::MinBodyRate => {
+                "Refused a request whose client was too slow to send the body"
             }
-            Limit::MaxControlFrames => {
+            ClientLimit::SendTimeout => {
+                "Closed a connection whose client did not read its responses"
+            }
+            ClientLimit::MaxConcurrentStreams => {
+                "Refused a request: the client has too many open requests on one connection. It will retry"
+            }
+            ClientLimit::MaxControlFrames => {
                 "Closed a connection that sent too many HTTP/2 frames without a request. This is an attack or a broken \
                  client"
             }
-            Limit::Memory => {
+            ClientLimit::Memory => {
                 "Refused a connection, or closed an idle one for it: open connections may take a quarter of the memory \
                  limit, those of one address an eighth. Raise the limit of `memory_limiter`, or add servers"
             }
-            Limit::RequestMemory => {
-                "Refused a request: open requests and answers that clients have not taken may take an eighth of the \
+            ClientLimit::RequestMemory => {
+                "Refused a request: open requests and unread responses may take an eighth of the \
                  memory limit each, those of one address half of that. Look for clients that do not read their \
                  answers, raise the limit of `memory_limiter`, or add servers"
             }
@@ -140,7 +146,7 @@ pub(super) struct Gate {
     /// Networks with open connections only, so `max_connections` bounds the map.
     networks: Mutex<HashMap<IpAddr, Arc<Network>>>,
     /// Rate limiters of the log, by limit.
-    log: [SampledLog; Limit::ALL.len()],
+    log: [SampledLog; ClientLimit::ALL.len()],
 }
 
 /// Usage of one listener by the clients of one network.
@@ -150,7 +156,7 @@ pub(super) struct Network {
     handshakes: AtomicUsize,
     requests: AtomicUsize,
     /// Usage of all listeners by the same network.
-    process: Arc<beside::Network>,
+    process: Arc<clients::Network>,
 }
 
 impl Gate {
@@ -181,42 +187,47 @@ impl Gate {
         self: &Arc<Self>,
         address: SocketAddr,
         leave: CancellationToken,
-    ) -> Result<Admission, Limit> {
+    ) -> Result<Admission, ClientLimit> {
         let address = network(address.ip());
-        let place = Place::new(self, address);
+        let place = ConnectionSlot::new(self, address);
         if let Some((limit, among)) = self.exceeded(&place)
-            && !self.budget.beside.vacate(among)
+            && !self.budget.clients.close_idle(among)
         {
             return Err(limit);
         }
         self.metrics.connections.increment(1.0);
-        let seat = self.budget.beside.sit(address, self.listener(), leave);
-        Ok(Admission { place, seat })
+        let state = self
+            .budget
+            .clients
+            .register(address, self.listener(), leave);
+        Ok(Admission { place, state })
     }
 
     /// Returns the first limit that the connection exceeds, and the scope of connections that count for it.
-    fn exceeded(self: &Arc<Self>, place: &Place) -> Option<(Limit, Among)> {
+    fn exceeded(self: &Arc<Self>, place: &ConnectionSlot) -> Option<(ClientLimit, Scope)> {
         let over = |count: &AtomicUsize, limit: usize| limit > 0 && count.load(Relaxed) > limit;
         let (limits, address, network) = (&self.limits, place.address, &place.network);
         if over(&self.connections, limits.max_connections) {
-            return Some((Limit::MaxConnections, Among::Listener(self.listener())));
+            return Some((
+                ClientLimit::MaxConnections,
+                Scope::Listener(self.listener()),
+            ));
         }
         if over(&network.connections, limits.max_connections_per_peer) {
-            let among = Among::NetworkOfListener(address, self.listener());
-            return Some((Limit::MaxConnectionsPerPeer, among));
+            let among = Scope::NetworkOfListener(address, self.listener());
+            return Some((ClientLimit::MaxConnectionsPerPeer, among));
         }
         if self.connections.load(Relaxed) <= FEWEST_CONNECTIONS {
             return None;
         }
         let affordable = self.budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;
-        if self.budget.beside.connections.load(Relaxed) > affordable {
-            return Some((Limit::Memory, Among::All));
+        if self.budget.clients.connections.load(Relaxed) > affordable {
+            return Some((ClientLimit::Memory, Scope::All));
         }
         let of_network = network.process.connections.load(Relaxed);
-        (of_network > affordable / 2).then_some((Limit::Memory, Among::Network(address)))
+        (of_network > affordable / 2).then_some((ClientLimit::Memory, Scope::Network(address)))
     }
 
-    /// Returns an id of this listener.
     fn listener(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
@@ -253,18 +264,18 @@ impl Gate {
     /// Counts one more open HTTP/2 request if the memory limit allows it for the process and for the client network.
     fn begin_stream(&self, network: Option<&Network>) -> bool {
         let affordable = self.affordable_requests();
-        if !enter(&self.budget.beside.requests, affordable) {
+        if !enter(&self.budget.clients.requests, affordable) {
             return false;
         }
         let fits = network.is_none_or(|network| enter(&network.process.requests, affordable / 2));
         if !fits {
-            self.budget.beside.requests.fetch_sub(1, Relaxed);
+            self.budget.clients.requests.fetch_sub(1, Relaxed);
         }
         fits
     }
 
     fn end_streams(&self, network: Option<&Network>, count: usize) {
-        self.budget.beside.requests.fetch_sub(count, Relaxed);
+        self.budget.clients.requests.fetch_sub(count, Relaxed);
         if let Some(network) = network {
             network.process.requests.fetch_sub(count, Relaxed);
         }
@@ -275,7 +286,10 @@ impl Gate {
     pub(super) fn is_short(&self, network: Option<&Network>) -> bool {
         let scarce =
             |count: &AtomicUsize, most: usize| count.load(Relaxed) >= (most - most / 4).max(1);
-        let (beside, process) = (&self.budget.beside, network.map(|network| &network.process));
+        let (clients, process) = (
+            &self.budget.clients,
+            network.map(|network| &network.process),
+        );
         let (requests, answers) = (
             self.affordable_requests(),
             self.budget.limit() / ANSWERS_SHARE,
@@ -284,8 +298,8 @@ impl Gate {
             0 => usize::MAX,
             most => most,
         };
-        scarce(&beside.requests, requests)
-            || scarce(&beside.answers, answers)
+        scarce(&clients.requests, requests)
+            || scarce(&clients.answers, answers)
             || scarce(&self.requests, most)
             || process.is_some_and(|process| {
                 scarce(&process.requests, requests / 2) || scarce(&process.answers, answers / 2)
@@ -293,14 +307,15 @@ impl Gate {
             || network.is_some_and(|network| scarce(&network.requests, most.div_ceil(2)))
     }
 
-    /// Takes a place for refusing a client with a message. Returns `None` if too many refusals are in progress.
-    pub(super) fn farewell(self: &Arc<Self>) -> Option<Farewell> {
-        enter(&self.farewells, MAX_FAREWELLS).then(|| Farewell(self.clone()))
+    /// Takes a slot for refusing a client with a message. Returns `None` if too many refusals are in
+    /// progress.
+    pub(super) fn begin_refusal(self: &Arc<Self>) -> Option<RefusalPermit> {
+        enter(&self.farewells, MAX_REFUSALS_WITH_MESSAGE).then(|| RefusalPermit(self.clone()))
     }
 
     /// Counts an exceeded limit, and logs it at most once in ten seconds.
-    pub(super) fn limited(&self, limit: Limit, peer: &Peer) {
-        self.metrics.limited(limit);
+    pub(super) fn report_limit(&self, limit: ClientLimit, peer: &Peer) {
+        self.metrics.report_limit(limit);
         let (address, identity) = (peer.address, peer.identity.as_deref());
         let due = self.log.get(limit as usize).and_then(SampledLog::admit);
         let Some(suppressed) = due else {
@@ -322,40 +337,41 @@ impl Gate {
     }
 
     /// Returns the configured value of the limit, as text.
-    fn value(&self, limit: Limit) -> String {
+    fn value(&self, limit: ClientLimit) -> String {
         let limits = &self.limits;
         let time = |time: Duration| format!("{time:?}");
         match limit {
-            Limit::MaxConnections => limits.max_connections.to_string(),
-            Limit::MaxConnectionsPerPeer => limits.max_connections_per_peer.to_string(),
-            Limit::MaxHandshakes => limits.max_handshakes.to_string(),
-            Limit::HandshakeTimeout => time(*limits.handshake_timeout),
-            Limit::MaxRequests => limits.max_requests.to_string(),
-            Limit::MaxHeaderSize => limits.max_header_size.to_string(),
-            Limit::HeaderTimeout => time(*limits.header_timeout),
-            Limit::MinBodyRate => format!("{}/s", limits.min_body_rate),
-            Limit::SendTimeout => time(*limits.send_timeout),
-            Limit::MaxControlFrames => limits.max_control_frames.to_string(),
-            Limit::MaxConcurrentStreams => self.streams.to_string(),
-            Limit::Memory | Limit::RequestMemory => self.budget.limit().to_string(),
+            ClientLimit::MaxConnections => limits.max_connections.to_string(),
+            ClientLimit::MaxConnectionsPerPeer => limits.max_connections_per_peer.to_string(),
+            ClientLimit::MaxHandshakes => limits.max_handshakes.to_string(),
+            ClientLimit::HandshakeTimeout => time(*limits.handshake_timeout),
+            ClientLimit::MaxRequests => limits.max_requests.to_string(),
+            ClientLimit::MaxHeaderSize => limits.max_header_size.to_string(),
+            ClientLimit::HeaderTimeout => time(*limits.header_timeout),
+            ClientLimit::MinBodyRate => format!("{}/s", limits.min_body_rate),
+            ClientLimit::SendTimeout => time(*limits.send_timeout),
+            ClientLimit::MaxControlFrames => limits.max_control_frames.to_string(),
+            ClientLimit::MaxConcurrentStreams => self.streams.to_string(),
+            ClientLimit::Memory | ClientLimit::RequestMemory => self.budget.limit().to_string(),
         }
     }
 
-    /// Takes a place for a large, partly received frame. Returns `None` if there are too many. One network gets half of
-    /// the places, so that a client that never completes its frames cannot block all others.
+    /// Takes a slot for a large, partly received frame. Returns `None` if there are too many. One network
+    /// gets half of the slots, so that a client that never completes its frames cannot block all others.
     pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = (self.budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
-        let held = Held::new(self, peer, Kind::Frame, bytes);
+        let held = Held::new(self, peer, ByteKind::Frame, bytes);
         let (before, of_network) = (held.others(), held.others_of_network());
         (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
             .then_some(held)
     }
 
-    /// Takes a place for a large head or response. Returns `None` if there are too many. One network gets half of the
-    /// places. A single large item is always allowed: otherwise a page above the limit could never be sent.
+    /// Takes a slot for a large head or response. Returns `None` if there are too many. One network gets half
+    /// of the slots. A single large item is always allowed: otherwise a page above the limit could never be
+    /// sent.
     pub(super) fn begin_answer(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = self.budget.limit() / ANSWERS_SHARE;
-        let held = Held::new(self, peer, Kind::Answer, bytes);
+        let held = Held::new(self, peer, ByteKind::Answer, bytes);
         let fits = |others: usize, most| others == 0 || others.saturating_add(bytes) <= most;
         (fits(held.others(), most) && fits(held.others_of_network(), most / 2)).then_some(held)
     }
@@ -365,19 +381,19 @@ impl Gate {
     }
 }
 
-/// The place of a connection. Connections do not take permits of the budget but have a share of the limit beside it.
-/// Otherwise idle connections would displace telemetry, and a flood of telemetry would refuse connections. A refused
-/// connection, unlike a request, often cannot be told to retry.
-struct Place {
+/// Slot of a connection. Connections do not take permits of the budget but have a share of the limit in
+/// addition. Otherwise idle connections would displace telemetry, and a flood of telemetry would refuse
+/// connections. A refused connection, unlike a request, often cannot be told to retry.
+struct ConnectionSlot {
     gate: Arc<Gate>,
     address: IpAddr,
     network: Arc<Network>,
 }
 
-impl Place {
+impl ConnectionSlot {
     fn new(gate: &Arc<Gate>, address: IpAddr) -> Self {
         gate.connections.fetch_add(1, Relaxed);
-        let process = gate.budget.beside.enter(address);
+        let process = gate.budget.clients.enter(address);
         let mut networks = gate.networks();
         let network = networks.entry(address).or_insert_with(|| {
             Arc::new(Network {
@@ -388,7 +404,7 @@ impl Place {
             })
         });
         network.connections.fetch_add(1, Relaxed);
-        Place {
+        ConnectionSlot {
             gate: gate.clone(),
             address,
             network: network.clone(),
@@ -396,9 +412,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let Place {
+        let ConnectionSlot {
             gate,
             address,
             network,
@@ -411,21 +427,21 @@ impl Drop for Place {
                 networks.remove(address);
             }
         }
-        gate.budget.beside.leave(*address, &network.process);
+        gate.budget.clients.leave(*address, &network.process);
     }
 }
 
 /// The right to an open connection, released on drop.
 pub(super) struct Admission {
-    place: Place,
-    pub(super) seat: Arc<Seat>,
+    place: ConnectionSlot,
+    pub(super) state: Arc<ConnectionState>,
 }
 
 impl Admission {
     /// Takes the right to a TLS handshake. Returns `None` if too many are in progress. One network gets a quarter of
     /// them, so that a client that never completes its handshakes cannot lock out all others.
     pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
-        let Place { gate, network, .. } = &self.place;
+        let ConnectionSlot { gate, network, .. } = &self.place;
         let all = gate.limits.max_handshakes;
         if !enter(&gate.handshakes, all) {
             return None;
@@ -444,7 +460,7 @@ impl Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         let gate = &self.place.gate;
-        gate.budget.beside.stand_up(&self.seat);
+        gate.budget.clients.unregister(&self.state);
         gate.metrics.connections.decrement(1.0);
     }
 }
@@ -456,39 +472,39 @@ pub(super) struct Handshake<'a> {
 
 impl Drop for Handshake<'_> {
     fn drop(&mut self) {
-        let Place { gate, network, .. } = &self.admission.place;
+        let ConnectionSlot { gate, network, .. } = &self.admission.place;
         gate.handshakes.fetch_sub(1, Relaxed);
         network.handshakes.fetch_sub(1, Relaxed);
     }
 }
 
 /// The right to refuse one client with a message, released on drop.
-pub(super) struct Farewell(Arc<Gate>);
+pub(super) struct RefusalPermit(Arc<Gate>);
 
-impl Drop for Farewell {
+impl Drop for RefusalPermit {
     fn drop(&mut self) {
         self.0.farewells.fetch_sub(1, Relaxed);
     }
 }
 
-/// Kinds of bytes that are counted beside the budget's permits.
+/// Purpose of bytes that are counted in addition to the budget's permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ByteKind {
     Frame,
     Answer,
 }
 
-/// The right to hold bytes beside the budget's permits, released on drop.
+/// The right to hold bytes in addition to the budget's permits, released on drop.
 #[derive(Debug)]
 pub(super) struct Held {
     budget: Arc<Budget>,
     network: Option<Arc<Network>>,
-    kind: Kind,
+    kind: ByteKind,
     pub(super) bytes: usize,
 }
 
 impl Held {
-    fn new(gate: &Gate, peer: &Peer, kind: Kind, bytes: usize) -> Self {
+    fn new(gate: &Gate, peer: &Peer, kind: ByteKind, bytes: usize) -> Self {
         let held = Held {
             budget: gate.budget.clone(),
             network: peer.network.clone(),
@@ -504,16 +520,16 @@ impl Held {
 
     fn of_all(&self) -> &AtomicUsize {
         match self.kind {
-            Kind::Frame => &self.budget.beside.frames,
-            Kind::Answer => &self.budget.beside.answers,
+            ByteKind::Frame => &self.budget.clients.frames,
+            ByteKind::Answer => &self.budget.clients.answers,
         }
     }
 
     fn of_network(&self) -> Option<&AtomicUsize> {
         let process = &self.network.as_ref()?.process;
         Some(match self.kind {
-            Kind::Frame => &process.frames,
-            Kind::Answer => &process.answers,
+            ByteKind::Frame => &process.frames,
+            ByteKind::Answer => &process.answers,
         })
     }
 
@@ -538,11 +554,12 @@ impl Drop for Held {
     }
 }
 
-/// Places of one connection's HTTP/2 requests, from their first frame until their responses are sent. Released on drop.
-pub(super) struct Places {
+/// Slots of one connection's HTTP/2 requests, from their first frame until their responses are sent. Released
+/// on drop.
+pub(super) struct RequestSlots {
     gate: Arc<Gate>,
     network: Option<Arc<Network>>,
-    /// Requests beyond [`FREE_REQUESTS`] that have a place.
+    /// Requests beyond [`FREE_REQUESTS`] that have a slot.
     count: usize,
 }
 
@@ -556,9 +573,9 @@ pub(super) enum Opening {
     Waits,
 }
 
-impl Places {
+impl RequestSlots {
     pub(super) fn new(peer: &Peer) -> Self {
-        Places {
+        RequestSlots {
             gate: peer.gate().clone(),
             network: peer.network.clone(),
             count: 0,
@@ -581,7 +598,7 @@ impl Places {
         }
     }
 
-    /// Releases the places that `open` requests do not need.
+    /// Releases the slots that `open` requests do not need.
     pub(super) fn keep(&mut self, open: usize) {
         let surplus = self
             .count
@@ -593,7 +610,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for RequestSlots {
     fn drop(&mut self) {
         self.keep(0);
     }
@@ -609,7 +626,7 @@ fn enter(count: &AtomicUsize, limit: usize) -> bool {
     fits
 }
 
-/// Share of the memory limit for all connections, beside the bytes that the budget counts: one part in this many.
+/// Share of the memory limit for all connections, in addition to the permits: one part in this many.
 const CONNECTIONS_SHARE: usize = 4;
 /// Number of connections of a listener that are always allowed. A client that fills one listener must not lock out the
 /// health probes of another.
@@ -622,11 +639,11 @@ const REQUESTS_SHARE: usize = 8;
 const LEAST_REQUESTS: usize = 64;
 /// Share of the memory limit for large heads and responses: one part in this many.
 const ANSWERS_SHARE: usize = 8;
-/// Requests without a place that one connection may have open until their refusals are sent. A client that reads its
-/// responses frees them at once.
+/// Requests without a slot that one connection may have open until their refusals are sent. A client that
+/// reads its responses frees them at once.
 const MAX_REFUSALS: usize = 4;
 /// Maximum number of concurrent refusals with a message. Further connections are just closed.
-const MAX_FAREWELLS: usize = 64;
+const MAX_REFUSALS_WITH_MESSAGE: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -637,7 +654,7 @@ mod tests {
         Gate::new(limits, 1000, owner.over("grpc"), budget)
     }
 
-    fn admit(gate: &Arc<Gate>, address: &str) -> Result<Admission, Limit> {
+    fn admit(gate: &Arc<Gate>, address: &str) -> Result<Admission, ClientLimit> {
         gate.admit(at(address), CancellationToken::new())
     }
 
@@ -646,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_counted_in_all_and_per_address_and_forgotten_when_closed() {
+    fn connections_are_counted_in_total_and_per_address() {
         let limits = Limits {
             max_connections: 3,
             max_connections_per_peer: 2,
@@ -656,9 +673,12 @@ mod tests {
         let first = admit(&gate, "2001:db8::1").unwrap();
         let _second = admit(&gate, "2001:db8::2:1").unwrap();
         let refused = admit(&gate, "2001:db8::3").err();
-        assert_eq!(refused, Some(Limit::MaxConnectionsPerPeer));
+        assert_eq!(refused, Some(ClientLimit::MaxConnectionsPerPeer));
         let third = admit(&gate, "10.0.0.1").unwrap();
-        assert_eq!(admit(&gate, "10.0.0.2").err(), Some(Limit::MaxConnections));
+        assert_eq!(
+            admit(&gate, "10.0.0.2").err(),
+            Some(ClientLimit::MaxConnections)
+        );
         drop((first, third));
         let _again = admit(&gate, "::ffff:10.0.0.1").unwrap();
         let networks = gate.networks();
@@ -692,24 +712,24 @@ mod tests {
     }
 
     #[test]
-    fn connections_and_parts_of_frames_have_a_share_of_the_memory_limit() {
+    fn connections_and_partial_frames_have_a_memory_share() {
         let budget = Budget::new(CONNECTIONS_SHARE * 200 * CONNECTION_COST);
         let gate = gate(Limits::default(), Some(budget.clone()));
         let mut open = many(&gate, "10.0.0.1", 100);
         assert_eq!(
             admit(&gate, "10.0.0.1").err(),
-            Some(Limit::Memory),
+            Some(ClientLimit::Memory),
             "one address has half"
         );
         open.extend(many(&gate, "10.0.0.2", 100));
-        assert_eq!(admit(&gate, "10.0.0.3").err(), Some(Limit::Memory));
+        assert_eq!(admit(&gate, "10.0.0.3").err(), Some(ClientLimit::Memory));
         open.pop();
         assert!(admit(&gate, "10.0.0.3").is_ok());
         assert_eq!(budget.used(), 0);
         open.push(admit(&gate, "10.0.0.3").unwrap());
         let probes = self::gate(Limits::default(), Some(budget.clone()));
         let few = many(&probes, "10.0.0.1", FEWEST_CONNECTIONS);
-        assert_eq!(admit(&probes, "10.0.0.1").err(), Some(Limit::Memory));
+        assert_eq!(admit(&probes, "10.0.0.1").err(), Some(ClientLimit::Memory));
         drop(few);
 
         drop(open);
@@ -729,10 +749,10 @@ mod tests {
         assert!(gate.begin_frame(third, half).is_some());
         assert!(gate.begin_frame(one, half).is_some());
         drop(more);
-        assert_eq!(budget.beside.frames.load(Relaxed), 0);
+        assert_eq!(budget.clients.frames.load(Relaxed), 0);
         drop(admissions);
-        assert_eq!(budget.beside.connections.load(Relaxed), 0);
-        assert_eq!(budget.beside.networks(), 0);
+        assert_eq!(budget.clients.connections.load(Relaxed), 0);
+        assert_eq!(budget.clients.networks(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -755,7 +775,7 @@ mod tests {
         let idle = admit(&small, "10.0.0.7").unwrap();
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(admit(&small, "10.0.0.7").is_ok());
-        assert!(idle.seat.is_vacated.load(Relaxed));
+        assert!(idle.state.is_closing.load(Relaxed));
     }
 
     #[test]
@@ -768,9 +788,9 @@ mod tests {
             peer.network = admission.network();
             (admission, peer)
         });
-        let mut places = peers.each_ref().map(|(_, peer)| Places::new(peer));
+        let mut places = peers.each_ref().map(|(_, peer)| RequestSlots::new(peer));
         let [one, other, third] = &mut places;
-        let admitted = |places: &mut Places| {
+        let admitted = |places: &mut RequestSlots| {
             let mut open = 0;
             while places.open(open) == Opening::Admitted {
                 open += 1;
@@ -786,7 +806,7 @@ mod tests {
         one.keep(FREE_REQUESTS + 20);
         assert_eq!(admitted(third), FREE_REQUESTS + 30);
         drop(places);
-        assert_eq!(gate.budget.beside.requests.load(Relaxed), 0);
+        assert_eq!(gate.budget.clients.requests.load(Relaxed), 0);
         assert!(!gate.is_short(peers[0].1.network.as_deref()));
     }
 

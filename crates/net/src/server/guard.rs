@@ -5,7 +5,7 @@
 //!
 //! As of h2 0.4 and hyper 1.12, the libraries already end a connection for:
 //!
-//! * 200 streams reset before they were processed, or 1024 streams reset because of client errors;
+//! * 200 streams that the client reset before they were processed;
 //! * six CONTINUATION frames in a block, a hundred empty DATA frames, or many small unread DATA frames;
 //! * a header list far above its limit (HPACK bombs).
 //!
@@ -13,7 +13,8 @@
 //!
 //! The libraries do not limit:
 //!
-//! * PING, SETTINGS, PRIORITY and WINDOW_UPDATE frames, refused streams, and resets of processed streams;
+//! * PING, SETTINGS, PRIORITY and WINDOW_UPDATE frames, resets of processed streams, and, as configured here, streams
+//!   that the server has to reset because of client errors;
 //! * any time on HTTP/2;
 //! * responses for which the client opens no window;
 //! * the total memory of partly received frames and of requests with unsent responses;
@@ -29,20 +30,18 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::frames::{Frames, PREFACE, Seen, Unfinished};
-use super::gate::{Gate, Held, Limit, Opening, Places};
+use super::frames::{FrameSummary, FrameTracker, PREFACE, UnfinishedItem};
+use super::gate::{ClientLimit, Gate, Held, Opening, RequestSlots};
 use super::peer::Peer;
 
-/// A guarded connection.
 pub(super) struct Guard<S> {
     stream: S,
     /// Bytes read by [`Guard::greet`], until hyper takes them.
     early: Bytes,
-    /// Bytes that were read and wait for a place for the request that they begin.
+    /// Bytes that were read and wait for a slot for the request that they begin.
     waiting: Bytes,
-    frames: Frames,
-    /// Places of the open requests.
-    places: Places,
+    frames: FrameTracker,
+    places: RequestSlots,
     /// Refused streams that h2 has not refused to the client yet.
     refused: usize,
     bucket: Bucket,
@@ -53,20 +52,20 @@ pub(super) struct Guard<S> {
     /// Timer for the earliest deadline when it was set. The current deadline may be later.
     timer: Pin<Box<Sleep>>,
     /// The item that the client has begun, and the start time.
-    begun: Option<(Unfinished, Instant)>,
+    begun: Option<(UnfinishedItem, Instant)>,
     /// HTTP/1: the number of the request whose head has begun, and the start time.
     head: Option<(u64, Instant)>,
     /// Time since which the socket accepts no more bytes.
     blocked: Option<Instant>,
     /// The right to a large, partly received frame.
     large: Option<Held>,
-    parting: Option<Parting>,
+    closing: Option<ClosingState>,
 }
 
 /// A connection end initiated by the server.
-struct Parting {
+struct ClosingState {
     /// Unwritten rest of the closing message.
-    words: Bytes,
+    message: Bytes,
     why: io::ErrorKind,
     reason: &'static str,
     stage: Stage,
@@ -82,7 +81,7 @@ enum Stage {
 
 /// Protocol of the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(super) enum DetectedProtocol {
     Http1,
     Http2,
     /// TLS on a plaintext port.
@@ -100,8 +99,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             stream,
             early: Bytes::new(),
             waiting: Bytes::new(),
-            frames: Frames::default(),
-            places: Places::new(&peer),
+            frames: FrameTracker::default(),
+            places: RequestSlots::new(&peer),
             refused: 0,
             bucket: Bucket::new(gate.limits.max_control_frames, born),
             header_timeout: limit.into_iter().chain(header_timeout).min(),
@@ -113,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             head: None,
             blocked: None,
             large: None,
-            parting: None,
+            closing: None,
         }
     }
 
@@ -121,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     ///
     /// # Errors
     /// Errors of the stream.
-    pub(super) async fn greet(&mut self) -> io::Result<Spoken> {
+    pub(super) async fn greet(&mut self) -> io::Result<DetectedProtocol> {
         let mut bytes = [0; PREFACE.len()];
         let mut have = 0;
         // One byte does not distinguish a TLS record from garbage.
@@ -132,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             let rest = bytes.get_mut(have..).unwrap_or_default();
             let read = tokio::io::AsyncReadExt::read(&mut self.stream, rest).await?;
             if read == 0 {
-                return Ok(Spoken::Nothing);
+                return Ok(DetectedProtocol::Nothing);
             }
             self.frames.feed(rest.get(..read).unwrap_or_default());
             have += read;
@@ -141,26 +140,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         self.early = Bytes::copy_from_slice(said);
         Ok(match said {
             // A TLS record of type "handshake" (RFC 8446, 5.1).
-            [0x16, 0x03, ..] => Spoken::Tls,
+            [0x16, 0x03, ..] => DetectedProtocol::Tls,
             _ if self.frames.is_foreign() => {
                 self.head = Some((self.peer.begun(), Instant::now()));
-                Spoken::Http1
+                DetectedProtocol::Http1
             }
-            _ => Spoken::Http2,
+            _ => DetectedProtocol::Http2,
         })
     }
 
     /// Sends a closing message and closes the connection, within a second.
-    pub(super) async fn part(mut self, words: impl Into<Bytes>) {
-        self.close(words.into(), io::ErrorKind::ConnectionAborted, "");
-        std::future::poll_fn(|cx| self.poll_parting(cx).map(drop)).await;
+    pub(super) async fn part(mut self, message: impl Into<Bytes>) {
+        self.close(message.into(), io::ErrorKind::ConnectionAborted, "");
+        std::future::poll_fn(|cx| self.poll_closing(cx).map(drop)).await;
     }
 
-    fn close(&mut self, words: Bytes, why: io::ErrorKind, reason: &'static str) {
-        if self.parting.is_none() {
-            self.timer.as_mut().reset(Instant::now() + PARTING);
-            self.parting = Some(Parting {
-                words,
+    fn close(&mut self, message: Bytes, why: io::ErrorKind, reason: &'static str) {
+        if self.closing.is_none() {
+            self.timer.as_mut().reset(Instant::now() + MAX_CLOSING_TIME);
+            self.closing = Some(ClosingState {
+                message,
                 why,
                 reason,
                 stage: Stage::Speak,
@@ -169,20 +168,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 
     /// Cuts a connection that exceeded a limit.
-    fn cut(&mut self, limit: Limit, reason: &'static str) {
-        self.gate.limited(limit, &self.peer);
-        let words = if !self.frames.is_foreign() {
+    fn cut(&mut self, limit: ClientLimit, reason: &'static str) {
+        self.gate.report_limit(limit, &self.peer);
+        let message = if !self.frames.is_foreign() {
             go_away(self.frames.last_stream(), reason)
-        } else if limit == Limit::HeaderTimeout && self.blocked.is_none() {
+        } else if limit == ClientLimit::HeaderTimeout && self.blocked.is_none() {
             Bytes::from_static(HEAD_TOO_SLOW)
         } else {
             Bytes::new()
         };
         let why = match limit {
-            Limit::MaxControlFrames => io::ErrorKind::ConnectionAborted,
+            ClientLimit::MaxControlFrames => io::ErrorKind::ConnectionAborted,
             _ => io::ErrorKind::TimedOut,
         };
-        self.close(words, why, reason);
+        self.close(message, why, reason);
     }
 
     /// Checks all deadlines. Cuts the connection or sets the timer.
@@ -207,29 +206,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    fn next_deadline(&mut self) -> Option<(Instant, Limit, &'static str)> {
+    fn next_deadline(&mut self) -> Option<(Instant, ClientLimit, &'static str)> {
         let limits = &self.gate.limits;
         let unfinished = self.frames.unfinished().and_then(|what| {
             let since = match self.begun {
                 Some((before, since)) if before == what => since,
-                _ if what == Unfinished::Greeting => self.born,
+                _ if what == UnfinishedItem::Greeting => self.born,
                 _ => Instant::now(),
             };
             self.begun = Some((what, since));
             let (limit, time) = match what {
-                Unfinished::Greeting => (
-                    Limit::HandshakeTimeout,
+                UnfinishedItem::Greeting => (
+                    ClientLimit::HandshakeTimeout,
                     limits.handshake_timeout.unless_zero(),
                 ),
-                Unfinished::Frame(_) => (Limit::HeaderTimeout, self.header_timeout),
-                Unfinished::Data(_, size) => (Limit::MinBodyRate, limits.time_for(size)),
+                UnfinishedItem::Frame(_) => (ClientLimit::HeaderTimeout, self.header_timeout),
+                UnfinishedItem::Data(_, size) => (ClientLimit::MinBodyRate, limits.time_for(size)),
             };
             Some((since + time?, limit, "a frame was not completed in time"))
         });
         let head = match self.head {
-            Some((number, since)) if number == self.peer.begun() => self
-                .header_timeout
-                .map(|time| (since + time, Limit::HeaderTimeout, "the head was too slow")),
+            Some((number, since)) if number == self.peer.begun() => {
+                self.header_timeout.map(|time| {
+                    (
+                        since + time,
+                        ClientLimit::HeaderTimeout,
+                        "the head was too slow",
+                    )
+                })
+            }
             _ => {
                 self.head = None;
                 None
@@ -240,18 +245,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         let untaken = answer.into_iter().chain(self.blocked).min().and_then(|at| {
             let due = limits.send_timeout.unless_zero().map(|time| at + time);
             // Checked once a second, because memory may become scarce, or the server may shut down.
-            let look = Instant::now() + LOOK_AT_ANSWERS;
+            let look = Instant::now() + ANSWER_CHECK_INTERVAL;
             let soon = if self.frames.is_foreign() {
                 None
             } else if self.gate.is_short(self.peer.network.as_deref()) {
                 Some(at + SHORT_SEND_TIMEOUT)
-            } else if self.peer.is_hurried() {
+            } else if self.peer.is_shutting_down() {
                 Some(at + LAST_SEND_TIMEOUT)
             } else {
                 Some(look.max(at + SHORT_SEND_TIMEOUT))
             };
             let due = due.into_iter().chain(soon).min();
-            Some((due?, Limit::SendTimeout, "an answer was not taken in time"))
+            Some((
+                due?,
+                ClientLimit::SendTimeout,
+                "an answer was not taken in time",
+            ))
         });
         let all = [unfinished, head, untaken].into_iter().flatten();
         all.min_by_key(|(deadline, ..)| *deadline)
@@ -261,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// before any budget is consulted. Without memory the client waits, as for a flow control window.
     fn has_room(&mut self) -> bool {
         let size = match self.frames.unfinished() {
-            Some(Unfinished::Data(_, size)) if size > SMALL_FRAME => size as usize,
+            Some(UnfinishedItem::Data(_, size)) if size > SMALL_FRAME => size as usize,
             _ => 0,
         };
         if size != self.large.as_ref().map_or(0, |large| large.bytes) {
@@ -277,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// Checks again shortly whether there is memory.
     fn wait_for_room(&mut self, cx: &mut Context<'_>) {
         self.watch(cx);
-        if self.parting.is_none() {
+        if self.closing.is_none() {
             self.timer.as_mut().reset(Instant::now() + ROOM_RETRY);
             if self.timer.as_mut().poll(cx).is_ready() {
                 cx.waker().wake_by_ref();
@@ -285,7 +294,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Handles received bytes. Returns how many may go to hyper. The rest begins a request that waits for a place.
+    /// Handles received bytes. Returns how many may go to hyper. The rest begins a request that waits for a
+    /// slot.
     fn received(&mut self, bytes: &[u8]) -> usize {
         let (places, peer) = (&mut self.places, &self.peer);
         let (seen, followed) = self
@@ -300,9 +310,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             });
         self.account();
         self.count(seen);
-        if seen.unasked && self.parting.is_none() {
+        if seen.unasked && self.closing.is_none() {
             self.cut(
-                Limit::MaxControlFrames,
+                ClientLimit::MaxControlFrames,
                 "an answer to a PING that was not sent",
             );
         }
@@ -311,7 +321,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             .streams()
             .saturating_sub(self.gate.streams as usize);
         for _ in self.refused..refused {
-            self.gate.limited(Limit::MaxConcurrentStreams, &self.peer);
+            self.gate
+                .report_limit(ClientLimit::MaxConcurrentStreams, &self.peer);
         }
         self.refused = refused;
         if self.frames.is_foreign() && self.head.is_none() && !self.peer.is_busy() {
@@ -320,8 +331,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         followed
     }
 
-    /// Passes waiting bytes to hyper as far as there are places. Returns true if any were passed.
-    fn go_on(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+    /// Passes waiting bytes to hyper as far as there are slots. Returns true if any were passed.
+    fn resume_waiting(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let most = self.waiting.len().min(buf.remaining());
         let first = self.waiting.slice(..most);
         let followed = self.received(&first);
@@ -340,12 +351,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             if seen.goodbye
                 && let Some(limit) = enforced_by_h2(bytes)
             {
-                self.gate.limited(limit, &self.peer);
+                self.gate.report_limit(limit, &self.peer);
             }
         }
     }
 
-    /// Updates the places after requests may have ended.
+    /// Updates the slots after requests may have ended.
     fn account(&mut self) {
         let open = self.frames.streams();
         self.places.keep(open);
@@ -354,10 +365,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    fn count(&mut self, seen: Seen) {
+    fn count(&mut self, seen: FrameSummary) {
         self.bucket.earn(seen.answers);
-        if seen.control > 0 && !self.bucket.take(seen.control) && self.parting.is_none() {
-            self.cut(Limit::MaxControlFrames, "too many control frames");
+        if seen.control > 0 && !self.bucket.take(seen.control) && self.closing.is_none() {
+            self.cut(ClientLimit::MaxControlFrames, "too many control frames");
         }
     }
 
@@ -382,27 +393,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 
     /// Ends the connection with the error that hyper gets. First completes the frame that is being written.
-    fn poll_parting(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let Some(parting) = &mut self.parting else {
+    fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let Some(closing) = &mut self.closing else {
             return Poll::Pending;
         };
-        let error = io::Error::new(parting.why, parting.reason);
+        let error = io::Error::new(closing.why, closing.reason);
         if self.timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(error);
         }
         loop {
-            match parting.stage {
-                Stage::Speak if parting.words.is_empty() => {
+            match closing.stage {
+                Stage::Speak if closing.message.is_empty() => {
                     if ready!(Pin::new(&mut self.stream).poll_flush(cx)).is_err() {
                         return Poll::Ready(error);
                     }
-                    parting.stage = Stage::Shutdown;
+                    closing.stage = Stage::Shutdown;
                 }
                 Stage::Speak if !self.frames.may_insert() => return Poll::Pending,
                 Stage::Speak => {
                     let stream = Pin::new(&mut self.stream);
-                    match ready!(stream.poll_write(cx, &parting.words)) {
-                        Ok(written @ 1..) => drop(parting.words.split_to(written)),
+                    match ready!(stream.poll_write(cx, &closing.message)) {
+                        Ok(written @ 1..) => drop(closing.message.split_to(written)),
                         _ => return Poll::Ready(error),
                     }
                 }
@@ -410,7 +421,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
                         return Poll::Ready(error);
                     }
-                    parting.stage = Stage::Drain(DRAIN);
+                    closing.stage = Stage::Drain(DRAIN);
                 }
                 Stage::Drain(left) => {
                     let mut scratch = [0; 4096];
@@ -420,7 +431,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     if read.is_err() || count == 0 || count >= left {
                         return Poll::Ready(error);
                     }
-                    parting.stage = Stage::Drain(left - count);
+                    closing.stage = Stage::Drain(left - count);
                 }
             }
         }
@@ -439,27 +450,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
             buf.put_slice(&early);
             return Poll::Ready(Ok(()));
         }
-        if me.parting.is_none() && !me.waiting.is_empty() {
+        if me.closing.is_none() && !me.waiting.is_empty() {
             let filled = buf.filled().len();
-            let went_on = me.go_on(buf);
-            if me.parting.is_some() {
+            let went_on = me.resume_waiting(buf);
+            if me.closing.is_some() {
                 buf.set_filled(filled);
             } else if went_on {
                 return Poll::Ready(Ok(()));
             } else {
                 me.wait_for_room(cx);
-                if me.parting.is_none() {
+                if me.closing.is_none() {
                     return Poll::Pending;
                 }
             }
         }
-        if me.parting.is_none() && !me.has_room() {
+        if me.closing.is_none() && !me.has_room() {
             me.wait_for_room(cx);
-            if me.parting.is_none() {
+            if me.closing.is_none() {
                 return Poll::Pending;
             }
         }
-        if me.parting.is_none() {
+        if me.closing.is_none() {
             let before = buf.filled().len();
             match Pin::new(&mut me.stream).poll_read(cx, buf) {
                 Poll::Pending => me.watch(cx),
@@ -472,20 +483,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
                     }
                     let at_end = read.is_empty();
                     buf.set_filled(before + followed);
-                    if me.parting.is_none() && (followed > 0 || at_end) {
+                    if me.closing.is_none() && (followed > 0 || at_end) {
                         return Poll::Ready(Ok(()));
                     }
-                    if me.parting.is_none() {
+                    if me.closing.is_none() {
                         me.wait_for_room(cx);
                     }
                     buf.set_filled(before);
                 }
             }
-            if me.parting.is_none() {
+            if me.closing.is_none() {
                 return Poll::Pending;
             }
         }
-        me.poll_parting(cx).map(Err)
+        me.poll_closing(cx).map(Err)
     }
 }
 
@@ -497,9 +508,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     ) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         let mut buf = buf;
-        if me.parting.is_some() {
+        if me.closing.is_some() {
             if me.frames.may_insert() {
-                return me.poll_parting(cx).map(Err);
+                return me.poll_closing(cx).map(Err);
             }
             buf = buf.get(..me.frames.unsent()).unwrap_or(buf);
         }
@@ -516,7 +527,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.parting.is_some() {
+        if self.closing.is_some() {
             let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_write(cx, first.map_or(&[][..], |buf| buf));
         }
@@ -549,7 +560,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         let in_head = me.head.is_some_and(|(number, _)| number == me.peer.begun());
         if me.frames.is_foreign() && in_head {
             me.close(Bytes::new(), io::ErrorKind::ConnectionAborted, "");
-            return me.poll_parting(cx).map(|_| Ok(()));
+            return me.poll_closing(cx).map(|_| Ok(()));
         }
         Pin::new(&mut me.stream).poll_shutdown(cx)
     }
@@ -557,7 +568,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
 
 impl<S> Drop for Guard<S> {
     fn drop(&mut self) {
-        self.peer.leave();
+        self.peer.mark_gone();
     }
 }
 
@@ -611,12 +622,12 @@ pub(super) fn go_away(last: u32, why: &str) -> Bytes {
 }
 
 /// Returns the limit for which h2 ended a connection, by the debug text of its GOAWAY. The errors of h2 do not tell.
-fn enforced_by_h2(bytes: &[u8]) -> Option<Limit> {
-    let says = |words: &str| memchr::memmem::find(bytes, words.as_bytes()).is_some();
+fn enforced_by_h2(bytes: &[u8]) -> Option<ClientLimit> {
+    let says = |message: &str| memchr::memmem::find(bytes, message.as_bytes()).is_some();
     if says("header_list_way_too_large") {
-        Some(Limit::MaxHeaderSize)
+        Some(ClientLimit::MaxHeaderSize)
     } else if says("too_many_") {
-        Some(Limit::MaxControlFrames)
+        Some(ClientLimit::MaxControlFrames)
     } else {
         None
     }
@@ -640,8 +651,8 @@ const SHORT_SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// The same time during shutdown. Several TCP retransmissions fit into it.
 const LAST_SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of checks for unread responses.
-const LOOK_AT_ANSWERS: Duration = Duration::from_secs(1);
+const ANSWER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time for the closing message.
-const PARTING: Duration = Duration::from_secs(1);
+const MAX_CLOSING_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read while closing.
 const DRAIN: usize = 256 << 10;

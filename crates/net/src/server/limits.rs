@@ -14,35 +14,37 @@ pub struct Limits {
     /// Maximum number of open connections of this listener. The connections of all listeners are also limited to a
     /// quarter of the memory limit, at 48 KiB each, and those of one address to an eighth. 64 connections of each
     /// listener are always allowed. If there is no room, a new connection replaces the unauthenticated connection that
-    /// has been idle longest. Default 10000.
+    /// has been idle longest. Default: 10000.
     pub max_connections: usize,
     /// Maximum number of open connections from one IP address (for IPv6, from one /64 network). Raise it if many
-    /// clients share one address, for example behind a NAT gateway or a load balancer. Default 1000.
+    /// clients share one address, for example behind a NAT gateway or a load balancer. Default: 1000.
     pub max_connections_per_peer: usize,
     /// Maximum number of concurrent TLS handshakes. One address (for IPv6, one /64 network) gets a quarter of them.
-    /// Default 256.
+    /// Default: 256.
     pub max_handshakes: usize,
-    /// Maximum time for the TLS handshake, and for the beginning of the first request. Default 10s.
+    /// Maximum time for the TLS handshake, and for the beginning of the first request. Default: 10s.
     pub handshake_timeout: Duration,
     /// Maximum number of open requests, over all connections of this listener. A request is open until its response is
     /// sent. One address (for IPv6, one /64 network) gets half of them. HTTP/2 requests beyond four per connection are
-    /// also limited to an eighth of the memory limit, at 8 KiB each. Default 10000.
+    /// also limited to an eighth of the memory limit, at 8 KiB each. Default: 10000.
     pub max_requests: usize,
-    /// Maximum size of a request head: for HTTP/1 as sent, for HTTP/2 as HPACK counts it. 8KiB to 1MiB. Default 16KiB.
+    /// Maximum size of a request head: for HTTP/1 as sent, for HTTP/2 as HPACK counts it. From 8KiB to 1MiB. Default:
+    /// 16KiB.
     pub max_header_size: ByteSize,
-    /// Maximum time for a request head to arrive, from its first byte. Default 10s.
+    /// Maximum time for a request head to arrive, from its first byte. Default: 10s.
     pub header_timeout: Duration,
-    /// Minimum transfer rate of a request body after `body_grace`, per second. Default 16KiB.
+    /// Minimum transfer rate of a request body after `body_grace`, per second. Default: 16KiB.
     pub min_body_rate: ByteSize,
-    /// Time in which a request body may arrive at any rate. Default 30s.
+    /// Time in which a request body may arrive at any rate. Default: 30s.
     pub body_grace: Duration,
     /// Maximum time for a client to receive a response. While three quarters of a limit on requests or responses are
-    /// used, the maximum is one second. Default 30s.
+    /// used, the maximum is one second. Default: 30s.
     pub send_timeout: Duration,
     /// HTTP/2: maximum rate, per second and connection, of frames that carry neither a request nor its data: PING,
-    /// SETTINGS, WINDOW_UPDATE, RST_STREAM in either direction, PRIORITY, CONTINUATION, empty DATA. Bursts may have ten
-    /// seconds' worth. Every DATA frame and every end of a response permits two more frames, because clients then
-    /// measure the round trip and open their windows. A client over the limit is disconnected. Default 1000.
+    /// SETTINGS, WINDOW_UPDATE, RST_STREAM, PRIORITY, CONTINUATION, empty DATA, and RST_STREAM of the server for an
+    /// error of the client. Bursts may have ten seconds' worth. Every DATA frame and every end of a response permits two
+    /// more frames, because clients then measure the round trip and open their windows. A client over the limit is
+    /// disconnected. Refusals do not count, however soon the client retries. Default: 1000.
     pub max_control_frames: u32,
 }
 
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_has_its_grace_and_its_rate_and_no_limit_without_one_of_them() {
+    fn body_deadline_needs_grace_and_rate() {
         let limits = Limits::default();
         let time = limits.time_for(1 << 20);
         assert_eq!(time, Some(std::time::Duration::from_secs(30 + 64)));

@@ -3,7 +3,7 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::Owner;
-use crate::server::Limit;
+use crate::server::ClientLimit;
 use crate::tls::reason::Reason;
 
 /// Counts failed TLS handshakes of a server, by reason.
@@ -27,7 +27,7 @@ impl HandshakeFailures {
 
 /// Metrics of a server: connections, requests and refusals.
 pub(super) struct ServerMetrics {
-    limited: [Counter; Limit::ALL.len()],
+    limited: [Counter; ClientLimit::ALL.len()],
     /// `tributary_server_connections`: open connections.
     pub connections: Gauge,
     /// `tributary_server_requests`: open requests.
@@ -37,11 +37,10 @@ pub(super) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Creates the metrics of one server.
     pub(super) fn new(owner: &Owner) -> Self {
         let labels = owner.labels();
         ServerMetrics {
-            limited: Limit::ALL.map(|limit| {
+            limited: ClientLimit::ALL.map(|limit| {
                 let labels = owner.labels_and("limit", limit.key());
                 counter!("tributary_server_limited", &labels)
             }),
@@ -52,7 +51,7 @@ impl ServerMetrics {
     }
 
     /// Counts a connection or request that was refused or cut because of this limit.
-    pub(super) fn limited(&self, limit: Limit) {
+    pub(super) fn report_limit(&self, limit: ClientLimit) {
         self.limited[limit as usize].increment(1);
     }
 }

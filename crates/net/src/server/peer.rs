@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::gate::{Gate, Limit, Network};
-use tributary_memory::Share;
-use tributary_memory::beside::Seat;
+use super::gate::{ClientLimit, Gate, Network};
+use tributary_memory::UnfinishedShare;
+use tributary_memory::clients::ConnectionState;
 
 /// The client of a connection.
 pub struct Peer {
@@ -22,7 +22,7 @@ pub struct Peer {
     /// whole buffer alive. Code that keeps slices compares sizes to decide whether to copy.
     pub largest_piece: AtomicUsize,
     /// Memory of requests that are still arriving.
-    pub unfinished: Share,
+    pub unfinished: UnfinishedShare,
     /// Limits CPU-heavy work of this connection to one task per core, so that it cannot keep all others waiting.
     pub turns: Semaphore,
     /// Whether a request was answered before it was completely read.
@@ -30,34 +30,33 @@ pub struct Peer {
     gate: Arc<Gate>,
     /// Shared state of the connections of its network; `None` if it was not admitted.
     pub(super) network: Option<Arc<Network>>,
-    /// State of the connection that the gate uses to replace idle connections.
-    pub(super) seat: Arc<Seat>,
+    /// State that the gate uses to replace idle connections.
+    pub(super) state: Arc<ConnectionState>,
     requests_begun: AtomicU64,
     /// Number of requests to refuse because of the memory limit.
     refusals: AtomicUsize,
     /// Whether the connection has ended.
     is_gone: AtomicBool,
-    /// Whether the server is shutting down.
-    is_hurried: AtomicBool,
+    is_shutting_down: AtomicBool,
 }
 
 impl Peer {
-    /// Creates a peer that is not admitted. An admission adds the seat and the network.
+    /// Creates a peer that is not admitted. An admission adds the connection state and the network.
     pub(super) fn new(address: SocketAddr, gate: Arc<Gate>) -> Self {
         Peer {
             address,
             identity: None,
             largest_piece: AtomicUsize::new(0),
-            unfinished: Share::default(),
+            unfinished: UnfinishedShare::default(),
             turns: Semaphore::new(cores()),
             answered_early: AtomicBool::new(false),
             gate,
             network: None,
-            seat: Arc::new(Seat::alone()),
+            state: Arc::new(ConnectionState::unregistered()),
             requests_begun: AtomicU64::new(0),
             refusals: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
-            is_hurried: AtomicBool::new(false),
+            is_shutting_down: AtomicBool::new(false),
         }
     }
 
@@ -73,8 +72,8 @@ impl Peer {
 
     /// Records that this client exceeded a limit and was refused or disconnected, in `tributary_server_limited` and in
     /// the log.
-    pub fn limited(&self, limit: Limit) {
-        self.gate.limited(limit, self);
+    pub fn report_limit(&self, limit: ClientLimit) {
+        self.gate.report_limit(limit, self);
     }
 
     /// Records that a request was answered while the client may still be sending it. Over HTTP/1 the connection ends
@@ -84,10 +83,10 @@ impl Peer {
     }
 
     /// Records that the client is authenticated. Its connection is not closed to make room for a new one.
-    pub fn prove(&self) {
+    pub fn mark_authenticated(&self) {
         // Written once per connection instead of for each request.
-        if !self.seat.is_known.load(Relaxed) {
-            self.seat.is_known.store(true, Relaxed);
+        if !self.state.is_known.load(Relaxed) {
+            self.state.is_known.store(true, Relaxed);
         }
     }
 
@@ -114,17 +113,17 @@ impl Peer {
     }
 
     /// Records the end of the connection. Pending responses will not be read.
-    pub(super) fn leave(&self) {
+    pub(super) fn mark_gone(&self) {
         self.is_gone.store(true, Relaxed);
     }
 
     /// Records the shutdown of the server. Responses have to be read soon.
-    pub(super) fn hurry(&self) {
-        self.is_hurried.store(true, Relaxed);
+    pub(super) fn begin_shutdown(&self) {
+        self.is_shutting_down.store(true, Relaxed);
     }
 
-    pub(super) fn is_hurried(&self) -> bool {
-        self.is_hurried.load(Relaxed)
+    pub(super) fn is_shutting_down(&self) -> bool {
+        self.is_shutting_down.load(Relaxed)
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -132,8 +131,8 @@ impl Peer {
     }
 
     /// Whether the connection has to end to make room for a new one.
-    pub(super) fn is_vacated(&self) -> bool {
-        self.seat.is_vacated.load(Relaxed)
+    pub(super) fn is_closing(&self) -> bool {
+        self.state.is_closing.load(Relaxed)
     }
 
     /// Whether the connection needs a lingering close.
@@ -151,17 +150,17 @@ impl Peer {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.seat.busy.load(Relaxed) > 0
+        self.state.busy.load(Relaxed) > 0
     }
 
     /// Returns the time at which the connection began.
     pub(super) fn opened(&self) -> Instant {
-        self.seat.opened
+        self.state.opened
     }
 
     /// Returns the time since which there was no request, or the current time while there is one.
     pub(super) fn idle_since(&self) -> Instant {
-        self.seat.idle_since()
+        self.state.idle_since()
     }
 }
 
@@ -174,27 +173,27 @@ pub fn cores() -> usize {
 }
 
 /// A request whose handler runs while this value lives.
-pub(super) struct UnderWay {
+pub(super) struct OpenRequest {
     pub(super) peer: Arc<Peer>,
     /// The right to be handled; `None` if the request is refused.
     pub(super) admitted: Option<Admitted>,
 }
 
-impl UnderWay {
+impl OpenRequest {
     pub(super) fn new(peer: &Arc<Peer>) -> Self {
         peer.requests_begun.fetch_add(1, Relaxed);
-        peer.seat.busy.fetch_add(1, Relaxed);
+        peer.state.busy.fetch_add(1, Relaxed);
         let refused = if peer.takes_refusal() {
-            Some(Limit::RequestMemory)
+            Some(ClientLimit::RequestMemory)
         } else if peer.gate.begin_request(peer.network.as_deref()) {
             None
         } else {
-            Some(Limit::MaxRequests)
+            Some(ClientLimit::MaxRequests)
         };
         if let Some(limit) = refused {
-            peer.limited(limit);
+            peer.report_limit(limit);
         }
-        UnderWay {
+        OpenRequest {
             peer: peer.clone(),
             admitted: refused
                 .is_none()
@@ -203,13 +202,13 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let seat = &self.peer.seat;
-        let age = u64::try_from(seat.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let state = &self.peer.state;
+        let age = u64::try_from(state.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         // 0 means that there was no request.
-        seat.last_request.store(age.max(1), Relaxed);
-        seat.busy.fetch_sub(1, Relaxed);
+        state.last_request.store(age.max(1), Relaxed);
+        state.busy.fetch_sub(1, Relaxed);
     }
 }
 

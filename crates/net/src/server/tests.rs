@@ -12,7 +12,7 @@ use super::*;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: server\r\n\r\n";
 
-fn start(handler: SimpleHandler, options: Options) -> (Server, SocketAddr) {
+fn start(handler: SimpleHandler, options: ServerOptions) -> (Server, SocketAddr) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let id = "health_check".parse().unwrap();
     let owner = Owner::new(&id, "extension").over("http");
@@ -44,7 +44,7 @@ async fn text(response: Response<Incoming>) -> String {
 
 #[tokio::test]
 async fn a_simple_handler_answers_both_protocols_on_one_port() {
-    let (server, address) = start(counting(), Options::default());
+    let (server, address) = start(counting(), ServerOptions::default());
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut client, connection) = http1::handshake(io).await.unwrap();
     tokio::spawn(connection);
@@ -75,7 +75,7 @@ async fn clients_that_do_not_take_leave_do_not_hold_up_the_end() {
             Response::new(Full::default())
         })
     });
-    let (server, address) = start(handler.clone(), Options::default());
+    let (server, address) = start(handler.clone(), ServerOptions::default());
     let mut deaf = TcpStream::connect(address).await.unwrap();
     let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     deaf.write_all(greeting).await.unwrap();
@@ -85,7 +85,7 @@ async fn clients_that_do_not_take_leave_do_not_hold_up_the_end() {
     let took = began.elapsed().as_secs();
     assert!((5..=6).contains(&took), "{took} s");
 
-    let (server, address) = start(handler, Options::default());
+    let (server, address) = start(handler, ServerOptions::default());
     let mut busy = TcpStream::connect(address).await.unwrap();
     busy.write_all(GET).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -108,9 +108,9 @@ async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
             Response::new(Full::default())
         })
     });
-    let options = Options {
+    let options = ServerOptions {
         max_idle: Some(Duration::from_secs(10)),
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let (_server, address) = start(handler, options);
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -126,13 +126,13 @@ async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_ends_at_its_age_and_with_the_grace_for_what_is_under_way() {
+async fn aged_connection_ends_after_grace_of_open_requests() {
     let handler: SimpleHandler = Arc::new(|_| Box::pin(std::future::pending()));
-    let options = Options {
+    let options = ServerOptions {
         protocol: Protocol::Http2,
         max_age: Some(Duration::from_secs(100)),
         grace: Some(Duration::from_secs(7)),
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let (_server, address) = start(handler, options);
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
@@ -152,10 +152,10 @@ async fn a_connection_ends_at_its_age_and_with_the_grace_for_what_is_under_way()
 async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
     let (config, connector) = tls();
     let name = || "server".try_into().unwrap();
-    let options = Options {
+    let options = ServerOptions {
         protocol: Protocol::Http2,
         tls: Some(Arc::new(config)),
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let (_server, address) = start(counting(), options);
     let stream = TcpStream::connect(address).await.unwrap();
@@ -171,20 +171,20 @@ async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
     plain.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 
-    let (_server, address) = start(counting(), Options::default());
+    let (_server, address) = start(counting(), ServerOptions::default());
     let stream = TcpStream::connect(address).await.unwrap();
     assert!(connector.connect(name(), stream).await.is_err());
 }
 
 #[tokio::test]
-async fn a_client_is_taken_for_what_it_speaks_however_its_bytes_are_cut() {
-    use super::guard::{Guard, Spoken};
-    let said: [(&[u8], Spoken); 5] = [
-        (b"\x16\x03\x01\x02\0\x01", Spoken::Tls),
-        (frames::PREFACE, Spoken::Http2),
-        (GET, Spoken::Http1),
-        (b"PRI * HTTP/1.1\r\n", Spoken::Http1),
-        (b"\x16", Spoken::Nothing),
+async fn protocol_detection_ignores_segment_boundaries() {
+    use super::guard::{DetectedProtocol, Guard};
+    let said: [(&[u8], DetectedProtocol); 5] = [
+        (b"\x16\x03\x01\x02\0\x01", DetectedProtocol::Tls),
+        (frames::PREFACE, DetectedProtocol::Http2),
+        (GET, DetectedProtocol::Http1),
+        (b"PRI * HTTP/1.1\r\n", DetectedProtocol::Http1),
+        (b"\x16", DetectedProtocol::Nothing),
     ];
     for (bytes, expected) in said {
         for most in [1, 2, 64] {

@@ -19,7 +19,7 @@ use super::reason::Reason;
 /// A client that was refused, or that refused the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("TLS handshake: {text}")]
-pub struct Refused {
+pub struct TlsRefusal {
     /// Reason in short form.
     pub reason: Reason,
     /// Explanation for the operator: the remedy, and the side that needs it.
@@ -31,7 +31,7 @@ pub struct Refused {
 pub enum AcceptError {
     /// One of the two sides has to be changed.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    TlsRefusal(#[from] TlsRefusal),
     /// An ordinary network error.
     #[error(transparent)]
     Network(#[from] io::Error),
@@ -99,7 +99,7 @@ pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
 
 fn explain(error: io::Error, notes: Notes) -> AcceptError {
     if let Some((reason, text)) = notes.refused {
-        return Refused { reason, text }.into();
+        return TlsRefusal { reason, text }.into();
     }
     let inner = error.get_ref();
     let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<Error>()) else {
@@ -133,7 +133,7 @@ fn explain(error: io::Error, notes: Notes) -> AcceptError {
 }
 
 fn refused(reason: Reason, text: String) -> AcceptError {
-    Refused { reason, text }.into()
+    TlsRefusal { reason, text }.into()
 }
 
 fn incompatible(why: &PeerIncompatible) -> (Reason, String) {

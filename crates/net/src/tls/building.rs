@@ -19,6 +19,30 @@ use super::parameters::Parameters;
 use super::tickets;
 use super::verifier::{AcceptAny, ClientVerifier, ServerVerifier, Words};
 
+/// Views of the keys that clients and servers have alike.
+macro_rules! common_parts {
+    () => {
+        fn pair(&self) -> Pair<'_> {
+            Pair {
+                cert_file: &self.cert_file,
+                cert_pem: &self.cert_pem,
+                key_file: &self.key_file,
+                key_pem: &self.key_pem,
+            }
+        }
+
+        fn parameters(&self) -> Parameters<'_> {
+            Parameters {
+                min: self.min_version,
+                max: self.max_version,
+                suites: &self.cipher_suites,
+                insecure_suites: self.include_insecure_cipher_suites,
+                curves: &self.curve_preferences,
+            }
+        }
+    };
+}
+
 impl ClientTls {
     /// Builds the client's configuration, which reads all files. `alpn` lists the offered protocols, most preferred
     /// first.
@@ -137,24 +161,7 @@ impl ClientTls {
         found.into_iter().flatten().collect()
     }
 
-    fn pair(&self) -> Pair<'_> {
-        Pair {
-            cert_file: &self.cert_file,
-            cert_pem: &self.cert_pem,
-            key_file: &self.key_file,
-            key_pem: &self.key_pem,
-        }
-    }
-
-    fn parameters(&self) -> Parameters<'_> {
-        Parameters {
-            min: self.min_version,
-            max: self.max_version,
-            suites: &self.cipher_suites,
-            insecure_suites: self.include_insecure_cipher_suites,
-            curves: &self.curve_preferences,
-        }
-    }
+    common_parts!();
 }
 
 impl ServerTls {
@@ -333,24 +340,7 @@ impl ServerTls {
         set.map(move |(key, _)| problem(key, reason))
     }
 
-    fn pair(&self) -> Pair<'_> {
-        Pair {
-            cert_file: &self.cert_file,
-            cert_pem: &self.cert_pem,
-            key_file: &self.key_file,
-            key_pem: &self.key_pem,
-        }
-    }
-
-    fn parameters(&self) -> Parameters<'_> {
-        Parameters {
-            min: self.min_version,
-            max: self.max_version,
-            suites: &self.cipher_suites,
-            insecure_suites: self.include_insecure_cipher_suites,
-            curves: &self.curve_preferences,
-        }
-    }
+    common_parts!();
 }
 
 /// Returns the system's certificate authorities. All clients share the set, which has more than a hundred entries.

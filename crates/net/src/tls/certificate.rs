@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_is_the_first_uri_else_the_first_host_name_else_the_common_name() {
+    fn identity_prefers_uri_then_host_name_then_common_name() {
         let spiffe = "spiffe://zone.example/ns/a/sa/agent";
         let table = [
             (
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_certificate_calls_itself_is_printable_and_short() {
+    fn certificate_texts_are_printable_and_short() {
         let evil = facts("line\nbreak \u{1b}[31m", vec![]);
         assert_eq!(evil.identity(), Some("line\\nbreak \\u{1b}[31m"));
         assert_ne!(printable("a\nb"), printable("a\\nb"));

@@ -44,7 +44,7 @@ pub struct ClientTls {
     pub key_pem: Secret,
     /// Whether to trust the system's certificate authorities in addition to the given ones. Default: false.
     pub include_system_ca_certs_pool: bool,
-    /// Minimum TLS version: `1.2` or `1.3`. Default: `1.2`, as in the Collector. Use `1.3` between collectors.
+    /// Minimum TLS version: `1.2` or `1.3`. Use `1.3` between collectors. Default: `1.2`.
     pub min_version: Option<TlsVersion>,
     /// Maximum TLS version: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,
@@ -96,7 +96,7 @@ pub struct ServerTls {
     pub ca_pem: String,
     /// Has no effect, as in the Collector.
     pub include_system_ca_certs_pool: bool,
-    /// Minimum TLS version: `1.2` or `1.3`. Default: `1.2`, as in the Collector. Use `1.3` between collectors.
+    /// Minimum TLS version: `1.2` or `1.3`. Use `1.3` between collectors. Default: `1.2`.
     pub min_version: Option<TlsVersion>,
     /// Maximum TLS version: `1.2` or `1.3`. Default: `1.3`.
     pub max_version: Option<TlsVersion>,

@@ -99,12 +99,14 @@ impl Pair<'_> {
         );
         let reason = if facts.not_after < now {
             format!(
-                "{what} expired on {}: nobody will trust it",
+                "{what} expired on {}: clients and servers will not trust it",
                 date(facts.not_after)
             )
         } else if facts.not_before > now {
             let from = date(facts.not_before);
-            format!("{what} is not valid before {from}: nobody will trust it until then")
+            format!(
+                "{what} is not valid before {from}: clients and servers will not trust it until then"
+            )
         } else {
             return None;
         };
@@ -143,7 +145,6 @@ pub(super) fn is_set(file: &Path) -> bool {
     !file.as_os_str().is_empty()
 }
 
-/// Returns the PEM text of a file, or the configured text.
 pub(super) fn text(key: &'static str, file: &Path, pem: &str) -> Result<Option<Vec<u8>>, TlsError> {
     match (is_set(file), pem.is_empty()) {
         (false, true) => Ok(None),
@@ -253,7 +254,6 @@ pub(super) fn source(file: &Path) -> String {
     }
 }
 
-/// Returns the private key in a text.
 pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     let name = source(file);
     if is_encrypted(pem) {

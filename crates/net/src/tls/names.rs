@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use super::certificate::Name;
 
-/// A name or a pattern of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// Labels. The label `*` matches any one label.
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_by_label_and_segment_and_case_counts_only_in_paths() {
+    fn names_match_by_label_and_segment() {
         let table = [
             ("a.example", "a.example", true),
             ("A.Example", "a.eXAMPLE", true),

@@ -9,7 +9,6 @@ use std::future::Future;
 
 use super::reason::Reason;
 
-/// Notes of one handshake.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     /// Reason why the verifier did not accept the peer's certificate.
@@ -23,7 +22,6 @@ tokio::task_local! {
     static NOTES: RefCell<Notes>;
 }
 
-/// Runs a handshake and returns its notes.
 pub(super) async fn taken<F: Future>(handshake: F) -> (F::Output, Notes) {
     let noting = async {
         let outcome = handshake.await;

@@ -97,7 +97,6 @@ impl Parameters<'_> {
         }))
     }
 
-    /// Returns all mistakes in the parameters.
     pub(super) fn mistakes(&self) -> Vec<TlsError> {
         let found = [
             self.range().map(drop),
@@ -124,7 +123,7 @@ impl Parameters<'_> {
         let old = |name: &&String| version_of(name) == Some(TlsVersion::V1_2);
         match (min, self.suites.iter().find(old)) {
             (TlsVersion::V1_3, Some(name)) => Some(format!(
-                "{name} is of TLS 1.2, which min_version turns off, so it has no effect"
+                "{name} is a TLS 1.2 suite, and min_version disables TLS 1.2, so it has no effect"
             )),
             _ => None,
         }

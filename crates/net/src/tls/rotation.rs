@@ -26,7 +26,7 @@ use super::{ClientTls, ServerTls, TlsError};
 use crate::Owner;
 use crate::tls::{TlsSource, accept};
 
-pub use in_use::{InUse, Kind, in_use};
+pub use in_use::{CertificateRole, InUse, in_use};
 use source::{Built, Named, Section, Source};
 pub use trust::Trust;
 
@@ -101,14 +101,14 @@ impl Section for ServerTls {
             "client_ca_file",
             &self.client_ca_file,
             "",
-            Some(Kind::ClientAuthority),
+            Some(CertificateRole::ClientAuthority),
         );
         vec![
             Named::new(
                 "cert_file",
                 &self.cert_file,
                 &self.cert_pem,
-                Some(Kind::Certificate),
+                Some(CertificateRole::Certificate),
             ),
             Named::new("key_file", &self.key_file, "", None),
             Named {
@@ -142,7 +142,7 @@ impl Section for ServerTls {
         })
     }
 
-    fn useless(&self, now: SystemTime) -> Vec<TlsError> {
+    fn invalid_now(&self, now: SystemTime) -> Vec<TlsError> {
         self.warnings(now)
     }
 }
@@ -156,13 +156,13 @@ impl Section for ClientTls {
                 "ca_file",
                 &self.ca_file,
                 &self.ca_pem,
-                Some(Kind::Authority),
+                Some(CertificateRole::Authority),
             ),
             Named::new(
                 "cert_file",
                 &self.cert_file,
                 &self.cert_pem,
-                Some(Kind::Certificate),
+                Some(CertificateRole::Certificate),
             ),
             Named::new("key_file", &self.key_file, "", None),
             Named::new("crl_file", &self.crl_file, "", None),
@@ -186,7 +186,7 @@ impl Section for ClientTls {
         })
     }
 
-    fn useless(&self, now: SystemTime) -> Vec<TlsError> {
+    fn invalid_now(&self, now: SystemTime) -> Vec<TlsError> {
         self.warnings(now)
     }
 }

@@ -113,7 +113,7 @@ async fn the_servers_name_is_checked_and_can_be_overridden() {
 }
 
 #[tokio::test]
-async fn a_client_authority_makes_the_server_demand_a_certificate_it_signed() {
+async fn client_ca_requires_a_signed_client_certificate() {
     let (ca, cert, key) = certificates();
     let ca_file = file(&ca);
     let mutual = ServerTls {

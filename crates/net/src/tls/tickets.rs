@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_ticket_is_good_until_the_certificates_end_and_passes_that_on() {
+    async fn ticket_expires_with_the_first_certificate() {
         let now = UnixTime::now().as_secs();
         let tickets = tickets(true);
         let given_at = async |good_until| {

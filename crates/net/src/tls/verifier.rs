@@ -14,7 +14,6 @@ use super::names::Pattern;
 use super::notes;
 use super::reason::Reason;
 
-/// Verifier of client certificates.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
     pub(super) inner: Arc<dyn ClientCertVerifier>,
@@ -25,7 +24,6 @@ pub(super) struct ClientVerifier {
     pub(super) lists_end: Option<SystemTime>,
 }
 
-/// Verifier of server certificates.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
     pub(super) inner: Arc<dyn ServerCertVerifier>,
@@ -41,8 +39,36 @@ pub(super) struct Words {
     pub(super) authorities: String,
     /// File with the revocation lists.
     pub(super) lists: String,
-    /// Allowed names.
     pub(super) allowed: String,
+}
+
+/// The methods that both traits of verifiers have, passed on to `self.inner`.
+macro_rules! signatures_by_inner {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.inner
+                .verify_tls12_signature(message, certificate, signature)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.inner
+                .verify_tls13_signature(message, certificate, signature)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.inner.supported_verify_schemes()
+        }
+    };
 }
 
 impl ClientCertVerifier for ClientVerifier {
@@ -78,29 +104,7 @@ impl ClientCertVerifier for ClientVerifier {
         Ok(verified)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    signatures_by_inner!();
 }
 
 impl ClientVerifier {
@@ -133,29 +137,7 @@ impl ServerCertVerifier for ServerVerifier {
             .inspect_err(|error| self.words.note(error, end_entity))
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    signatures_by_inner!();
 
     fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
         self.inner.root_hint_subjects()
@@ -203,7 +185,7 @@ impl Words {
         match error {
             CertificateError::UnknownIssuer => {
                 let text = format!(
-                    "the {whose}'s certificate {title} was issued by \"{}\", and that leads to none of {authorities}: \
+                    "the {whose}'s certificate {title} was issued by \"{}\", which has no path to {authorities}: \
                      add its authority there, give the {whose} a certificate of one that is there, or have the {whose} \
                      send the intermediate certificates too",
                     facts.issuer

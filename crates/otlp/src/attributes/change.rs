@@ -1,4 +1,4 @@
-//! New values made of old ones, as the Collector's attributes processor makes them.
+//! Derives new values from old ones, like the Collector's attributes processor.
 
 use std::fmt::Write as _;
 
@@ -11,18 +11,18 @@ use ring::digest::{SHA256, digest};
 use crate::view;
 use crate::view::{Message, View as _};
 
-/// A type that values are converted to.
+/// Target type of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// A text: numbers in decimal digits, bytes in base64, lists and maps as JSON.
     String,
-    /// A whole number, from a number (what is behind the point is cut off), a boolean, or decimal digits.
+    /// An integer, from a number (truncated), a boolean, or decimal digits.
     Int,
     /// A floating-point number, from a number, a boolean, or a decimal number.
     Double,
 }
 
-/// Applies `change` to a decoded value.
+/// Applies `change` to a decoded value and encodes the result.
 pub(super) fn encoded(
     value: Option<&AnyValue>,
     change: impl Fn(view::AnyValue<'_>) -> Option<Value>,
@@ -49,13 +49,13 @@ pub(super) fn hashed(value: view::AnyValue<'_>) -> Value {
     })
 }
 
-/// The value in another type; nothing when it has that type, or none of its kind.
+/// Converts a value; `None` if it already has the type or cannot be converted.
 pub(super) fn converted(value: view::AnyValue<'_>, to: Type) -> Option<Value> {
     use view::AnyValue::{Bool, Double, Int, String};
     Some(match (to, value) {
         (Type::String, String(_)) | (Type::Int, Int(_)) | (Type::Double, Double(_)) => return None,
         (Type::String, value) => Value::StringValue(value.to_text().into_owned()),
-        #[allow(clippy::cast_possible_truncation)] // What is beyond the range becomes its end.
+        #[allow(clippy::cast_possible_truncation)] // A value outside of the range saturates.
         (Type::Int, Double(value)) => Value::IntValue(value as i64),
         (Type::Int, Bool(value)) => Value::IntValue(value.into()),
         (Type::Int, String(text)) => Value::IntValue(text.parse().ok()?),
@@ -66,14 +66,14 @@ pub(super) fn converted(value: view::AnyValue<'_>, to: Type) -> Option<Value> {
     })
 }
 
-/// A number in decimal digits; one that is too large for the type is none.
+/// Parses a decimal number; `None` if it exceeds the range.
 fn double(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     let is_word = text.contains(['i', 'I']);
     (value.is_finite() || value.is_nan() || is_word).then_some(value)
 }
 
-/// The named groups of the first match with what they matched: nothing where a group took no part.
+/// Returns the named groups of the first match with their texts; empty texts for groups without a match.
 pub(super) fn extracted(pattern: &Regex, text: &str) -> Vec<(String, String)> {
     let Some(captures) = pattern.captures(text) else {
         return Vec::new();
@@ -99,7 +99,7 @@ mod tests {
         Value::StringValue(text.to_owned())
     }
 
-    /// Values that the Collector's processor (contrib 0.156) gave.
+    /// Expected values come from the Collector's processor (contrib 0.156).
     #[test]
     fn hashes_are_those_of_the_collector() {
         for (value, expected) in [

@@ -1,4 +1,4 @@
-//! The same actions on decoded requests.
+//! Applies actions to decoded requests.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::{Action, Level, Operation, Source, change};
+use super::{Action, AttributeLevel, Operation, ValueSource, change};
 use crate::Decoded;
 
-/// Carries out one action on one set of attributes.
+/// Applies one action to one set of attributes.
 pub(super) fn apply(action: &Action, attributes: &mut Vec<KeyValue>) {
     let find = |attributes: &[KeyValue], key: &str| {
         let mut found = attributes.iter();
@@ -59,12 +59,12 @@ pub(super) fn apply(action: &Action, attributes: &mut Vec<KeyValue>) {
         attributes.get(at).map(|attribute| attribute.value.clone())
     };
     let value = match source {
-        Source::Value(value) => any_value(value.clone()),
-        Source::Attribute(key) => match of(key) {
+        ValueSource::Value(value) => any_value(value.clone()),
+        ValueSource::Attribute(key) => match of(key) {
             Some(value) => value,
             None => return,
         },
-        Source::AttributeOr(key, value) => of(key).unwrap_or_else(|| any_value(value.clone())),
+        ValueSource::AttributeOr(key, value) => of(key).unwrap_or_else(|| any_value(value.clone())),
     };
     set(attributes, &action.key, value);
 }
@@ -77,7 +77,7 @@ fn hashed(value: Option<&AnyValue>) -> Option<Value> {
     change::encoded(value, |value| Some(change::hashed(value)))
 }
 
-/// Changes the value of a key, if there is such a key and its value is to change.
+/// Changes the value of a key, if the key exists and `change` returns a value.
 fn change_one(
     attributes: &mut Vec<KeyValue>,
     key: &str,
@@ -89,7 +89,7 @@ fn change_one(
     }
 }
 
-/// Sets an attribute. The first of the key takes the value, and others of the key go.
+/// Sets an attribute: replaces the value of the key's first attribute, and removes the other ones.
 fn set(attributes: &mut Vec<KeyValue>, key: &str, value: Option<AnyValue>) {
     let mut value = Some(value);
     attributes.retain_mut(|attribute| {
@@ -111,43 +111,43 @@ fn set(attributes: &mut Vec<KeyValue>, key: &str, value: Option<AnyValue>) {
     }
 }
 
-/// Calls `edit` for each set of attributes of that level.
+/// Calls `edit` for each set of attributes of a level.
 pub(super) fn each_set(
-    level: Level,
+    level: AttributeLevel,
     request: &mut Decoded,
     mut edit: impl FnMut(&mut Vec<KeyValue>),
 ) {
     match (level, request) {
-        (Level::Resources, request) => each_resource(request, |resource| {
+        (AttributeLevel::Resources, request) => each_resource(request, |resource| {
             if let Some(resource) = resource {
                 return edit(&mut resource.attributes);
             }
-            // A resource that is not there appears only with something in it.
+            // A missing resource is created only if it gets attributes.
             let mut fresh = Resource::default();
             edit(&mut fresh.attributes);
             if !fresh.attributes.is_empty() {
                 *resource = Some(fresh);
             }
         }),
-        (Level::Items, Decoded::Traces(request)) => request
+        (AttributeLevel::Items, Decoded::Traces(request)) => request
             .resource_spans
             .iter_mut()
             .flat_map(|resource| &mut resource.scope_spans)
             .flat_map(|scope| &mut scope.spans)
             .for_each(|span| edit(&mut span.attributes)),
-        (Level::Items, Decoded::Logs(request)) => request
+        (AttributeLevel::Items, Decoded::Logs(request)) => request
             .resource_logs
             .iter_mut()
             .flat_map(|resource| &mut resource.scope_logs)
             .flat_map(|scope| &mut scope.log_records)
             .for_each(|record| edit(&mut record.attributes)),
-        (Level::Items, Decoded::Metrics(request)) => request
+        (AttributeLevel::Items, Decoded::Metrics(request)) => request
             .resource_metrics
             .iter_mut()
             .flat_map(|resource| &mut resource.scope_metrics)
             .flat_map(|scope| &mut scope.metrics)
             .for_each(|metric| each_point(metric, &mut edit)),
-        (Level::Items, Decoded::Profiles(_)) => {}
+        (AttributeLevel::Items, Decoded::Profiles(_)) => {}
     }
 }
 

@@ -1,4 +1,4 @@
-//! Actions on one set of attributes, as changes to its bytes.
+//! Applies actions to one encoded set of attributes.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,21 +12,20 @@ use regex::Regex;
 use smallvec::SmallVec;
 
 use super::change::{self, Type};
-use super::{Action, Ambiguous, Operation, Source, decoded, encode, put_attribute};
+use super::{Action, Ambiguous, Operation, ValueSource, decoded, encode, put_attribute};
 use crate::edit::{Editor, put_delimited};
 use crate::reader::{Field, varint};
 use crate::view;
 use crate::view::{Message, View as _};
 
-/// The actions with their keys numbered and their constants encoded.
+/// Actions with numbered keys and encoded constants.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// For sets in which a key occurs twice.
+    /// Original actions, for sets with duplicate keys.
     actions: Vec<Action>,
     keys: Vec<String>,
-    /// A bit for each length that a key has, so that most attributes are passed over at once.
+    /// Bit set of the keys' lengths, for skipping most attributes at once.
     lengths: u64,
-    /// Of keys; attributes with such a key are found too.
     patterns: Vec<Arc<Regex>>,
     steps: Vec<Step>,
 }
@@ -45,7 +44,7 @@ enum Step {
     Extract {
         key: usize,
         pattern: Arc<Regex>,
-        /// For each named group of the pattern, in order.
+        /// Number of the target key of each named group, in order.
         targets: Vec<usize>,
     },
     Convert {
@@ -54,7 +53,7 @@ enum Step {
     },
 }
 
-/// When a step sets its attribute.
+/// Condition for setting an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Missing,
@@ -64,38 +63,36 @@ enum When {
 
 #[derive(Debug)]
 enum Origin {
-    /// An encoded `AnyValue`.
     Constant(Vec<u8>),
     Key(usize),
     KeyOr(usize, Vec<u8>),
 }
 
-/// Keys that were looked at, and whether a pattern matches them: most sets of a request have the same ones.
-pub(super) type Memory<'a> = HashMap<&'a [u8], bool, RandomState>;
+/// Whether a pattern matches a key, by key. Most sets of a request have the same keys.
+pub(super) type MatchedKeys<'a> = HashMap<&'a [u8], bool, RandomState>;
 
-/// An attribute of the set that the actions care about.
+/// An attribute of the set that an action concerns.
 #[derive(Clone, Copy)]
 struct Found<'a> {
     attribute: Field<'a>,
-    /// Its value field; an attribute may have none.
+    /// Field with the value, if there is one.
     value: Option<Field<'a>>,
-    /// Whether there is nothing in it but a key and a value, in this order.
+    /// Whether the attribute consists of one key and one value, in this order.
     plain: bool,
 }
 
-/// A value: an encoded `AnyValue`, or an attribute without value.
+/// An encoded `AnyValue`, or `None` for an attribute without a value.
 type Encoded<'v> = Option<Cow<'v, [u8]>>;
 
-/// One key while the actions are carried out.
+/// State of one key while the actions are applied.
 #[derive(Clone, Default)]
 struct State<'a, 'v> {
     key: Cow<'v, [u8]>,
     found: Option<Found<'a>>,
-    /// Whether the attribute found is still there.
+    /// Whether the found attribute is kept.
     kept: bool,
-    /// Number of attributes added before this attribute; `None` if this attribute was not added.
+    /// Number of attributes added before this one; `None` if it was not added.
     added: Option<usize>,
-    /// A new value.
     value: Option<Encoded<'v>>,
 }
 
@@ -142,8 +139,8 @@ impl<'a: 'v, 'v> State<'a, 'v> {
     }
 }
 
-/// Calls `read` with the value. A list or a map is decoded and encoded before, so that what occurs twice in it is seen
-/// as prost sees it.
+/// Calls `read` with the value. A list or a map is decoded and encoded first, so that duplicate fields in it
+/// are merged as by prost.
 fn with_view<R>(encoded: &[u8], read: impl FnOnce(view::AnyValue<'_>) -> R) -> R {
     match view::AnyValue::view(Message::new(encoded)) {
         view::AnyValue::Array(_) | view::AnyValue::Map(_) => {
@@ -160,8 +157,8 @@ fn is_match(pattern: &Regex, key: &[u8]) -> bool {
 
 type States<'a, 'v> = SmallVec<[State<'a, 'v>; 4]>;
 
-/// A key occurs twice in a set, or twice in an attribute.
-struct Twice;
+/// A key occurs twice in a set, or an attribute has two keys.
+struct DuplicateKey;
 
 impl Plan {
     pub(super) fn new(actions: &[Action]) -> Self {
@@ -177,12 +174,14 @@ impl Plan {
         let mut patterns = Vec::new();
         let mut steps = Vec::new();
         for action in actions {
-            let mut set = |when, source: &Source| {
+            let mut set = |when, source: &ValueSource| {
                 let key = number(&action.key);
                 let value = match source {
-                    Source::Value(value) => Origin::Constant(encode(value)),
-                    Source::Attribute(key) => Origin::Key(number(key)),
-                    Source::AttributeOr(key, value) => Origin::KeyOr(number(key), encode(value)),
+                    ValueSource::Value(value) => Origin::Constant(encode(value)),
+                    ValueSource::Attribute(key) => Origin::Key(number(key)),
+                    ValueSource::AttributeOr(key, value) => {
+                        Origin::KeyOr(number(key), encode(value))
+                    }
                 };
                 Step::Set { key, when, value }
             };
@@ -222,12 +221,12 @@ impl Plan {
         }
     }
 
-    /// Notes what has to change in the attributes `number` of the message in `set`.
+    /// Records the edits of the attributes, which are the fields `number` of the message `set`.
     pub(super) fn edit<'a>(
         &self,
         set: &Field<'a>,
         number: u32,
-        memory: &mut Memory<'a>,
+        memory: &mut MatchedKeys<'a>,
         editor: &mut Editor<'a>,
     ) -> Result<(), Ambiguous> {
         let mut states = self.states();
@@ -267,7 +266,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The same by way of structs.
+    /// Like [`edit`](Self::edit), through decoded structs.
     #[cold]
     fn edit_decoded<'a>(
         &self,
@@ -275,7 +274,7 @@ impl Plan {
         number: u32,
         editor: &mut Editor<'a>,
     ) -> Result<(), Ambiguous> {
-        if !editor.claim(set.raw.len().saturating_mul(DECODED_BYTES_PER_BYTE)) {
+        if !editor.reserve(set.raw.len().saturating_mul(DECODED_BYTES_PER_BYTE)) {
             return Ok(());
         }
         let mut fields: Vec<Field<'a>> = Vec::new();
@@ -305,8 +304,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The attributes that the actions make of an empty set, encoded as fields with that number.
-    pub(super) fn of_nothing(&self, number: u32) -> Vec<u8> {
+    /// Returns the attributes that the actions add to an empty set, encoded as fields `number`.
+    pub(super) fn for_empty_set(&self, number: u32) -> Vec<u8> {
         let mut states = self.states();
         let added = self.run(&mut states);
         let mut output = Vec::new();
@@ -327,9 +326,9 @@ impl Plan {
     fn note<'a: 'v, 'v>(
         &self,
         field: &Field<'a>,
-        memory: &mut Memory<'a>,
+        memory: &mut MatchedKeys<'a>,
         states: &mut States<'a, 'v>,
-    ) -> Result<(), Twice> {
+    ) -> Result<(), DuplicateKey> {
         let attribute = field.value.bytes().unwrap_or_default();
         let plain = plain_key(attribute);
         if let Some(key) = plain
@@ -346,11 +345,11 @@ impl Plan {
             Some(number) => number,
             None if self.is_wanted(key, memory) => {
                 if states.len() >= MOST_STATES {
-                    // As structs, whose memory is known beforehand.
-                    return Err(Twice);
+                    // Decoded structs have a predictable memory bound.
+                    return Err(DuplicateKey);
                 }
                 if states.iter().any(|state| *state.key == *key) {
-                    return Err(Twice);
+                    return Err(DuplicateKey);
                 }
                 states.push(State {
                     key: Cow::Borrowed(key),
@@ -364,7 +363,7 @@ impl Plan {
             return Ok(());
         };
         if state.found.is_some() {
-            return Err(Twice);
+            return Err(DuplicateKey);
         }
         state.found = Some(Found {
             attribute: *field,
@@ -378,8 +377,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether a pattern matches the key.
-    fn is_wanted<'a>(&self, key: &'a [u8], memory: &mut Memory<'a>) -> bool {
+    fn is_wanted<'a>(&self, key: &'a [u8], memory: &mut MatchedKeys<'a>) -> bool {
         if self.patterns.is_empty() {
             return false;
         }
@@ -387,7 +385,7 @@ impl Plan {
         *memory.entry(key).or_insert_with(look)
     }
 
-    /// Carries the steps out; returns how many attributes were added in all.
+    /// Runs the steps. Returns the number of added attributes.
     fn run<'a: 'v, 'v>(&'v self, states: &mut States<'a, 'v>) -> usize {
         let mut added = 0;
         let current = |states: &States<'a, 'v>, key: usize| -> Option<Encoded<'v>> {
@@ -463,11 +461,11 @@ impl Plan {
     }
 }
 
-/// Attributes of one set that are edited because a pattern matches their keys: each new key is compared with all.
+/// Maximum number of attributes of a set that match a pattern, since each new key is compared with all.
 const MOST_STATES: usize = 1000;
 
-/// The most memory for each byte of a set of attributes that goes by way of structs: an attribute of two bytes is a field,
-/// a struct and its copy, in lists that may have doubled just now.
+/// Maximum memory per encoded byte of a decoded set. An attribute of two bytes needs a field, a struct and
+/// its copy, in lists that may just have doubled.
 const DECODED_BYTES_PER_BYTE: usize = 3 * (size_of::<Field<'_>>() + 2 * size_of::<KeyValue>()) / 2;
 
 fn set_value<'a>(key: &[u8], found: &Found<'a>, value: Option<&[u8]>, editor: &mut Editor<'a>) {
@@ -505,7 +503,7 @@ fn length_bit(length: usize) -> u64 {
     1 << (length % 64)
 }
 
-/// The key of an attribute that has a key, a value and nothing else, in this order.
+/// Returns the key of an attribute that consists of one key and one value, in this order.
 #[inline(always)]
 fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
     let [0x0a, key_len @ 0..0x80, rest @ ..] = attribute else {
@@ -519,20 +517,21 @@ fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
     (value_len == value.len() as u64).then_some(key)
 }
 
-/// The key and the value field of any attribute.
 #[cold]
-fn key_and_value<'a>(attribute: &Field<'a>) -> Result<(&'a [u8], Option<Field<'a>>), Twice> {
+fn key_and_value<'a>(attribute: &Field<'a>) -> Result<(&'a [u8], Option<Field<'a>>), DuplicateKey> {
     let mut key = None;
     let mut value = None;
     for field in attribute.fields() {
-        let field = field.map_err(|_| Twice)?;
+        let field = field.map_err(|_| DuplicateKey)?;
         let twice = match field.number {
-            1 => key.replace(field.value.bytes().ok_or(Twice)?).is_some(),
+            1 => key
+                .replace(field.value.bytes().ok_or(DuplicateKey)?)
+                .is_some(),
             2 => value.replace(field).is_some(),
             _ => false,
         };
         if twice {
-            return Err(Twice);
+            return Err(DuplicateKey);
         }
     }
     Ok((key.unwrap_or_default(), value))

@@ -1,37 +1,42 @@
-//! The way down to the sets of attributes.
+//! Visits the encoded sets of attributes of a request.
 
-use super::plan::{Memory, Plan};
-use super::{Ambiguous, Level, Select};
+use super::plan::{MatchedKeys, Plan};
+use super::{Ambiguous, AttributeLevel, Select};
 use crate::Signal;
 use crate::count::metric_data;
 use crate::edit::{Editor, put_delimited};
-use crate::reader::{Fault, Field, Fields};
+use crate::reader::{Field, Fields, WireFault};
 use crate::view::{Message, ResourceEntry, ScopeEntry, View as _};
 
-/// Treats an invalid request like an ambiguous one: neither can be edited without decoding.
-impl From<Fault> for Ambiguous {
-    fn from(_: Fault) -> Self {
+/// An invalid request is handled like an ambiguous one: neither can be edited without decoding.
+impl From<WireFault> for Ambiguous {
+    fn from(_: WireFault) -> Self {
         Ambiguous
     }
 }
 
-/// Notes what has to change in all sets of attributes of a level that are selected.
+/// Records the edits of all selected sets of a level.
 pub(super) struct Walk<'p, 's, 'a, S> {
     plan: &'p Plan,
     signal: Signal,
-    level: Level,
+    level: AttributeLevel,
     select: &'s mut S,
-    memory: Memory<'a>,
+    memory: MatchedKeys<'a>,
 }
 
 impl<'p, 's, 'a, S: Select> Walk<'p, 's, 'a, S> {
-    pub(super) fn new(plan: &'p Plan, signal: Signal, level: Level, select: &'s mut S) -> Self {
+    pub(super) fn new(
+        plan: &'p Plan,
+        signal: Signal,
+        level: AttributeLevel,
+        select: &'s mut S,
+    ) -> Self {
         Walk {
             plan,
             signal,
             level,
             select,
-            memory: Memory::default(),
+            memory: MatchedKeys::default(),
         }
     }
 
@@ -45,8 +50,8 @@ impl<'p, 's, 'a, S: Select> Walk<'p, 's, 'a, S> {
                 return Ok(());
             }
             match self.level {
-                Level::Resources => self.resource(entry, editor),
-                Level::Items => self.scopes(entry, editor),
+                AttributeLevel::Resources => self.resource(entry, editor),
+                AttributeLevel::Items => self.scopes(entry, editor),
             }
         })
     }
@@ -69,7 +74,7 @@ impl<'p, 's, 'a, S: Select> Walk<'p, 's, 'a, S> {
         })
     }
 
-    /// The data points of a metric.
+    /// Edits the data points of a metric.
     fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<(), Ambiguous> {
         let mut forms = 0;
         for field in metric.fields() {
@@ -105,7 +110,7 @@ impl<'p, 's, 'a, S: Select> Walk<'p, 's, 'a, S> {
             self.plan.edit(resource, 1, &mut self.memory, editor)
         })?;
         if resources == 0 {
-            let attributes = self.plan.of_nothing(1);
+            let attributes = self.plan.for_empty_set(1);
             if !attributes.is_empty() {
                 editor.append(entry, |output| put_delimited(1, &attributes, output));
             }
@@ -118,7 +123,7 @@ fn message<'a>(field: &Field<'a>) -> Message<'a> {
     Message::new(field.value.bytes().unwrap_or_default())
 }
 
-/// Calls `edit` for each message in the fields with that number.
+/// Calls `edit` for each message in the fields `number`.
 #[inline(always)]
 fn messages<'a>(
     fields: Fields<'a>,

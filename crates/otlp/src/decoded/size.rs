@@ -1,4 +1,4 @@
-//! Memory that a request takes when decoded into structs.
+//! Memory bound of decoded requests.
 
 use std::sync::LazyLock;
 
@@ -16,19 +16,19 @@ use opentelemetry_proto::tonic::trace::v1 as trace;
 use crate::DEPTH_LIMIT;
 use crate::Signal;
 use crate::reader::{Fields, Value};
-use crate::schema::{Action, SCHEMA};
+use crate::schema::{FieldCheck, SCHEMA};
 
-/// The most bytes of memory that a valid request takes while and after it is decoded into the structs of
-/// `opentelemetry-proto`. A walk over all messages, much cheaper than decoding.
+/// Returns the maximum memory, in bytes, for decoding a valid request into the structs of
+/// `opentelemetry-proto`. Visits all messages, at a fraction of the cost of decoding.
 pub fn decoded_bytes(signal: Signal, request: &[u8]) -> usize {
     message(SCHEMA.root(signal), request, 0)
 }
 
-/// Overhead of the allocator for each allocation, in bytes.
+/// Overhead of an allocation, in bytes.
 const ALLOCATION: usize = 16;
-/// A list begins with places for so many elements.
+/// Capacity of a list after its first element.
 const FIRST_PLACES: usize = 4;
-/// A list doubles when it is full, and for a moment the old and the new one are there: places for an element.
+/// Slots per element while a full list is doubled: the old and the new list exist at once.
 const PLACES: usize = 3;
 /// Size of a number in a list, in bytes.
 const NUMBER: usize = 8;
@@ -60,12 +60,14 @@ fn message(table: usize, body: &[u8], depth: u32) -> usize {
         let action = usize::try_from(field.number << 3 | 2).ok();
         let action = action.and_then(|key| schema.actions.get(key));
         let (target, is_element) = match action {
-            Some(Action::Repeated(target) | Action::Item(target) | Action::Metric(target)) => {
-                (target, true)
-            }
-            Some(Action::KeyValue(target)) => (target, is_repeated),
-            Some(Action::Single(target) | Action::Data(target)) => (target, false),
-            Some(Action::Text | Action::Bytes) => {
+            Some(
+                FieldCheck::Repeated(target)
+                | FieldCheck::Item(target)
+                | FieldCheck::Metric(target),
+            ) => (target, true),
+            Some(FieldCheck::KeyValue(target)) => (target, is_repeated),
+            Some(FieldCheck::Single(target) | FieldCheck::Data(target)) => (target, false),
+            Some(FieldCheck::Text | FieldCheck::Bytes) => {
                 sum += match content.len() {
                     0 => 0,
                     len => len + NUMBER + ALLOCATION,
@@ -75,12 +77,12 @@ fn message(table: usize, body: &[u8], depth: u32) -> usize {
                 }
                 continue;
             }
-            Some(Action::PackedVarints) => {
+            Some(FieldCheck::PackedVarints) => {
                 let numbers = content.iter().filter(|byte| **byte < 0x80).count();
                 sum += PLACES * NUMBER * numbers + ALLOCATION;
                 continue;
             }
-            Some(Action::PackedFixed64 | Action::PackedFixed32) => {
+            Some(FieldCheck::PackedFixed64 | FieldCheck::PackedFixed32) => {
                 sum += PLACES * 2 * content.len() + ALLOCATION;
                 continue;
             }
@@ -102,11 +104,11 @@ fn message(table: usize, body: &[u8], depth: u32) -> usize {
 struct Layout {
     /// Size of the struct in bytes, without the contents of its lists and texts.
     size: usize,
-    /// A bit for the number of each field that is a list.
+    /// Bit set of the numbers of repeated fields.
     repeated: u32,
 }
 
-/// By the positions of [`SCHEMA`].
+/// Layouts by position in [`SCHEMA`].
 static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
     let layout = |table: &crate::schema::Table| Layout {
         size: size(&table.descriptor.name).unwrap_or(LARGEST),
@@ -122,10 +124,10 @@ static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
     SCHEMA.tables.iter().map(layout).collect()
 });
 
-/// For types that have no line below; a test says when there are any.
+/// Size for unlisted types; a test fails if there are any.
 const LARGEST: usize = size_of::<trace::Span>();
 
-/// The size of the struct for a message type.
+/// Returns the size of the struct of a message type.
 fn size(name: &str) -> Option<usize> {
     macro_rules! sizes {
         ($($module:ident: $($type:ident)*;)*) => {
@@ -153,7 +155,7 @@ fn size(name: &str) -> Option<usize> {
             Location Line Function KeyValueAndUnit;
     };
     let short = name.rsplit('.').next()?;
-    // OTLP has two links: of spans, and of samples.
+    // OTLP has two types `Link`: of spans and of samples.
     if name.ends_with("profiles.v1development.Link") {
         return Some(size_of::<profiles::Link>());
     }
@@ -173,7 +175,7 @@ mod tests {
     fn every_message_type_has_a_known_size() {
         for table in &SCHEMA.tables {
             let name = &table.descriptor.name;
-            // Internal to a library, and in no request.
+            // Internal types of a library, which no request contains.
             if name.starts_with("opentelemetry.proto.tracez.") {
                 continue;
             }
@@ -211,7 +213,7 @@ mod tests {
             "{estimate} of {taken}"
         );
 
-        // One of each: a list has places for four when it has one.
+        // One element each, because a list has four slots from its first element on.
         let lone = nested(&[1, 2, 2], &[0x5a, 0]).repeat(1000);
         let lone_estimate = decoded_bytes(Signal::Traces, &lone);
         let each = 4

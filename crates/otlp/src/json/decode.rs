@@ -1,4 +1,4 @@
-//! From JSON to the wire: one pass over the text, straight into the output.
+//! Transcodes JSON to an encoded request, in one pass over the text.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub(super) fn to_wire(
     // Names and punctuation are at least half of any OTLP/JSON.
     let mut writer = Writer::new(descriptors, json.len() / 2, limit);
     let mut text = serde_json::Deserializer::from_slice(json);
-    // Messages are counted instead, and serde_json skips unknown values without recursion.
+    // The depth of messages is limited instead, and serde_json skips unknown values without recursion.
     text.disable_recursion_limit();
     let root = Message {
         writer: &mut writer,
@@ -38,7 +38,7 @@ pub(super) fn to_wire(
     }
 }
 
-/// serde's own words for a wrong type repeat the value; this says what our own errors say.
+/// Removes the value from serde's message for a wrong type.
 fn without_value(reason: String) -> String {
     let mismatch = reason
         .strip_prefix("invalid type: ")
@@ -57,7 +57,7 @@ fn without_value(reason: String) -> String {
     format!("expected {expected}, found {found} at line {position}")
 }
 
-/// An object, read into the content of a message.
+/// Reads an object into the content of a message.
 struct Message<'w, 'd> {
     writer: &'w mut Writer<'d>,
     message: &'d MessageDescriptor,
@@ -94,7 +94,7 @@ impl<'de> Visitor<'de> for Message<'_, '_> {
                 writer: &mut *writer,
                 field,
                 depth,
-                place: Place::Field,
+                place: ValuePosition::Field,
             };
             let problem = match object.next_value_seed(value) {
                 Ok(false) => continue,
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Message<'_, '_> {
     }
 }
 
-/// Adds to a set of small numbers; `false` if it was there already.
+/// Adds a number to a bit set; `false` if it was present.
 fn insert(set: &mut u64, number: usize) -> bool {
     let bit = 1 << (number % 64);
     let new = *set & bit == 0;
@@ -127,8 +127,7 @@ fn insert(set: &mut u64, number: usize) -> bool {
     new
 }
 
-/// A key: the field of that name. Keys mostly come in the order of the fields, so the search starts
-/// at `next`.
+/// Looks up the field of a key. Keys are mostly in field order, so the search starts at `next`.
 struct Key<'d> {
     message: &'d MessageDescriptor,
     next: usize,
@@ -160,31 +159,29 @@ impl<'d> Visitor<'_> for Key<'d> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
-    /// The value of a key.
+enum ValuePosition {
     Field,
-    /// An element of a list, with a key of its own on the wire.
+    /// Element of a list with its own field key.
     Element,
-    /// An element of a packed list.
+    /// Element of a packed list.
     Packed,
 }
 
-/// A value of a field. Says whether there is one: `null` is none.
+/// Reads a value of a field. Returns false for `null`.
 struct Value<'w, 'd> {
     writer: &'w mut Writer<'d>,
     field: &'d FieldDescriptor,
     depth: usize,
-    place: Place,
+    place: ValuePosition,
 }
 
 impl<'d> Value<'_, 'd> {
     fn is_list(&self) -> bool {
-        self.field.repeated && self.place == Place::Field
+        self.field.repeated && self.place == ValuePosition::Field
     }
 
-    /// Whether a zero value would be the same as none.
     fn skips_zero(&self) -> bool {
-        self.place == Place::Field && !self.field.has_presence()
+        self.place == ValuePosition::Field && !self.field.has_presence()
     }
 
     fn integer<E: Error>(self, value: i128) -> Result<bool, E> {
@@ -205,7 +202,7 @@ impl<'d> Value<'_, 'd> {
                 "the number is out of range for {type_name} integer"
             )));
         }
-        // Truncation keeps the two's complement, which is what varints hold.
+        // Truncation keeps the two's complement, as varints require.
         let bits = value as u64;
         match self.field.kind {
             Type::Fixed64 | Type::Sfixed64 => {
@@ -214,7 +211,7 @@ impl<'d> Value<'_, 'd> {
             Type::Fixed32 | Type::Sfixed32 => {
                 self.fixed(WireType::ThirtyTwoBit, bits, &(bits as u32).to_le_bytes())
             }
-            // ZigZag: the sign goes to the lowest bit. 32-bit values give the same in 64 bits.
+            // ZigZag moves the sign to the lowest bit. 32-bit values give the same result in 64 bits.
             Type::Sint32 | Type::Sint64 => {
                 let signed = value as i64;
                 self.varint(((signed << 1) ^ (signed >> 63)) as u64);
@@ -236,7 +233,7 @@ impl<'d> Value<'_, 'd> {
         if value == 0 && self.skips_zero() {
             return;
         }
-        if self.place != Place::Packed {
+        if self.place != ValuePosition::Packed {
             self.writer.key(self.field, WireType::Varint);
         }
         encode_varint(value, &mut self.writer.out);
@@ -246,7 +243,7 @@ impl<'d> Value<'_, 'd> {
         if bits == 0 && self.skips_zero() {
             return;
         }
-        if self.place != Place::Packed {
+        if self.place != ValuePosition::Packed {
             self.writer.key(self.field, wire_type);
         }
         self.writer.out.extend_from_slice(bytes);
@@ -349,7 +346,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
         if self.field.kind == Type::String && !self.is_list() {
-            // Only byte strings may have lone surrogates, and only options may be null.
+            // In serde_json, only byte strings may contain lone surrogates, and only options may be null.
             deserializer.deserialize_option(self)
         } else {
             deserializer.deserialize_any(self)
@@ -467,7 +464,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
             depth,
             ..
         } = self;
-        // proto3 packs every repeated scalar that it can.
+        // proto3 packs all repeated scalars.
         let packed = !matches!(field.kind, Type::Message | Type::String | Type::Bytes);
         let start = writer.out.len();
         let open = packed.then(|| writer.open(field));
@@ -478,9 +475,9 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 field,
                 depth,
                 place: if packed {
-                    Place::Packed
+                    ValuePosition::Packed
                 } else {
-                    Place::Element
+                    ValuePosition::Element
                 },
             };
             let error = match list.next_element_seed(element) {
@@ -507,8 +504,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 }
 
-/// UTF-8 with U+FFFD in the place of lone surrogates; nothing if there is anything else wrong with
-/// it.
+/// Replaces lone surrogates by U+FFFD; `None` if the text is invalid otherwise.
 fn replace_surrogates(mut text: &[u8]) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
     loop {

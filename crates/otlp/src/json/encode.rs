@@ -1,4 +1,4 @@
-//! From the wire to JSON.
+//! Transcodes an encoded request to JSON.
 
 use std::io::Write;
 use std::ops::Range;
@@ -69,7 +69,7 @@ fn transcode(
         mut out, entries, ..
     } = transcoder;
     room.give_back(entries.capacity() * size_of::<Entry<'_>>());
-    // It may be kept through many retries; what it might have become must not be.
+    // The text may be kept through many retries, its spare capacity should not.
     if out.capacity() > out.len() + out.len() / 4 {
         room.give_back(out.capacity() - out.len());
         out.shrink_to_fit();
@@ -81,10 +81,10 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 enum Stop {
     Malformed(Malformed),
-    /// A singular message occurs twice, or two members of a oneof: protobuf merges them, which is
-    /// prost's business.
+    /// A singular message or two members of a oneof occur, which protobuf merges. The request is decoded and
+    /// encoded first.
     NeedsMerge,
-    /// There is no memory for the text.
+    /// The budget is too small for the text.
     Full,
 }
 
@@ -99,7 +99,7 @@ struct Transcoder<'d, 'r> {
     request: &'r [u8],
     room: &'r dyn Room,
     out: Vec<u8>,
-    /// The fields of all messages that are being written, those of the innermost last.
+    /// Fields of all open messages, innermost message last.
     entries: Vec<Entry<'d>>,
 }
 
@@ -112,13 +112,12 @@ struct Entry<'d> {
 
 #[derive(Clone)]
 enum Content {
-    /// A number as it is on the wire.
     Bits(u64),
-    /// A length-delimited value: where in the request.
+    /// Range of a length-delimited value in the request.
     Range(Range<usize>),
 }
 
-/// The most bytes of what is written without a question: a number, a name, and what is between them.
+/// Maximum size in bytes of content that is written without asking the budget: a number, a name, punctuation.
 const SHORT: usize = 128;
 
 impl<'d> Transcoder<'d, '_> {
@@ -135,8 +134,8 @@ impl<'d> Transcoder<'d, '_> {
         let base = self.entries.len();
         self.scan(message, range)?;
         let mine = &mut self.entries[base..];
-        // JSON needs all elements of a list together; the sort keeps their order. Most requests are
-        // in order already.
+        // JSON needs all elements of a list together; the stable sort keeps their order. Most requests are
+        // sorted already.
         if !mine.is_sorted_by_key(|entry| entry.field.number) {
             mine.sort_by_key(|entry| entry.field.number);
         }
@@ -226,7 +225,7 @@ impl<'d> Transcoder<'d, '_> {
                 return malformed(at, "a field has the wrong wire type");
             }
             match &content {
-                // No elements; and a list that is empty in the end is not written.
+                // An empty packed list has no elements, and an empty list is omitted.
                 Content::Range(range) if range.is_empty() && is_number(field.kind) => {}
                 _ => {
                     reserve(self.room, &mut self.entries, 1)?;
@@ -333,7 +332,7 @@ impl<'d> Transcoder<'d, '_> {
     }
 
     fn number(&mut self, kind: Type, bits: u64) {
-        // 32-bit values are what is left after truncation: negative ones take ten bytes as varints.
+        // 32-bit values are truncated: negative ones take ten bytes as varints.
         match kind {
             Type::Bool => self.print(format_args!("{}", bits != 0)),
             Type::Int32 | Type::Enum | Type::Sfixed32 => {
@@ -360,7 +359,7 @@ impl<'d> Transcoder<'d, '_> {
             };
             self.out.extend_from_slice(text);
         } else {
-            // Writing into a vector cannot fail; the shortest digits that read back as the same
+            // Writing into a vector cannot fail. serde_json writes the shortest digits that parse as the same
             // value.
             let _ = serde_json::to_writer(&mut self.out, &value);
         }
@@ -377,7 +376,7 @@ impl<'d> Transcoder<'d, '_> {
     }
 }
 
-/// The most bytes of a text in JSON: control characters become six.
+/// Maximum size of an escaped text: a control character takes six bytes.
 fn escaped(text: &[u8]) -> usize {
     let more = |byte: &u8| match byte {
         0..0x20 => 5,

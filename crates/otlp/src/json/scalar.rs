@@ -1,19 +1,19 @@
-//! Scalars as OTLP/JSON writes them in strings.
+//! Parses scalars in OTLP/JSON strings.
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode::Indifferent;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
-/// An integer in decimal, also with a fraction or an exponent as long as the value is integral:
-/// `12`, `-3`, `1.50e1`.
+/// Parses an integer in decimal notation; fraction and exponent are allowed if the value is integral: `12`,
+/// `-3`, `1.50e1`.
 pub(super) fn integer(text: &str) -> Option<i128> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if is_digits(digits) {
         if let Ok(value) = text.parse::<i64>() {
             return Some(value.into());
         }
-        // What does not even fit here is out of range for every type, and that is the better error.
+        // A number that does not fit here is out of range for every type, which is the better error.
         return Some(text.parse().unwrap_or(i128::MAX));
     }
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
@@ -43,20 +43,20 @@ pub(super) fn integer(text: &str) -> Option<i128> {
     })
 }
 
-/// A double that JSON gives as a number, where an integer is wanted.
+/// Converts a JSON number to an integer, if it is integral.
 pub(super) fn integral(value: f64) -> Option<i128> {
-    // Beyond this every 64-bit type is out of range; within it the conversion is exact.
+    // Larger values are out of range for all 64-bit types; smaller ones convert exactly.
     (value.fract() == 0.0 && value.abs() < 1e20).then_some(value as i128)
 }
 
-/// A double in a string: `NaN`, `Infinity`, `-Infinity`, or a number as JSON writes it.
+/// Parses a double: `NaN`, `Infinity`, `-Infinity`, or a JSON number.
 pub(super) fn double(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
-        // serde_json has JSON's grammar and refuses what is beyond a double's range; Rust's own
-        // parser knows neither. It also skips white space, so the ends are looked at here.
+        // serde_json checks JSON's grammar and the range of doubles; Rust's parser does neither. serde_json
+        // skips white space, so the ends are checked here.
         _ if text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             && text.ends_with(|c: char| c.is_ascii_digit()) =>
         {
@@ -66,7 +66,7 @@ pub(super) fn double(text: &str) -> Option<f64> {
     }
 }
 
-/// Appends what `text` says in hexadecimal digits of either case; `false` if it is not that.
+/// Decodes hexadecimal digits in either case and appends the bytes; `false` if the text is invalid.
 pub(super) fn hex(text: &str, out: &mut Vec<u8>) -> bool {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     for [high, low] in pairs {
@@ -78,8 +78,8 @@ pub(super) fn hex(text: &str, out: &mut Vec<u8>) -> bool {
     rest.is_empty()
 }
 
-/// Appends what `text` says in base64: the standard or the URL-safe alphabet, padded or not.
-/// `false` if it is not that.
+/// Decodes base64 (standard or URL-safe alphabet, padded or not) and appends the bytes; `false` if the text
+/// is invalid.
 pub(super) fn base64(text: &str, out: &mut Vec<u8>) -> bool {
     const CONFIG: GeneralPurposeConfig =
         GeneralPurposeConfig::new().with_decode_padding_mode(Indifferent);

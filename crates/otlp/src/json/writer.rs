@@ -1,35 +1,34 @@
-//! The output of the way to the wire.
+//! Writes the encoded output of the JSON decoder.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
 use crate::descriptor::{Descriptors, FieldDescriptor};
 
-/// The output as it grows.
+/// The growing output.
 ///
-/// Before a nested message one byte is kept for its length. Lengths that turn out to need more are
-/// noted down and put in at the end, when everything behind them moves once: however deep the
-/// nesting, no byte moves twice.
+/// Each nested message reserves one byte for its length. Longer lengths are recorded and inserted at the end,
+/// so each byte moves at most once at any depth of nesting.
 pub(super) struct Writer<'d> {
     pub(super) descriptors: &'d Descriptors,
     pub(super) out: Vec<u8>,
-    /// About as many bytes as the output may have.
+    /// Approximate maximum size of the output, in bytes.
     limit: usize,
-    /// Whether the output was given up because it would have more.
+    /// Whether the output exceeded its limit.
     pub(super) is_full: bool,
     long: Vec<Long>,
     /// Total number of bytes that the lengths in `long` need beyond the one byte reserved for each length.
     widening: usize,
-    /// The way to what is wrong, innermost first; filled while an error goes up.
+    /// Path of the error, innermost step first; filled while the error is returned.
     pub(super) path: Vec<Step<'d>>,
 }
 
-/// A length that does not fit in the byte that was kept for it.
+/// A length that does not fit in its reserved byte.
 struct Long {
     at: usize,
     length: usize,
 }
 
-/// A length that is not known yet.
+/// A message whose length is not known yet.
 pub(super) struct Open {
     at: usize,
     widening: usize,
@@ -53,7 +52,7 @@ impl<'d> Writer<'d> {
         }
     }
 
-    /// The path, as in `resourceSpans[0].schemaUrl`.
+    /// Formats the path, as in `resourceSpans[0].schemaUrl`.
     pub(super) fn path(&self) -> String {
         let mut text = String::new();
         for step in self.path.iter().rev() {
@@ -72,7 +71,7 @@ impl<'d> Writer<'d> {
         text
     }
 
-    /// Whether so many bytes may be added. Asked where the output can outgrow the text.
+    /// Checks the limit before `bytes` more are written. Called where the output may be larger than the text.
     pub(super) fn room(&mut self, bytes: usize) -> Result<(), &'static str> {
         self.is_full = self.out.len().saturating_add(bytes) > self.limit;
         if self.is_full {

@@ -12,32 +12,33 @@ macro_rules! places {
             Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
         )]
         #[serde(rename_all = "snake_case")]
-        pub enum Place {
+        pub enum StringPlace {
             $($(#[doc = $doc])+ $place,)+
         }
 
-        impl Place {
+        impl StringPlace {
             /// All places.
-            pub const ALL: [Place; [$(Place::$place),+].len()] = [$(Place::$place),+];
+            pub const ALL: [StringPlace; [$(StringPlace::$place),+].len()] = [$(StringPlace::$place),+];
 
-            /// The name in a configuration and in metrics.
+            /// Name in the configuration and in metrics.
             pub const fn name(self) -> &'static str {
-                match self { $(Place::$place => $name,)+ }
+                match self { $(StringPlace::$place => $name,)+ }
             }
 
-            /// Whether what stands there names things rather than says something about them: keys, names of metrics.
+            /// Whether strings of this place are identifiers, such as keys and metric names, instead of
+            /// content.
             pub const fn is_identifier(self) -> bool {
                 matches!(places!(@kind self $($place $kind)+), Kind::Identifier)
             }
 
-            /// The signals that have it.
+            /// Signals that have this place; empty means all.
             pub const fn signals(self) -> &'static [Signal] {
-                match self { $(Place::$place => places!(@signals $($signal)*),)+ }
+                match self { $(StringPlace::$place => places!(@signals $($signal)*),)+ }
             }
         }
     };
     (@kind $self:ident $($place:ident $kind:ident)+) => {
-        match $self { $(Place::$place => Kind::$kind,)+ }
+        match $self { $(StringPlace::$place => Kind::$kind,)+ }
     };
     (@signals) => { &Signal::ALL };
     (@signals $($signal:ident)+) => { &[$(Signal::$signal),+] };
@@ -99,54 +100,54 @@ places! {
     AttributeKeys "attribute_keys" Identifier [],
     /// Types and keys of the entities that a resource refers to. Off unless listed.
     EntityRefs "entity_refs" Identifier [],
-    /// Strings in fields that OTLP will have in the future, and ids that are too long or too short to be one.
+    /// Strings in future fields of OTLP, and ids of invalid length.
     Other "other" Content [],
 }
 
-impl Place {
-    /// Whether these are the values of a set of attributes.
+impl StringPlace {
+    /// Whether the place is the values of a set of attributes.
     pub const fn is_attributes(self) -> bool {
         matches!(
             self,
-            Place::ResourceAttributes
-                | Place::ScopeAttributes
-                | Place::SpanAttributes
-                | Place::EventAttributes
-                | Place::LinkAttributes
-                | Place::LogAttributes
-                | Place::DatapointAttributes
-                | Place::ExemplarAttributes
-                | Place::MetricMetadata
-                | Place::ProfileAttributes
+            StringPlace::ResourceAttributes
+                | StringPlace::ScopeAttributes
+                | StringPlace::SpanAttributes
+                | StringPlace::EventAttributes
+                | StringPlace::LinkAttributes
+                | StringPlace::LogAttributes
+                | StringPlace::DatapointAttributes
+                | StringPlace::ExemplarAttributes
+                | StringPlace::MetricMetadata
+                | StringPlace::ProfileAttributes
         )
     }
 }
 
-/// Some places.
+/// A set of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Places(u32);
+pub struct StringPlaces(u32);
 
-impl Places {
+impl StringPlaces {
     /// Every place.
-    pub const ALL: Places = Places((1 << Place::ALL.len()) - 1);
+    pub const ALL: StringPlaces = StringPlaces((1 << StringPlace::ALL.len()) - 1);
 
-    /// All places but identifiers.
+    /// Returns all places except identifiers.
     pub fn contents() -> Self {
-        let all = Place::ALL.into_iter();
+        let all = StringPlace::ALL.into_iter();
         all.filter(|place| !place.is_identifier()).collect()
     }
 
-    /// Whether it is one of them.
+    /// Whether the set contains the place.
     #[inline]
-    pub fn has(self, place: Place) -> bool {
+    pub fn has(self, place: StringPlace) -> bool {
         self.0 & 1 << place as u32 != 0
     }
 }
 
-impl FromIterator<Place> for Places {
-    fn from_iter<I: IntoIterator<Item = Place>>(places: I) -> Self {
+impl FromIterator<StringPlace> for StringPlaces {
+    fn from_iter<I: IntoIterator<Item = StringPlace>>(places: I) -> Self {
         let bits = places.into_iter().map(|place| 1 << place as u32);
-        Places(bits.fold(0, |all, bit| all | bit))
+        StringPlaces(bits.fold(0, |all, bit| all | bit))
     }
 }
 
@@ -155,13 +156,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_configuration_and_a_set_has_what_was_put_in() {
-        for place in Place::ALL {
+    fn places_have_configuration_names_and_form_sets() {
+        for place in StringPlace::ALL {
             assert_eq!(serde_json::to_value(place).unwrap(), place.name());
-            assert!(Places::ALL.has(place));
-            assert_eq!(Places::contents().has(place), !place.is_identifier());
-            let one = Places::from_iter([place]);
-            assert_eq!(Place::ALL.into_iter().filter(|p| one.has(*p)).count(), 1);
+            assert!(StringPlaces::ALL.has(place));
+            assert_eq!(StringPlaces::contents().has(place), !place.is_identifier());
+            let one = StringPlaces::from_iter([place]);
+            assert_eq!(
+                StringPlace::ALL.into_iter().filter(|p| one.has(*p)).count(),
+                1
+            );
         }
     }
 }

@@ -2,42 +2,37 @@
 
 use prost_types::field_descriptor_proto::Type;
 
-use super::place::{Place, Places};
+use super::place::{StringPlace, StringPlaces};
 use crate::Signal;
 use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
 
 /// Step for a field, looked up by the key of the field: number and wire type together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing in it concerns anybody: numbers, ids, places that were not chosen.
+    /// Content without relevant strings: numbers, ids, places that were not chosen.
     Skip,
-    /// The number is unknown.
     Unknown,
-    /// The number is known, the wire type is not the one of its type: not a valid request.
+    /// A known number with a wrong wire type: the request is invalid.
     Mismatch,
-    /// A string.
-    Text(Place),
-    /// The bytes of an id. Those that are too long or too short for one may be anything.
+    Text(StringPlace),
+    /// The bytes of an id. Bytes of another length may be anything.
     Id,
-    /// An attribute.
-    Attribute(Place),
-    /// A string of a dictionary: what refers to it says where it stands.
+    Attribute(StringPlace),
+    /// A dictionary string; its references determine its place.
     Shared,
-    /// A value, as in an attribute.
-    Value(Place),
-    /// A message, by its position in the tables.
+    Value(StringPlace),
     Message(u8),
-    /// The bytes that a profile was converted from, or the name of their format.
+    /// The original payload of a profile, or its format.
     Original,
 }
 
 /// The table of one message type.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// By key. Numbers are below 32 everywhere in OTLP, so a key is one byte.
+    /// Steps by key. Field numbers of OTLP are below 32, so a key is one byte.
     pub(super) steps: [Step; 256],
-    /// Its attributes, if it has any that were chosen: their place and their field's number.
-    pub(super) set: Option<(Place, u32)>,
+    /// Place and field number of the attributes, if the type has attributes in a chosen place.
+    pub(super) set: Option<(StringPlace, u32)>,
     /// Index among the message types that many requests repeat: resource and scope.
     pub(super) repeated: Option<usize>,
 }
@@ -45,19 +40,19 @@ pub(super) struct Table {
 /// Number of message types that have a [`Table::repeated`].
 pub(super) const REPEATED: usize = 2;
 
-/// The tables of all message types, for the places that were chosen.
+/// Tables of all message types, for the chosen places.
 #[derive(Debug)]
 pub struct Tables {
     pub(super) tables: Vec<Table>,
-    pub(super) places: Places,
+    pub(super) places: StringPlaces,
     pub(super) drop_unknown: bool,
     roots: [usize; 4],
 }
 
 impl Tables {
-    /// Tables for strings in these places; what nobody looks into is skipped as a whole, unless unknown fields are to be
-    /// dropped there.
-    pub fn new(places: Places, drop_unknown: bool) -> Self {
+    /// Creates tables for strings in these places. Messages without such strings are skipped as a whole,
+    /// unless unknown fields in them have to be dropped.
+    pub fn new(places: StringPlaces, drop_unknown: bool) -> Self {
         let descriptors = Descriptors::load();
         let messages = descriptors.messages.iter();
         let mut tables: Vec<Table> = messages
@@ -79,7 +74,7 @@ impl Tables {
     }
 }
 
-/// Messages in which there is nothing to do are skipped.
+/// Skips messages without relevant strings.
 fn skip_empty(tables: &mut [Table]) {
     loop {
         let empty: Vec<bool> = tables.iter().map(is_empty).collect();
@@ -103,7 +98,7 @@ fn is_empty(table: &Table) -> bool {
     table.steps.iter().all(idle)
 }
 
-fn table(descriptors: &Descriptors, message: &MessageDescriptor, places: Places) -> Table {
+fn table(descriptors: &Descriptors, message: &MessageDescriptor, places: StringPlaces) -> Table {
     let name = short(&message.name);
     let mut table = Table {
         steps: [Step::Unknown; 256],
@@ -135,7 +130,6 @@ fn short(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or_default()
 }
 
-/// Whether a field may have that wire type: the rules of prost.
 fn accepts(field: &FieldDescriptor, wire_type: usize) -> bool {
     let own = match field.kind {
         Type::Message | Type::String | Type::Bytes => 2,
@@ -146,8 +140,13 @@ fn accepts(field: &FieldDescriptor, wire_type: usize) -> bool {
     wire_type == own || field.repeated && wire_type == 2
 }
 
-fn step(descriptors: &Descriptors, parent: &str, field: &FieldDescriptor, places: Places) -> Step {
-    let chosen = |step: Step, place: Place| if places.has(place) { step } else { Step::Skip };
+fn step(
+    descriptors: &Descriptors,
+    parent: &str,
+    field: &FieldDescriptor,
+    places: StringPlaces,
+) -> Step {
+    let chosen = |step: Step, place: StringPlace| if places.has(place) { step } else { Step::Skip };
     match field.kind {
         Type::String => match text_place(parent, &field.name) {
             _ if parent == "Profile" => Step::Original,
@@ -156,13 +155,13 @@ fn step(descriptors: &Descriptors, parent: &str, field: &FieldDescriptor, places
             None => Step::Skip,
         },
         Type::Bytes if parent == "Profile" && field.name == "original_payload" => Step::Original,
-        Type::Bytes => chosen(Step::Id, Place::Other),
+        Type::Bytes => chosen(Step::Id, StringPlace::Other),
         Type::Message => {
             let Some(target) = field.message else {
                 return Step::Skip;
             };
             let kind = descriptors.messages.get(target).map(|to| short(&to.name));
-            let keys = places.has(Place::AttributeKeys);
+            let keys = places.has(StringPlace::AttributeKeys);
             match kind {
                 Some("KeyValue") => match attributes_place(parent) {
                     place if keys => Step::Attribute(place),
@@ -179,42 +178,42 @@ fn step(descriptors: &Descriptors, parent: &str, field: &FieldDescriptor, places
     }
 }
 
-/// None for what is never looked at.
-fn text_place(parent: &str, field: &str) -> Option<Place> {
+/// Returns the place of a string field; `None` for fields that are never inspected.
+fn text_place(parent: &str, field: &str) -> Option<StringPlace> {
     Some(match (parent, field) {
         (_, "schema_url") => return None,
-        (_, "trace_state") => Place::TraceStates,
-        ("Span", "name") => Place::SpanNames,
-        ("Event", "name") | ("LogRecord", "event_name") => Place::EventNames,
-        ("Status", "message") => Place::StatusMessages,
-        ("InstrumentationScope", _) => Place::Scopes,
-        ("EntityRef", _) => Place::EntityRefs,
-        ("Metric", "description") => Place::MetricDescriptions,
-        ("Metric", _) => Place::MetricNames,
-        ("LogRecord", "severity_text") => Place::SeverityTexts,
-        _ => Place::Other,
+        (_, "trace_state") => StringPlace::TraceStates,
+        ("Span", "name") => StringPlace::SpanNames,
+        ("Event", "name") | ("LogRecord", "event_name") => StringPlace::EventNames,
+        ("Status", "message") => StringPlace::StatusMessages,
+        ("InstrumentationScope", _) => StringPlace::Scopes,
+        ("EntityRef", _) => StringPlace::EntityRefs,
+        ("Metric", "description") => StringPlace::MetricDescriptions,
+        ("Metric", _) => StringPlace::MetricNames,
+        ("LogRecord", "severity_text") => StringPlace::SeverityTexts,
+        _ => StringPlace::Other,
     })
 }
 
-fn attributes_place(parent: &str) -> Place {
+fn attributes_place(parent: &str) -> StringPlace {
     match parent {
-        "Resource" => Place::ResourceAttributes,
-        "InstrumentationScope" => Place::ScopeAttributes,
-        "Span" => Place::SpanAttributes,
-        "Event" => Place::EventAttributes,
-        "Link" => Place::LinkAttributes,
-        "LogRecord" => Place::LogAttributes,
-        "Exemplar" => Place::ExemplarAttributes,
-        "Metric" => Place::MetricMetadata,
-        _ if parent.ends_with("DataPoint") => Place::DatapointAttributes,
-        _ => Place::Other,
+        "Resource" => StringPlace::ResourceAttributes,
+        "InstrumentationScope" => StringPlace::ScopeAttributes,
+        "Span" => StringPlace::SpanAttributes,
+        "Event" => StringPlace::EventAttributes,
+        "Link" => StringPlace::LinkAttributes,
+        "LogRecord" => StringPlace::LogAttributes,
+        "Exemplar" => StringPlace::ExemplarAttributes,
+        "Metric" => StringPlace::MetricMetadata,
+        _ if parent.ends_with("DataPoint") => StringPlace::DatapointAttributes,
+        _ => StringPlace::Other,
     }
 }
 
-fn value_place(parent: &str) -> Place {
+fn value_place(parent: &str) -> StringPlace {
     match parent {
-        "LogRecord" => Place::LogBodies,
-        "KeyValueAndUnit" => Place::ProfileAttributes,
-        _ => Place::Other,
+        "LogRecord" => StringPlace::LogBodies,
+        "KeyValueAndUnit" => StringPlace::ProfileAttributes,
+        _ => StringPlace::Other,
     }
 }

@@ -1,4 +1,4 @@
-//! The walk: messages by their tables, and in them attributes and values.
+//! Walks over messages by their tables.
 
 mod attribute;
 mod value;
@@ -7,33 +7,34 @@ use bytes::Bytes;
 
 use self::value::Fate;
 use super::tables::{REPEATED, Step, Table, Tables};
-use super::{Change, Place, Refused, Rewriter};
+use super::{RewriteError, Rewriter, StringPlace, TextDecision};
 use crate::DEPTH_LIMIT;
 use crate::Signal;
 use crate::edit::{Editor, Mark, put_delimited};
 use crate::reader::{delimited, value, varint};
 use crate::room::Room;
 
-/// Shows all strings of a valid request to the rewriter; none when nothing changes.
+/// Shows all strings of a valid request to the rewriter; `None` if nothing changes.
 ///
 /// # Errors
-/// When the request is not valid, when there is no room for what it becomes, or when the rewriter refuses it.
+/// Fails if the request is invalid, if the budget is too small for the result, or if the rewriter refuses the
+/// request.
 pub fn rewrite<R: Rewriter>(
     tables: &Tables,
     signal: Signal,
     request: &[u8],
     room: &dyn Room,
     rewriter: &mut R,
-) -> Result<Option<Bytes>, Refused<R::Refusal>> {
+) -> Result<Option<Bytes>, RewriteError<R::Refusal>> {
     let Some(root) = tables.root(signal) else {
         return Ok(None);
     };
     let mut walk = Walk {
         tables,
-        rules: rewriter.rules(),
-        embeds: rewriter.embeds(),
-        keys: tables.places.has(Place::AttributeKeys),
-        remembers: !rewriter.counts(),
+        rules: rewriter.decides_attributes(),
+        embeds: rewriter.has_embedded_requests(),
+        keys: tables.places.has(StringPlace::AttributeKeys),
+        remembers: !rewriter.needs_every_occurrence(),
         rewriter,
         editor: Editor::within(request, room),
         start: request.as_ptr().addr(),
@@ -48,21 +49,19 @@ struct Walk<'w, 'a, R> {
     rewriter: &'w mut R,
     rules: bool,
     embeds: bool,
-    /// Whether keys are looked at.
     keys: bool,
-    /// Whether a resource that was clean need not be looked at again.
+    /// Whether an unchanged resource or scope is remembered.
     remembers: bool,
     editor: Editor<'a>,
-    /// The address of the request: where a slice of it is follows from its own.
+    /// Address of the request, for computing the position of a slice.
     start: usize,
-    /// The last resource and the last scope in which nothing changed: many requests repeat them.
+    /// The last resource and the last scope without changes; many requests repeat them.
     clean: [Option<&'a [u8]>; REPEATED],
 }
 
-/// A length-delimited field.
 #[derive(Clone, Copy)]
 struct Part<'a> {
-    /// From its key to the end of the message it is in.
+    /// Input from the key of the field to the end of its message.
     start: &'a [u8],
     body: &'a [u8],
     /// Input after the field.
@@ -72,7 +71,7 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     #[inline(always)]
-    fn read<R>(start: &'a [u8], key: u64, rest: &'a [u8]) -> Result<Self, Refused<R>> {
+    fn read<R>(start: &'a [u8], key: u64, rest: &'a [u8]) -> Result<Self, RewriteError<R>> {
         let (body, rest) = delimited(rest)?;
         Ok(Part {
             start,
@@ -87,7 +86,7 @@ impl<'a> Part<'a> {
     }
 }
 
-type Walked<R> = Result<(), Refused<<R as Rewriter>::Refusal>>;
+type Walked<R> = Result<(), RewriteError<<R as Rewriter>::Refusal>>;
 
 const TOO_DEEP: &str = "nested more than 100 levels deep";
 
@@ -105,7 +104,9 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         let set = table.set.filter(|_| self.rules);
         let mark = self.editor.mark();
         if let Some((place, _)) = set {
-            self.rewriter.open(place, message).map_err(Refused::By)?;
+            self.rewriter
+                .open(place, message)
+                .map_err(RewriteError::Rewriter)?;
         }
         let mut input = message;
         while !input.is_empty() {
@@ -146,7 +147,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 Step::Id => {
                     let part = Part::read(start, key, rest)?;
                     if !matches!(part.body.len(), 0 | 8 | 16)
-                        && self.string(Place::Other, part)? == Fate::Goes
+                        && self.string(StringPlace::Other, part)? == Fate::Goes
                     {
                         self.remove(&part);
                     }
@@ -154,19 +155,21 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 }
                 Step::Shared => {
                     let (body, rest) = delimited(rest)?;
-                    self.rewriter.shared(body).map_err(Refused::By)?;
+                    self.rewriter
+                        .dictionary_string(body)
+                        .map_err(RewriteError::Rewriter)?;
                     rest
                 }
                 Step::Original => {
                     let (body, rest) = delimited(rest)?;
                     if !body.is_empty() {
-                        self.rewriter.original();
+                        self.rewriter.original_payload();
                     }
                     rest
                 }
                 Step::Unknown => self.unknown(start, key, rest)?,
                 Step::Mismatch => {
-                    return Err(Refused::Malformed(
+                    return Err(RewriteError::Malformed(
                         "the wire type is not the one of its field",
                     ));
                 }
@@ -178,8 +181,8 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// The end of a message that has attributes.
-    fn close(&mut self, place: Place, number: u32, mark: &Mark, message: &'a [u8]) {
+    /// Ends a message with attributes.
+    fn close(&mut self, place: StringPlace, number: u32, mark: &Mark, message: &'a [u8]) {
         let end = self.at(message) + message.len();
         for amendment in self.rewriter.close(place) {
             let put = |output: &mut Vec<u8>| put_delimited(number, &amendment.attribute, output);
@@ -202,7 +205,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             return Ok(());
         }
         if depth >= DEPTH_LIMIT {
-            return Err(Refused::Malformed(TOO_DEEP));
+            return Err(RewriteError::Malformed(TOO_DEEP));
         }
         let mark = self.editor.mark();
         self.message(table, part.body, depth + 1)?;
@@ -229,7 +232,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         start: &'a [u8],
         key: u64,
         rest: &'a [u8],
-    ) -> Result<&'a [u8], Refused<R::Refusal>> {
+    ) -> Result<&'a [u8], RewriteError<R::Refusal>> {
         let (_, rest) = value((key & 7) as u32, rest)?;
         if self.tables.drop_unknown {
             let from = self.at(start);
@@ -240,15 +243,15 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     #[inline(always)]
-    fn text(&mut self, place: Place, part: Part<'a>) -> Walked<R> {
+    fn text(&mut self, place: StringPlace, part: Part<'a>) -> Walked<R> {
         if part.body.is_empty() {
             return Ok(());
         }
         let change = self.rewriter.text(place, part.body);
-        match change.map_err(Refused::By)? {
-            Change::Keep => {}
-            Change::Replace(text) => self.put(&part, text.as_bytes()),
-            Change::Remove => self.remove(&part),
+        match change.map_err(RewriteError::Rewriter)? {
+            TextDecision::Keep => {}
+            TextDecision::Replace(text) => self.put(&part, text.as_bytes()),
+            TextDecision::Remove => self.remove(&part),
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Any value as a text, in the Collector's form (`pcommon.Value.AsString`).
+//! Formats values as text like the Collector (`pcommon.Value.AsString`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use prost::Message as _;
 use super::{AnyValue, Message, View as _};
 
 impl<'a> AnyValue<'a> {
-    /// The value as a text: numbers in decimal digits, bytes in base64, lists and maps as JSON with sorted keys,
-    /// nothing as nothing.
+    /// Formats the value: numbers in decimal digits, bytes in base64, lists and maps as JSON with sorted
+    /// keys. An empty value is the empty text.
     pub fn to_text(&self) -> Cow<'a, str> {
         match self {
             AnyValue::String(text) => Cow::Borrowed(text),
@@ -24,7 +24,7 @@ impl<'a> AnyValue<'a> {
             AnyValue::Bytes(bytes) => Cow::Owned(STANDARD.encode(bytes)),
             AnyValue::Array(_) | AnyValue::Map(_) => {
                 let mut output = String::new();
-                // JSON has no infinities: the Collector then writes nothing at all.
+                // JSON has no infinities: the Collector then writes the empty text.
                 match json(self, &mut output) {
                     Some(()) => Cow::Owned(output),
                     None => Cow::Borrowed(""),
@@ -34,7 +34,7 @@ impl<'a> AnyValue<'a> {
     }
 }
 
-/// A decoded value as a text, in the same form.
+/// Formats a decoded value in the same way.
 pub fn text_of(value: &proto::AnyValue) -> Cow<'_, str> {
     match &value.value {
         Some(Value::StringValue(text)) => Cow::Borrowed(text),
@@ -47,7 +47,7 @@ pub fn text_of(value: &proto::AnyValue) -> Cow<'_, str> {
     }
 }
 
-/// As ECMAScript writes numbers.
+/// Formats a number as ECMAScript does.
 fn number(value: f64) -> String {
     match value {
         _ if value.is_nan() => "NaN".to_owned(),
@@ -65,7 +65,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Values nest as deep as the validator allows.
+/// Writes a value as JSON. The validator limits the depth of values.
 fn json(value: &AnyValue<'_>, output: &mut String) -> Option<()> {
     match value {
         AnyValue::Empty | AnyValue::StringIndex(_) => output.push_str("null"),
@@ -119,7 +119,7 @@ fn quote(text: &str, output: &mut String) {
 mod tests {
     use super::*;
 
-    /// Values that `pcommon.Value.AsString` gave.
+    /// Expected texts come from `pcommon.Value.AsString`.
     #[test]
     fn values_are_written_as_the_collector_writes_them() {
         let any = |value| proto::AnyValue { value: Some(value) };

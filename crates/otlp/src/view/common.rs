@@ -10,31 +10,31 @@ view! {
         attributes: each<Attribute> = 1;
         /// Number of attributes that the application dropped before export.
         dropped_attributes_count: uint32 = 2;
-        /// The entities it consists of.
+        /// Entities of the resource.
         entity_refs: each<EntityRef> = 3;
     }
 }
 
 view! {
-    /// An entity, by the attributes of its resource that make it up.
+    /// An entity of a resource, as a selection of the resource's attributes.
     EntityRef {
         /// The schema of the entity.
         schema_url: text = 1;
-        /// Its type, such as `host`.
+        /// Type of the entity, such as `host`.
         kind: text = 2;
-        /// Keys of the attributes that identify it.
+        /// Keys of the identifying attributes.
         id_keys: texts = 3;
-        /// Keys of the attributes that describe it.
+        /// Keys of the describing attributes.
         description_keys: texts = 4;
     }
 }
 
 view! {
-    /// The instrumentation that made telemetry.
+    /// An instrumentation scope.
     Scope {
-        /// Its name.
+        /// Name of the scope.
         name: text = 1;
-        /// Its version.
+        /// Version of the scope.
         version: text = 2;
         /// Attributes that describe the scope.
         attributes: each<Attribute> = 3;
@@ -50,13 +50,13 @@ view! {
         key: text = 1;
         /// The value; may be missing.
         value: one<AnyValue> = 2;
-        /// In profiles, the key as a position in the string table of the dictionary.
+        /// In profiles, index of the key in the dictionary's string table.
         key_strindex: int32 = 3;
     }
 }
 
 impl<'a> Attribute<'a> {
-    /// The key, without looking whether it is UTF-8 (it is).
+    /// Returns the key without checking UTF-8, which validation has checked.
     #[inline]
     pub fn key_bytes(&self) -> &'a [u8] {
         match plain_key(self.message().encoded()) {
@@ -66,8 +66,8 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// The key of an attribute that has one key, one value behind it and nothing else, as all writers make them: found without
-/// reading the value.
+/// Returns the key of an attribute that consists of one key and one value, in this order, without reading the
+/// value.
 #[inline]
 fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
     let [0x0a, key_len @ 0..0x80, rest @ ..] = attribute else {
@@ -85,23 +85,23 @@ fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
 /// A set of attributes.
 pub type Attributes<'a> = Each<'a, Attribute<'a>>;
 
-/// The value of an attribute in a set.
+/// Returns the value of an attribute in a set.
 pub fn attribute<'a>(mut attributes: Attributes<'a>, key: &str) -> Option<AnyValue<'a>> {
     attributes
         .find(|attribute| attribute.key_bytes() == key.as_bytes())
         .and_then(|attribute| attribute.value())
 }
 
-/// Any value.
+/// A value.
 #[derive(Debug, Clone)]
 pub enum AnyValue<'a> {
     /// No value.
     Empty,
     /// A text.
     String(&'a str),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// A floating-point number.
     Double(f64),
@@ -111,12 +111,12 @@ pub enum AnyValue<'a> {
     Map(Attributes<'a>),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// In profiles, a text as a position in the string table of the dictionary.
+    /// In profiles, index of a text in the dictionary's string table.
     StringIndex(i32),
 }
 
 impl<'a> View<'a> for AnyValue<'a> {
-    /// The members form a `oneof`: the last one is the value.
+    /// Reads the last member of the `oneof`.
     fn view(message: Message<'a>) -> Self {
         let members = message
             .values()

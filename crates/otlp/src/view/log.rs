@@ -6,11 +6,11 @@ use super::message::view;
 view! {
     /// A log record.
     LogRecord {
-        /// When it happened, in nanoseconds since 1970; 0 when not known.
+        /// Time of the event, in nanoseconds since 1970; 0 if unknown.
         time_unix_nano: uint64 = 1;
         /// `SeverityNumber`.
         severity_number: int32 = 2;
-        /// The severity in the words of its source.
+        /// Severity as named by its source.
         severity_text: text = 3;
         /// Body of the log record; may be missing.
         body: one<AnyValue> = 5;
@@ -24,9 +24,9 @@ view! {
         trace_id: bytes = 9;
         /// 8 bytes, or none.
         span_id: bytes = 10;
-        /// When it was seen by the collecting system, in nanoseconds since 1970.
+        /// Time of the observation by the collecting system, in nanoseconds since 1970.
         observed_time_unix_nano: uint64 = 11;
-        /// The kind of event it is.
+        /// Name of the event type.
         event_name: text = 12;
     }
 }

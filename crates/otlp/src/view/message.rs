@@ -1,10 +1,11 @@
-//! Reading fields of a message by number: what the typed views are made of.
+//! Reads fields of a message by number; the basis of the typed views.
 
 use std::marker::PhantomData;
 
 use crate::reader::{Fields, Value, varint};
 
-/// A message of a valid request. A scalar that occurs twice counts as prost counts it: the last one is the value.
+/// A message of a valid request. Of a repeated singular scalar, the last occurrence is the value, as in
+/// prost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Message<'a>(pub(super) &'a [u8]);
 
@@ -15,17 +16,17 @@ pub trait View<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message by its encoding.
+    /// Creates a message from its encoding.
     pub fn new(encoded: &'a [u8]) -> Self {
         Message(encoded)
     }
 
-    /// Its encoding.
+    /// Returns the encoding.
     pub fn encoded(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Its fields with their numbers, in the order they are in.
+    /// Iterates over the fields with their numbers, in order.
     pub(super) fn values(self) -> impl Iterator<Item = (u32, Value<'a>)> + Clone {
         Fields::new(self.0)
             .map_while(Result::ok)
@@ -96,7 +97,7 @@ impl<'a> Message<'a> {
             .filter_map(|(_, value)| value.bytes().map(text))
     }
 
-    /// Repeated `fixed64` or varints, packed or not.
+    /// Iterates over repeated `fixed64` or varints, packed or not.
     fn scalars(self, number: u32, fixed: bool) -> impl Iterator<Item = u64> + Clone {
         self.values()
             .filter(move |(found, _)| *found == number)
@@ -151,7 +152,6 @@ impl<'a, V: View<'a>> Iterator for Each<'a, V> {
     }
 }
 
-/// The scalars of one field.
 #[derive(Clone)]
 struct Scalars<'a> {
     packed: &'a [u8],
@@ -180,7 +180,6 @@ impl Iterator for Scalars<'_> {
     }
 }
 
-/// A scalar's bits.
 pub(super) fn scalar(value: Value<'_>) -> u64 {
     match value {
         Value::Varint(value) | Value::Fixed64(value) => value,
@@ -189,7 +188,7 @@ pub(super) fn scalar(value: Value<'_>) -> u64 {
     }
 }
 
-/// The bytes were validated; safe code looks again, which costs little for short texts.
+/// Converts validated bytes to a text. Safe code checks UTF-8 again, which is cheap for short texts.
 pub(super) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
@@ -213,7 +212,7 @@ macro_rules! view {
         }
 
         impl<'a> $view<'a> {
-            /// The message itself.
+            /// Returns the underlying message.
             pub fn message(&self) -> $crate::view::Message<'a> {
                 self.0
             }

@@ -8,11 +8,11 @@ use crate::reader::Value;
 view! {
     /// A metric.
     Metric {
-        /// Its name.
+        /// Name of the metric.
         name: text = 1;
         /// Description of the metric.
         description: text = 2;
-        /// Its unit, as UCUM writes it.
+        /// Unit in UCUM notation.
         unit: text = 3;
         /// Further attributes that describe the metric.
         metadata: each<Attribute> = 12;
@@ -33,7 +33,7 @@ pub enum Data<'a> {
         points: Each<'a, NumberPoint<'a>>,
         /// `AggregationTemporality`.
         temporality: i32,
-        /// Whether it only grows.
+        /// Whether the sum is monotonic.
         monotonic: bool,
     },
     /// Distributions over given buckets.
@@ -50,7 +50,7 @@ pub enum Data<'a> {
         /// `AggregationTemporality`.
         temporality: i32,
     },
-    /// Quantiles that somebody else computed.
+    /// Quantiles computed by the source.
     Summary {
         /// The data points.
         points: Each<'a, SummaryPoint<'a>>,
@@ -58,7 +58,7 @@ pub enum Data<'a> {
 }
 
 impl<'a> Metric<'a> {
-    /// The data points with what holds for all of them. The forms of data form a `oneof`: the last one is the data.
+    /// Returns the data points with their common properties. Reads the last member of the `oneof`.
     pub fn data(&self) -> Option<Data<'a>> {
         let fields = self.message().values();
         let (number, value) = fields
@@ -90,16 +90,16 @@ impl<'a> Metric<'a> {
     }
 }
 
-/// A number in the form it was measured in.
+/// The value of a data point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// A floating-point number.
     Double(f64),
-    /// A whole number.
+    /// An integer.
     Int(i64),
 }
 
-/// A `oneof` of a `double` and an `sfixed64`: the last one is the value.
+/// Reads the last member of a `oneof` of a `double` and an `sfixed64`.
 fn number(message: Message<'_>, double: u32, int: u32) -> Option<Number> {
     let fields = message.values();
     fields
@@ -114,11 +114,11 @@ fn number(message: Message<'_>, double: u32, int: u32) -> Option<Number> {
 view! {
     /// A data point of a gauge or a sum.
     NumberPoint {
-        /// Start of what it stands for, in nanoseconds since 1970.
+        /// Start of the covered interval, in nanoseconds since 1970.
         start_time_unix_nano: uint64 = 2;
-        /// When it was measured, in nanoseconds since 1970.
+        /// Time of the measurement, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
-        /// Single measurements, as examples.
+        /// Sample measurements.
         exemplars: each<Exemplar> = 5;
         /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 7;
@@ -128,7 +128,7 @@ view! {
 }
 
 impl NumberPoint<'_> {
-    /// The value; missing when nothing was recorded.
+    /// Returns the value; `None` if nothing was recorded.
     pub fn value(&self) -> Option<Number> {
         number(self.message(), 4, 6)
     }
@@ -137,19 +137,19 @@ impl NumberPoint<'_> {
 view! {
     /// A data point of a histogram.
     HistogramPoint {
-        /// Start of what it stands for, in nanoseconds since 1970.
+        /// Start of the covered interval, in nanoseconds since 1970.
         start_time_unix_nano: uint64 = 2;
-        /// When it was measured, in nanoseconds since 1970.
+        /// Time of the measurement, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
         /// Number of values.
         count: uint64 = 4;
-        /// Their sum.
+        /// Sum of the values.
         sum: some_double = 5;
         /// Number of values in each bucket.
         bucket_counts: fixed64s = 6;
-        /// The upper bounds of all buckets but the last.
+        /// Upper bounds of all buckets except the last.
         explicit_bounds: doubles = 7;
-        /// Single measurements, as examples.
+        /// Sample measurements.
         exemplars: each<Exemplar> = 8;
         /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 9;
@@ -167,15 +167,15 @@ view! {
     ExponentialHistogramPoint {
         /// Attributes that identify the time series of the data point.
         attributes: each<Attribute> = 1;
-        /// Start of what it stands for, in nanoseconds since 1970.
+        /// Start of the covered interval, in nanoseconds since 1970.
         start_time_unix_nano: uint64 = 2;
-        /// When it was measured, in nanoseconds since 1970.
+        /// Time of the measurement, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
         /// Number of values.
         count: uint64 = 4;
-        /// Their sum.
+        /// Sum of the values.
         sum: some_double = 5;
-        /// The resolution: bucket bounds are powers of 2 to the power of 2 to the power of -scale.
+        /// Resolution: the bucket bounds are powers of 2^(2^-scale).
         scale: sint32 = 6;
         /// Number of values that count as zero.
         zero_count: uint64 = 7;
@@ -185,13 +185,13 @@ view! {
         negative: one<Buckets> = 9;
         /// `DataPointFlags`.
         flags: uint32 = 10;
-        /// Single measurements, as examples.
+        /// Sample measurements.
         exemplars: each<Exemplar> = 11;
         /// The smallest value.
         min: some_double = 12;
         /// The largest value.
         max: some_double = 13;
-        /// Up to which distance from zero values count as zero.
+        /// Largest absolute value that counts as zero.
         zero_threshold: double = 14;
     }
 }
@@ -199,7 +199,7 @@ view! {
 view! {
     /// Adjacent buckets of an exponential histogram.
     Buckets {
-        /// The index of the first one.
+        /// Index of the first bucket.
         offset: sint32 = 1;
         /// Number of values in each bucket.
         bucket_counts: uint64s = 2;
@@ -209,13 +209,13 @@ view! {
 view! {
     /// A data point of a summary.
     SummaryPoint {
-        /// Start of what it stands for, in nanoseconds since 1970.
+        /// Start of the covered interval, in nanoseconds since 1970.
         start_time_unix_nano: uint64 = 2;
-        /// When it was measured, in nanoseconds since 1970.
+        /// Time of the measurement, in nanoseconds since 1970.
         time_unix_nano: uint64 = 3;
         /// Number of values.
         count: uint64 = 4;
-        /// Their sum.
+        /// Sum of the values.
         sum: double = 5;
         /// The quantiles.
         quantile_values: each<Quantile> = 6;
@@ -231,21 +231,21 @@ view! {
     Quantile {
         /// The quantile, from 0 to 1.
         quantile: double = 1;
-        /// The value at it.
+        /// Value at the quantile.
         value: double = 2;
     }
 }
 
 view! {
-    /// A single measurement that stands for others.
+    /// A sample measurement.
     Exemplar {
-        /// When it was measured, in nanoseconds since 1970.
+        /// Time of the measurement, in nanoseconds since 1970.
         time_unix_nano: uint64 = 2;
         /// 8 bytes, or none.
         span_id: bytes = 4;
         /// 16 bytes, or none.
         trace_id: bytes = 5;
-        /// Attributes that its data point does not have.
+        /// Attributes in addition to those of the data point.
         filtered_attributes: each<Attribute> = 7;
     }
 }

@@ -44,7 +44,7 @@ view! {
 view! {
     /// An event of a span.
     Event {
-        /// When, in nanoseconds since 1970.
+        /// Time of the event, in nanoseconds since 1970.
         time_unix_nano: uint64 = 1;
         /// Name of the event.
         name: text = 2;
@@ -56,7 +56,7 @@ view! {
 }
 
 view! {
-    /// A link from a span to another one.
+    /// A link to another span.
     Link {
         /// 16 bytes.
         trace_id: bytes = 1;
@@ -74,7 +74,7 @@ view! {
 }
 
 view! {
-    /// The status of a span: success or error.
+    /// Status of a span: success or error.
     Status {
         /// Description of the error.
         text: text = 2;

@@ -4,28 +4,29 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use proptest::prelude::*;
 use regex::Regex;
 use tributary_otlp::Signal;
-use tributary_otlp::attributes::{Action, Actions, Level, Operation, Source, Type};
+use tributary_otlp::attributes::{Action, Actions, AttributeLevel, Operation, Type, ValueSource};
 
 use crate::oracle::edits_like_prost;
 use crate::request;
 
-/// The keys that the generator uses most.
+/// Frequent keys of the generator.
 fn key() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c", "d", "text.7"]).prop_map(str::to_owned)
 }
 
-fn source() -> impl Strategy<Value = Source> {
+fn source() -> impl Strategy<Value = ValueSource> {
     prop_oneof![
-        key().prop_map(Source::Attribute),
-        key().prop_map(|key| Source::AttributeOr(key, Value::IntValue(7))),
-        any::<i64>().prop_map(|number| Source::Value(Value::IntValue(number))),
-        (0..300_usize).prop_map(|length| Source::Value(Value::StringValue("v".repeat(length)))),
-        any::<bool>().prop_map(|flag| Source::Value(Value::BoolValue(flag))),
-        (-1e9..1e9).prop_map(|number| Source::Value(Value::DoubleValue(number))),
+        key().prop_map(ValueSource::Attribute),
+        key().prop_map(|key| ValueSource::AttributeOr(key, Value::IntValue(7))),
+        any::<i64>().prop_map(|number| ValueSource::Value(Value::IntValue(number))),
+        (0..300_usize)
+            .prop_map(|length| ValueSource::Value(Value::StringValue("v".repeat(length)))),
+        any::<bool>().prop_map(|flag| ValueSource::Value(Value::BoolValue(flag))),
+        (-1e9..1e9).prop_map(|number| ValueSource::Value(Value::DoubleValue(number))),
     ]
 }
 
-/// Matches some of them, and others.
+/// Matches some of the frequent keys, and others.
 fn pattern() -> impl Strategy<Value = Arc<Regex>> {
     let patterns = vec!["^[ab]$", "^text", "", "[c7]$", "^no such key$"];
     prop::sample::select(patterns).prop_map(|pattern| Arc::new(Regex::new(pattern).unwrap()))
@@ -56,7 +57,7 @@ proptest! {
         actions in prop::collection::vec(action(), 1..5),
         resources in any::<bool>(),
     ) {
-        let level = if resources { Level::Resources } else { Level::Items };
+        let level = if resources { AttributeLevel::Resources } else { AttributeLevel::Items };
         edits_like_prost(signal, &request, level, &Actions::new(actions));
     }
 }
@@ -80,7 +81,7 @@ fn unknown_fields_survive_an_edit() {
     };
     let stays: &[u8] = &[0x4a, 6, 0x0a, 1, b'a', 0x98, 0x06, 7];
     let goes: &[u8] = &[0x4a, 6, 0x98, 0x06, 7, 0x0a, 1, b'b'];
-    let edited = delete("b").apply(Signal::Traces, Level::Items, &span(&[stays, goes]));
+    let edited = delete("b").apply(Signal::Traces, AttributeLevel::Items, &span(&[stays, goes]));
     assert_eq!(edited, Ok(Some(span(&[stays]).into())));
 }
 
@@ -92,6 +93,16 @@ fn a_key_that_is_overridden_in_its_attribute_does_not_count() {
     for tag in [0x12, 0x12, 0x0a] {
         request = [&[tag, request.len() as u8], &request[..]].concat();
     }
-    edits_like_prost(Signal::Traces, &request, Level::Items, &delete("a"));
-    edits_like_prost(Signal::Traces, &request, Level::Items, &delete("b"));
+    edits_like_prost(
+        Signal::Traces,
+        &request,
+        AttributeLevel::Items,
+        &delete("a"),
+    );
+    edits_like_prost(
+        Signal::Traces,
+        &request,
+        AttributeLevel::Items,
+        &delete("b"),
+    );
 }

@@ -1,13 +1,13 @@
-//! Random requests, made from OTLP's own descriptors: every field of every message, in encodings that are legal and
-//! rare. Also used by the fuzz targets.
+//! Random requests from OTLP's own descriptors: every field of every message, in all legal encodings. Also
+//! used by the fuzz targets.
 
 use prost_types::field_descriptor_proto::Type;
 use tributary_otlp::Signal;
 use tributary_otlp::descriptor::{Descriptors, FieldDescriptor};
 use tributary_otlp::reader::put_varint;
 
-/// Decisions, read from bytes that proptest (or a fuzzer) provides, so that it can shrink them. When they are used up
-/// every answer is 0, which always means "nothing more".
+/// Decisions read from bytes of proptest or a fuzzer, so that they can be shrunk. When the bytes are used up,
+/// every decision is 0, which always means "nothing more".
 pub(crate) struct Entropy<'a>(pub(crate) &'a [u8]);
 
 impl Entropy<'_> {
@@ -35,19 +35,19 @@ impl Entropy<'_> {
     }
 }
 
-/// Makes requests.
+/// Generates requests.
 pub(crate) struct Generator {
     descriptors: Descriptors,
-    /// Whether to write what no encoder writes: unknown fields, repeated singular fields, over-long varints, fields
-    /// in any order.
+    /// Whether to write legal encodings that encoders avoid: unknown fields, repeated singular fields,
+    /// over-long varints, fields in any order.
     pub(crate) wild: bool,
-    /// Whether varints may be longer than they need to be, if it is wild.
+    /// Whether wild requests may have over-long varints.
     pub(crate) overlong: bool,
-    /// A text to plant in strings and bytes, but for these fields.
+    /// Text to plant in strings and bytes, except for these fields.
     pub(crate) planted: Option<(&'static str, &'static [&'static str])>,
-    /// Whether the bytes in values are requests, and of which signal.
+    /// Signal of the requests in bytes values, if any.
     pub(crate) embedded: Option<Signal>,
-    /// Whether profiles make sense: references lead somewhere, and samples have values and no timestamps.
+    /// Whether profiles are consistent: references have targets, and samples have values and no timestamps.
     pub(crate) sensible: bool,
 }
 
@@ -66,7 +66,7 @@ impl Generator {
         }
     }
 
-    /// A valid request.
+    /// Generates a valid request.
     pub(crate) fn request(&self, signal: Signal, entropy: &mut Entropy<'_>) -> Vec<u8> {
         self.message(self.descriptors.root(signal), 0, entropy)
     }
@@ -80,7 +80,7 @@ impl Generator {
         for field in &message.fields {
             let mut occurrences = self.occurrences(field, depth, entropy);
             if field.oneof.is_some() {
-                // Of a `oneof` with 8 members choose one, and seldom several.
+                // Chooses one of eight members of a `oneof`, and rarely several.
                 let chosen = form % 8 == member || self.wild && form > 250;
                 occurrences = if chosen { occurrences.max(1) } else { 0 };
                 member += 1;
@@ -92,13 +92,13 @@ impl Generator {
                 occurrences = match field.name.as_str() {
                     "dictionary" => occurrences.max(1),
                     "timestamps_unix_nano" => 0,
-                    // Without them it could be one of an older layout.
+                    // A sample without values could be one of an older layout.
                     "values" if message.name.ends_with(".Sample") => occurrences.max(1),
                     _ => occurrences,
                 };
             }
             if tables {
-                // Entry 0 of each table is the one that says nothing.
+                // Entry 0 of each table is the zero value.
                 let mut raw = Vec::new();
                 self.key(field.number, 2, entropy, &mut raw);
                 self.delimited(&[], entropy, &mut raw);
@@ -203,7 +203,7 @@ impl Generator {
         }
     }
 
-    /// The planted text with something before and behind it, in every second place.
+    /// Returns the planted text with text around it, in every second place.
     fn plant(&self, field: &str, entropy: &mut Entropy<'_>) -> Option<String> {
         let (planted, spared) = self.planted?;
         let chosen = entropy.below(2) == 1;
@@ -254,7 +254,7 @@ impl Generator {
     fn varint(&self, number: u64, entropy: &mut Entropy<'_>, output: &mut Vec<u8>) {
         let start = output.len();
         put_varint(number, output);
-        // Over-long, but never beyond ten bytes.
+        // Over-long, but at most ten bytes.
         if self.wild && self.overlong && output.len() - start < 9 && entropy.below(32) == 31 {
             *output.last_mut().unwrap() |= 0x80;
             output.extend([0x80, 0x00]);
@@ -270,7 +270,7 @@ fn scalar_wire_type(kind: Type) -> u32 {
     }
 }
 
-/// Few different texts, so that keys meet; some long, some beyond ASCII.
+/// Few different texts, so that keys repeat; some long, some beyond ASCII.
 fn text(entropy: &mut Entropy<'_>) -> String {
     match entropy.below(16) {
         0 => String::new(),

@@ -1,6 +1,5 @@
-//! The wire path against prost, on random requests in every legal encoding.
+//! Compares operations on encoded requests with prost, on random requests in all legal encodings.
 
-// A test crate: a panic is a finding.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod attributes;

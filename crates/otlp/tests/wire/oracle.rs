@@ -7,12 +7,11 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use tributary_otlp::Limit;
-use tributary_otlp::attributes::{Actions, Level};
+use tributary_otlp::attributes::{Actions, AttributeLevel};
 use tributary_otlp::stamp::Stamp;
 use tributary_otlp::{Decoded, Signal};
 
-/// Accepts what prost accepts, refuses what prost refuses, and counts what prost would have decoded. Groups are the
-/// documented exception.
+/// Asserts that the validator accepts, refuses and counts like prost. Groups are the documented exception.
 pub(crate) fn validates_like_prost(signal: Signal, request: &[u8]) {
     let decoded = Decoded::decode(signal, request);
     match (tributary_otlp::validate(signal, request), decoded) {
@@ -27,8 +26,13 @@ pub(crate) fn validates_like_prost(signal: Signal, request: &[u8]) {
     }
 }
 
-/// Editing on the wire equals decoding, editing and encoding.
-pub(crate) fn edits_like_prost(signal: Signal, request: &[u8], level: Level, actions: &Actions) {
+/// Asserts that editing the encoded request equals decoding, editing and encoding.
+pub(crate) fn edits_like_prost(
+    signal: Signal,
+    request: &[u8],
+    level: AttributeLevel,
+    actions: &Actions,
+) {
     let mut expected = Decoded::decode(signal, request).unwrap();
     actions.apply_decoded(level, &mut expected);
     let edited = actions.apply(signal, level, request).unwrap();
@@ -42,7 +46,8 @@ pub(crate) fn edits_like_prost(signal: Signal, request: &[u8], level: Level, act
     assert_eq!(format!("{edited:?}"), format!("{expected:?}"));
 }
 
-/// Stamping on the wire equals decoding, removing what could be taken for the stamp, adding it, and encoding.
+/// Asserts that stamping the encoded request equals decoding, removing possible forgeries, adding the stamp,
+/// and encoding.
 pub(crate) fn stamps_like_prost(signal: Signal, request: &[u8], key: &str, identity: Option<&str>) {
     let mut expected = Decoded::decode(signal, request).unwrap();
     stamp_decoded(&mut expected, key, identity);
@@ -98,7 +103,7 @@ fn stamp_decoded(request: &mut Decoded, key: &str, identity: Option<&str>) {
     }
 }
 
-/// Pieces are valid and within the limits; together they have everything, in order.
+/// Asserts that parts are valid, within the limits, and together have everything in order.
 pub(crate) fn divided_without_loss(
     signal: Signal,
     request: &Bytes,
@@ -108,8 +113,8 @@ pub(crate) fn divided_without_loss(
     if signal == Signal::Profiles {
         return cuts_profiles_without_loss(request, &pieces);
     }
-    // What prost writes: a metric whose data are in several fields goes through it, and it writes no zero, so that a
-    // negative one loses its sign.
+    // Normalizes as prost does: a metric with data in several fields is decoded, and a negative zero loses
+    // its sign.
     let written = |request: &[u8]| {
         let plain = Decoded::decode(signal, request).unwrap().encode();
         lines(&Decoded::decode(signal, &plain).unwrap())
@@ -120,11 +125,11 @@ pub(crate) fn divided_without_loss(
         assert_eq!(tributary_otlp::validate(signal, piece), Ok(*count));
         let inside = written(piece);
         assert!(*count <= limit.items);
-        // A single thing can be too large.
+        // A single item may exceed the limit.
         assert!(piece.len() <= limit.bytes || inside.len() <= 1);
         together.extend(inside);
     }
-    // What has no items of its own may lose its place next to others, but is never lost.
+    // Parts without items may change their order, but are never lost.
     let with_items = |lines: &[String]| -> Vec<String> {
         let with_items = lines.iter().filter(|line| line.starts_with("item"));
         with_items.cloned().collect()
@@ -138,7 +143,7 @@ pub(crate) fn divided_without_loss(
     }
 }
 
-/// Pieces are valid and have every observation, in order. What their indices lead to, other tests know.
+/// Asserts that parts are valid and have every observation in order. Other tests check the indices.
 fn cuts_profiles_without_loss(request: &Bytes, pieces: &[(usize, Bytes)]) {
     let samples = |request: &[u8]| {
         let Ok(Decoded::Profiles(request)) = Decoded::decode(Signal::Profiles, request) else {
@@ -163,7 +168,7 @@ fn cuts_profiles_without_loss(request: &Bytes, pieces: &[(usize, Bytes)]) {
     assert_eq!(samples(request), together);
 }
 
-/// Spans, data points, log records or samples, as prost sees them.
+/// Counts spans, data points, log records or samples, as decoded by prost.
 pub(crate) fn items(decoded: &Decoded) -> usize {
     lines(decoded)
         .iter()
@@ -171,8 +176,8 @@ pub(crate) fn items(decoded: &Decoded) -> usize {
         .count()
 }
 
-/// Every item with all that is around it, one line each, and a line for whatever has no items. Lines can be compared
-/// where structs cannot: NaN is equal to itself.
+/// Returns a line for every item with its context, and for every part without items. Lines can be compared
+/// where structs cannot: NaN is not equal to itself.
 pub(crate) fn lines(decoded: &Decoded) -> Vec<String> {
     use opentelemetry_proto::tonic::metrics::v1::metric::Data;
     let mut lines = Vec::new();

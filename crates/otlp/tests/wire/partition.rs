@@ -11,15 +11,15 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use proptest::prelude::*;
 use prost::Message as _;
-use tributary_otlp::partition::{Grain, Place, Share, partition};
+use tributary_otlp::partition::{Grain, ItemContext, Share, partition};
 use tributary_otlp::view;
 use tributary_otlp::{Decoded, Signal};
 
 use crate::oracle::lines;
 use crate::request;
 
-/// A destination that follows from the bytes of what goes there.
-fn by_content(place: &Place<'_>, of: usize) -> usize {
+/// Derives a destination from the content of the part.
+fn by_content(place: &ItemContext<'_>, of: usize) -> usize {
     let message = place.point.map(|(_, point)| point).or(place.entry);
     let message = message.unwrap_or_else(|| place.resource.message());
     let sum = message.encoded().iter().map(|byte| usize::from(*byte));
@@ -36,12 +36,14 @@ fn grain() -> impl Strategy<Value = Grain> {
 
 proptest! {
     #[test]
-    fn shares_together_have_everything_once_with_all_that_is_around_it(
+    fn shares_have_every_item_once_with_its_context(
         (signal, request) in request(),
         grain in grain(),
         destinations in 1..5_usize,
     ) {
-        prop_assume!(signal != Signal::Profiles);
+        if signal == Signal::Profiles {
+            return Ok(());
+        }
         let request = Bytes::from(request);
         let shares = partition(signal, &request, grain, |place| by_content(place, destinations));
         let written = |request: &[u8]| {
@@ -77,14 +79,14 @@ fn span(trace: u8) -> Span {
     }
 }
 
-fn by_trace(place: &Place<'_>) -> usize {
+fn by_trace(place: &ItemContext<'_>) -> usize {
     let entry = place.entry.unwrap();
     let span = <view::Span<'_> as view::View<'_>>::view(entry);
     usize::from(span.trace_id()[0])
 }
 
 #[test]
-fn spans_go_where_their_trace_goes_whatever_resource_and_scope_they_are_in() {
+fn spans_of_one_trace_share_a_destination() {
     let scope = |traces: &[u8]| ScopeSpans {
         spans: traces.iter().copied().map(span).collect(),
         schema_url: "scope".to_owned(),
@@ -110,7 +112,7 @@ fn spans_go_where_their_trace_goes_whatever_resource_and_scope_they_are_in() {
             .resource_spans
     };
     assert_eq!((shares[0].destination, shares[0].items), (1, 2));
-    // The scope without spans is in one of them.
+    // The scope without spans is in one of the shares.
     assert_eq!(
         decoded(&shares[0]),
         [resource(vec![scope(&[1, 1]), scope(&[])])]
@@ -124,7 +126,7 @@ fn spans_go_where_their_trace_goes_whatever_resource_and_scope_they_are_in() {
 }
 
 #[test]
-fn the_points_of_one_metric_go_to_several_and_take_the_metric_along() {
+fn points_of_one_metric_are_split_with_its_header() {
     let metric = |times: &[u64]| Metric {
         name: "depth".to_owned(),
         unit: "1".to_owned(),
@@ -149,7 +151,7 @@ fn the_points_of_one_metric_go_to_several_and_take_the_metric_along() {
         }],
     };
     let whole = Bytes::from(request(metric(&[1, 2, 3])).encode_to_vec());
-    let odd = |place: &Place<'_>| {
+    let odd = |place: &ItemContext<'_>| {
         let (form, point) = place.point.unwrap();
         assert_eq!(form, 5);
         let point = <view::NumberPoint<'_> as view::View<'_>>::view(point);
@@ -165,7 +167,7 @@ fn the_points_of_one_metric_go_to_several_and_take_the_metric_along() {
 }
 
 #[test]
-fn a_large_header_over_many_small_items_is_not_copied_out_of_all_proportion() {
+fn large_header_is_not_multiplied() {
     const MIB: usize = 1 << 20;
     let request = ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
@@ -183,4 +185,44 @@ fn a_large_header_over_many_small_items_is_not_copied_out_of_all_proportion() {
     let items: usize = shares.iter().map(|share| share.items).sum();
     assert_eq!(items, 100);
     assert!(bytes <= 2 * MIB, "{bytes}");
+}
+
+#[test]
+fn metric_of_several_forms_is_cut_without_decoding() {
+    let field = |number: u8, content: &[u8]| {
+        let length = u8::try_from(content.len()).unwrap();
+        [&[number << 3 | 2, length], content].concat()
+    };
+    // The times of the points are their destinations.
+    let point = |time: u8| field(1, &[&[0x19, time][..], &[0; 7]].concat());
+    let (gauge, sum) = (field(5, &point(3)), |points: &[u8]| field(7, points));
+    let of_sum = [point(1), point(2)].concat();
+    let metric = [field(1, b"depth"), gauge, sum(&of_sum), sum(&point(1))].concat();
+    let request = Bytes::from(field(1, &field(2, &field(2, &metric))));
+    let by_time = |place: &ItemContext<'_>| match place.point {
+        Some((form, point)) => {
+            assert_eq!(form, 7, "the last form counts");
+            usize::from(point.encoded()[1])
+        }
+        None => 0,
+    };
+    let whole = partition(Signal::Metrics, &request, Grain::Point, |_| 0);
+    assert_eq!(whole[0].items, 3);
+    assert_eq!(whole[0].requests.to_bytes().as_ptr(), request.as_ptr());
+    let shares = partition(Signal::Metrics, &request, Grain::Point, by_time);
+    let parts = shares.iter().map(|share| {
+        let bytes = share.requests.to_bytes();
+        let mut decoded = ExportMetricsServiceRequest::decode(bytes).unwrap();
+        let metric = decoded.resource_metrics[0].scope_metrics[0]
+            .metrics
+            .remove(0);
+        let Some(Data::Sum(sum)) = metric.data else {
+            panic!("another form");
+        };
+        let times = sum.data_points.iter().map(|point| point.time_unix_nano);
+        (share.destination, share.items, metric.name, times.collect())
+    });
+    let expected = [(1, 2, vec![1, 1]), (2, 1, vec![2])];
+    let expected = expected.map(|(to, items, times)| (to, items, "depth".to_owned(), times));
+    assert_eq!(parts.collect::<Vec<(_, _, _, Vec<u64>)>>(), expected);
 }

@@ -1,4 +1,4 @@
-//! Requests put together from what the views read. Also used by the fuzz targets.
+//! Rebuilds requests from views. Also used by the fuzz targets.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -15,7 +15,7 @@ use tributary_otlp::{Decoded, Signal};
 
 use crate::oracle;
 
-/// The views read what prost decodes, and what a receiver admits means what it meant before.
+/// Asserts that views read like prost, and that admission keeps the meaning.
 pub(crate) fn reads_like_prost(signal: Signal, request: Bytes) {
     let expected = Decoded::decode(signal, &request).unwrap();
     let (items, admitted) = admit(signal, request);
@@ -43,7 +43,7 @@ fn admit(signal: Signal, request: Bytes) -> (usize, Bytes) {
     (checked.items, merged)
 }
 
-/// The request, put together from what the views read; none for profiles, which have no views.
+/// Rebuilds the request from its views; `None` for profiles, which have no views.
 fn rebuild(signal: Signal, request: &[u8]) -> Option<Decoded> {
     let resources = view::Request::new(request).resources();
     macro_rules! rebuild {

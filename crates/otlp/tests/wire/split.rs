@@ -19,18 +19,20 @@ fn splits_without_loss(signal: Signal, request: &Bytes, limit: Limit) {
 
 proptest! {
     #[test]
-    fn pieces_are_within_the_limits_and_nothing_is_lost_or_reordered(
+    fn parts_are_within_limits_and_lossless(
         (signal, request) in request(),
         items in prop_oneof![1..8_usize, Just(usize::MAX)],
         bytes in prop_oneof![1..3000_usize, Just(usize::MAX)],
     ) {
-        prop_assume!(signal != Signal::Profiles);
+        if signal == Signal::Profiles {
+            return Ok(());
+        }
         splits_without_loss(signal, &Bytes::from(request), Limit { items, bytes });
     }
 }
 
 #[test]
-fn a_metric_that_alone_exceeds_the_limit_is_cut_between_its_points() {
+fn oversized_metric_is_split_between_points() {
     let sum = Sum {
         data_points: (1..=10)
             .map(|number| NumberDataPoint {
@@ -85,7 +87,7 @@ fn unknown_fields_of_every_level_are_in_every_piece() {
 }
 
 #[test]
-fn a_large_header_over_many_small_items_is_not_copied_out_of_all_proportion() {
+fn large_header_is_not_multiplied() {
     const MIB: usize = 1 << 20;
     let request = ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {

@@ -27,7 +27,7 @@ fn field(number: u32, body: &[u8]) -> Vec<u8> {
     output
 }
 
-/// A traces request of one resource with these attributes, given as bytes, and no spans.
+/// Returns a traces request of one resource with these encoded attributes, without spans.
 fn with_attributes(attributes: &[&[u8]]) -> Vec<u8> {
     let attributes: Vec<Vec<u8>> = attributes.iter().map(|body| field(1, body)).collect();
     field(1, &field(1, &attributes.concat()))
@@ -40,7 +40,6 @@ fn stamped(signal: Signal, request: &[u8]) -> Option<Vec<u8>> {
     stamping.write().unwrap()
 }
 
-/// The attribute `who` = `me`.
 fn stamp() -> Vec<u8> {
     [field(1, b"who"), field(2, &field(1, b"me"))].concat()
 }
@@ -61,7 +60,7 @@ fn a_forged_stamp_is_replaced_however_often_it_was_written() {
 #[test]
 fn no_overridden_name_is_left_for_a_reader_that_takes_the_first() {
     let value = field(2, &field(1, b"admin"));
-    // Readers that keep to the rules see the last name.
+    // Readers see the last name.
     let hidden = [&field(1, b"who")[..], &value, &field(1, b"x")].concat();
     let bare = [&value[..], &field(1, b"x")].concat();
     let shown = [&field(1, b"x")[..], &value, &field(1, b"who")].concat();
@@ -80,7 +79,7 @@ fn every_resource_is_stamped_and_a_missing_one_is_made() {
             field(1, &field(3, b"a schema")),
             // Go's collector writes the resource last.
             field(1, &[field(2, &[]), field(1, &[])].concat()),
-            // Two resources count as one.
+            // Two resources are merged.
             field(1, &[field(1, &[]), field(1, &[])].concat()),
         ]
         .concat();
@@ -90,7 +89,7 @@ fn every_resource_is_stamped_and_a_missing_one_is_made() {
 }
 
 #[test]
-fn without_an_identity_a_forged_stamp_goes_and_nothing_else_changes() {
+fn missing_identity_removes_forged_stamps_only() {
     let forged = [field(1, b"who"), field(2, &field(1, b"admin"))].concat();
     let other = [field(1, b"other"), field(2, &field(1, b"x"))].concat();
     let stamp = Stamp::new("who");
@@ -120,7 +119,7 @@ fn in_profiles_a_reference_to_the_key_is_as_good_as_the_key() {
         ..KeyValue::default()
     };
     let strings = ["", "who", "x", "who"].map(str::to_owned).to_vec();
-    // References to the key, to nothing, and both ways of naming at once.
+    // References to the key, dangling references, and both ways of naming at once.
     let forged = [1, 3, 4, -1, i32::MAX].map(reference);
     let both = KeyValue {
         key: "who".to_owned(),
@@ -150,8 +149,8 @@ fn in_profiles_a_reference_to_the_key_is_as_good_as_the_key() {
 }
 
 #[test]
-fn what_a_stamp_takes_is_known_before_it_is_written() {
-    // Two bytes for each resource: nothing grows more.
+fn stamped_size_is_known_before_writing() {
+    // Two bytes per resource: the case with the largest growth.
     let request = field(1, &[]).repeat(10_000);
     let stamp = Stamp::new("who");
     let stamping = stamp

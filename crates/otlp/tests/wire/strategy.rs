@@ -10,7 +10,7 @@ use crate::generator::{Entropy, Generator};
 static TAME: LazyLock<Generator> = LazyLock::new(|| Generator::new(false));
 static WILD: LazyLock<Generator> = LazyLock::new(|| Generator::new(true));
 
-/// A valid request of any signal, in any legal encoding.
+/// Generates a valid request of any signal, in any legal encoding.
 pub(crate) fn request() -> impl Strategy<Value = (Signal, Vec<u8>)> {
     let entropy = prop::collection::vec(any::<u8>(), 0..3000);
     (0..4_usize, any::<bool>(), entropy).prop_map(|(signal, wild, entropy)| {

@@ -2,15 +2,15 @@ use std::convert::Infallible;
 
 use proptest::prelude::*;
 use tributary_otlp::room::Unbounded;
-use tributary_otlp::strings::{Change, Place, Places, Rewriter, Tables, rewrite};
+use tributary_otlp::strings::{Rewriter, StringPlace, StringPlaces, Tables, TextDecision, rewrite};
 use tributary_otlp::{Decoded, Signal};
 
 use crate::generator::{Entropy, Generator};
 
-// Twice, this is too long for an id.
+// Repeated twice, the text is too long for an id.
 const SECRET: &str = "s3cr3t-99";
 const OTHER: &str = "<taken out>";
-/// Not looked at, or looked at by others.
+/// Fields that are not inspected, or are inspected elsewhere.
 const SPARED: &[&str] = &[
     "schema_url",
     "string_table",
@@ -18,7 +18,7 @@ const SPARED: &[&str] = &[
     "original_payload_format",
 ];
 
-/// Puts another text in the place of the secret, or takes out all of the string.
+/// Replaces the secret by another text, or removes the string.
 struct Test {
     remove: bool,
 }
@@ -26,12 +26,12 @@ struct Test {
 impl Rewriter for Test {
     type Refusal = Infallible;
 
-    fn text(&mut self, _: Place, text: &[u8]) -> Result<Change, Infallible> {
+    fn text(&mut self, _: StringPlace, text: &[u8]) -> Result<TextDecision, Infallible> {
         let text = std::str::from_utf8(text).unwrap();
         Ok(match (text.contains(SECRET), self.remove) {
-            (false, _) => Change::Keep,
-            (true, false) => Change::Replace(text.replace(SECRET, OTHER)),
-            (true, true) => Change::Remove,
+            (false, _) => TextDecision::Keep,
+            (true, false) => TextDecision::Replace(text.replace(SECRET, OTHER)),
+            (true, true) => TextDecision::Remove,
         })
     }
 }
@@ -54,9 +54,9 @@ fn entropy() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// The same request is made with the other text instead: that is what has to come out, byte by byte.
+    /// The expected result is the request generated with the other text, byte by byte.
     #[test]
-    fn what_is_found_is_replaced_and_everything_else_is_byte_identical(
+    fn only_matching_strings_change(
         entropy in entropy(), signal in 0..4_usize, wild in any::<bool>(),
     ) {
         const KEPT: &[&str] = &["schema_url", "string_table", "original_payload",
@@ -65,7 +65,7 @@ proptest! {
         let make = |planted| generator(planted, wild, KEPT).request(signal, &mut Entropy(&entropy));
         let request = make(SECRET);
         let expected = make(OTHER);
-        let tables = Tables::new(Places::ALL, false);
+        let tables = Tables::new(StringPlaces::ALL, false);
         let output = rewrite(&tables, signal, &request, &Unbounded, &mut Test { remove: false }).unwrap();
         prop_assert_eq!(output.is_some(), request != expected);
         prop_assert_eq!(output.as_deref().unwrap_or(&request), &expected[..]);
@@ -80,7 +80,7 @@ proptest! {
         let mut generator = generator(SECRET, true, SPARED);
         generator.overlong = true;
         let request = generator.request(signal, &mut Entropy(&entropy));
-        let tables = Tables::new(Places::ALL, true);
+        let tables = Tables::new(StringPlaces::ALL, true);
         let output = rewrite(&tables, signal, &request, &Unbounded, &mut Test { remove }).unwrap();
         let output = output.map_or(request, Into::into);
         prop_assert!(!contains(&output, SECRET));
@@ -100,7 +100,7 @@ fn places_that_were_not_chosen_are_left_alone() {
     let entropy: Vec<u8> = (0..3000_u32).map(|at| ((at * 7919) >> 3) as u8).collect();
     for signal in Signal::ALL {
         let request = generator(SECRET, true, SPARED).request(signal, &mut Entropy(&entropy));
-        let tables = Tables::new(Places::default(), false);
+        let tables = Tables::new(StringPlaces::default(), false);
         let output = rewrite(
             &tables,
             signal,

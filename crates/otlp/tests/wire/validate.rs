@@ -63,12 +63,12 @@ fn nesting_is_limited_where_prost_limits_it() {
 #[test]
 fn packed_scalars_are_whole() {
     for (field, kind) in [
-        (&[0x32, 8, 1, 2, 3, 4, 5, 6, 7, 8][..], 9), // bucket_counts of a histogram's point
+        (&[0x32, 8, 1, 2, 3, 4, 5, 6, 7, 8][..], 9), // bucket_counts of a HistogramDataPoint
         (&[0x32, 7, 1, 2, 3, 4, 5, 6, 7], 9),
         (&[0x32, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9], 9),
         (&[0x31, 1, 2, 3, 4, 5, 6, 7, 8], 9),
         (&[0x30, 1], 9),
-        (&[0x42, 5, 0x12, 3, 1, 0xff, 1], 10), // positive.bucket_counts of an exponential one's
+        (&[0x42, 5, 0x12, 3, 1, 0xff, 1], 10), // positive.bucket_counts of an ExponentialHistogramDataPoint
         (&[0x42, 5, 0x12, 3, 1, 2, 0xff], 10),
         (&[0x42, 2, 0x10, 1], 10),
     ] {
@@ -87,8 +87,7 @@ fn nesting_without_end_is_refused_without_overflowing_the_stack() {
     assert!(malformed.reason.contains("100 levels"), "{malformed}");
 }
 
-/// Attribute values nested as deep as told, as the body of a log record: `lists` of lists, then `maps` of maps, then
-/// what is given.
+/// Returns a log record whose body has `lists` nested lists, then `maps` nested maps, then `innermost`.
 fn nested_log(lists: usize, maps: usize, innermost: &[u8]) -> Vec<u8> {
     let mut value = innermost.to_vec();
     for _ in 0..maps {

@@ -8,7 +8,7 @@ use crate::request;
 
 proptest! {
     #[test]
-    fn views_read_what_prost_decodes_and_what_was_admitted_means_the_same(
+    fn views_read_like_prost_and_admission_keeps_meaning(
         (signal, request) in request(),
     ) {
         reads_like_prost(signal, Bytes::from(request));

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::{Undecided, Value, compare};
 use crate::path::Key;
-use crate::{Comparison, Function, Sort};
+use crate::{Comparison, Function, ValueKind};
 use tributary_otlp::view::AnyValue;
 
 /// Applies a function to its arguments, and looks up the keys in the result.
@@ -79,7 +79,7 @@ fn parse_json(text: &str, keys: &[Key]) -> Result<Value<'static>, Undecided> {
         Json::Bool(value) => Value::Bool(value),
         Json::Number(number) => Value::Double(number.as_f64().unwrap_or_default()),
         Json::String(text) => Value::Text(Cow::Owned(text)),
-        json => Value::Made(json),
+        json => Value::Json(json),
     })
 }
 
@@ -151,35 +151,36 @@ fn sorted(mut value: proto::AnyValue) -> proto::AnyValue {
 
 impl<'a> Value<'a> {
     /// Whether only functions return such a value.
-    pub(super) fn is_made(&self) -> bool {
-        matches!(self, Value::List(_) | Value::Made(_))
+    pub(super) fn is_function_result(&self) -> bool {
+        matches!(self, Value::List(_) | Value::Json(_))
     }
 
     /// Whether the value supports equality only.
     pub(super) fn has_no_order(&self) -> bool {
-        matches!(self, Value::Id(_) | Value::Other(_) | Value::Structure(_)) || self.is_made()
+        matches!(self, Value::Id(_) | Value::Other(_) | Value::Structure(_))
+            || self.is_function_result()
     }
 
-    pub(super) fn is(&self, sort: Sort) -> bool {
+    pub(super) fn is(&self, sort: ValueKind) -> bool {
         let begins = |sign| matches!(self, Value::Structure(text) if text.starts_with(sign));
         match sort {
-            Sort::Text => matches!(self, Value::Text(_)),
-            Sort::Int => matches!(self, Value::Int(_)),
-            Sort::Double => matches!(self, Value::Double(_)),
-            Sort::Bool => matches!(self, Value::Bool(_)),
-            Sort::Map => {
+            ValueKind::Text => matches!(self, Value::Text(_)),
+            ValueKind::Int => matches!(self, Value::Int(_)),
+            ValueKind::Double => matches!(self, Value::Double(_)),
+            ValueKind::Bool => matches!(self, Value::Bool(_)),
+            ValueKind::Map => {
                 begins('{')
                     || matches!(
                         self,
-                        Value::Other(AnyValue::Map(_)) | Value::Made(Json::Object(_))
+                        Value::Other(AnyValue::Map(_)) | Value::Json(Json::Object(_))
                     )
             }
-            Sort::List => {
+            ValueKind::List => {
                 begins('[')
                     || matches!(
                         self,
                         Value::Other(AnyValue::Array(_))
-                            | Value::Made(Json::Array(_))
+                            | Value::Json(Json::Array(_))
                             | Value::List(_)
                     )
             }
@@ -194,13 +195,13 @@ impl<'a> Value<'a> {
                 values.clone().any(|value| equal(&Value::of(value)))
             }
             Value::List(values) => values.iter().any(equal),
-            Value::Made(Json::Array(values)) => values.iter().any(|value| {
+            Value::Json(Json::Array(values)) => values.iter().any(|value| {
                 equal(&match value {
                     Json::Null => Value::Nil,
                     Json::Bool(value) => Value::Bool(*value),
                     Json::Number(number) => Value::Double(number.as_f64().unwrap_or_default()),
                     Json::String(text) => Value::Text(Cow::Borrowed(text)),
-                    json => Value::Made(json.clone()),
+                    json => Value::Json(json.clone()),
                 })
             }),
             _ => return Err(Undecided::NoList),
@@ -218,7 +219,7 @@ impl<'a> Value<'a> {
             Value::Structure(text) => Some(Proto::StringValue((*text).to_owned())),
             Value::Bytes(bytes) | Value::Id(bytes) => Some(Proto::BytesValue(bytes.to_vec())),
             Value::Other(value) => return of_view(value),
-            Value::Made(json) => return of_json(json),
+            Value::Json(json) => return of_json(json),
             Value::List(values) => Some(Proto::ArrayValue(ArrayValue {
                 values: values.iter().map(Value::proto).collect(),
             })),

@@ -1,7 +1,7 @@
 //! Parser for functions that return a value, and for lists.
 
-use super::{Kind, Mistake, Operand, Parser, unsupported};
-use crate::{Function, Sort};
+use super::{Operand, ParseError, Parser, TokenKind, unsupported};
+use crate::{Function, ValueKind};
 
 /// Functions with values that `call` parses, by their names.
 const FUNCTIONS: [(&str, Function); 9] = [
@@ -28,20 +28,20 @@ pub(super) fn is_value(name: &str) -> bool {
 }
 
 /// Returns the kind that a function such as `IsString` tests for.
-pub(super) fn sort(name: &str) -> Sort {
+pub(super) fn kind_of(name: &str) -> ValueKind {
     match name {
-        "IsInt" => Sort::Int,
-        "IsDouble" => Sort::Double,
-        "IsBool" => Sort::Bool,
-        "IsMap" => Sort::Map,
-        "IsList" => Sort::List,
-        _ => Sort::Text,
+        "IsInt" => ValueKind::Int,
+        "IsDouble" => ValueKind::Double,
+        "IsBool" => ValueKind::Bool,
+        "IsMap" => ValueKind::Map,
+        "IsList" => ValueKind::List,
+        _ => ValueKind::Text,
     }
 }
 
 impl Parser<'_> {
     /// Parses a function that is used as a value.
-    pub(super) fn call(&mut self, at: usize, name: &str) -> Result<Operand, Mistake> {
+    pub(super) fn call(&mut self, at: usize, name: &str) -> Result<Operand, ParseError> {
         self.enter()?;
         let operand = match function(name) {
             Some(function) => {
@@ -57,7 +57,7 @@ impl Parser<'_> {
                 Some(test) => Operand::Truth(Box::new(test)),
                 None => {
                     let message = unsupported(name);
-                    return Err(Mistake { at, message });
+                    return Err(ParseError { at, message });
                 }
             },
         };
@@ -65,7 +65,7 @@ impl Parser<'_> {
         Ok(operand)
     }
 
-    fn arguments(&mut self, function: Function) -> Result<Vec<Operand>, Mistake> {
+    fn arguments(&mut self, function: Function) -> Result<Vec<Operand>, ParseError> {
         let mut arguments = Vec::new();
         match function {
             Function::Now => {}
@@ -89,12 +89,11 @@ impl Parser<'_> {
         Ok(arguments)
     }
 
-    /// Parses a list in brackets.
-    pub(super) fn list(&mut self) -> Result<Operand, Mistake> {
+    pub(super) fn list(&mut self) -> Result<Operand, ParseError> {
         self.enter()?;
         self.expect('[')?;
         let mut values = Vec::new();
-        while !self.takes(&Kind::Sign(']')) {
+        while !self.takes(&TokenKind::Sign(']')) {
             if !values.is_empty() {
                 self.expect(',')?;
             }

@@ -6,16 +6,14 @@ use super::super::dictionary::SampleKey;
 use super::super::id::{Id as _, SampleId};
 use super::super::model::{Header, Profile, Samples};
 use super::super::table::Records;
-use super::{Gauge, Kind};
+use super::{Gauge, ProfileKind};
 
 /// Index of an instance, index of a scope, and kind of the profile.
-type Place = (usize, usize, Kind);
+type GaugeKey = (usize, usize, ProfileKind);
 
-/// Gauges of each instance.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
-    levels: HashMap<Place, Level>,
-    /// Number of saturated values.
+    levels: HashMap<GaugeKey, Level>,
     saturated: u64,
 }
 
@@ -28,8 +26,7 @@ struct Level {
 }
 
 impl Gauges {
-    /// Adds a profile.
-    pub(super) fn add(&mut self, place: Place, gauge: Gauge, profile: &Profile) {
+    pub(super) fn add(&mut self, place: GaugeKey, gauge: Gauge, profile: &Profile) {
         let known = self.levels.get(&place);
         let outdated = known.is_some_and(|level| level.header.time > profile.header.time);
         if gauge == Gauge::Last {
@@ -53,7 +50,7 @@ impl Gauges {
     }
 
     /// Returns one profile per instance.
-    pub(super) fn finish(&mut self) -> Vec<(Place, Profile)> {
+    pub(super) fn finish(&mut self) -> Vec<(GaugeKey, Profile)> {
         let mut all: Vec<_> = std::mem::take(&mut self.levels).into_iter().collect();
         // Hash tables have a random order.
         all.sort_by_key(|((instance, scope, _), level)| (*scope, *instance, level.header.time));
@@ -66,7 +63,7 @@ impl Gauges {
     pub(super) fn bytes(&self) -> usize {
         let level = |level: &Level| level.keys.bytes() + level.sums.capacity() * size_of::<i128>();
         let levels: usize = self.levels.values().map(level).sum();
-        self.levels.capacity() * size_of::<(Place, Level)>() + levels
+        self.levels.capacity() * size_of::<(GaugeKey, Level)>() + levels
     }
 }
 

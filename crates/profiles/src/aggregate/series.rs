@@ -39,7 +39,7 @@ pub fn series(request: &[u8], group_by: &[String], hashes: &RandomState) -> Vec<
                 let mut hasher = hashes.build_hasher();
                 resource.hash(&mut hasher);
                 (&scope.name, &scope.version).hash(&mut hasher);
-                Kind::of(profile, &strings).hash(&mut hasher);
+                SeriesKind::of(profile, &strings).hash(&mut hasher);
                 all.push(hasher.finish());
             }
         }
@@ -49,15 +49,15 @@ pub fn series(request: &[u8], group_by: &[String], hashes: &RandomState) -> Vec<
 
 /// Sample type and period of a profile.
 #[derive(Default, Hash)]
-struct Kind<'r> {
+struct SeriesKind<'r> {
     sample_type: [&'r [u8]; 2],
     period_type: [&'r [u8]; 2],
     period: u64,
 }
 
-impl<'r> Kind<'r> {
+impl<'r> SeriesKind<'r> {
     fn of(profile: &'r [u8], strings: &[&'r [u8]]) -> Self {
-        let mut kind = Kind::default();
+        let mut kind = SeriesKind::default();
         let text = |index: u64| {
             let at = usize::try_from(index).unwrap_or(usize::MAX);
             strings.get(at).copied().unwrap_or_default()

@@ -8,15 +8,15 @@ use super::*;
 use crate::resolve::resolve;
 use crate::testing_requests::{named, requests};
 
-fn options(group_by: &[&str]) -> Options {
-    Options {
+fn options(group_by: &[&str]) -> SummaryOptions {
+    SummaryOptions {
         group_by: group_by.iter().map(|key| (*key).to_owned()).collect(),
-        ..Options::default()
+        ..SummaryOptions::default()
     }
 }
 
 fn aggregate(
-    options: &Options,
+    options: &SummaryOptions,
     requests: &[ExportProfilesServiceRequest],
 ) -> ExportProfilesServiceRequest {
     let mut aggregator = Aggregator::new(options.clone());
@@ -33,7 +33,7 @@ fn aggregate(
     ExportProfilesServiceRequest::decode(request).unwrap()
 }
 
-/// Totals by scope, type, stack (names of its functions, the innermost first) and, if requested, span.
+/// Totals by scope, type, stack (function names, innermost first) and, if requested, span.
 type Totals = BTreeMap<(String, String, Vec<String>, Vec<u8>), i64>;
 
 fn totals(request: &ExportProfilesServiceRequest, with_links: bool) -> Totals {
@@ -69,7 +69,7 @@ fn sum(all: &[ExportProfilesServiceRequest]) -> Totals {
     sum
 }
 
-/// The time, duration and value of the only sample of the only profile.
+/// Returns the time, duration and value of the only sample of the only profile.
 fn only(request: &ExportProfilesServiceRequest) -> (u64, u64, i64) {
     let profiles = resolve(request).unwrap();
     let [profile] = profiles.as_slice() else {
@@ -90,7 +90,6 @@ fn count(request: &ExportProfilesServiceRequest) -> i64 {
     }
 }
 
-/// A profile of an instance, with one value for its one function.
 fn level(instance: &str, time: u64, value: i64) -> ExportProfilesServiceRequest {
     let mut request = named("s", time, ["f"]);
     let resource = &mut request.resource_profiles[0];
@@ -110,10 +109,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn every_sum_is_that_of_all_profiles_whatever_is_kept_of_spans(
+    fn summary_totals_are_exact_with_and_without_exemplars(
         requests in proptest::collection::vec(requests(), 1..4), exemplars in 0..4usize,
     ) {
-        let options = Options { exemplars, ..options(&[]) };
+        let options = SummaryOptions { exemplars, ..options(&[]) };
         let aggregated = aggregate(&options, &requests);
         prop_assert_eq!(totals(&aggregated, false), sum(&requests));
     }
@@ -130,14 +129,14 @@ proptest! {
             sums.retain(|_, total| *total != 0);
             sums
         };
-        let options = Options { max_nodes, ..options(&[]) };
+        let options = SummaryOptions { max_nodes, ..options(&[]) };
         let aggregated = aggregate(&options, &requests);
         prop_assert_eq!(by_kind(totals(&aggregated, false)), by_kind(sum(&requests)));
     }
 }
 
 #[test]
-fn instances_become_one_and_are_counted_even_if_they_were_summaries() {
+fn instances_are_merged_and_counted_through_summaries() {
     let requests = [level("a", 100, 1), level("b", 50, 2), level("a", 300, 4)];
     let once = aggregate(&options(&["service.name"]), &requests);
     assert_eq!(only(&once), (50, 1_000_000_250, 7));
@@ -149,8 +148,8 @@ fn instances_become_one_and_are_counted_even_if_they_were_summaries() {
 }
 
 #[test]
-fn levels_add_up_over_instances_but_not_over_time() {
-    let with = |gauge| Options {
+fn gauges_add_over_instances_but_not_over_time() {
+    let with = |gauge| SummaryOptions {
         gauges: [("cpu".to_owned(), gauge)].into(),
         ..options(&["service.name"])
     };
@@ -166,10 +165,10 @@ fn levels_add_up_over_instances_but_not_over_time() {
 }
 
 #[test]
-fn levels_keep_their_places_between_what_adds_up() {
+fn gauges_keep_their_position_among_counters() {
     let types = ["first_level", "adds_up", "second_level", "adds_up_too"];
     let gauges = ["first_level", "second_level"];
-    let options = Options {
+    let options = SummaryOptions {
         gauges: gauges.map(|name| (name.to_owned(), Gauge::Average)).into(),
         ..options(&["service.name"])
     };
@@ -186,7 +185,7 @@ fn levels_keep_their_places_between_what_adds_up() {
             profile
         })
         .collect();
-    // Order that comes of chance would be found in some of so many.
+    // Twenty repetitions find an order that depends on hash seeds.
     for _ in 0..20 {
         let summary = aggregate(&options, &[request.clone(), request.clone()]);
         let strings = &summary.dictionary.as_ref().unwrap().string_table;
@@ -199,7 +198,7 @@ fn levels_keep_their_places_between_what_adds_up() {
 }
 
 #[test]
-fn the_spans_of_the_heaviest_samples_stay() {
+fn heaviest_samples_keep_their_spans() {
     let mut requests = Vec::new();
     for value in [5, 1, 9, 3] {
         let mut request = level("a", 1, value);
@@ -213,7 +212,7 @@ fn the_spans_of_the_heaviest_samples_stay() {
         request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].link_index = 1;
         requests.push(request);
     }
-    let options = Options {
+    let options = SummaryOptions {
         exemplars: 2,
         ..options(&[])
     };
@@ -225,7 +224,7 @@ fn the_spans_of_the_heaviest_samples_stay() {
     assert_eq!(by_link, [(None, 4), (Some(5), 5), (Some(9), 9)]);
 }
 
-/// A heap profile as Go writes it: each time the same places, with other values.
+/// Returns a heap profile like Go's: always the same stacks, with other values.
 fn heap(instance: usize) -> ExportProfilesServiceRequest {
     let names: Vec<String> = (0..400)
         .map(|at| {
@@ -251,7 +250,7 @@ fn heap(instance: usize) -> ExportProfilesServiceRequest {
 }
 
 #[test]
-fn ten_heap_profiles_of_one_service_leave_in_a_fifth_of_their_bytes() {
+fn summarized_heap_profiles_take_a_fifth() {
     let requests: Vec<_> = (0..10).map(heap).collect();
     let before: usize = requests.iter().map(|request| request.encoded_len()).sum();
     let summary = aggregate(&options(&["service.name"]), &requests);
@@ -264,9 +263,9 @@ fn ten_heap_profiles_of_one_service_leave_in_a_fifth_of_their_bytes() {
 }
 
 #[test]
-fn the_lightest_subtrees_become_frames_of_their_own() {
+fn lightest_subtrees_become_other_frames() {
     let request = heap(0);
-    let options = Options {
+    let options = SummaryOptions {
         max_nodes: 50,
         ..options(&[])
     };
@@ -280,7 +279,7 @@ fn the_lightest_subtrees_become_frames_of_their_own() {
         }
     }
     assert!(!nodes.is_empty() && nodes.len() <= 50, "{}", nodes.len());
-    // What was called from a kept node has the total it had.
+    // The callees of a kept node keep their total.
     let total = |all: &Totals, node: &[String]| -> i64 {
         let under = all
             .iter()
@@ -294,7 +293,7 @@ fn the_lightest_subtrees_become_frames_of_their_own() {
 }
 
 #[test]
-fn a_series_is_known_by_what_would_become_one() {
+fn series_equal_profiles_of_a_summary() {
     let hashes = foldhash::fast::RandomState::default();
     let of = |request: &ExportProfilesServiceRequest, keys: &[&str]| {
         series(&request.encode_to_vec(), &options(keys).group_by, &hashes)
@@ -314,7 +313,7 @@ fn a_series_is_known_by_what_would_become_one() {
     );
 }
 
-/// The same of another sample type, over so many nanoseconds.
+/// Like [`named`], with a sample type and a duration in nanoseconds.
 fn of_type(
     mut request: ExportProfilesServiceRequest,
     (kind, unit): (&str, &str),
@@ -328,8 +327,8 @@ fn of_type(
 }
 
 #[test]
-fn what_counts_from_the_start_of_a_process_is_not_added_up_but_differences_of_it_are() {
-    let sum = |options: &Options, name, duration| {
+fn cumulative_values_are_gauges_and_deltas_are_added() {
+    let sum = |options: &SummaryOptions, name, duration| {
         let requests = [level("a", 1, 10), level("a", 2, 15), level("b", 2, 100)];
         let requests = requests.map(|request| of_type(request, name, duration));
         only(&aggregate(options, &requests)).2
@@ -344,7 +343,7 @@ fn what_counts_from_the_start_of_a_process_is_not_added_up_but_differences_of_it
     for name in go {
         assert_eq!(sum(&default, name, 0), 115, "{name:?}");
         assert_eq!(sum(&default, name, 10), 125, "{name:?}");
-        let summed = Options {
+        let summed = SummaryOptions {
             gauges: [(name.0.to_owned(), Gauge::Sum)].into(),
             ..default.clone()
         };
@@ -354,10 +353,10 @@ fn what_counts_from_the_start_of_a_process_is_not_added_up_but_differences_of_it
 }
 
 #[test]
-fn of_equally_heavy_nodes_as_many_stay_as_may() {
+fn truncation_breaks_ties_within_the_limit() {
     let names: Vec<String> = (0..200).map(|at| at.to_string()).collect();
     let request = named("s", 1, names.iter().map(String::as_str));
-    let options = Options {
+    let options = SummaryOptions {
         max_nodes: 50,
         ..options(&[])
     };
@@ -369,8 +368,8 @@ fn of_equally_heavy_nodes_as_many_stay_as_may() {
 }
 
 #[test]
-fn sums_that_do_not_fit_are_counted() {
-    let finish = |options: &Options, values: &[i64]| {
+fn saturated_sums_are_counted() {
+    let finish = |options: &SummaryOptions, values: &[i64]| {
         let mut aggregator = Aggregator::new(options.clone());
         for value in values {
             aggregator.add(&level("a", 1, *value)).unwrap();
@@ -380,12 +379,12 @@ fn sums_that_do_not_fit_are_counted() {
     let plain = options(&[]);
     assert_eq!(finish(&plain, &[1, 2]), 0);
     assert_eq!(finish(&plain, &[i64::MAX, 2]), 1);
-    // Folded into one frame.
+    // Many leaves become one frame.
     let mut wide = named("s", 1, ["a", "b", "c"]);
     for sample in &mut wide.resource_profiles[0].scope_profiles[0].profiles[0].samples {
         sample.values = vec![i64::MAX];
     }
-    let mut aggregator = Aggregator::new(Options {
+    let mut aggregator = Aggregator::new(SummaryOptions {
         max_nodes: 1,
         ..plain
     });

@@ -1,4 +1,4 @@
-//! Attributes: in the dictionary, in lists of indices, and those of resources and scopes.
+//! Checks attributes in the dictionary, in index lists, and of resources and scopes.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use super::path::Path;
 use super::{Checker, Rule};
 use crate::names;
-use crate::reindex::Table;
+use crate::reindex::DictionaryTable;
 
 impl Checker<'_> {
-    /// An entry of the dictionary.
+    /// Checks an entry of the attribute table.
     pub(super) fn attribute(
         &mut self,
         entry: &proto::KeyValueAndUnit,
@@ -20,9 +20,9 @@ impl Checker<'_> {
         path: &Path<'_>,
     ) {
         let key = path.field("key_strindex");
-        let valid = self.index(Table::String, entry.key_strindex, &key);
+        let valid = self.index(DictionaryTable::String, entry.key_strindex, &key);
         self.index(
-            Table::String,
+            DictionaryTable::String,
             entry.unit_strindex,
             &path.field("unit_strindex"),
         );
@@ -45,7 +45,7 @@ impl Checker<'_> {
         self.well_known(name, value, path);
     }
 
-    /// The type and the form of an attribute that the semantic conventions define.
+    /// Checks the type and the format of an attribute of the semantic conventions.
     fn well_known(&mut self, name: &str, value: Option<&Value>, path: &Path<'_>) {
         let reference = |index: &i32| {
             usize::try_from(*index)
@@ -100,13 +100,13 @@ impl Checker<'_> {
         }
     }
 
-    /// A list of indices into the dictionary.
+    /// Checks a list of indices into the attribute table.
     pub(super) fn attribute_indices(&mut self, indices: &[i32], path: &Path<'_>) {
         let mut keys: HashMap<&str, usize> = HashMap::new();
         let tables = self.tables;
         for (at, index) in indices.iter().enumerate() {
             let path = path.at(at);
-            if !self.index(Table::Attribute, *index, &path) {
+            if !self.index(DictionaryTable::Attribute, *index, &path) {
                 continue;
             }
             if *index == 0 {
@@ -129,13 +129,13 @@ impl Checker<'_> {
         }
     }
 
-    /// The attributes of a resource or a scope, or a list of keys and values.
+    /// Checks the attributes of a resource or scope, or a list of keys and values.
     pub(super) fn key_values(&mut self, attributes: &[KeyValue], scope: bool, path: &Path<'_>) {
         let mut keys: HashMap<String, usize> = HashMap::new();
         for (at, attribute) in attributes.iter().enumerate() {
             let path = path.at(at);
             let reference = path.field("key_strindex");
-            let valid = self.index(Table::String, attribute.key_strindex, &reference);
+            let valid = self.index(DictionaryTable::String, attribute.key_strindex, &reference);
             if attribute.key_strindex != 0 && !attribute.key.is_empty() {
                 self.add(Rule::KeyAndReference, &path, || {
                     format!("has a key, `{}`, and a reference to one", attribute.key)
@@ -175,7 +175,7 @@ impl Checker<'_> {
         match &value.value {
             Some(Value::StringValueStrindex(index)) => {
                 let field = path.field("string_value_strindex");
-                self.index(Table::String, *index, &field);
+                self.index(DictionaryTable::String, *index, &field);
             }
             Some(Value::ArrayValue(array)) => {
                 let path = path.field("array_value.values");

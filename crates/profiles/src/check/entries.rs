@@ -13,16 +13,16 @@ use super::{Checker, Rule};
 use crate::dictionary::Dictionary;
 use crate::entries::Entries;
 use crate::id::Id as _;
-use crate::reindex::{Fault, Memo, Source, Table};
+use crate::reindex::{CopiedEntries, DictionaryReader, DictionaryTable, ProfileFault};
 
-const TABLES: [Table; 7] = [
-    Table::String,
-    Table::Attribute,
-    Table::Mapping,
-    Table::Function,
-    Table::Location,
-    Table::Link,
-    Table::Stack,
+const TABLES: [DictionaryTable; 7] = [
+    DictionaryTable::String,
+    DictionaryTable::Attribute,
+    DictionaryTable::Mapping,
+    DictionaryTable::Function,
+    DictionaryTable::Location,
+    DictionaryTable::Link,
+    DictionaryTable::Stack,
 ];
 
 impl Checker<'_> {
@@ -30,12 +30,12 @@ impl Checker<'_> {
     pub(super) fn duplicates(&mut self) {
         let root = Path::root("dictionary");
         let mut dictionary = Dictionary::new();
-        let mut memo = Memo::default();
+        let mut memo = CopiedEntries::default();
         let encoded = self.tables.encode_to_vec();
         let Ok(entries) = Entries::new(&encoded) else {
             return;
         };
-        let mut source = Source::new(&entries, &mut dictionary, &mut memo, None);
+        let mut source = DictionaryReader::new(&entries, &mut dictionary, &mut memo, None);
         for table in TABLES {
             let path = root.field(table.name());
             let mut firsts = HashMap::from([(0, 0)]);
@@ -45,9 +45,9 @@ impl Checker<'_> {
                 };
                 let id = match carry_over(&mut source, table, index) {
                     Ok(id) => id,
-                    Err(Fault::Expansion) => {
+                    Err(ProfileFault::Expansion) => {
                         self.add(Rule::Expansion, &path.at(at), || {
-                            Fault::Expansion.to_string()
+                            ProfileFault::Expansion.to_string()
                         });
                         return;
                     }
@@ -94,15 +94,19 @@ impl Checker<'_> {
     }
 }
 
-fn carry_over(source: &mut Source<'_, '_>, table: Table, index: i32) -> Result<usize, Fault> {
+fn carry_over(
+    source: &mut DictionaryReader<'_, '_>,
+    table: DictionaryTable,
+    index: i32,
+) -> Result<usize, ProfileFault> {
     Ok(match table {
-        Table::String => source.string(index)?.index(),
-        Table::Attribute => source.attribute(index)?.index(),
-        Table::Mapping => source.mapping(index)?.0.index(),
-        Table::Function => source.function(index)?.index(),
-        Table::Location => source.location(index)?.index(),
-        Table::Link => source.link(index)?.index(),
-        Table::Stack => source.stack(index)?.index(),
+        DictionaryTable::String => source.string(index)?.index(),
+        DictionaryTable::Attribute => source.attribute(index)?.index(),
+        DictionaryTable::Mapping => source.mapping(index)?.0.index(),
+        DictionaryTable::Function => source.function(index)?.index(),
+        DictionaryTable::Location => source.location(index)?.index(),
+        DictionaryTable::Link => source.link(index)?.index(),
+        DictionaryTable::Stack => source.stack(index)?.index(),
     })
 }
 
@@ -128,7 +132,7 @@ impl<'r> Uses<'r> {
         }
     }
 
-    fn of(&mut self, table: Table) -> &mut Vec<bool> {
+    fn of(&mut self, table: DictionaryTable) -> &mut Vec<bool> {
         let [
             strings,
             attributes,
@@ -139,18 +143,18 @@ impl<'r> Uses<'r> {
             stacks,
         ] = &mut self.used;
         match table {
-            Table::String => strings,
-            Table::Attribute => attributes,
-            Table::Mapping => mappings,
-            Table::Function => functions,
-            Table::Location => locations,
-            Table::Link => links,
-            Table::Stack => stacks,
+            DictionaryTable::String => strings,
+            DictionaryTable::Attribute => attributes,
+            DictionaryTable::Mapping => mappings,
+            DictionaryTable::Function => functions,
+            DictionaryTable::Location => locations,
+            DictionaryTable::Link => links,
+            DictionaryTable::Stack => stacks,
         }
     }
 
     /// Returns the position of an entry at its first use.
-    fn first(&mut self, table: Table, index: i32) -> Option<usize> {
+    fn first(&mut self, table: DictionaryTable, index: i32) -> Option<usize> {
         let at = usize::try_from(index).ok()?;
         let used = self.of(table).get_mut(at)?;
         (!std::mem::replace(used, true)).then_some(at)
@@ -159,15 +163,15 @@ impl<'r> Uses<'r> {
     fn profile(&mut self, profile: &proto::Profile) {
         for value_type in [profile.sample_type, profile.period_type] {
             let value_type = value_type.unwrap_or_default();
-            self.first(Table::String, value_type.type_strindex);
-            self.first(Table::String, value_type.unit_strindex);
+            self.first(DictionaryTable::String, value_type.type_strindex);
+            self.first(DictionaryTable::String, value_type.unit_strindex);
         }
         self.attributes(&profile.attribute_indices);
         for sample in &profile.samples {
             self.attributes(&sample.attribute_indices);
-            self.first(Table::Link, sample.link_index);
+            self.first(DictionaryTable::Link, sample.link_index);
             let tables = self.tables;
-            let stack = self.first(Table::Stack, sample.stack_index);
+            let stack = self.first(DictionaryTable::Stack, sample.stack_index);
             if let Some(stack) = stack.and_then(|at| tables.stack_table.get(at)) {
                 for location in &stack.location_indices {
                     self.location(*location);
@@ -178,22 +182,22 @@ impl<'r> Uses<'r> {
 
     fn location(&mut self, index: i32) {
         let tables = self.tables;
-        let location = self.first(Table::Location, index);
+        let location = self.first(DictionaryTable::Location, index);
         let Some(location) = location.and_then(|at| tables.location_table.get(at)) else {
             return;
         };
         self.attributes(&location.attribute_indices);
-        let mapping = self.first(Table::Mapping, location.mapping_index);
+        let mapping = self.first(DictionaryTable::Mapping, location.mapping_index);
         if let Some(mapping) = mapping.and_then(|at| tables.mapping_table.get(at)) {
-            self.first(Table::String, mapping.filename_strindex);
+            self.first(DictionaryTable::String, mapping.filename_strindex);
             self.attributes(&mapping.attribute_indices);
         }
         for line in &location.lines {
-            let function = self.first(Table::Function, line.function_index);
+            let function = self.first(DictionaryTable::Function, line.function_index);
             if let Some(function) = function.and_then(|at| tables.function_table.get(at)) {
-                self.first(Table::String, function.name_strindex);
-                self.first(Table::String, function.system_name_strindex);
-                self.first(Table::String, function.filename_strindex);
+                self.first(DictionaryTable::String, function.name_strindex);
+                self.first(DictionaryTable::String, function.system_name_strindex);
+                self.first(DictionaryTable::String, function.filename_strindex);
             }
         }
     }
@@ -201,10 +205,10 @@ impl<'r> Uses<'r> {
     fn attributes(&mut self, indices: &[i32]) {
         let tables = self.tables;
         for index in indices {
-            let attribute = self.first(Table::Attribute, *index);
+            let attribute = self.first(DictionaryTable::Attribute, *index);
             if let Some(attribute) = attribute.and_then(|at| tables.attribute_table.get(at)) {
-                self.first(Table::String, attribute.key_strindex);
-                self.first(Table::String, attribute.unit_strindex);
+                self.first(DictionaryTable::String, attribute.key_strindex);
+                self.first(DictionaryTable::String, attribute.unit_strindex);
                 if let Some(value) = &attribute.value {
                     self.value(value);
                 }
@@ -214,7 +218,7 @@ impl<'r> Uses<'r> {
 
     fn key_values(&mut self, attributes: &[KeyValue]) {
         for attribute in attributes {
-            self.first(Table::String, attribute.key_strindex);
+            self.first(DictionaryTable::String, attribute.key_strindex);
             if let Some(value) = &attribute.value {
                 self.value(value);
             }
@@ -225,7 +229,7 @@ impl<'r> Uses<'r> {
     fn value(&mut self, value: &AnyValue) {
         match &value.value {
             Some(Value::StringValueStrindex(index)) => {
-                self.first(Table::String, *index);
+                self.first(DictionaryTable::String, *index);
             }
             Some(Value::ArrayValue(array)) => {
                 for value in &array.values {

@@ -20,7 +20,6 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// Path of a field of this message.
     pub(super) fn field(&'p self, name: &'static str) -> Self {
         Path {
             parent: Some(self),

@@ -5,22 +5,21 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use super::path::Path;
 use super::{Checker, Rule};
-use crate::reindex::Table;
+use crate::reindex::DictionaryTable;
 
-/// Kinds of observations of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Shape {
+enum ObservationKind {
     Values,
     Timestamps,
     Both,
 }
 
-impl Shape {
+impl ObservationKind {
     fn name(self) -> &'static str {
         match self {
-            Shape::Values => "values without timestamps",
-            Shape::Timestamps => "timestamps without values",
-            Shape::Both => "values with timestamps",
+            ObservationKind::Values => "values without timestamps",
+            ObservationKind::Timestamps => "timestamps without values",
+            ObservationKind::Both => "values with timestamps",
         }
     }
 }
@@ -69,22 +68,22 @@ impl Checker<'_> {
                 profile.sample_type,
                 "sample_type",
                 Rule::SampleTypeMissing,
-                "what the values count is not said",
+                "the type of the values has no name",
             ),
             (
                 profile.period_type,
                 "period_type",
                 Rule::PeriodTypeMissing,
-                "what the period counts is not said",
+                "the type of the period has no name",
             ),
         ];
         for (value_type, name, rule, text) in types {
             let path = path.field(name);
             let indices = value_type.unwrap_or_default();
             let field = path.field("type_strindex");
-            let valid = self.index(Table::String, indices.type_strindex, &field);
+            let valid = self.index(DictionaryTable::String, indices.type_strindex, &field);
             let field = path.field("unit_strindex");
-            self.index(Table::String, indices.unit_strindex, &field);
+            self.index(DictionaryTable::String, indices.unit_strindex, &field);
             if valid && self.text(indices.type_strindex).is_empty() {
                 self.add(rule, &path, || text.to_owned());
             }
@@ -94,15 +93,14 @@ impl Checker<'_> {
         if !id.is_empty() && (id.len() != 16 || id.iter().all(|byte| *byte == 0)) {
             self.add(Rule::ProfileId, &path.field("profile_id"), || {
                 match id.len() {
-                    16 => "is all zero, which is no id".to_owned(),
+                    16 => "is all zero, which is not a valid id".to_owned(),
                     len => format!("has {len} bytes, but must have 16"),
                 }
             });
         }
         if profile.original_payload.is_empty() != profile.original_payload_format.is_empty() {
             self.add(Rule::OriginalPayload, path, || {
-                "of original_payload and original_payload_format, one is there and one is not"
-                    .to_owned()
+                "only one of original_payload and original_payload_format is set".to_owned()
             });
         }
         self.attribute_indices(&profile.attribute_indices, &path.field("attribute_indices"));
@@ -125,9 +123,13 @@ impl Checker<'_> {
         for (at, sample) in profile.samples.iter().enumerate() {
             let path = path.at(at);
             let field = path.field("stack_index");
-            self.index(Table::Stack, sample.stack_index, &field);
+            self.index(DictionaryTable::Stack, sample.stack_index, &field);
             self.attribute_indices(&sample.attribute_indices, &path.field("attribute_indices"));
-            self.index(Table::Link, sample.link_index, &path.field("link_index"));
+            self.index(
+                DictionaryTable::Link,
+                sample.link_index,
+                &path.field("link_index"),
+            );
             let Some(shape) = self.observations(profile, sample, &path) else {
                 continue;
             };
@@ -155,7 +157,7 @@ impl Checker<'_> {
         profile: &proto::Profile,
         sample: &proto::Sample,
         path: &Path<'_>,
-    ) -> Option<Shape> {
+    ) -> Option<ObservationKind> {
         let field = path.field("timestamps_unix_nano");
         let start = profile.time_unix_nano;
         let end = start.saturating_add(profile.duration_nano);
@@ -174,14 +176,14 @@ impl Checker<'_> {
                 });
                 None
             }
-            (0, _) => Some(Shape::Timestamps),
+            (0, _) => Some(ObservationKind::Timestamps),
             (_, 0) => {
                 if values > 1 {
                     self.add(Rule::SampleShape, &path.field("values"), || {
                         format!("{values} values without timestamps should be one, their sum")
                     });
                 }
-                Some(Shape::Values)
+                Some(ObservationKind::Values)
             }
             _ => {
                 if values != timestamps {
@@ -189,7 +191,7 @@ impl Checker<'_> {
                         format!("has {values} values, but {timestamps} timestamps")
                     });
                 }
-                Some(Shape::Both)
+                Some(ObservationKind::Both)
             }
         }
     }

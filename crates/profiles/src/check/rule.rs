@@ -11,8 +11,8 @@ pub enum Severity {
 
 macro_rules! rules {
     ($($(#[doc = $doc:literal])+ $rule:ident $name:literal $severity:ident,)+) => {
-        /// A rule for profiles: of `profiles.proto` and `common.proto` of OTLP 1.10, of the specification's
-        /// `mappings.md` and `pprof.md`, of the semantic conventions.
+        /// A rule for profiles. Sources: `profiles.proto` and `common.proto` of OTLP 1.10, the
+        /// specification's `mappings.md` and `pprof.md`, the semantic conventions.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Rule {
             $($(#[doc = $doc])+ $rule,)+
@@ -40,67 +40,67 @@ macro_rules! rules {
 }
 
 rules! {
-    /// Every table has an element 0, and that is the zero value. A link of zeros only is one, too.
+    /// Every table begins with its zero value. A link of zeros counts as the zero value.
     ZeroValue "zero-value" Error,
-    /// Every index is in its table.
+    /// Every index is within its table.
     IndexOutOfRange "index-out-of-range" Error,
-    /// No key occurs twice in one list of attribute indices.
+    /// Keys are unique in a list of attribute indices.
     DuplicateKey "duplicate-attribute-key" Error,
-    /// No key occurs twice in the attributes of a resource or a scope, or in a list of keys and values.
+    /// Keys are unique in the attributes of a resource or scope, and in a list of keys and values.
     DuplicateKeyValue "duplicate-key-value" Error,
-    /// An attribute has a key.
+    /// The key of an attribute is not empty.
     EmptyKey "empty-attribute-key" Error,
-    /// A key is either there or referred to, not both.
+    /// An attribute has a key or a reference to a key, not both.
     KeyAndReference "key-and-reference" Error,
-    /// References do not stand for more strings than a message may have.
+    /// References to strings expand to at most the maximum size of a message.
     Expansion "reference-expansion" Error,
-    /// A sample has a value or a timestamp at least.
+    /// A sample has at least one value or timestamp.
     NoObservations "no-observations" Error,
-    /// If a sample has values and timestamps, it has as many of these as of those.
+    /// If a sample has values and timestamps, their numbers are equal.
     UnequalObservations "unequal-observations" Error,
-    /// A profile's id has 16 bytes that are not all zero, or none.
+    /// A profile id is empty or has 16 bytes that are not all zero.
     ProfileId "profile-id" Error,
-    /// The original payload and its format are both there, or neither.
+    /// The original payload and its format are both present, or both missing.
     OriginalPayload "original-payload" Error,
-    /// A function has a name, a system name or a file name at least.
+    /// A function has a name, a system name or a file name.
     NamelessFunction "nameless-function" Error,
     /// Lines, columns and periods are not negative.
     NegativeNumber "negative-number" Error,
     /// A mapping starts before it ends, or has no addresses at all.
     MappingRange "mapping-range" Error,
-    /// A link has a trace id of 16 bytes and a span id of 8.
+    /// A link has a trace id of 16 bytes and a span id of 8 bytes.
     LinkLength "link-length" Error,
-    /// `pprof.scope.*` is on scopes only.
+    /// Attributes `pprof.scope.*` are on scopes only.
     ScopeOnly "scope-only-attribute" Error,
     /// The ids of a link are not all zero.
     ZeroLinkId "zero-link-id" Warning,
-    /// An attribute with a name of the semantic conventions has a value of the right type.
+    /// An attribute of the semantic conventions has the defined type.
     AttributeType "attribute-type" Warning,
-    /// A mapping has a build id, so that others can find its symbols.
+    /// A mapping has a build id, so that the next hop can symbolize its addresses.
     BuildIdMissing "build-id-missing" Warning,
-    /// GNU build ids and htlhashes are lower-case hexadecimal digits, 32 of them for an htlhash.
+    /// GNU build ids and htlhashes are lower-case hexadecimal digits; an htlhash has 32.
     BuildIdFormat "build-id-format" Warning,
-    /// A location's address is in its mapping.
+    /// The address of a location is within its mapping.
     AddressOutsideMapping "address-outside-mapping" Warning,
-    /// Timestamps are in the profile's time, its end not included.
+    /// Timestamps are within the time of the profile, its end excluded.
     TimestampOutsideProfile "timestamp-outside-profile" Warning,
-    /// A profile ends before the end of time in 64 bits.
+    /// The end of a profile, in nanoseconds, fits in 64 bits.
     TimeOverflow "time-overflow" Warning,
-    /// All samples of a profile have the same kind of observations; a sample without timestamps has one value.
+    /// All samples of a profile have the same kind of observations, and one value if they have no timestamps.
     SampleShape "sample-shape" Warning,
-    /// No two samples of a profile have the same stack, attributes and link, unless their kinds of observations differ.
+    /// No two samples of a profile have the same stack, attributes, link and kind of observations.
     DuplicateSample "duplicate-sample" Warning,
-    /// No two entries of a table say the same.
+    /// No two entries of a table are equal.
     DuplicateEntry "duplicate-entry" Warning,
-    /// Something refers to every entry of a table but the first.
+    /// Every entry of a table except the first is referred to.
     Orphan "orphan" Warning,
-    /// Lists do not contain index 0, which means none, and lines have a function, unless nothing is known of their code.
+    /// Lists do not contain index 0, and lines have a function unless their code is unknown.
     NullInList "null-in-list" Warning,
     /// Resources, scopes and profiles are not empty.
     Empty "empty" Warning,
-    /// A profile says what its values count.
+    /// The sample type of a profile has a name.
     SampleTypeMissing "sample-type-missing" Warning,
-    /// A profile says what its period counts.
+    /// The period type of a profile has a name.
     PeriodTypeMissing "period-type-missing" Warning,
 }
 

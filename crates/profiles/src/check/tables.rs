@@ -1,24 +1,26 @@
-//! The tables of the dictionary.
+//! Checks the tables of the dictionary.
 
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use super::path::Path;
 use super::{Checker, Rule};
 use crate::names;
-use crate::reindex::Table;
+use crate::reindex::DictionaryTable;
 
 impl Checker<'_> {
     pub(super) fn dictionary(&mut self) {
         let tables = self.tables;
         let root = Path::root("dictionary");
-        let at = |table: Table| root.field(table.name());
+        let at = |table: DictionaryTable| root.field(table.name());
 
-        self.zero(&at(Table::String), tables.string_table.first(), |string| {
-            string.is_empty()
-        });
+        self.zero(
+            &at(DictionaryTable::String),
+            tables.string_table.first(),
+            |string| string.is_empty(),
+        );
 
-        let path = at(Table::Attribute);
-        // Senders write an empty value there, which is no value.
+        let path = at(DictionaryTable::Attribute);
+        // Some senders write an empty value into the zero attribute; it counts as no value.
         self.zero(&path, tables.attribute_table.first(), |entry| {
             let value = entry.value.as_ref().and_then(|value| value.value.as_ref());
             entry.key_strindex == 0 && entry.unit_strindex == 0 && value.is_none()
@@ -27,7 +29,7 @@ impl Checker<'_> {
             self.attribute(entry, index == 0, &path.at(index));
         }
 
-        let path = at(Table::Mapping);
+        let path = at(DictionaryTable::Mapping);
         self.zero(&path, tables.mapping_table.first(), |entry| {
             *entry == proto::Mapping::default()
         });
@@ -35,7 +37,7 @@ impl Checker<'_> {
             self.mapping(entry, index == 0, &path.at(index));
         }
 
-        let path = at(Table::Function);
+        let path = at(DictionaryTable::Function);
         self.zero(&path, tables.function_table.first(), |entry| {
             *entry == proto::Function::default()
         });
@@ -43,7 +45,7 @@ impl Checker<'_> {
             self.function(entry, index == 0, &path.at(index));
         }
 
-        let path = at(Table::Location);
+        let path = at(DictionaryTable::Location);
         self.zero(&path, tables.location_table.first(), |entry| {
             *entry == proto::Location::default()
         });
@@ -51,7 +53,7 @@ impl Checker<'_> {
             self.location(entry, &path.at(index));
         }
 
-        let path = at(Table::Link);
+        let path = at(DictionaryTable::Link);
         self.zero(&path, tables.link_table.first(), |entry| {
             let ids = [(&entry.trace_id, 16), (&entry.span_id, 8)];
             ids.iter().all(|(id, len)| {
@@ -62,7 +64,7 @@ impl Checker<'_> {
             self.link(entry, &path.at(index));
         }
 
-        let path = at(Table::Stack);
+        let path = at(DictionaryTable::Stack);
         self.zero(&path, tables.stack_table.first(), |entry| {
             entry.location_indices.is_empty()
         });
@@ -85,7 +87,7 @@ impl Checker<'_> {
 
     fn mapping(&mut self, entry: &proto::Mapping, zero: bool, path: &Path<'_>) {
         self.index(
-            Table::String,
+            DictionaryTable::String,
             entry.filename_strindex,
             &path.field("filename_strindex"),
         );
@@ -119,7 +121,7 @@ impl Checker<'_> {
         ];
         let mut valid = true;
         for (index, name) in strings {
-            valid &= self.index(Table::String, index, &path.field(name));
+            valid &= self.index(DictionaryTable::String, index, &path.field(name));
         }
         let nameless = strings
             .iter()
@@ -134,15 +136,15 @@ impl Checker<'_> {
 
     fn location(&mut self, entry: &proto::Location, path: &Path<'_>) {
         let field = path.field("mapping_index");
-        let valid = self.index(Table::Mapping, entry.mapping_index, &field);
+        let valid = self.index(DictionaryTable::Mapping, entry.mapping_index, &field);
         self.attribute_indices(&entry.attribute_indices, &path.field("attribute_indices"));
         let lines = path.field("lines");
-        // Of code that nobody knows there is nothing to say: Go's `threadcreate` has one such location, behind address 0.
+        // Nothing is known about such code: Go's `threadcreate` has one such location, after address 0.
         let nowhere = entry.mapping_index == 0 && matches!(entry.address, 0 | u64::MAX);
         for (index, line) in entry.lines.iter().enumerate() {
             let path = lines.at(index);
             let field = path.field("function_index");
-            if self.index(Table::Function, line.function_index, &field)
+            if self.index(DictionaryTable::Function, line.function_index, &field)
                 && line.function_index == 0
                 && !nowhere
             {
@@ -161,7 +163,7 @@ impl Checker<'_> {
             && mapping.memory_limit != 0
             && entry.address != 0
         {
-            // The text of the protocol includes the end.
+            // The protocol's text includes the end address.
             let range = mapping.memory_start..=mapping.memory_limit;
             if !range.contains(&entry.address) {
                 self.add(Rule::AddressOutsideMapping, &path.field("address"), || {
@@ -184,7 +186,7 @@ impl Checker<'_> {
                 });
             } else if id.iter().all(|byte| *byte == 0) {
                 self.add(Rule::ZeroLinkId, &path.field(name), || {
-                    "is all zero, which is no id".to_owned()
+                    "is all zero, which is not a valid id".to_owned()
                 });
             }
         }
@@ -193,7 +195,7 @@ impl Checker<'_> {
     fn stack(&mut self, entry: &proto::Stack, path: &Path<'_>) {
         let path = path.field("location_indices");
         for (at, index) in entry.location_indices.iter().enumerate() {
-            if self.index(Table::Location, *index, &path.at(at)) && *index == 0 {
+            if self.index(DictionaryTable::Location, *index, &path.at(at)) && *index == 0 {
                 self.add(Rule::NullInList, &path.at(at), || {
                     "is 0: no location".to_owned()
                 });

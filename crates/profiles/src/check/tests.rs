@@ -36,7 +36,7 @@ fn key_value(key: &str, value: AnyValue) -> KeyValue {
     }
 }
 
-/// A request that keeps every rule, with something of everything.
+/// Returns a request that satisfies every rule and contains every kind of content.
 fn good() -> Request {
     let strings = [
         "",
@@ -168,7 +168,7 @@ fn sample(request: &mut Request) -> &mut proto::Sample {
 
 const PROFILE: &str = "resource_profiles[0].scope_profiles[0].profiles[0]";
 
-/// A rule, where it is broken (`P` stands for the profile), and how.
+/// A rule, the path of its violation (`P` stands for the profile), and the change that violates it.
 type Defect = (Rule, &'static str, fn(&mut Request));
 
 #[rustfmt::skip]
@@ -270,7 +270,7 @@ const DEFECTS: &[Defect] = &[
     }),
     (Rule::Orphan, "dictionary.string_table[10]", |r| tables(r).string_table.push("unused".to_owned())),
     (Rule::Orphan, "dictionary.link_table[1]", |r| sample(r).link_index = 0),
-    // Only a stack refers to them that nothing refers to.
+    // Only an unreferenced stack refers to the location.
     (Rule::Orphan, "dictionary.location_table[1]", |r| profile(r).samples.iter_mut().for_each(|s| s.stack_index = 0)),
     (Rule::Orphan, "dictionary.string_table[4]", |r| profile(r).samples.iter_mut().for_each(|s| s.stack_index = 0)),
     (Rule::NullInList, "dictionary.stack_table[1].location_indices[1]", |r| tables(r).stack_table[1].location_indices.push(0)),
@@ -285,7 +285,7 @@ const DEFECTS: &[Defect] = &[
 ];
 
 #[test]
-fn a_good_request_breaks_no_rule_in_either_form_of_the_zero_link() {
+fn valid_request_breaks_no_rule() {
     let mut request = good();
     assert_eq!(check(&request).findings(), []);
     tables(&mut request).link_table[0] = proto::Link {
@@ -293,13 +293,13 @@ fn a_good_request_breaks_no_rule_in_either_form_of_the_zero_link() {
         span_id: vec![0; 8],
     };
     assert!(check(&request).is_clean());
-    // As some senders write it: an empty value is no value.
+    // Some senders write an empty value, which counts as no value.
     tables(&mut request).attribute_table[0].value = Some(AnyValue::default());
     assert!(check(&request).is_clean());
 }
 
 #[test]
-fn a_line_of_code_that_nobody_knows_needs_no_function() {
+fn line_of_unknown_code_needs_no_function() {
     for (mapping, address, good_so) in [(0, 0, true), (0, u64::MAX, true), (1, u64::MAX, false)] {
         let mut request = good();
         let location = proto::Location {
@@ -339,7 +339,7 @@ fn every_defect_is_found_where_it_is() {
 }
 
 #[test]
-fn there_is_a_defect_for_every_rule_and_every_rule_has_a_name_of_its_own() {
+fn every_rule_has_a_defect_and_a_unique_name() {
     let planted: BTreeSet<Rule> = DEFECTS.iter().map(|(rule, _, _)| *rule).collect();
     assert_eq!(planted, Rule::ALL.iter().copied().collect());
     let names: BTreeSet<&str> = Rule::ALL.iter().map(|rule| rule.name()).collect();
@@ -347,7 +347,7 @@ fn there_is_a_defect_for_every_rule_and_every_rule_has_a_name_of_its_own() {
 }
 
 #[test]
-fn a_rule_that_is_broken_often_is_counted_and_quoted_some_times() {
+fn repeated_findings_are_counted_and_bounded() {
     let mut request = good();
     let many = vec![sample(&mut request).clone(); 1000];
     profile(&mut request).samples = many;
@@ -359,7 +359,7 @@ fn a_rule_that_is_broken_often_is_counted_and_quoted_some_times() {
 }
 
 #[test]
-fn a_finding_says_where_what_and_which_rule() {
+fn finding_prints_path_detail_and_rule() {
     let mut request = good();
     tables(&mut request).location_table[1].mapping_index = 9;
     let findings = check(&request).findings().to_vec();

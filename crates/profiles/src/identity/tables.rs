@@ -1,50 +1,49 @@
-//! Hashes of a dictionary's entries, computed when something refers to them.
+//! Hashes of dictionary entries, computed on first use.
 
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message as _;
 use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_128;
 
-use super::hash;
 use crate::entries::{Entries, Indices, bytes, fields, index, indices, number, signed};
 use crate::names;
 use crate::references::References;
-use crate::reindex::{Fault, Table};
+use crate::reindex::{DictionaryTable, ProfileFault};
 use tributary_otlp::reader::{Value, varint};
 
-/// The hashes of what is in the tables of a request.
+/// Hashes of the entries of a request's tables.
 #[derive(Debug)]
 pub(super) struct Tables<'e, 'r> {
     entries: &'e Entries<'r>,
-    /// For the strings that resources, scopes and values refer to.
+    /// Resolver for references in resources, scopes and values.
     pub(super) references: References<'e, &'r [u8]>,
-    strings: Memo<'e>,
-    /// Those that say nothing have the hash 0.
-    attributes: Memo<'e>,
-    /// The keys of attributes.
-    keys: Memo<'e>,
-    /// Of their binaries, wherever they are in memory.
-    mappings: Memo<'e>,
-    /// The first addresses of mappings.
-    starts: Memo<'e>,
-    functions: Memo<'e>,
-    locations: Memo<'e>,
-    stacks: Memo<'e>,
-    /// Whether there were fields that are not known.
+    strings: HashCache<'e>,
+    /// Hashes of attributes; an empty attribute has the hash 0.
+    attributes: HashCache<'e>,
+    keys: HashCache<'e>,
+    /// Hashes of the mapped binaries, independent of their addresses.
+    mappings: HashCache<'e>,
+    /// Start addresses of mappings.
+    starts: HashCache<'e>,
+    functions: HashCache<'e>,
+    locations: HashCache<'e>,
+    stacks: HashCache<'e>,
+    /// Whether unknown fields were found.
     pub(super) unknown: bool,
-    /// The hash of a string without anything in it.
+    /// Hash of the empty string.
     nothing: u128,
 }
 
-/// The hashes of a table's entries; 0 for those that were not asked for.
+/// Hashes of the entries of a table; 0 for entries that are not hashed yet.
 #[derive(Debug)]
-struct Memo<'m>(&'m mut [u128]);
+struct HashCache<'m>(&'m mut [u128]);
 
-impl<'m> Memo<'m> {
-    /// For a table of so many entries, out of memory for several.
+impl<'m> HashCache<'m> {
+    /// Takes space for `entries` hashes from `memory`.
     fn of(entries: usize, memory: &mut &'m mut [u128]) -> Self {
         let (memo, rest) = std::mem::take(memory).split_at_mut(entries);
         *memory = rest;
-        Memo(memo)
+        HashCache(memo)
     }
 
     #[inline(always)]
@@ -62,7 +61,7 @@ impl<'m> Memo<'m> {
 }
 
 impl<'e, 'r> Tables<'e, 'r> {
-    /// `memory` is for the hashes: one piece for all of them, because profiles are often small.
+    /// Creates the tables; `memory` stores all hashes in one allocation, because profiles are often small.
     pub(super) fn new(entries: &'e Entries<'r>, memory: &'e mut Vec<u128>) -> Self {
         let strings = entries.strings.len();
         let attributes = entries.attributes.len();
@@ -76,31 +75,34 @@ impl<'e, 'r> Tables<'e, 'r> {
         Tables {
             entries,
             references: References::new(&entries.strings),
-            strings: Memo::of(strings, memory),
-            attributes: Memo::of(attributes, memory),
-            keys: Memo::of(attributes, memory),
-            mappings: Memo::of(mappings, memory),
-            starts: Memo::of(mappings, memory),
-            functions: Memo::of(functions, memory),
-            locations: Memo::of(locations, memory),
-            stacks: Memo::of(stacks, memory),
+            strings: HashCache::of(strings, memory),
+            attributes: HashCache::of(attributes, memory),
+            keys: HashCache::of(attributes, memory),
+            mappings: HashCache::of(mappings, memory),
+            starts: HashCache::of(mappings, memory),
+            functions: HashCache::of(functions, memory),
+            locations: HashCache::of(locations, memory),
+            stacks: HashCache::of(stacks, memory),
             unknown: entries.unknown,
-            nothing: hash(b""),
+            nothing: xxh3_128(b""),
         }
     }
 
-    /// The entry of a table. With index 0 there is nothing in it, whatever is there, and even if the table is empty.
+    /// Returns the entry of a table. Index 0 means an empty entry, even if the table is empty or its first
+    /// entry is not.
     #[inline]
-    fn entry(&self, table: Table, index: i32) -> Result<&'r [u8], Fault> {
+    fn entry(&self, table: DictionaryTable, index: i32) -> Result<&'r [u8], ProfileFault> {
         if index == 0 {
             return Ok(&[]);
         }
         let entry = self.entries.table(table).get(at(index));
-        entry.copied().ok_or(Fault::Dangling { table, index })
+        entry
+            .copied()
+            .ok_or(ProfileFault::Dangling { table, index })
     }
 
     #[inline]
-    pub(super) fn string(&mut self, index: i32) -> Result<u128, Fault> {
+    pub(super) fn string(&mut self, index: i32) -> Result<u128, ProfileFault> {
         if index == 0 {
             return Ok(self.nothing);
         }
@@ -110,14 +112,15 @@ impl<'e, 'r> Tables<'e, 'r> {
         }
     }
 
-    fn new_string(&mut self, index: i32) -> Result<u128, Fault> {
-        let string = self.entry(Table::String, index)?;
-        Ok(self.strings.set(index, hash(string)))
+    fn new_string(&mut self, index: i32) -> Result<u128, ProfileFault> {
+        let string = self.entry(DictionaryTable::String, index)?;
+        Ok(self.strings.set(index, xxh3_128(string)))
     }
 
-    /// A set of attributes: their order says nothing, and of several with one key the first counts.
+    /// Hashes a set of attributes. Their order does not matter, and of several with the same key the first
+    /// one counts.
     #[inline]
-    pub(super) fn attribute_set(&mut self, indices: &[i32]) -> Result<u128, Fault> {
+    pub(super) fn attribute_set(&mut self, indices: &[i32]) -> Result<u128, ProfileFault> {
         match indices {
             [] => Ok(0),
             [index] => self.attribute(*index),
@@ -125,7 +128,7 @@ impl<'e, 'r> Tables<'e, 'r> {
         }
     }
 
-    fn several_attributes(&mut self, indices: &[i32]) -> Result<u128, Fault> {
+    fn several_attributes(&mut self, indices: &[i32]) -> Result<u128, ProfileFault> {
         let mut set: SmallVec<[(u128, u128); 8]> = SmallVec::new();
         for index in indices {
             let hash = self.attribute(*index)?;
@@ -133,31 +136,31 @@ impl<'e, 'r> Tables<'e, 'r> {
                 set.push((self.key(*index), hash));
             }
         }
-        // Stable: the first of a key stays.
+        // A stable sort keeps the first attribute of a key first.
         set.sort_by_key(|(key, _)| *key);
         set.dedup_by_key(|(key, _)| *key);
         let hashes = set.iter().map(|(_, hash)| *hash);
         Ok(hashes.fold(0, u128::wrapping_add))
     }
 
-    /// The key of an attribute that was hashed.
+    /// Returns the hash of the key of an attribute that is already hashed.
     fn key(&self, index: i32) -> u128 {
         self.keys.get(index).unwrap_or_default()
     }
 
     #[inline]
-    fn attribute(&mut self, index: i32) -> Result<u128, Fault> {
+    fn attribute(&mut self, index: i32) -> Result<u128, ProfileFault> {
         match self.attributes.get(index) {
             Some(hash) => Ok(hash),
             None => self.new_attribute(index),
         }
     }
 
-    fn new_attribute(&mut self, of: i32) -> Result<u128, Fault> {
+    fn new_attribute(&mut self, of: i32) -> Result<u128, ProfileFault> {
         const PLACE: &str = "an attribute";
         let (mut key, mut unit) = (0, 0);
         let mut value: SmallVec<[&[u8]; 1]> = SmallVec::new();
-        for field in fields(self.entry(Table::Attribute, of)?, PLACE) {
+        for field in fields(self.entry(DictionaryTable::Attribute, of)?, PLACE) {
             let field = field?;
             match field.number {
                 1 => key = index(field, PLACE)?,
@@ -175,11 +178,11 @@ impl<'e, 'r> Tables<'e, 'r> {
         if key == self.nothing && unit == self.nothing && said.len() == 2 * size_of::<u128>() {
             return Ok(0);
         }
-        Ok(self.attributes.set(of, hash(&said)))
+        Ok(self.attributes.set(of, xxh3_128(&said)))
     }
 
-    /// A value as it is encoded without references to strings, and without a byte more than needed.
-    fn value(&mut self, parts: &[&[u8]], said: &mut Vec<u8>) -> Result<(), Fault> {
+    /// Encodes a value without references to strings, in the shortest form.
+    fn value(&mut self, parts: &[&[u8]], said: &mut Vec<u8>) -> Result<(), ProfileFault> {
         const PLACE: &str = "an attribute";
         if let [value] = parts
             && is_plain(value)
@@ -189,7 +192,9 @@ impl<'e, 'r> Tables<'e, 'r> {
         }
         let mut value = AnyValue::default();
         for part in parts {
-            value.merge(*part).map_err(|_| Fault::Malformed(PLACE))?;
+            value
+                .merge(*part)
+                .map_err(|_| ProfileFault::Malformed(PLACE))?;
         }
         let encoded = parts.iter().map(|part| part.len()).sum::<usize>();
         self.unknown |= value.encoded_len() != encoded;
@@ -198,10 +203,10 @@ impl<'e, 'r> Tables<'e, 'r> {
         Ok(())
     }
 
-    /// A mapping's binary, by the rule of [`Dictionary::binary`](crate::Dictionary::binary), and its first
-    /// address.
+    /// Hashes the binary of a mapping by the rule of [`Dictionary::binary`](crate::Dictionary::binary).
+    /// Returns its start address too.
     #[inline]
-    fn mapping(&mut self, of: i32) -> Result<(u128, u64), Fault> {
+    fn mapping(&mut self, of: i32) -> Result<(u128, u64), ProfileFault> {
         let hash = match self.mappings.get(of) {
             Some(hash) => hash,
             None => self.new_mapping(of)?,
@@ -210,12 +215,12 @@ impl<'e, 'r> Tables<'e, 'r> {
         Ok((hash, start as u64))
     }
 
-    fn new_mapping(&mut self, of: i32) -> Result<u128, Fault> {
+    fn new_mapping(&mut self, of: i32) -> Result<u128, ProfileFault> {
         const PLACE: &str = "a mapping";
         const PAGE: u64 = 0x1000;
         let (mut start, mut limit, mut offset, mut filename) = (0_u64, 0_u64, 0_u64, 0);
         let mut attributes = Indices::new();
-        for field in fields(self.entry(Table::Mapping, of)?, PLACE) {
+        for field in fields(self.entry(DictionaryTable::Mapping, of)?, PLACE) {
             let field = field?;
             match field.number {
                 1 => start = number(field, PLACE)?,
@@ -235,15 +240,15 @@ impl<'e, 'r> Tables<'e, 'r> {
             Some(build_id) => said[16..32].copy_from_slice(&build_id.to_le_bytes()),
             None => said[32..].copy_from_slice(&self.string(filename)?.to_le_bytes()),
         }
-        Ok(self.mappings.set(of, hash(&said)))
+        Ok(self.mappings.set(of, xxh3_128(&said)))
     }
 
-    fn build_id(&mut self, attributes: &[i32]) -> Result<Option<u128>, Fault> {
+    fn build_id(&mut self, attributes: &[i32]) -> Result<Option<u128>, ProfileFault> {
         for index in attributes {
             self.attribute(*index)?;
         }
         for name in names::BUILD_IDS {
-            let name = hash(name.as_bytes());
+            let name = xxh3_128(name.as_bytes());
             let found = attributes.iter().find(|index| self.key(**index) == name);
             if let Some(index) = found {
                 return self.attribute(*index).map(Some);
@@ -253,18 +258,18 @@ impl<'e, 'r> Tables<'e, 'r> {
     }
 
     #[inline]
-    fn function(&mut self, of: i32) -> Result<u128, Fault> {
+    fn function(&mut self, of: i32) -> Result<u128, ProfileFault> {
         match self.functions.get(of) {
             Some(hash) => Ok(hash),
             None => self.new_function(of),
         }
     }
 
-    fn new_function(&mut self, of: i32) -> Result<u128, Fault> {
+    fn new_function(&mut self, of: i32) -> Result<u128, ProfileFault> {
         const PLACE: &str = "a function";
         let mut strings = [0; 3];
         let mut start_line = 0;
-        for field in fields(self.entry(Table::Function, of)?, PLACE) {
+        for field in fields(self.entry(DictionaryTable::Function, of)?, PLACE) {
             let field = field?;
             let [name, system_name, filename] = &mut strings;
             match field.number {
@@ -280,25 +285,25 @@ impl<'e, 'r> Tables<'e, 'r> {
             *part = self.string(string)?.to_le_bytes();
         }
         said[48..].copy_from_slice(&start_line.to_le_bytes());
-        Ok(self.functions.set(of, hash(&said)))
+        Ok(self.functions.set(of, xxh3_128(&said)))
     }
 
     #[inline(always)]
-    fn location(&mut self, of: i32) -> Result<u128, Fault> {
+    fn location(&mut self, of: i32) -> Result<u128, ProfileFault> {
         match self.locations.get(of) {
             Some(hash) => Ok(hash),
             None => self.new_location(of),
         }
     }
 
-    /// A location, relative to its mapping.
+    /// Hashes a location, relative to its mapping.
     #[inline(never)]
-    fn new_location(&mut self, of: i32) -> Result<u128, Fault> {
+    fn new_location(&mut self, of: i32) -> Result<u128, ProfileFault> {
         const PLACE: &str = "a location";
         let (mut mapping, mut address) = (0, 0_u64);
         let mut attributes = Indices::new();
         let mut lines = Sequence::default();
-        for field in fields(self.entry(Table::Location, of)?, PLACE) {
+        for field in fields(self.entry(DictionaryTable::Location, of)?, PLACE) {
             let field = field?;
             match field.number {
                 1 => mapping = index(field, PLACE)?,
@@ -315,11 +320,11 @@ impl<'e, 'r> Tables<'e, 'r> {
         said[16..32].copy_from_slice(&attributes.to_le_bytes());
         said[32..48].copy_from_slice(&lines.to_le_bytes());
         said[48..].copy_from_slice(&address.wrapping_sub(start).to_le_bytes());
-        Ok(self.locations.set(of, hash(&said)))
+        Ok(self.locations.set(of, xxh3_128(&said)))
     }
 
     #[inline]
-    fn line(&mut self, from: &[u8]) -> Result<u128, Fault> {
+    fn line(&mut self, from: &[u8]) -> Result<u128, ProfileFault> {
         const PLACE: &str = "a line";
         let (mut function, mut line, mut column) = (0, 0, 0);
         for field in fields(from, PLACE) {
@@ -335,41 +340,42 @@ impl<'e, 'r> Tables<'e, 'r> {
         said[..16].copy_from_slice(&self.function(function)?.to_le_bytes());
         said[16..24].copy_from_slice(&line.to_le_bytes());
         said[24..].copy_from_slice(&column.to_le_bytes());
-        Ok(hash(&said))
+        Ok(xxh3_128(&said))
     }
 
     #[inline]
-    pub(super) fn stack(&mut self, of: i32) -> Result<u128, Fault> {
+    pub(super) fn stack(&mut self, of: i32) -> Result<u128, ProfileFault> {
         match self.stacks.get(of) {
             Some(hash) => Ok(hash),
             None => self.new_stack(of),
         }
     }
 
-    fn new_stack(&mut self, of: i32) -> Result<u128, Fault> {
+    fn new_stack(&mut self, of: i32) -> Result<u128, ProfileFault> {
         const PLACE: &str = "a stack";
         let mut sequence = Sequence::default();
-        for field in fields(self.entry(Table::Stack, of)?, PLACE) {
+        for field in fields(self.entry(DictionaryTable::Stack, of)?, PLACE) {
             let field = field?;
             match (field.number, field.value) {
                 (1, Value::Bytes(packed)) => sequence = self.packed_locations(packed, sequence)?,
                 (1, Value::Varint(location)) => sequence.push(self.location(location as i32)?),
-                (1, _) => return Err(Fault::Malformed(PLACE)),
+                (1, _) => return Err(ProfileFault::Malformed(PLACE)),
                 _ => self.unknown = true,
             }
         }
-        Ok(self.stacks.set(of, hash(&sequence.to_le_bytes())))
+        Ok(self.stacks.set(of, xxh3_128(&sequence.to_le_bytes())))
     }
 
     fn packed_locations(
         &mut self,
         mut packed: &[u8],
         mut into: Sequence,
-    ) -> Result<Sequence, Fault> {
+    ) -> Result<Sequence, ProfileFault> {
         while !packed.is_empty() {
             packed = self.known_locations(packed, &mut into);
             if !packed.is_empty() {
-                let (location, rest) = varint(packed).map_err(|_| Fault::Malformed("a stack"))?;
+                let (location, rest) =
+                    varint(packed).map_err(|_| ProfileFault::Malformed("a stack"))?;
                 into.push(self.location(location as i32)?);
                 packed = rest;
             }
@@ -377,12 +383,13 @@ impl<'e, 'r> Tables<'e, 'r> {
         Ok(into)
     }
 
-    /// The innermost loop: locations up to one that was not seen before. Returns the rest.
+    /// Hashes locations up to the first one that is not hashed yet, and returns the rest. This is the
+    /// innermost loop.
     fn known_locations<'p>(&self, mut packed: &'p [u8], into: &mut Sequence) -> &'p [u8] {
         let hashes = &*self.locations.0;
         let mut sequence = *into;
         while let Ok((location, rest)) = varint(packed)
-            // Below 0 there is none, nor where these would be.
+            // A negative index becomes a position outside of the table.
             && let Some(hash) = hashes.get(location as u32 as usize)
             && *hash != 0
         {
@@ -393,12 +400,12 @@ impl<'e, 'r> Tables<'e, 'r> {
         packed
     }
 
-    /// A link: the ids of its trace and its span. Ids of another length than the protocol's count as none.
-    pub(super) fn link(&mut self, of: i32) -> Result<[u8; 24], Fault> {
+    /// Returns the trace id and span id of a link. Ids of invalid length count as missing.
+    pub(super) fn link(&mut self, of: i32) -> Result<[u8; 24], ProfileFault> {
         const PLACE: &str = "a link";
         let mut ids = [0; 24];
         let (trace, span) = ids.split_at_mut(16);
-        for field in fields(self.entry(Table::Link, of)?, PLACE) {
+        for field in fields(self.entry(DictionaryTable::Link, of)?, PLACE) {
             let field = field?;
             let into = match field.number {
                 1 => &mut *trace,
@@ -418,8 +425,8 @@ impl<'e, 'r> Tables<'e, 'r> {
     }
 }
 
-/// Hashes, one behind the other, as a polynomial for each half of them: to hash them again would cost more than all else
-/// about a stack. They are mixed well, and what comes of them is hashed.
+/// Combines hashes into two polynomials, one per half. The inputs are well mixed and the result is hashed
+/// again, so a full hash per element is not needed; it would dominate the cost of a stack.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sequence {
     low: u64,
@@ -429,7 +436,7 @@ struct Sequence {
 impl Sequence {
     #[inline(always)]
     fn push(&mut self, hash: u128) {
-        // Odd, so that nothing gets lost: multipliers of generators of random numbers, Knuth's and that of PCG.
+        // Odd multipliers lose no bits. They are Knuth's and PCG's multipliers for random number generators.
         self.low = self
             .low
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -445,7 +452,7 @@ impl Sequence {
     }
 }
 
-/// Whether a value is a short text or a number that is not negative, in no more bytes than it needs: what most are.
+/// Whether a value is a short text or a non-negative number in shortest encoding, as most values are.
 fn is_plain(value: &[u8]) -> bool {
     match value {
         [0x0a, length, text @ ..] => *length < 0x80 && text.len() == usize::from(*length),
@@ -457,7 +464,7 @@ fn is_plain(value: &[u8]) -> bool {
     }
 }
 
-/// The position in a table; one that no table has for an index below 0.
+/// Converts an index to a position. A negative index becomes a position that no table has.
 #[inline(always)]
 fn at(index: i32) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)

@@ -9,25 +9,25 @@ use super::*;
 use crate::compact::Compactor;
 use crate::dictionary::Dictionary;
 use crate::ingest::ingest;
-use crate::reindex::{Memo, Table};
+use crate::reindex::{CopiedEntries, DictionaryTable};
 use crate::testing;
 use crate::testing_requests::named;
 use crate::testing_subjects::about;
 
-/// The hash of what each profile says, in order.
-fn contents(request: &[u8]) -> Result<Vec<u128>, Fault> {
+/// Returns the content hash of each profile, in order.
+fn contents(request: &[u8]) -> Result<Vec<u128>, ProfileFault> {
     let (entries, resources) = Entries::of_request(request)?;
     let mut memory = Vec::new();
     let mut identities = Identities::new(&entries, &mut memory);
     let profiles = identities.profiles(&resources, &[])?;
-    let all = |profile: &Encoded<'_>| 0..profile.samples.len();
+    let all = |profile: &EncodedProfile<'_>| 0..profile.samples.len();
     profiles
         .iter()
         .map(|profile| identities.content(profile, all(profile)))
         .collect()
 }
 
-fn deliveries(request: &[u8]) -> Result<(Vec<Option<Delivery>>, bool), Fault> {
+fn deliveries(request: &[u8]) -> Result<(Vec<Option<Delivery>>, bool), ProfileFault> {
     let (entries, resources) = Entries::of_request(request)?;
     let mut memory = Vec::new();
     let mut identities = Identities::new(&entries, &mut memory);
@@ -40,9 +40,14 @@ fn deliveries(request: &[u8]) -> Result<(Vec<Option<Delivery>>, bool), Fault> {
 /// Content of each profile as text, computed from decoded tables.
 fn texts(request: &[u8]) -> Vec<String> {
     let mut dictionary = Dictionary::new();
-    let resources = ingest(request, &mut dictionary, &mut Memo::default(), None)
-        .unwrap()
-        .resources;
+    let resources = ingest(
+        request,
+        &mut dictionary,
+        &mut CopiedEntries::default(),
+        None,
+    )
+    .unwrap()
+    .resources;
     let mut texts = Vec::new();
     for resource in &resources {
         for scope in &resource.scopes {
@@ -75,7 +80,7 @@ fn texts(request: &[u8]) -> Vec<String> {
     texts
 }
 
-/// Attributes as those of a sample that is about nothing else.
+/// Attributes formatted as those of a sample without other content.
 struct SampleAttributes<'d>(&'d Dictionary, crate::id::AttributeSetId);
 
 impl SampleAttributes<'_> {
@@ -88,7 +93,7 @@ impl SampleAttributes<'_> {
     }
 }
 
-/// Requests that differ in one decision of those that they are made by, or in a few that follow from it.
+/// Returns requests that differ in one decision of the generator, and its consequences.
 fn alike() -> impl Strategy<Value = (Request, Request)> {
     let bytes = proptest::collection::vec(any::<u8>(), 1..300);
     (bytes, any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, other)| {
@@ -101,10 +106,10 @@ fn alike() -> impl Strategy<Value = (Request, Request)> {
 
 proptest! {
     #[test]
-    fn contents_have_the_same_hash_exactly_if_they_say_the_same((one, other) in alike()) {
+    fn content_hashes_are_equal_for_equal_content_only((one, other) in alike()) {
         let mut compactor = Compactor::new();
         compactor.add(&one).unwrap();
-        // The same in other words: with other indices, in another order, without what is there twice.
+        // The same content with other indices, in another order, without duplicates.
         let compact = compactor.finish().encode().to_vec();
         let (mut known, mut said) = (Vec::new(), Vec::new());
         for request in [one.encode_to_vec(), other.encode_to_vec(), compact] {
@@ -120,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_is_found_where_decoding_finds_it(
+    fn damage_is_detected_like_in_decoding(
         request in crate::testing_requests::requests(),
         at in any::<prop::sample::Index>(),
         bit in 0..8_u32,
@@ -129,12 +134,12 @@ proptest! {
         let at = at.index(request.len());
         request[at] ^= 1 << bit;
         let mut dictionary = Dictionary::new();
-        let decoded = ingest(&request, &mut dictionary, &mut Memo::default(), None);
+        let decoded = ingest(&request, &mut dictionary, &mut CopiedEntries::default(), None);
         if let Ok(decoded) = decoded {
             let (known, unknown) = deliveries(&request).unwrap();
             let profiles = decoded.resources.iter().flat_map(|resource| &resource.scopes);
             prop_assert_eq!(known.len(), profiles.map(|scope| scope.profiles.len()).sum::<usize>());
-            // What has an id of its own is known by that, and the rest of it is not read.
+            // A profile with an id is identified by the id, without reading the rest.
             let all_read = known.iter().all(Option::is_some)
                 && profile_ids(&request).iter().all(Option::is_none);
             if all_read {
@@ -152,7 +157,6 @@ fn profile_ids(request: &[u8]) -> Vec<Option<[u8; 16]>> {
     profiles.iter().map(|profile| profile.profile_id).collect()
 }
 
-/// A request with one profile, changed.
 fn changed(change: impl FnOnce(&mut proto::Profile, &mut proto::ProfilesDictionary)) -> Vec<u8> {
     let mut request = named("a", 5, ["one", "two"]);
     let tables = request.dictionary.as_mut().unwrap();
@@ -168,7 +172,7 @@ fn delivery(request: &[u8]) -> Option<Delivery> {
 }
 
 #[test]
-fn a_profile_is_known_by_its_id_else_by_its_content_if_that_has_a_time() {
+fn delivery_uses_id_or_dated_content() {
     let plain = delivery(&changed(|_, _| {})).unwrap();
     let again = delivery(&changed(|profile, _| profile.samples.reverse())).unwrap();
     assert_eq!(plain, again);
@@ -215,8 +219,8 @@ fn a_profile_is_known_by_its_id_else_by_its_content_if_that_has_a_time() {
 }
 
 #[test]
-fn stacks_of_few_locations_in_whatever_order_are_told_apart() {
-    // All of up to ten frames of two functions that call each other.
+fn short_stacks_in_any_order_have_different_hashes() {
+    // All stacks of up to ten frames of two functions that call each other.
     let mut hashes = std::collections::HashSet::new();
     for depth in 0..=10 {
         for order in 0..1 << depth {
@@ -234,7 +238,7 @@ fn stacks_of_few_locations_in_whatever_order_are_told_apart() {
 }
 
 #[test]
-fn values_of_equal_samples_may_be_in_one_or_in_several() {
+fn merged_and_separate_equal_samples_have_one_hash() {
     let one = contents(&changed(|profile, _| profile.samples[0].values = vec![5])).unwrap();
     let several = contents(&changed(|profile, _| {
         profile.samples[0].values = vec![7];
@@ -261,7 +265,7 @@ fn a_value_is_the_same_however_it_is_encoded() {
             });
             profile.attribute_indices = vec![1];
         });
-        // The same message with a value in other bytes of the same number.
+        // The same message with a value in other bytes of the same length.
         let Some(raw) = raw else { return request };
         let mut request = request;
         let at = request
@@ -277,7 +281,7 @@ fn a_value_is_the_same_however_it_is_encoded() {
     let known = contents(&plain).unwrap();
     assert_eq!(contents(&by_reference).unwrap(), known);
     assert_ne!(contents(&with(text("other"), None)).unwrap(), known);
-    // A length of two bytes for what one byte holds: more than is needed.
+    // A length in two bytes instead of one.
     let wordy = with(
         text("value"),
         Some(&[0x0a, 0x84, 0, b'v', b'a', b'l', b'u']),
@@ -292,33 +296,35 @@ fn a_value_is_the_same_however_it_is_encoded() {
 }
 
 #[test]
-fn what_leads_nowhere_is_an_error_in_every_table() {
-    let dangling = |request: &[u8], table: Table| {
+fn dangling_index_is_an_error_in_every_table() {
+    let dangling = |request: &[u8], table: DictionaryTable| {
         let fault = contents(request).unwrap_err();
-        assert_eq!(fault, Fault::Dangling { table, index: 99 });
+        assert_eq!(fault, ProfileFault::Dangling { table, index: 99 });
     };
     type Change = fn(&mut proto::Profile, &mut proto::ProfilesDictionary);
-    let cases: [(Table, Change); 8] = [
-        (Table::Stack, |profile, _| {
+    let cases: [(DictionaryTable, Change); 8] = [
+        (DictionaryTable::Stack, |profile, _| {
             profile.samples[0].stack_index = 99
         }),
-        (Table::Link, |profile, _| profile.samples[0].link_index = 99),
-        (Table::Attribute, |profile, _| {
+        (DictionaryTable::Link, |profile, _| {
+            profile.samples[0].link_index = 99
+        }),
+        (DictionaryTable::Attribute, |profile, _| {
             profile.attribute_indices = vec![99]
         }),
-        (Table::Location, |_, tables| {
+        (DictionaryTable::Location, |_, tables| {
             tables.stack_table[1].location_indices = vec![99]
         }),
-        (Table::Mapping, |_, tables| {
+        (DictionaryTable::Mapping, |_, tables| {
             tables.location_table[1].mapping_index = 99
         }),
-        (Table::Function, |_, tables| {
+        (DictionaryTable::Function, |_, tables| {
             tables.location_table[1].lines[0].function_index = 99
         }),
-        (Table::String, |_, tables| {
+        (DictionaryTable::String, |_, tables| {
             tables.function_table[1].filename_strindex = 99
         }),
-        (Table::String, |profile, _| {
+        (DictionaryTable::String, |profile, _| {
             profile.sample_type.as_mut().unwrap().unit_strindex = 99
         }),
     ];
@@ -332,12 +338,12 @@ fn what_leads_nowhere_is_an_error_in_every_table() {
     let (values, timestamps) = (2, 1);
     assert_eq!(
         contents(&unequal),
-        Err(Fault::Unequal { values, timestamps })
+        Err(ProfileFault::Unequal { values, timestamps })
     );
 }
 
 #[test]
-fn attributes_of_resources_that_are_ignored_make_no_difference() {
+fn ignored_resource_attributes_do_not_change_identity() {
     let of = |service: &str, ignored: &[String]| {
         let request = named(service, 5, ["one"]).encode_to_vec();
         let (entries, resources) = Entries::of_request(&request).unwrap();

@@ -3,15 +3,15 @@
 use super::unnamed::entries;
 use crate::entries::{Entries, bytes, fields, number, numbers};
 use crate::names;
-use crate::reindex::Fault;
+use crate::reindex::ProfileFault;
 
-/// Locations of a request whose addresses are return addresses. The instruction at a return address follows the
-/// call. It may belong to another line, to another inlined function, or, after a call that never returns, to the
-/// next function.
+/// Locations of a request whose addresses are return addresses. The instruction at a return address follows
+/// the call. It may belong to another line, to another inlined function, or, after a call that never returns,
+/// to the next function.
 ///
-/// Only callers have return addresses. A location is none if it is the innermost frame of any stack, because its
-/// instruction was executing. It is also none if a profile with adjusted addresses uses it as a caller, because its
-/// address already lies within the call.
+/// Only callers have return addresses. Two kinds of locations have none. The innermost frame of a stack was
+/// executing at its address. A caller in a profile with adjusted addresses already has an address within the
+/// call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnAddresses {
     /// Indexed by location.
@@ -37,7 +37,7 @@ impl ReturnAddresses {
     ///
     /// # Errors
     /// Fails if the bytes are not a request.
-    pub fn of_all(request: &[u8]) -> Result<Self, Fault> {
+    pub fn of_all(request: &[u8]) -> Result<Self, ProfileFault> {
         let entries = entries(request)?;
         let uses = Uses {
             returned_to: true,
@@ -55,7 +55,7 @@ impl ReturnAddresses {
     pub fn of_scopes(
         request: &[u8],
         has_return_addresses: impl Fn(&[u8], bool) -> bool,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, ProfileFault> {
         const PLACE: &str = "a scope's profiles";
         let entries = entries(request)?;
         let mut uses = vec![Uses::default(); entries.stacks.len()];
@@ -90,7 +90,7 @@ impl ReturnAddresses {
         Self::find(&entries, &uses)
     }
 
-    fn find(entries: &Entries<'_>, uses: &[Uses]) -> Result<Self, Fault> {
+    fn find(entries: &Entries<'_>, uses: &[Uses]) -> Result<Self, ProfileFault> {
         const PLACE: &str = "a stack";
         let locations = entries.locations.len();
         let (mut is_one, mut is_none) = (vec![false; locations], vec![false; locations]);
@@ -141,15 +141,14 @@ fn messages<'m>(
     message: &'m [u8],
     wanted: u32,
     place: &'static str,
-) -> impl Iterator<Item = Result<&'m [u8], Fault>> {
+) -> impl Iterator<Item = Result<&'m [u8], ProfileFault>> {
     fields(message, place).filter_map(move |field| match field {
         Ok(field) if field.number != wanted => None,
         field => Some(field.and_then(|field| bytes(field, place))),
     })
 }
 
-/// Returns the stack of a sample.
-fn stack(sample: &[u8]) -> Result<usize, Fault> {
+fn stack(sample: &[u8]) -> Result<usize, ProfileFault> {
     const PLACE: &str = "a sample";
     let mut stack = 0;
     for field in fields(sample, PLACE) {
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_have_return_addresses_unless_they_are_innermost_somewhere() {
+    fn callers_have_return_addresses_unless_innermost() {
         let request = request(&[&[1, 2, 3], &[2, 3, 4], &[5], &[1, 9]], &[]);
         let all = ReturnAddresses::of_all(&request).unwrap();
         assert_eq!(found(&all), [3, 4]);
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_in_a_profile_of_those_who_adjust_have_none() {
+    fn callers_of_adjusted_profiles_have_no_return_addresses() {
         let stacks: [&[i32]; 3] = [&[1, 2, 3], &[1, 3, 4], &[1, 5]];
         let request = request(&stacks, &[("raw", &[1]), ("adjusted", &[2]), ("raw", &[9])]);
         let of = |raw: fn(&[u8], bool) -> bool| {
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn scope_of_pprof_is_told_by_its_attributes() {
+    fn pprof_scope_is_detected_by_its_attributes() {
         let stacks: [&[i32]; 2] = [&[1, 2], &[3, 4]];
         let request = request(&stacks, &[("raw", &[1]), (names::PROFILE_NAME, &[2])]);
         let of_pprof = ReturnAddresses::of_scopes(&request, |_, is_pprof| is_pprof);
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_an_error() {
+    fn invalid_request_is_an_error() {
         let whole = request(&[&[1, 2]], &[("raw", &[1])]);
         assert!(ReturnAddresses::of_all(&whole[..whole.len() - 1]).is_err());
         assert!(ReturnAddresses::of_scopes(&[0x0a, 2, 0x12, 9], |_, _| true).is_err());

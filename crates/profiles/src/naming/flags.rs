@@ -58,8 +58,7 @@ pub(super) struct Attributes {
     /// Index in `KEYS` by attribute, for any value. A key may occur only once in a mapping, so a former value is
     /// removed.
     said: HashMap<u64, usize, RandomState>,
-    /// Attribute with the value true, by key.
-    truth: [Option<u64>; KEYS.len()],
+    true_attributes: [Option<u64>; KEYS.len()],
 }
 
 impl Attributes {
@@ -68,7 +67,7 @@ impl Attributes {
             added: Vec::new(),
             next: entries.attributes.len() as u64,
             said: HashMap::default(),
-            truth: [None; KEYS.len()],
+            true_attributes: [None; KEYS.len()],
         };
         if attributes.next == 0 {
             // Entry 0 means "not set".
@@ -89,9 +88,9 @@ impl Attributes {
             let unit = Fields::new(entry).flatten().any(|field| field.number == 3);
             if !unit
                 && value.and_then(|field| field.value.bytes()) == Some(&TRUE)
-                && let Some(truth) = attributes.truth.get_mut(key)
+                && let Some(true_attributes) = attributes.true_attributes.get_mut(key)
             {
-                truth.get_or_insert(index);
+                true_attributes.get_or_insert(index);
             }
         }
         attributes
@@ -99,14 +98,16 @@ impl Attributes {
 
     /// Appends the attributes that are missing to express these flags.
     pub(super) fn add(&mut self, flags: Flags, strings: &mut Strings<'_>) {
-        for ((key, truth), set) in KEYS.iter().zip(&mut self.truth).zip(flags.set()) {
-            if set && truth.is_none() {
+        for ((key, true_attributes), set) in
+            KEYS.iter().zip(&mut self.true_attributes).zip(flags.set())
+        {
+            if set && true_attributes.is_none() {
                 let mut entry = Vec::new();
                 put_varint(1 << 3, &mut entry);
                 put_varint(strings.index(key), &mut entry);
                 put_delimited(2, &TRUE, &mut entry);
                 self.added.push(entry);
-                *truth = Some(self.next);
+                *true_attributes = Some(self.next);
                 self.next += 1;
             }
         }
@@ -139,8 +140,8 @@ impl Attributes {
                 Ok(())
             });
         }
-        for (truth, set) in self.truth.iter().zip(set) {
-            if let Some(index) = truth.filter(|_| set) {
+        for (true_attributes, set) in self.true_attributes.iter().zip(set) {
+            if let Some(index) = true_attributes.filter(|_| set) {
                 put_varint(index, &mut packed);
             }
         }

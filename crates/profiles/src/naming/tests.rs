@@ -26,8 +26,8 @@ fn location(mapping: i32, address: u64) -> proto::Location {
     }
 }
 
-/// Three mappings: one of a binary with a build id that says it has no functions, one without a build id, one whose
-/// build id is a reference.
+/// Returns three mappings: one whose build id comes with the flag "no functions", one without a build id, one
+/// whose build id is a reference.
 fn dictionary() -> proto::ProfilesDictionary {
     let strings = [
         "",
@@ -121,7 +121,7 @@ const INLINED: Frame = (
     0,
 );
 
-/// The mappings with locations without names.
+/// Iterates over the mappings with unnamed locations.
 fn mappings(unnamed: &Unnamed) -> impl Iterator<Item = &UnnamedMapping> {
     unnamed.binaries.iter().flat_map(|binary| &binary.mappings)
 }
@@ -130,7 +130,6 @@ fn mapping(unnamed: &Unnamed, at: usize) -> &UnnamedMapping {
     mappings(unnamed).nth(at).unwrap()
 }
 
-/// Names a location.
 fn name(
     naming: &mut Naming<'_>,
     mapping: &UnnamedMapping,
@@ -149,7 +148,7 @@ fn name(
 }
 
 #[test]
-fn locations_with_lines_or_without_a_build_id_are_not_offered() {
+fn named_locations_and_missing_build_ids_are_skipped() {
     let request = encoded(dictionary());
     let unnamed = Unnamed::read(&request).unwrap();
     let found: Vec<_> = unnamed
@@ -174,7 +173,7 @@ fn locations_with_lines_or_without_a_build_id_are_not_offered() {
 }
 
 #[test]
-fn names_refer_to_what_is_there_and_nothing_else_changes() {
+fn naming_reuses_entries_and_changes_nothing_else() {
     let before = dictionary();
     let request = encoded(before.clone());
     let unnamed = Unnamed::read(&request).unwrap();
@@ -234,7 +233,7 @@ fn names_refer_to_what_is_there_and_nothing_else_changes() {
 }
 
 #[test]
-fn tables_that_are_empty_get_their_first_entry() {
+fn empty_tables_get_a_zero_entry() {
     let before = proto::ProfilesDictionary {
         location_table: dictionary().location_table[..2].to_vec(),
         mapping_table: dictionary().mapping_table[..2].to_vec(),
@@ -254,7 +253,7 @@ fn tables_that_are_empty_get_their_first_entry() {
 }
 
 #[test]
-fn what_leads_nowhere_does_not_lead_to_what_is_added() {
+fn dangling_index_does_not_hit_added_entries() {
     type Change = fn(&mut proto::ProfilesDictionary);
     let changes: [Change; 5] = [
         |tables| tables.mapping_table[2].filename_strindex = 6,
@@ -269,14 +268,14 @@ fn what_leads_nowhere_does_not_lead_to_what_is_added() {
         let request = encoded(tables);
         let refused = Unnamed::read(&request).map(|unnamed| unnamed.unnamed());
         assert!(
-            matches!(refused, Err(Fault::Dangling { .. })),
+            matches!(refused, Err(ProfileFault::Dangling { .. })),
             "{refused:?}"
         );
     }
 }
 
 #[test]
-fn several_dictionaries_in_a_request_are_one() {
+fn several_dictionaries_are_merged() {
     let whole = dictionary();
     let first = proto::ProfilesDictionary {
         location_table: whole.location_table[..2].to_vec(),
@@ -304,7 +303,7 @@ fn several_dictionaries_in_a_request_are_one() {
     assert_eq!((name(1), name(2)), ("f<int>", "main"));
 }
 
-/// A request of about 16 MB that has `mappings` mappings with one location each.
+/// Returns a request of about 16 MB with `mappings` mappings of one location each.
 fn large(
     strings: Vec<String>,
     attributes: Vec<proto::KeyValueAndUnit>,
@@ -324,12 +323,13 @@ fn large(
     })
 }
 
-/// Each of these took minutes and more, or gigabytes, where something long was read for everything that refers to it.
+/// Guards against quadratic behaviour: each case took minutes or gigabytes when long content was read once
+/// per reference.
 #[test]
-fn what_is_referred_to_again_and_again_is_read_once() {
+fn repeated_references_are_read_once() {
     let long = "f".repeat(8 << 20);
     let string = |text: &str| any_value::Value::StringValue(text.to_owned());
-    // One mapping that refers to a long attribute a million times; many that do.
+    // One mapping with a million references to a long attribute, then many mappings with one reference each.
     let strings = ["", BUILD_ID_GNU, BUILD_ID_GO].map(str::to_owned);
     let attributes = vec![
         proto::KeyValueAndUnit::default(),
@@ -360,7 +360,7 @@ fn what_is_referred_to_again_and_again_is_read_once() {
 }
 
 #[test]
-fn many_mappings_and_many_attributes_that_say_the_opposite_do_not_multiply() {
+fn contradicting_attributes_do_not_multiply() {
     let strings = ["", BUILD_ID_GNU, HAS_FUNCTIONS].map(str::to_owned);
     let id = any_value::Value::StringValue("deadbeef".to_owned());
     let mut attributes = vec![attribute(2, any_value::Value::BoolValue(false)); 200_000];
@@ -387,7 +387,7 @@ fn many_mappings_and_many_attributes_that_say_the_opposite_do_not_multiply() {
 }
 
 #[test]
-fn locations_with_the_same_lines_share_them_and_what_is_added_is_known_beforehand() {
+fn equal_lines_are_shared_and_growth_is_predicted() {
     let count = 10_000;
     let id = any_value::Value::StringValue("deadbeef".to_owned());
     let strings = ["", BUILD_ID_GNU].map(str::to_owned).to_vec();
@@ -402,15 +402,14 @@ fn locations_with_the_same_lines_share_them_and_what_is_added_is_known_beforehan
     assert!(naming.encoded.len() < 100);
     let added = naming.added();
     let longer = naming.write().unwrap().len() - request.len();
-    // Mappings get attributes, too.
+    // Mappings get attributes too.
     let range = longer - 12 * count as usize..longer + 200;
     assert!(range.contains(&added), "{added} {longer}");
 }
 
 proptest! {
-    /// For any request, names are written as given, and samples and all other entries stay unchanged.
     #[test]
-    fn naming_changes_locations_without_lines_and_only_adds_to_tables(
+    fn naming_only_adds_lines_and_table_entries(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let mut before = request(&bytes);

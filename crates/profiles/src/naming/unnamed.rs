@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use crate::entries::{Entries, bytes, fields, number, numbers};
 use crate::names::{BUILD_ID_GNU, BUILD_ID_GO};
-use crate::reindex::Fault;
+use crate::reindex::ProfileFault;
 use tributary_otlp::reader::Value;
 
 /// Locations of a request that have an address but no lines, and whose mapping identifies the binary.
@@ -33,7 +33,6 @@ pub struct UnnamedBinary {
 /// A mapping with locations that have no names.
 #[derive(Debug, Default)]
 pub struct UnnamedMapping {
-    /// Index in the mapping table.
     pub(super) index: usize,
     /// First address in memory.
     pub memory_start: u64,
@@ -51,16 +50,16 @@ impl Unnamed {
     /// # Errors
     /// Fails if the bytes are not a request, or refer to missing functions, strings or attributes. Such an index
     /// would refer to an entry that naming appends to the table.
-    pub fn read(request: &[u8]) -> Result<Self, Fault> {
+    pub fn read(request: &[u8]) -> Result<Self, ProfileFault> {
         let entries = entries(request)?;
         let unnamed = Self::find(&entries)?;
         if !unnamed.binaries.is_empty() {
-            entries.no_dangling()?;
+            entries.check_references()?;
         }
         Ok(unnamed)
     }
 
-    fn find(entries: &Entries<'_>) -> Result<Self, Fault> {
+    fn find(entries: &Entries<'_>) -> Result<Self, ProfileFault> {
         let mut unnamed = Unnamed::default();
         // Index in `found` of the locations of each mapping.
         let mut places: Vec<Option<usize>> = vec![None; entries.mappings.len()];
@@ -92,7 +91,7 @@ impl Unnamed {
         for mut mapping in found {
             let entry = entries.mappings.get(mapping.index).copied();
             let says = mapping.read(entry.unwrap_or_default(), &mut build_ids)?;
-            if says == Says::default() {
+            if says == MappingEntry::default() {
                 unnamed.without_build_id += mapping.locations.len();
                 continue;
             }
@@ -127,9 +126,13 @@ impl UnnamedBinary {
 
 impl UnnamedMapping {
     /// Reads the place of a mapping. Returns the identity of its binary.
-    fn read(&mut self, entry: &[u8], build_ids: &mut BuildIds<'_, '_>) -> Result<Says, Fault> {
+    fn read(
+        &mut self,
+        entry: &[u8],
+        build_ids: &mut BuildIds<'_, '_>,
+    ) -> Result<MappingEntry, ProfileFault> {
         const PLACE: &str = "a mapping";
-        let mut says = Says::default();
+        let mut says = MappingEntry::default();
         for field in fields(entry, PLACE) {
             let field = field?;
             match field.number {
@@ -153,7 +156,7 @@ impl UnnamedMapping {
 
 /// Attributes with the build ids of a mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Says {
+struct MappingEntry {
     gnu: Option<u64>,
     go: Option<u64>,
 }
@@ -175,7 +178,7 @@ enum BuildId {
 const LONGEST_BUILD_ID: usize = 512;
 
 impl BuildIds<'_, '_> {
-    fn get(&mut self, attribute: u64) -> Result<&BuildId, Fault> {
+    fn get(&mut self, attribute: u64) -> Result<&BuildId, ProfileFault> {
         if !self.known.contains_key(&attribute) {
             let read = Attribute::read(self.entries, attribute)?;
             let text = read.text.filter(|text| text.len() <= LONGEST_BUILD_ID);
@@ -202,7 +205,7 @@ impl BuildIds<'_, '_> {
 }
 
 /// Returns the tables of a request's dictionaries.
-pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, Fault> {
+pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, ProfileFault> {
     let mut entries = Entries::default();
     for field in fields(request, "the request") {
         let field = field?;
@@ -214,7 +217,7 @@ pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, Fault> {
 }
 
 /// Returns the mapping and the address of a location, if it has an address and no lines.
-fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, Fault> {
+fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, ProfileFault> {
     const PLACE: &str = "a location";
     let (mut mapping, mut address) = (0, 0);
     for field in fields(location, PLACE) {
@@ -240,7 +243,7 @@ pub(super) struct Attribute<'r> {
 
 impl<'r> Attribute<'r> {
     /// Reads the attribute with this index; a missing attribute is empty.
-    pub(super) fn read(entries: &Entries<'r>, index: u64) -> Result<Self, Fault> {
+    pub(super) fn read(entries: &Entries<'r>, index: u64) -> Result<Self, ProfileFault> {
         const PLACE: &str = "an attribute";
         let string = |index: u64| {
             let index = usize::try_from(index).ok();

@@ -9,7 +9,7 @@ use super::super::references;
 use super::super::table::Lists;
 use super::error::Error;
 use super::links::{IdFormat, IdLabel, LinkLabels};
-use super::source::{Source, wire};
+use super::source::{FileReader, wire};
 use super::tables::integer;
 use tributary_otlp::reader::Fields;
 
@@ -32,7 +32,6 @@ pub(super) struct Labels {
     left: usize,
 }
 
-/// A label.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     key: StringId,
@@ -47,7 +46,7 @@ enum Value {
 }
 
 impl Labels {
-    pub(super) fn new(source: &mut Source<'_, '_>, links: &LinkLabels) -> Self {
+    pub(super) fn new(source: &mut FileReader<'_, '_>, links: &LinkLabels) -> Self {
         let mut keys = |labels: &[IdLabel]| {
             let keys = labels.iter();
             keys.map(|label| (source.into.string(&label.key), label.format))
@@ -69,7 +68,7 @@ impl Labels {
     #[inline]
     pub(super) fn convert(
         &mut self,
-        source: &mut Source<'_, '_>,
+        source: &mut FileReader<'_, '_>,
         fields: &[u8],
     ) -> Result<(AttributeSetId, LinkId), Error> {
         let at = self.seen.intern(fields).index();
@@ -83,7 +82,7 @@ impl Labels {
 
     fn new_labels(
         &mut self,
-        source: &mut Source<'_, '_>,
+        source: &mut FileReader<'_, '_>,
         fields: &[u8],
     ) -> Result<(AttributeSetId, LinkId), Error> {
         self.entries.clear();
@@ -109,7 +108,7 @@ impl Labels {
 
     /// Reads a label. As in pprof, a label without a value is ignored; a label without a key cannot become an
     /// attribute.
-    fn read(&mut self, source: &mut Source<'_, '_>, message: &[u8]) -> Result<(), Error> {
+    fn read(&mut self, source: &mut FileReader<'_, '_>, message: &[u8]) -> Result<(), Error> {
         const PLACE: &str = "a label";
         let [mut key, mut text, mut number, mut unit] = [0; 4];
         for field in Fields::new(message) {
@@ -141,7 +140,7 @@ impl Labels {
     }
 
     /// Removes the labels of a trace and a span, if both exist, and returns their link.
-    fn link(&mut self, source: &mut Source<'_, '_>) -> Result<LinkId, Error> {
+    fn link(&mut self, source: &mut FileReader<'_, '_>) -> Result<LinkId, Error> {
         let trace = find::<16>(&self.entries, &self.trace, source)?;
         let span = find::<8>(&self.entries, &self.span, source)?;
         let (Some((trace, trace_id)), Some((span, span_id))) = (trace, span) else {
@@ -155,7 +154,7 @@ impl Labels {
     /// Converts all labels of one key to an attribute.
     fn attribute(
         &mut self,
-        source: &mut Source<'_, '_>,
+        source: &mut FileReader<'_, '_>,
         group: &[Entry],
     ) -> Result<AttributeId, Error> {
         let key = group.first().map(|entry| entry.key).unwrap_or_default();
@@ -179,7 +178,7 @@ impl Labels {
 
     fn list(
         &mut self,
-        source: &mut Source<'_, '_>,
+        source: &mut FileReader<'_, '_>,
         key: StringId,
         group: &[Entry],
     ) -> Result<Attribute, Error> {
@@ -235,7 +234,7 @@ impl Labels {
 fn find<const N: usize>(
     entries: &[Entry],
     keys: &[(StringId, IdFormat)],
-    source: &mut Source<'_, '_>,
+    source: &mut FileReader<'_, '_>,
 ) -> Result<Option<(StringId, [u8; N])>, Error> {
     for (key, format) in keys {
         let mut of_key = entries.iter().filter(|entry| entry.key == *key);

@@ -4,11 +4,11 @@ use super::super::folded;
 use tributary_otlp::reader::varint;
 
 /// Names the format of bytes that are not a pprof file, if it is well known.
-pub(super) fn instead(bytes: &[u8]) -> Option<&'static str> {
-    const OTLP: &str = "OTLP profiles; a receiver `otlp` takes those";
+pub(super) fn identify_foreign(bytes: &[u8]) -> Option<&'static str> {
+    const OTLP: &str = "OTLP profiles; send them to a receiver `otlp`";
     const FOLDED: &str =
-        "folded stacks; `collector profiles convert FILE -o OUT.pb.gz` makes a pprof file of them";
-    recognise(bytes)
+        "folded stacks; `collector profiles convert FILE -o OUT.pb.gz` converts them";
+    identify(bytes)
         .or_else(|| begins_like_otlp(bytes).then_some(OTLP))
         .or_else(|| folded::begins_like(bytes).then_some(FOLDED))
 }
@@ -22,7 +22,7 @@ fn begins_like_otlp(bytes: &[u8]) -> bool {
 }
 
 /// Names the format of bytes by their beginning, if it is well known.
-pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
+pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
     if starts(&["heap profile:"]) && !is_heap_of_go(text) {
@@ -36,7 +36,7 @@ pub(super) fn recognise(bytes: &[u8]) -> Option<&'static str> {
         "goroutine profile:",
         "threadcreate profile:",
     ]) {
-        return Some("Go's text for people; leave out `debug=` when you fetch it");
+        return Some("Go's text format; remove `debug=` from the URL");
     }
     if starts(&[
         "--- contention",
@@ -88,29 +88,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folded_stacks_are_called_by_their_name() {
+    fn folded_stacks_are_identified() {
         for folded in ["main;run;work 5\n", "\nmain;a\t5", "a b;c 12\r\nd 1"] {
-            let name = instead(folded.as_bytes()).unwrap_or_default();
+            let name = identify_foreign(folded.as_bytes()).unwrap_or_default();
             assert!(name.contains("folded stacks"), "{folded:?}: {name}");
         }
         for other in ["main;run;work\n", "error 404\n", "5", "a;\x01b 5"] {
-            assert_eq!(instead(other.as_bytes()), None, "{other:?}");
+            assert_eq!(identify_foreign(other.as_bytes()), None, "{other:?}");
         }
     }
 
     #[test]
-    fn otlp_profiles_are_called_by_their_name_and_sample_types_are_not() {
+    fn otlp_profiles_are_identified_and_sample_types_are_not() {
         let otlp = [0x0a, 4, 0x12, 2, 0x12, 0];
-        assert!(instead(&otlp).unwrap_or_default().contains("OTLP"));
+        assert!(identify_foreign(&otlp).unwrap_or_default().contains("OTLP"));
         for pprof in [&[0x0a, 4, 8, 1, 16, 2][..], &[0x0a, 0], &[0x0a], b""] {
-            assert_eq!(instead(pprof), None);
+            assert_eq!(identify_foreign(pprof), None);
         }
     }
 
     #[test]
-    fn what_is_no_pprof_file_is_called_by_its_name() {
+    fn foreign_file_is_identified() {
         let named = |bytes: &[u8], word: &str| {
-            let name = recognise(bytes).unwrap_or_default();
+            let name = identify(bytes).unwrap_or_default();
             assert!(name.contains(word), "{name}");
         };
         named(b"heap profile: 1: 2 [3: 4] @ heap/1048576\n", "debug=");
@@ -128,7 +128,7 @@ mod tests {
             &[0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0],
             "gperftools",
         );
-        assert_eq!(recognise(&[0x0a, 4, 8, 1, 16, 2]), None);
-        assert_eq!(recognise(b""), None);
+        assert_eq!(identify(&[0x0a, 4, 8, 1, 16, 2]), None);
+        assert_eq!(identify(b""), None);
     }
 }

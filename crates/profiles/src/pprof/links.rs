@@ -39,10 +39,10 @@ pub enum IdFormat {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
     /// The format is unknown.
-    #[error("no format is `{0}`; there are: hex, decimal")]
+    #[error("unknown format `{0}`; use hex or decimal")]
     Format(String),
     /// The key is missing.
-    #[error("a label has a key")]
+    #[error("the key of the label is empty")]
     Empty,
 }
 
@@ -89,7 +89,6 @@ impl LinkLabels {
         }
     }
 
-    /// Returns the labels of a link.
     pub(super) fn of(&self, link: Link) -> impl Iterator<Item = (&str, String)> {
         let trace = self.trace.first().map(|label| {
             let text = label.format.write(link.trace_id);
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_read_only_if_it_comes_back_as_it_was() {
+    fn id_is_read_only_if_it_round_trips() {
         let hex = IdFormat::Hex;
         assert_eq!(
             hex.read("00000000000000ff"),

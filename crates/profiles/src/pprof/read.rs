@@ -17,7 +17,7 @@ use super::error::Error;
 use super::labels::Labels;
 use super::legacy;
 use super::links::LinkLabels;
-use super::source::{Memo, Source, wire};
+use super::source::{CopiedEntries, FileReader, wire};
 use super::tables::{Ids, Tables, integers, is_concatenated};
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
@@ -26,7 +26,7 @@ use tributary_otlp::reader::{Fields, Value};
 
 /// Options of the conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct ReadOptions {
     /// Maximum size of a file after decompression, in bytes; at most 4 GiB. The default is 64 MiB.
     pub limit: usize,
     /// Labels that become links.
@@ -36,9 +36,9 @@ pub struct Options {
     pub keep_original: bool,
 }
 
-impl Default for Options {
+impl Default for ReadOptions {
     fn default() -> Self {
-        Options {
+        ReadOptions {
             limit: 64 << 20,
             links: LinkLabels::default(),
             keep_original: false,
@@ -84,9 +84,9 @@ impl Repairs {
 
 /// Reads files. The memory is reused for the next file.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct PprofReader {
     tables: Tables<'static>,
-    memo: Memo,
+    memo: CopiedEntries,
     stack: Vec<LocationId>,
     labels: Vec<u8>,
     keys: Records<SampleId, SampleKey>,
@@ -94,7 +94,7 @@ pub struct Reader {
     totals: Vec<i64>,
 }
 
-impl Reader {
+impl PprofReader {
     /// Creates a reader.
     pub fn new() -> Self {
         Self::default()
@@ -112,7 +112,7 @@ impl Reader {
     pub fn read(
         &mut self,
         file: &[u8],
-        options: &Options,
+        options: &ReadOptions,
         permit: &mut Permit,
         into: &mut Dictionary,
         relocations: Option<&mut Relocations>,
@@ -131,7 +131,7 @@ impl Reader {
                 .convert_exactly(bytes, options, permit, into, relocations)
                 .map_err(|error| match error {
                     Error::NoRoom(_) => error,
-                    error => match legacy::instead(bytes) {
+                    error => match legacy::identify_foreign(bytes) {
                         Some(name) => Error::Foreign(name),
                         None if is_concatenated(bytes) => Error::Concatenated,
                         None => error,
@@ -153,7 +153,7 @@ impl Reader {
     fn convert_exactly(
         &mut self,
         bytes: &[u8],
-        options: &Options,
+        options: &ReadOptions,
         permit: &mut Permit,
         into: &mut Dictionary,
         mut relocations: Option<&mut Relocations>,
@@ -173,18 +173,18 @@ impl Reader {
         &mut self,
         bytes: &[u8],
         ids: Ids,
-        options: &Options,
+        options: &ReadOptions,
         permit: &mut Permit,
         into: &mut Dictionary,
         relocations: Option<&mut Relocations>,
     ) -> Result<Converted, Error> {
         let tables = Tables::new(bytes, std::mem::take(&mut self.tables), ids, permit)?;
         let mut memo = std::mem::take(&mut self.memo);
-        let mut source = Source::new(&tables, into, &mut memo, relocations);
+        let mut source = FileReader::new(&tables, into, &mut memo, relocations);
         let profiles = self.profiles(&mut source, options, permit);
         let (main, repairs) = (source.main(), source.repairs);
         self.memo = memo;
-        self.tables = tables.emptied();
+        self.tables = tables.cleared();
         Ok(Converted {
             profiles: profiles?,
             main,
@@ -194,8 +194,8 @@ impl Reader {
 
     fn profiles(
         &mut self,
-        source: &mut Source<'_, '_>,
-        options: &Options,
+        source: &mut FileReader<'_, '_>,
+        options: &ReadOptions,
         permit: &mut Permit,
     ) -> Result<ScopeProfiles, Error> {
         let header = header(source)?;
@@ -229,9 +229,9 @@ impl Reader {
     /// Reads the keys of the samples and the totals of each key.
     fn samples(
         &mut self,
-        source: &mut Source<'_, '_>,
+        source: &mut FileReader<'_, '_>,
         types: usize,
-        options: &Options,
+        options: &ReadOptions,
     ) -> Result<(), Error> {
         const PLACE: &str = "a sample";
         let mut labels = Labels::new(source, &options.links);
@@ -295,7 +295,6 @@ impl Reader {
     }
 }
 
-/// Returns the samples of one sample type.
 fn column(keys: &[SampleKey], totals: &[i64], types: usize, of: usize) -> Samples {
     let mut samples = Samples::default();
     let values = || totals.iter().skip(of).step_by(types);
@@ -313,7 +312,7 @@ fn column(keys: &[SampleKey], totals: &[i64], types: usize, of: usize) -> Sample
 }
 
 /// Returns the metadata that all profiles of a file share.
-fn header(source: &mut Source<'_, '_>) -> Result<Header, Error> {
+fn header(source: &mut FileReader<'_, '_>) -> Result<Header, Error> {
     let tables = source.tables;
     Ok(Header {
         period_type: source.value_type(tables.period_type)?,
@@ -327,7 +326,7 @@ fn header(source: &mut Source<'_, '_>) -> Result<Header, Error> {
     })
 }
 
-fn attributes(source: &mut Source<'_, '_>) -> Result<AttributeSetId, Error> {
+fn attributes(source: &mut FileReader<'_, '_>) -> Result<AttributeSetId, Error> {
     let tables = source.tables;
     let mut attributes = Vec::new();
     let texts = [
@@ -361,7 +360,7 @@ fn attributes(source: &mut Source<'_, '_>) -> Result<AttributeSetId, Error> {
 
 /// Returns the scope, which carries the metadata that no single profile can carry.
 fn scope(
-    source: &mut Source<'_, '_>,
+    source: &mut FileReader<'_, '_>,
     profiles: usize,
 ) -> Result<Option<InstrumentationScope>, Error> {
     let order = (0..).take(profiles).map(|at| any(Any::IntValue(at)));

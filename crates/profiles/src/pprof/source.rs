@@ -4,48 +4,48 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use smallvec::SmallVec;
 
-use super::super::carried::Carried;
+use super::super::carried::IdMap;
 use super::super::dictionary::{AHEAD, Dictionary, Function, Line, Location, Mapping, ValueType};
 use super::super::id::{AttributeSetId, FunctionId, Id, LocationId, MappingId, StringId, ValueId};
 use super::super::names;
 use super::super::relocations::Relocations;
 use super::build_id;
-use super::error::{Error, Table};
+use super::error::{Error, FileTable};
 use super::read::Repairs;
 use super::tables::{Ids, Tables, bytes, integer};
 use tributary_otlp::reader::{Fields, Value};
 
 /// Copied entries and their ids in the dictionary. The memory is reused for the next file.
 #[derive(Debug, Default)]
-pub(super) struct Memo {
-    strings: Carried<StringId>,
+pub(super) struct CopiedEntries {
+    strings: IdMap<StringId>,
     /// Strings copied as values of attributes.
-    values: Carried<ValueId>,
-    functions: Carried<FunctionId>,
-    mappings: Carried<MappingId>,
+    values: IdMap<ValueId>,
+    functions: IdMap<FunctionId>,
+    mappings: IdMap<MappingId>,
     /// Address shift of each mapping.
     shifts: Vec<u64>,
-    locations: Carried<LocationId>,
+    locations: IdMap<LocationId>,
     /// First location that was not prefetched yet.
-    approached: usize,
+    prefetched: usize,
     lines: Vec<Line>,
 }
 
 /// Tables of a file, being copied into a dictionary.
 #[derive(Debug)]
-pub(super) struct Source<'s, 'f> {
+pub(super) struct FileReader<'s, 'f> {
     pub(super) tables: &'s Tables<'f>,
     pub(super) into: &'s mut Dictionary,
     pub(super) repairs: Repairs,
-    memo: &'s mut Memo,
+    memo: &'s mut CopiedEntries,
     relocations: Option<&'s mut Relocations>,
 }
 
-impl<'s, 'f> Source<'s, 'f> {
+impl<'s, 'f> FileReader<'s, 'f> {
     pub(super) fn new(
         tables: &'s Tables<'f>,
         into: &'s mut Dictionary,
-        memo: &'s mut Memo,
+        memo: &'s mut CopiedEntries,
         relocations: Option<&'s mut Relocations>,
     ) -> Self {
         memo.strings.reset(tables.strings.len());
@@ -55,8 +55,8 @@ impl<'s, 'f> Source<'s, 'f> {
         memo.shifts.clear();
         memo.shifts.resize(tables.mappings.len(), 0);
         memo.locations.reset(tables.locations.len());
-        memo.approached = 0;
-        Source {
+        memo.prefetched = 0;
+        FileReader {
             tables,
             into,
             repairs: Repairs::default(),
@@ -78,7 +78,7 @@ impl<'s, 'f> Source<'s, 'f> {
         if let Some(id) = self.memo.strings.get(at) {
             return Ok(id);
         }
-        let table = Table::String;
+        let table = FileTable::String;
         let Some(bytes) = self.tables.strings.get(at) else {
             return Err(Error::Dangling { table, id: index });
         };
@@ -89,7 +89,7 @@ impl<'s, 'f> Source<'s, 'f> {
                 self.into.string(&String::from_utf8_lossy(bytes))
             }
         };
-        self.memo.strings.note(at, id);
+        self.memo.strings.insert(at, id);
         Ok(id)
     }
 
@@ -104,7 +104,7 @@ impl<'s, 'f> Source<'s, 'f> {
         let id = self.into.value(&AnyValue {
             value: Some(Any::StringValue(text)),
         });
-        self.memo.values.note(at, id);
+        self.memo.values.insert(at, id);
         Ok(id)
     }
 
@@ -128,7 +128,7 @@ impl<'s, 'f> Source<'s, 'f> {
 
     /// Refuses a second id of an entry, so that the tables are read again with [`Ids::Last`].
     #[inline(always)]
-    fn one_id(&self, table: Table, seen: &mut bool) -> Result<(), Error> {
+    fn one_id(&self, table: FileTable, seen: &mut bool) -> Result<(), Error> {
         let again = std::mem::replace(seen, true);
         match again && self.tables.ids == Ids::First {
             true => Err(Error::TwoIds(table)),
@@ -136,10 +136,9 @@ impl<'s, 'f> Source<'s, 'f> {
         }
     }
 
-    /// Copies the location with this id.
     #[inline(always)]
     pub(super) fn location(&mut self, id: u64) -> Result<LocationId, Error> {
-        let table = Table::Location;
+        let table = FileTable::Location;
         let Some(at) = self.tables.locations.position(id) else {
             return Err(Error::Dangling { table, id });
         };
@@ -152,8 +151,8 @@ impl<'s, 'f> Source<'s, 'f> {
     #[inline(never)]
     fn new_location(&mut self, at: usize) -> Result<LocationId, Error> {
         const PLACE: &str = "a location";
-        if at >= self.memo.approached {
-            self.approach(at);
+        if at >= self.memo.prefetched {
+            self.prefetch(at);
         }
         let mut lines = std::mem::take(&mut self.memo.lines);
         lines.clear();
@@ -163,7 +162,7 @@ impl<'s, 'f> Source<'s, 'f> {
             let field = field.map_err(wire(PLACE))?;
             let (number, value) = (field.number, field.value);
             match number {
-                1 => self.one_id(Table::Location, &mut has_id)?,
+                1 => self.one_id(FileTable::Location, &mut has_id)?,
                 2 => mapping = integer(PLACE, number, value)?,
                 3 => address = integer(PLACE, number, value)?,
                 4 => messages.push(bytes(PLACE, number, value)?),
@@ -197,13 +196,13 @@ impl<'s, 'f> Source<'s, 'f> {
             false => self.into.location(location),
         };
         self.memo.lines = lines;
-        self.memo.locations.note(at, id);
+        self.memo.locations.insert(at, id);
         Ok(id)
     }
 
     /// Prefetches for the locations from this position on, since most files are in the order in which samples refer
     /// to them.
-    fn approach(&mut self, at: usize) {
+    fn prefetch(&mut self, at: usize) {
         let end = self.tables.locations.len().min(at + AHEAD);
         let mut places = [Default::default(); AHEAD];
         for (place, at) in places.iter_mut().zip(at..end) {
@@ -225,8 +224,8 @@ impl<'s, 'f> Source<'s, 'f> {
             });
             *place = (mapping, address.wrapping_add(shift));
         }
-        self.into.approach(&places);
-        self.memo.approached = end;
+        self.into.prefetch(&places);
+        self.memo.prefetched = end;
     }
 
     /// Copies a line that is probably in the function `likely`.
@@ -252,7 +251,7 @@ impl<'s, 'f> Source<'s, 'f> {
     /// Copies the function with this id, which probably equals `likely`.
     fn function(&mut self, id: u64, likely: FunctionId) -> Result<FunctionId, Error> {
         const PLACE: &str = "a function";
-        let table = Table::Function;
+        let table = FileTable::Function;
         if id == 0 {
             return Ok(FunctionId::default());
         }
@@ -285,7 +284,7 @@ impl<'s, 'f> Source<'s, 'f> {
             true => self.into.likely_function(function, likely),
             false => FunctionId::default(),
         };
-        self.memo.functions.note(at, id);
+        self.memo.functions.insert(at, id);
         Ok(id)
     }
 
@@ -308,7 +307,7 @@ impl<'s, 'f> Source<'s, 'f> {
             Some(relocations) => relocations.relocate(self.into, mapping),
             None => (self.into.mapping(mapping), 0),
         };
-        self.memo.mappings.note(at, id);
+        self.memo.mappings.insert(at, id);
         if let Some(place) = self.memo.shifts.get_mut(at) {
             *place = shift;
         }
@@ -330,7 +329,7 @@ impl<'s, 'f> Source<'s, 'f> {
             let (number, value) = (field.number, field.value);
             let number_of = || integer(PLACE, number, value);
             match number {
-                1 => self.one_id(Table::Mapping, &mut has_id)?,
+                1 => self.one_id(FileTable::Mapping, &mut has_id)?,
                 2 => mapping.start = number_of()?,
                 3 => mapping.limit = number_of()?,
                 4 => mapping.file_offset = number_of()?,
@@ -398,6 +397,6 @@ fn boolean(value: bool) -> AnyValue {
 }
 
 /// Converts a fault in a message of this kind.
-pub(super) fn wire(place: &'static str) -> impl Fn(tributary_otlp::reader::Fault) -> Error {
+pub(super) fn wire(place: &'static str) -> impl Fn(tributary_otlp::reader::WireFault) -> Error {
     move |fault| Error::Wire { place, fault }
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 
-use super::super::table::emptied;
-use super::error::{Error, Table};
+use super::super::table::cleared;
+use super::error::{Error, FileTable};
 use tributary_memory::Permit;
 use tributary_otlp::reader::{Fields, Value, varint};
 
@@ -52,7 +52,6 @@ pub(super) struct Tables<'f> {
     pub(super) doc_url: u64,
 }
 
-/// Entries of a table with ids.
 #[derive(Debug, Default)]
 pub(super) struct Entries<'f> {
     messages: Vec<&'f [u8]>,
@@ -61,14 +60,14 @@ pub(super) struct Entries<'f> {
 }
 
 impl<'f> Entries<'f> {
-    fn emptied<'g>(self) -> Entries<'g> {
+    fn cleared<'g>(self) -> Entries<'g> {
         Entries {
-            messages: emptied(self.messages),
+            messages: cleared(self.messages),
             positions: HashMap::default(),
         }
     }
 
-    fn push(&mut self, table: Table, message: &'f [u8], ids: Ids) -> Result<(), Error> {
+    fn push(&mut self, table: FileTable, message: &'f [u8], ids: Ids) -> Result<(), Error> {
         let id = id(table, message, ids)?;
         if id == 0 {
             return Err(Error::NoId(table));
@@ -87,7 +86,6 @@ impl<'f> Entries<'f> {
         Ok(())
     }
 
-    /// Returns the position of the entry with this id.
     #[inline(always)]
     pub(super) fn position(&self, id: u64) -> Option<usize> {
         if self.positions.is_empty() {
@@ -98,7 +96,6 @@ impl<'f> Entries<'f> {
         self.positions.get(&id).map(|at| *at as usize)
     }
 
-    /// Returns the entry at a position.
     pub(super) fn get(&self, position: usize) -> &'f [u8] {
         self.messages.get(position).copied().unwrap_or_default()
     }
@@ -109,7 +106,7 @@ impl<'f> Entries<'f> {
 }
 
 /// Returns the id of an entry, which is field 1 in all tables, and mostly comes first.
-fn id(table: Table, message: &[u8], ids: Ids) -> Result<u64, Error> {
+fn id(table: FileTable, message: &[u8], ids: Ids) -> Result<u64, Error> {
     let place = table.place();
     let wire = |fault| Error::Wire { place, fault };
     if let ([0x08, rest @ ..], Ids::First) = (message, ids) {
@@ -144,7 +141,6 @@ pub(super) fn is_concatenated(file: &[u8]) -> bool {
     false
 }
 
-/// Reads an integer.
 #[inline(always)]
 pub(super) fn integer(place: &'static str, field: u32, value: Value<'_>) -> Result<u64, Error> {
     match value {
@@ -198,7 +194,7 @@ impl<'f> Tables<'f> {
         permit: &mut Permit,
     ) -> Result<Self, Error> {
         const PLACE: &str = "the profile";
-        let mut tables = memory.emptied();
+        let mut tables = memory.cleared();
         tables.ids = ids;
         let mut entries: usize = 0;
         for field in Fields::new(file) {
@@ -219,9 +215,13 @@ impl<'f> Tables<'f> {
                 }
                 1 => tables.sample_types.push(message()?),
                 2 => tables.samples.push(message()?),
-                3 => tables.mappings.push(Table::Mapping, message()?, ids)?,
-                4 => tables.locations.push(Table::Location, message()?, ids)?,
-                5 => tables.functions.push(Table::Function, message()?, ids)?,
+                3 => tables.mappings.push(FileTable::Mapping, message()?, ids)?,
+                4 => tables
+                    .locations
+                    .push(FileTable::Location, message()?, ids)?,
+                5 => tables
+                    .functions
+                    .push(FileTable::Function, message()?, ids)?,
                 6 => tables.strings.push(message()?),
                 7 => tables.drop_frames = integer()?,
                 8 => tables.keep_frames = integer()?,
@@ -258,14 +258,14 @@ impl<'f> Tables<'f> {
     }
 
     /// Empties the tables, keeping their memory for another file.
-    pub(super) fn emptied<'g>(self) -> Tables<'g> {
+    pub(super) fn cleared<'g>(self) -> Tables<'g> {
         Tables {
-            sample_types: emptied(self.sample_types),
-            samples: emptied(self.samples),
-            mappings: self.mappings.emptied(),
-            locations: self.locations.emptied(),
-            functions: self.functions.emptied(),
-            strings: emptied(self.strings),
+            sample_types: cleared(self.sample_types),
+            samples: cleared(self.samples),
+            mappings: self.mappings.cleared(),
+            locations: self.locations.cleared(),
+            functions: self.functions.cleared(),
+            strings: cleared(self.strings),
             ..Tables::default()
         }
     }

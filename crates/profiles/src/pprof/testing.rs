@@ -1,5 +1,5 @@
-//! pprof files for tests, and a reading of them that shares nothing with the reader: what `profile.proto` says, and
-//! what pprof makes of labels.
+//! Generated pprof files for tests, and an independent reading of them by `profile.proto` and pprof's rules
+//! for labels.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,19 +15,19 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-/// `Profile` of profile.proto; strings as bytes, because real ones are not always UTF-8.
+/// `Profile` of profile.proto; strings are bytes, because real strings are not always UTF-8.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct File {
+pub struct PprofFile {
     #[prost(message, repeated, tag = "1")]
-    pub sample_type: Vec<ValueType>,
+    pub sample_type: Vec<PprofValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
+    pub sample: Vec<PprofSample>,
     #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
+    pub mapping: Vec<PprofMapping>,
     #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
+    pub location: Vec<PprofLocation>,
     #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
+    pub function: Vec<PprofFunction>,
     #[prost(bytes = "vec", repeated, tag = "6")]
     pub string_table: Vec<Vec<u8>>,
     #[prost(int64, tag = "7")]
@@ -39,7 +39,7 @@ pub struct File {
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
-    pub period_type: Option<ValueType>,
+    pub period_type: Option<PprofValueType>,
     #[prost(int64, tag = "12")]
     pub period: i64,
     #[prost(int64, repeated, tag = "13")]
@@ -51,7 +51,7 @@ pub struct File {
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct ValueType {
+pub struct PprofValueType {
     #[prost(int64, tag = "1")]
     pub kind: i64,
     #[prost(int64, tag = "2")]
@@ -59,7 +59,7 @@ pub struct ValueType {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Sample {
+pub struct PprofSample {
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -81,7 +81,7 @@ pub struct Label {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Mapping {
+pub struct PprofMapping {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(uint64, tag = "2")]
@@ -105,7 +105,7 @@ pub struct Mapping {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Location {
+pub struct PprofLocation {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(uint64, tag = "2")]
@@ -113,13 +113,13 @@ pub struct Location {
     #[prost(uint64, tag = "3")]
     pub address: u64,
     #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
+    pub line: Vec<PprofLine>,
     #[prost(bool, tag = "5")]
     pub is_folded: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct Line {
+pub struct PprofLine {
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
     #[prost(int64, tag = "2")]
@@ -129,7 +129,7 @@ pub struct Line {
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct Function {
+pub struct PprofFunction {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(int64, tag = "2")]
@@ -146,17 +146,17 @@ pub struct Function {
 #[derive(Debug, PartialEq)]
 pub struct Meaning {
     header: String,
-    /// By stack and labels.
+    /// Values by stack and labels.
     pub samples: BTreeMap<(Vec<String>, String), Vec<i64>>,
 }
 
-impl File {
+impl PprofFile {
     fn text(&self, index: i64) -> String {
         let bytes = &self.string_table[usize::try_from(index).unwrap()];
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    fn value_type(&self, from: &ValueType) -> (String, String) {
+    fn value_type(&self, from: &PprofValueType) -> (String, String) {
         (self.text(from.kind), self.text(from.unit))
     }
 
@@ -188,7 +188,7 @@ impl File {
         format!("{address:x} {folded} {lines:?} {mapping:?}")
     }
 
-    fn labels(&self, sample: &Sample) -> String {
+    fn labels(&self, sample: &PprofSample) -> String {
         let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut numbers: BTreeMap<String, Vec<(i64, String)>> = BTreeMap::new();
         for label in &sample.label {
@@ -203,7 +203,7 @@ impl File {
         format!("{texts:?} {numbers:?}")
     }
 
-    /// All that pprof sees, with equal samples added up and those of zeros left out.
+    /// Returns the content as pprof sees it, with equal samples added up and samples of zeros removed.
     pub fn meaning(&self) -> Meaning {
         let types: Vec<_> = self
             .sample_type
@@ -255,32 +255,32 @@ const WORDS: [&str; 12] = [
     "span_id",
     "[vdso]",
 ];
-/// The ids of a trace and of a span come behind the words.
+/// A trace id and a span id, appended to the words.
 const IDS: [&str; 2] = ["0102030405060708090a0b0c0d0e0f10", "00000000000000a1"];
 
-/// Valid files that OTLP can hold without a repair.
-pub fn files() -> impl Strategy<Value = File> {
+/// Generates valid files that OTLP can represent without repairs.
+pub fn files() -> impl Strategy<Value = PprofFile> {
     proptest::collection::vec(any::<u8>(), 0..600).prop_map(|bytes| file(&bytes))
 }
 
-fn file(bytes: &[u8]) -> File {
+fn file(bytes: &[u8]) -> PprofFile {
     let mut rest = bytes.iter().copied();
     let mut below = |bound: u8| rest.next().unwrap_or_default() % bound.max(1);
     let words = u8::try_from(WORDS.len()).unwrap();
-    let mut file = File::default();
+    let mut file = PprofFile::default();
     let strings = WORDS.iter().chain(&IDS);
     file.string_table = strings.map(|word| word.as_bytes().to_vec()).collect();
     for at in 0..1 + below(3) {
-        file.sample_type.push(ValueType {
+        file.sample_type.push(PprofValueType {
             kind: i64::from(1 + at),
             unit: below(words).into(),
         });
     }
-    // Ids need not be in order, nor without gaps.
+    // Ids need not be sorted or consecutive.
     let step = 1 + u64::from(below(3));
     for id in 1..=u64::from(below(4)) {
         let memory_start = 0x1_0000 * id;
-        file.mapping.push(Mapping {
+        file.mapping.push(PprofMapping {
             id: id * step,
             memory_start,
             memory_limit: memory_start + 0x1000,
@@ -295,7 +295,7 @@ fn file(bytes: &[u8]) -> File {
     }
     let functions = 1 + below(6);
     for id in 1..=functions {
-        file.function.push(Function {
+        file.function.push(PprofFunction {
             id: u64::from(id) * step,
             name: 1 + i64::from(below(words - 1)),
             system_name: below(words).into(),
@@ -307,13 +307,13 @@ fn file(bytes: &[u8]) -> File {
     for id in 1..=locations {
         let mapping = file.mapping.get(usize::from(below(4)));
         let (mapping_id, start) = mapping.map_or((0, 0), |m| (m.id, m.memory_start));
-        let lines = (0..below(3)).map(|_| Line {
+        let lines = (0..below(3)).map(|_| PprofLine {
             function_id: u64::from(1 + below(functions)) * step,
             line: below(4).into(),
             column: below(2).into(),
         });
         let line = lines.collect();
-        file.location.push(Location {
+        file.location.push(PprofLocation {
             id: u64::from(id) * step,
             mapping_id,
             address: start + u64::from(below(5)),
@@ -346,13 +346,13 @@ fn file(bytes: &[u8]) -> File {
             label.push(id(9, words.into()));
             label.push(id(10, i64::from(words) + 1));
         }
-        file.sample.push(Sample {
+        file.sample.push(PprofSample {
             location_id,
             value,
             label,
         });
     }
-    file.period_type = Some(ValueType {
+    file.period_type = Some(PprofValueType {
         kind: 4,
         unit: below(words).into(),
     });

@@ -12,17 +12,19 @@ use super::super::dictionary::Dictionary;
 use super::super::ingest::ingest;
 use super::super::merge::{self, Merger};
 use super::super::model::{Profiles, ResourceProfiles};
-use super::super::reindex::Memo;
-use super::testing::{File, Function, Label, Line, Location, Sample, ValueType, files};
+use super::super::reindex::CopiedEntries;
+use super::testing::{
+    Label, PprofFile, PprofFunction, PprofLine, PprofLocation, PprofSample, PprofValueType, files,
+};
 use super::write::write;
-use super::{Converted, Error, LinkLabels, Options, Reader, Repairs, Table};
+use super::{Converted, Error, FileTable, LinkLabels, PprofReader, ReadOptions, Repairs};
 use tributary_memory::Budget;
 
-fn read_with(bytes: &[u8], options: &Options) -> Result<(Profiles, Converted), Error> {
+fn read_with(bytes: &[u8], options: &ReadOptions) -> Result<(Profiles, Converted), Error> {
     let mut dictionary = Dictionary::new();
     let budget = Budget::new(1 << 24);
     let mut permit = budget.acquire(7).unwrap();
-    let read = Reader::new().read(bytes, options, &mut permit, &mut dictionary, None);
+    let read = PprofReader::new().read(bytes, options, &mut permit, &mut dictionary, None);
     // Memory for decompression must be released in every case.
     assert_eq!(permit.bytes(), 7);
     let converted = read?;
@@ -40,18 +42,18 @@ fn resource(converted: &Converted) -> ResourceProfiles {
     }
 }
 
-fn read(file: &File) -> Result<(Profiles, Converted), Error> {
-    read_with(&file.encode_to_vec(), &Options::default())
+fn read(file: &PprofFile) -> Result<(Profiles, Converted), Error> {
+    read_with(&file.encode_to_vec(), &ReadOptions::default())
 }
 
-fn error(file: &File) -> Error {
+fn error(file: &PprofFile) -> Error {
     read(file).unwrap_err()
 }
 
-/// Through the encoded form of OTLP and back to a file.
-fn back(profiles: &Profiles) -> File {
+/// Converts to a file through encoded OTLP.
+fn back(profiles: &Profiles) -> PprofFile {
     let mut dictionary = Dictionary::new();
-    let memo = &mut Memo::default();
+    let memo = &mut CopiedEntries::default();
     let ingested = ingest(&profiles.encode(), &mut dictionary, memo, None).unwrap();
     let resources = ingested.resources;
     let resource = &resources[0];
@@ -62,7 +64,7 @@ fn back(profiles: &Profiles) -> File {
         &LinkLabels::default(),
     );
     assert_eq!(files.len(), 1);
-    File::decode(files[0].as_slice()).unwrap()
+    PprofFile::decode(files[0].as_slice()).unwrap()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -71,34 +73,34 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Two samples of one stack.
-fn small() -> File {
+/// Returns a file with two samples of one stack.
+fn small() -> PprofFile {
     let strings = ["", "cpu", "nanoseconds", "main", "key", "one", "two"];
-    File {
-        sample_type: vec![ValueType { kind: 1, unit: 2 }],
+    PprofFile {
+        sample_type: vec![PprofValueType { kind: 1, unit: 2 }],
         sample: vec![sample(&[5], &[]), sample(&[6], &[])],
-        location: vec![Location {
+        location: vec![PprofLocation {
             id: 1,
-            line: vec![Line {
+            line: vec![PprofLine {
                 function_id: 1,
                 line: 3,
                 column: 0,
             }],
-            ..Location::default()
+            ..PprofLocation::default()
         }],
-        function: vec![Function {
+        function: vec![PprofFunction {
             id: 1,
             name: 3,
-            ..Function::default()
+            ..PprofFunction::default()
         }],
         string_table: strings.map(|text| text.as_bytes().to_vec()).to_vec(),
-        period_type: Some(ValueType { kind: 1, unit: 2 }),
-        ..File::default()
+        period_type: Some(PprofValueType { kind: 1, unit: 2 }),
+        ..PprofFile::default()
     }
 }
 
-fn sample(value: &[i64], label: &[Label]) -> Sample {
-    Sample {
+fn sample(value: &[i64], label: &[Label]) -> PprofSample {
+    PprofSample {
         location_id: vec![1],
         value: value.to_vec(),
         label: label.to_vec(),
@@ -106,11 +108,11 @@ fn sample(value: &[i64], label: &[Label]) -> Sample {
 }
 
 #[test]
-fn what_is_known_of_an_address_is_taken_only_where_all_of_it_is_the_same() {
+fn location_hint_is_used_only_if_content_is_equal() {
     let mut base = small();
     base.location[0].address = 0x1234;
     let mut variants = vec![base.clone()];
-    let mut variant = |change: fn(&mut File)| {
+    let mut variant = |change: fn(&mut PprofFile)| {
         let mut file = base.clone();
         change(&mut file);
         variants.push(file);
@@ -133,13 +135,13 @@ fn what_is_known_of_an_address_is_taken_only_where_all_of_it_is_the_same() {
     let budget = Budget::new(1 << 24);
     for first in &variants {
         for second in &variants {
-            let mut merger = Merger::new(merge::Options::default());
-            let mut encoded = Merger::new(merge::Options::default());
-            let mut reader = Reader::new();
+            let mut merger = Merger::new(merge::MergeOptions::default());
+            let mut encoded = Merger::new(merge::MergeOptions::default());
+            let mut reader = PprofReader::new();
             for file in [first, second] {
                 let (dictionary, relocations) = merger.dictionary();
                 let mut permit = budget.acquire(0).unwrap();
-                let (bytes, options) = (file.encode_to_vec(), Options::default());
+                let (bytes, options) = (file.encode_to_vec(), ReadOptions::default());
                 let read =
                     reader.read(&bytes, &options, &mut permit, dictionary, Some(relocations));
                 merger.add_profiles(&[resource(&read.unwrap())]);
@@ -159,11 +161,11 @@ fn what_is_known_of_an_address_is_taken_only_where_all_of_it_is_the_same() {
 
 proptest! {
     #[test]
-    fn what_a_file_says_comes_back_and_breaks_no_rule_on_the_way(file in files()) {
+    fn file_round_trips_without_broken_rules(file in files()) {
         let (profiles, converted) = read(&file).unwrap();
         prop_assert!(converted.repairs.is_empty());
         let meaning = file.meaning();
-        // Without any sample there is nothing that the profiles could hold.
+        // A file without samples leaves no profile to compare.
         if !meaning.samples.is_empty() {
             let request = ExportProfilesServiceRequest::decode(profiles.encode()).unwrap();
             let report = check(&request);
@@ -173,15 +175,15 @@ proptest! {
     }
 
     #[test]
-    fn merging_adds_up_what_the_files_say(file in files(), times in 1..4_i64) {
-        let mut merger = Merger::new(merge::Options::default());
-        let mut reader = Reader::new();
+    fn merge_adds_values_of_files(file in files(), times in 1..4_i64) {
+        let mut merger = Merger::new(merge::MergeOptions::default());
+        let mut reader = PprofReader::new();
         let budget = Budget::new(1 << 24);
         let bytes = gzip(&file.encode_to_vec());
         for _ in 0..times {
             let (dictionary, relocations) = merger.dictionary();
             let mut permit = budget.acquire(0).unwrap();
-            let options = Options::default();
+            let options = ReadOptions::default();
             let read = reader.read(&bytes, &options, &mut permit, dictionary, Some(relocations));
             merger.add_profiles(&[resource(&read.unwrap())]);
         }
@@ -191,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_damaged_is_refused_or_still_well_formed(
+    fn damaged_request_is_refused_or_well_formed(
         file in files(),
         damage in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..4),
         cut in any::<usize>(),
@@ -202,13 +204,13 @@ proptest! {
             bytes[at] ^= mask;
         }
         for bytes in [&bytes[..], &bytes[..cut % bytes.len()]] {
-            if let Ok((profiles, _)) = read_with(bytes, &Options::default()) {
-                // Encoding checks the structure in builds with assertions.
+            if let Ok((profiles, _)) = read_with(bytes, &ReadOptions::default()) {
+                // With debug assertions, encoding checks the structure.
                 let _ = profiles.encode();
                 let scope = &profiles.resources[0].scopes[0];
                 let links = LinkLabels::default();
                 for file in write(&profiles.dictionary, &profiles.resources[0], scope, &links) {
-                    prop_assert!(read_with(&file, &Options::default()).is_ok());
+                    prop_assert!(read_with(&file, &ReadOptions::default()).is_ok());
                 }
             }
         }
@@ -216,7 +218,7 @@ proptest! {
 }
 
 #[test]
-fn equal_samples_are_added_up_and_sums_that_do_not_fit_are_cut_and_counted() {
+fn equal_samples_are_added_with_saturation() {
     let (profiles, _) = read(&small()).unwrap();
     let values: Vec<_> = profiles.iter().flat_map(|p| p.samples.iter()).collect();
     assert_eq!(values.len(), 1);
@@ -230,7 +232,7 @@ fn equal_samples_are_added_up_and_sums_that_do_not_fit_are_cut_and_counted() {
 #[test]
 fn a_sample_type_without_values_is_kept() {
     let mut file = small();
-    file.sample_type.push(ValueType { kind: 3, unit: 2 });
+    file.sample_type.push(PprofValueType { kind: 3, unit: 2 });
     file.sample = vec![sample(&[5, 0], &[])];
     let (profiles, _) = read(&file).unwrap();
     assert_eq!(
@@ -273,13 +275,13 @@ fn labels_become_links_only_when_trace_and_span_are_both_there() {
     };
     assert_eq!(links(&[label(7, 9), label(8, 10)]), 0xa1);
     assert_eq!(links(&[label(8, 10)]), 0);
-    // Two spans, a span that is none.
+    // Two span ids, and an invalid one.
     assert_eq!(links(&[label(7, 9), label(8, 10), label(8, 10)]), 0);
     assert_eq!(links(&[label(7, 9), label(8, 5)]), 0);
 }
 
 #[test]
-fn what_is_not_utf8_or_negative_is_mended_and_counted() {
+fn invalid_utf8_and_negative_numbers_are_repaired() {
     let mut file = small();
     file.string_table[3] = b"ma\xffin".to_vec();
     file.period = -1;
@@ -309,9 +311,9 @@ fn integers_may_be_packed_or_not() {
     let mut file = small();
     file.sample.clear();
     let mut bytes = file.encode_to_vec();
-    // Location 1 twice and the value 5, each as a field of its own.
+    // Location 1 twice and the value 5, as separate fields.
     bytes.extend_from_slice(&[0x12, 6, 0x08, 1, 0x08, 1, 0x10, 5]);
-    let (profiles, _) = read_with(&bytes, &Options::default()).unwrap();
+    let (profiles, _) = read_with(&bytes, &ReadOptions::default()).unwrap();
     let sample = profiles
         .iter()
         .next()
@@ -325,12 +327,12 @@ fn integers_may_be_packed_or_not() {
 }
 
 #[test]
-fn the_file_itself_goes_along_only_on_request() {
+fn original_file_is_kept_on_request_only() {
     let bytes = gzip(&small().encode_to_vec());
     let original = |keep_original| {
-        let options = Options {
+        let options = ReadOptions {
             keep_original,
-            ..Options::default()
+            ..ReadOptions::default()
         };
         let (profiles, _) = read_with(&bytes, &options).unwrap();
         profiles.iter().next().unwrap().header.original.clone()
@@ -341,7 +343,7 @@ fn the_file_itself_goes_along_only_on_request() {
 
 #[test]
 fn every_wrong_index_is_named() {
-    let broken = |change: &dyn Fn(&mut File)| {
+    let broken = |change: &dyn Fn(&mut PprofFile)| {
         let mut file = small();
         change(&mut file);
         error(&file)
@@ -349,26 +351,26 @@ fn every_wrong_index_is_named() {
     let dangling = |table, id| Error::Dangling { table, id };
     assert_eq!(
         broken(&|f| f.sample[0].location_id[0] = 9),
-        dangling(Table::Location, 9)
+        dangling(FileTable::Location, 9)
     );
     assert_eq!(
         broken(&|f| f.location[0].line[0].function_id = 8),
-        dangling(Table::Function, 8)
+        dangling(FileTable::Function, 8)
     );
     assert_eq!(
         broken(&|f| f.function[0].name = 70),
-        dangling(Table::String, 70)
+        dangling(FileTable::String, 70)
     );
     assert_eq!(
         broken(&|f| f.function[0].name = -1),
-        dangling(Table::String, u64::MAX)
+        dangling(FileTable::String, u64::MAX)
     );
     assert_eq!(
         broken(&|f| f.location[0].id = 0),
-        Error::NoId(Table::Location)
+        Error::NoId(FileTable::Location)
     );
     let same = Error::SameId {
-        table: Table::Function,
+        table: FileTable::Function,
         id: 1,
     };
     assert_eq!(broken(&|f| f.function.push(f.function[0])), same);
@@ -385,11 +387,11 @@ fn every_wrong_index_is_named() {
 }
 
 #[test]
-fn files_one_behind_the_other_are_refused() {
+fn concatenated_files_are_refused() {
     let mut file = small();
     file.time_nanos = 1;
     let twice = [file.encode_to_vec(), file.encode_to_vec()].concat();
-    let read = read_with(&twice, &Options::default());
+    let read = read_with(&twice, &ReadOptions::default());
     assert!(matches!(
         read,
         Err(Error::SameId { .. } | Error::Concatenated)
@@ -397,17 +399,17 @@ fn files_one_behind_the_other_are_refused() {
 }
 
 #[test]
-fn what_is_too_large_or_no_pprof_file_is_refused() {
+fn oversized_or_foreign_file_is_refused() {
     let bytes = small().encode_to_vec();
-    let options = Options {
+    let options = ReadOptions {
         limit: bytes.len() - 1,
-        ..Options::default()
+        ..ReadOptions::default()
     };
     let too_large = read_with(&bytes, &options).unwrap_err();
     assert_eq!(too_large, Error::TooLarge(options.limit));
     let too_large = read_with(&gzip(&bytes), &options).unwrap_err();
     assert!(matches!(too_large, Error::Compressed(_)), "{too_large}");
-    let read = |bytes: &[u8]| read_with(bytes, &Options::default()).unwrap_err();
+    let read = |bytes: &[u8]| read_with(bytes, &ReadOptions::default()).unwrap_err();
     assert_eq!(read(b""), Error::Empty);
     assert_eq!(read(&gzip(b"")), Error::Empty);
     assert!(matches!(
@@ -438,24 +440,24 @@ fn lists_of_long_strings_are_bounded() {
 }
 
 #[test]
-fn a_few_bytes_that_stand_for_many_entries_are_charged_before_they_take_memory() {
+fn many_tiny_entries_are_charged_before_allocation() {
     let budget = Budget::new(4 << 20);
     let refused = |plain: &[u8]| {
         let file = gzip(plain);
         assert!(file.len() < 20_000, "{}", file.len());
         let mut permit = budget.acquire(file.len()).unwrap();
         let mut dictionary = Dictionary::new();
-        let options = Options::default();
-        let read = Reader::new().read(&file, &options, &mut permit, &mut dictionary, None);
+        let options = ReadOptions::default();
+        let read = PprofReader::new().read(&file, &options, &mut permit, &mut dictionary, None);
         assert_eq!(permit.bytes(), file.len());
         assert!(dictionary.bytes() < 64 << 10);
         read.unwrap_err()
     };
     let many = |entry: &[u8]| entry.repeat((1 << 20) / entry.len());
     let of_one_type = |rest: &[u8]| [&[0x0a, 0], rest].concat();
-    // Sample types; samples, mappings, locations and strings; comments, one by one and packed.
+    // Sample types; samples, mappings, locations and strings; comments, single and packed.
     let error = refused(&many(&[0x0a, 0]));
-    // Which it could be as well.
+    // Many such fields may also look like OTLP.
     let is_bounded = matches!(error, Error::SampleTypes(64) | Error::Foreign(_));
     assert!(is_bounded, "{error}");
     for entry in [[0x12, 0], [0x32, 0], [0x68, 0]] {
@@ -470,10 +472,10 @@ fn a_few_bytes_that_stand_for_many_entries_are_charged_before_they_take_memory()
 }
 
 #[test]
-fn a_file_may_have_64_sample_types_and_no_more() {
+fn file_with_65_sample_types_is_refused() {
     let of = |types: usize| {
         let mut file = small();
-        file.sample_type = vec![ValueType { kind: 1, unit: 2 }; types];
+        file.sample_type = vec![PprofValueType { kind: 1, unit: 2 }; types];
         for sample in &mut file.sample {
             sample.value = vec![1; types];
         }
@@ -490,12 +492,12 @@ fn empty_comments_are_not_free() {
     let bytes = file.encode_to_vec();
     let mut permit = Budget::new(1 << 30).acquire(0).unwrap();
     let mut dictionary = Dictionary::new();
-    let options = Options::default();
-    let read = Reader::new().read(&bytes, &options, &mut permit, &mut dictionary, None);
+    let options = ReadOptions::default();
+    let read = PprofReader::new().read(&bytes, &options, &mut permit, &mut dictionary, None);
     assert!(matches!(read, Err(Error::Expansion(_))), "{read:?}");
 }
 
-/// A file with a location that has two ids.
+/// Returns a file with a location that has two ids.
 fn twice(first: u64, last: u64) -> Vec<u8> {
     let mut file = small();
     file.mapping.clear();
@@ -514,28 +516,28 @@ fn twice(first: u64, last: u64) -> Vec<u8> {
 }
 
 #[test]
-fn last_of_several_ids_of_an_entry_counts() {
+fn last_id_of_an_entry_counts() {
     let plain = small();
     assert_eq!(plain.location.len(), 1);
     let (expected, _) = read(&plain).unwrap();
     let id = plain.location[0].id;
-    // Another one first; the right one first; the right one and none.
-    let read = |first, last| read_with(&twice(first, last), &Options::default());
+    // Wrong id first; right id first; right id only.
+    let read = |first, last| read_with(&twice(first, last), &ReadOptions::default());
     let (profiles, _) = read(id + 6, id).unwrap();
     assert_eq!(back(&profiles), back(&expected));
-    let table = Table::Location;
+    let table = FileTable::Location;
     let dangling = Error::Dangling { table, id };
     assert_eq!(read(id, id + 6).unwrap_err(), dangling);
     assert_eq!(read(id, 0).unwrap_err(), Error::NoId(table));
 }
 
 #[test]
-fn several_files_in_one_are_called_so_whatever_else_is_wrong() {
+fn concatenated_files_are_reported_as_such() {
     let mut file = small();
     file.time_nanos = 0;
     let one = file.encode_to_vec();
     let two = [one.as_slice(), &one].concat();
-    let read = |bytes: &[u8]| read_with(bytes, &Options::default()).unwrap_err();
+    let read = |bytes: &[u8]| read_with(bytes, &ReadOptions::default()).unwrap_err();
     assert_eq!(read(&two), Error::Concatenated);
     assert_eq!(read(&two[..two.len() - 3]), Error::Concatenated);
     assert_eq!(read(&gzip(&two)), Error::Concatenated);

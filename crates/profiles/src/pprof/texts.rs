@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Options;
+use super::ReadOptions;
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_memory::Permit;
@@ -10,19 +10,18 @@ use tributary_otlp::reader::{Fields, Value};
 
 /// Type of a field of the format.
 #[derive(Clone, Copy)]
-enum Kind {
+enum FieldKind {
     Number,
-    /// Numbers, one by one or packed.
     Numbers,
     Text,
     /// A message, with the types of its fields from number 1 on.
-    Message(&'static [Kind]),
+    Message(&'static [FieldKind]),
 }
 
-use Kind::{Message, Number, Numbers, Text};
+use FieldKind::{Message, Number, Numbers, Text};
 
 // `proto/profile.proto` of github.com/google/pprof.
-const PROFILE: &[Kind] = &[
+const PROFILE: &[FieldKind] = &[
     Message(VALUE_TYPE),
     Message(SAMPLE),
     Message(MAPPING),
@@ -39,13 +38,13 @@ const PROFILE: &[Kind] = &[
     Number,
     Number,
 ];
-const VALUE_TYPE: &[Kind] = &[Number; 2];
-const SAMPLE: &[Kind] = &[Numbers, Numbers, Message(LABEL)];
-const LABEL: &[Kind] = &[Number; 4];
-const MAPPING: &[Kind] = &[Number; 10];
-const LOCATION: &[Kind] = &[Number, Number, Number, Message(LINE), Number];
-const LINE: &[Kind] = &[Number; 3];
-const FUNCTION: &[Kind] = &[Number; 5];
+const VALUE_TYPE: &[FieldKind] = &[Number; 2];
+const SAMPLE: &[FieldKind] = &[Numbers, Numbers, Message(LABEL)];
+const LABEL: &[FieldKind] = &[Number; 4];
+const MAPPING: &[FieldKind] = &[Number; 10];
+const LOCATION: &[FieldKind] = &[Number, Number, Number, Message(LINE), Number];
+const LINE: &[FieldKind] = &[Number; 3];
+const FUNCTION: &[FieldKind] = &[Number; 5];
 
 /// Whether `fine` holds for all strings of a file, including unreferenced ones. `false` if the file may contain
 /// other text: in unknown fields, or in a gzip header (RFC 1952, section 2.3).
@@ -59,13 +58,13 @@ pub fn all_texts(file: &[u8], permit: &mut Permit, mut fine: impl FnMut(&[u8]) -
         return false;
     }
     let held = permit.bytes();
-    let decompressed = decompress(Codec::Gzip, file, Options::default().limit, permit);
+    let decompressed = decompress(Codec::Gzip, file, ReadOptions::default().limit, permit);
     let fine = decompressed.is_ok_and(|bytes| all(&bytes, PROFILE, &mut fine));
     permit.shrink_to(held);
     fine
 }
 
-fn all(message: &[u8], fields: &'static [Kind], fine: &mut impl FnMut(&[u8]) -> bool) -> bool {
+fn all(message: &[u8], fields: &'static [FieldKind], fine: &mut impl FnMut(&[u8]) -> bool) -> bool {
     Fields::new(message).all(|field| {
         let Ok(field) = field else {
             return false;
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_string_is_seen_and_what_may_hide_another_is_not_taken_for_a_file() {
+    fn all_texts_visits_every_string_or_refuses() {
         let mut file = Vec::new();
         for text in ["", "cpu", "nobody refers to this"] {
             put_delimited(6, text.as_bytes(), &mut file);

@@ -378,7 +378,6 @@ impl<'d> Encoder<'d> {
         self.strings.intern(text).index() as u64
     }
 
-    /// Returns the encoded labels of a sample.
     fn labels(&mut self, key: SampleKey) -> &[u8] {
         let known = (key.attributes, key.link);
         if !self.labels.contains_key(&known) {

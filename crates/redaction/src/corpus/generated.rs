@@ -1,6 +1,6 @@
-//! Secrets and look-alikes made at random from the rules of those who issue them, always the same ones.
+//! Generates secrets by the rules of their issuers, and look-alikes, with a fixed seed.
 //!
-//! Prefixes of tokens are put together from two pieces, so that tools that look for leaked secrets do not report this file.
+//! Token prefixes are concatenated from two parts, so that secret scanners do not report this file.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -8,16 +8,16 @@ use fastrand::Rng;
 
 use crate::Detector;
 
-/// Texts of each kind per detector.
+/// Number of texts of each kind per detector.
 const COUNT: usize = 1000;
 
-/// A text and the part of it that must not be left; none in a look-alike.
+/// A text, and the part that redaction must remove; `None` for a look-alike.
 pub(super) struct Sample {
     pub(super) text: String,
     pub(super) secret: Option<String>,
 }
 
-/// The texts of a detector: secrets first.
+/// Returns the texts of a detector, secrets first.
 pub(super) fn samples(detector: Detector) -> Vec<Sample> {
     let mut random = Random(Rng::with_seed(17 + detector as u64));
     let secrets = (0..COUNT).map(|_| {
@@ -38,7 +38,7 @@ pub(super) fn samples(detector: Detector) -> Vec<Sample> {
     samples
 }
 
-/// Numbers that nothing but a word beside them could tell from a secret: what they are, and texts of them.
+/// Returns ambiguous numbers, which only context distinguishes from a secret: name, detector and texts.
 pub(super) fn ambiguous() -> Vec<(&'static str, Detector, Vec<String>)> {
     let mut random = Random(Rng::with_seed(5));
     let mut all = |make: fn(&mut Random) -> String| (0..COUNT).map(|_| make(&mut random)).collect();
@@ -112,7 +112,7 @@ impl Random {
         STANDARD.encode(bytes)
     }
 
-    /// `d` becomes a digit; a number does not begin with 0.
+    /// Replaces each `d` by a digit; a number does not begin with 0.
     fn shape(&mut self, shape: &str) -> String {
         let mut before = ' ';
         let digits = shape.chars().map(|letter| {
@@ -138,7 +138,7 @@ impl Random {
             .join("-")
     }
 
-    /// A text around something, as logs and attributes have it.
+    /// Returns surroundings of a value as in logs and attributes.
     fn around(&mut self, text: &str) -> String {
         match self.0.u8(..8) {
             0 => format!("[{text}]"),
@@ -160,7 +160,7 @@ impl Random {
         }
     }
 
-    /// A name, a sign and a value, in one of the ways that programs write these.
+    /// Assigns a value to a name in one of the usual notations.
     fn assigned(&mut self, name: &str, value: &str) -> String {
         match self.0.u8(..9) {
             0 => format!("{name}={value}"),
@@ -598,7 +598,7 @@ impl Random {
         }
     }
 
-    /// A card number with its check digit.
+    /// Returns a card number with its check digit.
     fn card(&mut self, prefix: &str, length: usize) -> String {
         let body = format!(
             "{prefix}{}",
@@ -610,7 +610,7 @@ impl Random {
     }
 
     fn look_alike(&mut self, detector: Detector) -> String {
-        // Texts that are near to no detector.
+        // Texts unrelated to any detector.
         if self.0.u8(..5) == 0 {
             return match self.0.u8(..8) {
                 0 => self.uuid(),

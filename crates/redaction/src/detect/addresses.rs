@@ -1,13 +1,14 @@
-//! Addresses of networks: IP version 4 and 6, MAC.
+//! Matches network addresses: IPv4, IPv6, MAC.
 
 use std::net::Ipv6Addr;
 
 use super::context;
 use super::{Span, before, byte, run, run_back, starts, word};
 
-/// An IPv4 address that begins at a digit: four numbers up to 255 without leading zeros. Not what is nobody's (0.x, 127.x,
-/// 255.x), and not a version: after `v`, `version` and the like, inside of longer dotted numbers, after a product's
-/// name and `/` (RFC 9110, section 10.1.5), before a suffix such as `-rc1`.
+/// Matches an IPv4 address that begins at a digit: four numbers up to 255 without leading zeros. Excludes
+/// addresses that identify no host (0.x, 127.x, 255.x) and versions: after `v`, `version` and similar words,
+/// within longer dotted numbers, after a product's name and `/` (RFC 9110, section 10.1.5), before a suffix
+/// such as `-rc1`.
 pub(in super::super) fn ipv4(text: &[u8], start: usize) -> Option<Span> {
     if matches!(before(text, start), b'.' | b'-' | b'_' | b'+') {
         return None;
@@ -17,7 +18,7 @@ pub(in super::super) fn ipv4(text: &[u8], start: usize) -> Option<Span> {
     (!version && !is_network(text, &range)).then_some(range)
 }
 
-/// The same for the upper end of a range of addresses, after its dash.
+/// Like [`ipv4`], for the upper end of an address range, after its dash.
 pub(in super::super) fn upper_ipv4(text: &[u8], start: usize) -> Option<Span> {
     let (first, end) = ipv4_numbers(text, start)?;
     if matches!(first, 0 | 127 | 255) {
@@ -40,11 +41,12 @@ pub(in super::super) fn after_dash(text: &[u8], start: usize) -> Option<usize> {
     (goes_on && !version_before(text, start)).then_some(end + 1)
 }
 
-/// The most digits of a port.
+/// Maximum number of digits of a port.
 const PORT: usize = 5;
 
-/// Whether what follows the dash after an address is another one, or a number such as a port or the last part of another one.
-/// A single digit is the revision of a package (`1.2.3.4-1`), unless the address is one of those that are for networks only.
+/// Whether the text after the dash of an address is the upper end of a range: another address, or a number
+/// such as a port or the last part of an address. A single digit is a package revision (`1.2.3.4-1`), unless
+/// the address is private.
 fn is_upper_end(text: &[u8], start: usize, private: bool) -> bool {
     if ipv4_numbers(text, start).is_some() {
         return true;
@@ -55,7 +57,7 @@ fn is_upper_end(text: &[u8], start: usize, private: bool) -> bool {
     !longer && (length > 1 || (length == 1 && private))
 }
 
-/// Whether an address is one of 10.0.0.0/8, 172.16.0.0/12 and 192.168.0.0/16 (RFC 1918).
+/// Whether an address is in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16 (RFC 1918).
 fn is_private(text: &[u8], start: usize) -> bool {
     let second = match (byte(text, start + 4), byte(text, start + 5)) {
         (b'1', digit) => matches!(digit, b'6'..=b'9'),
@@ -74,7 +76,7 @@ fn digits(text: &[u8], start: usize, most: usize) -> usize {
     digits.take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// The first number of an address, and where it ends.
+/// Returns the first number of an address, and the end of the address.
 fn ipv4_numbers(text: &[u8], start: usize) -> Option<(u32, usize)> {
     let (mut first, mut at) = (0, start);
     for position in 0..4 {
@@ -101,14 +103,14 @@ fn ipv4_numbers(text: &[u8], start: usize) -> Option<(u32, usize)> {
     Some((first, at))
 }
 
-/// Returns true for an address that ends in three zeros and has no mask behind it. It names no host, and is a version more
-/// often: `131.0.0.0`.
+/// Whether an address ends in three zeros and has no mask. Such an address identifies no host and is usually
+/// a version: `131.0.0.0`.
 fn is_network(text: &[u8], range: &Span) -> bool {
     let address = text.get(range.clone()).unwrap_or_default();
     address.ends_with(b".0.0.0") && byte(text, range.end) != b'/'
 }
 
-/// Words behind the number of a version.
+/// Words after a version number.
 const AFTER: [&[u8]; 9] = [
     b"build",
     b"release",
@@ -121,7 +123,7 @@ const AFTER: [&[u8]; 9] = [
     b"sp",
 ];
 
-/// Returns true if the next word says that a version stands before it: `1.2.3.4 (build 17)`, `1.2.3.4 released`.
+/// Whether the next word shows that a version precedes it: `1.2.3.4 (build 17)`, `1.2.3.4 released`.
 fn version_behind(text: &[u8], end: usize) -> bool {
     if byte(text, end) != b' ' {
         return false;
@@ -132,7 +134,7 @@ fn version_behind(text: &[u8], end: usize) -> bool {
     AFTER.iter().any(|word| next.eq_ignore_ascii_case(word))
 }
 
-/// Words before versions, and before parts of documents that are numbered alike.
+/// Words before versions and similarly numbered parts of documents.
 const VERSIONS: [&[u8]; 14] = [
     b"v",
     b"ver",
@@ -150,7 +152,7 @@ const VERSIONS: [&[u8]; 14] = [
     b"paragraph",
 ];
 
-/// The same as the end of a longer name: `appVersion`.
+/// Endings of longer names with the same meaning: `appVersion`.
 const VERSION_ENDS: [&[u8]; 4] = [b"version", b"release", b"revision", b"firmware"];
 
 /// Words before a version or an address.
@@ -171,7 +173,7 @@ const CHANGES: [&[u8]; 14] = [
     b"patched",
 ];
 
-/// Products whose versions have four numbers, or are written with a slash.
+/// Products with four-part versions, or with versions after a slash.
 const PRODUCTS: [&[u8]; 30] = [
     b"chrome",
     b"chromium",
@@ -205,7 +207,7 @@ const PRODUCTS: [&[u8]; 30] = [
     b"plugin",
 ];
 
-/// Whether what stands before says that a version follows.
+/// Whether the text before `start` shows that a version follows.
 fn version_before(text: &[u8], start: usize) -> bool {
     let separator = before(text, start);
     let letters = |end: usize| {
@@ -214,7 +216,7 @@ fn version_before(text: &[u8], start: usize) -> bool {
     };
     match separator {
         b'/' => {
-            // A product begins with a capital letter and is no host: `Chrome/1.2.3.4`.
+            // A product begins with a capital letter, unlike a host: `Chrome/1.2.3.4`.
             let name = letters(start - 1);
             let earlier = before(text, start - 1 - name.len());
             let product = PRODUCTS.iter().any(|word| name.eq_ignore_ascii_case(word));
@@ -231,7 +233,7 @@ fn version_before(text: &[u8], start: usize) -> bool {
     }
 }
 
-/// Returns true for the colon between an image and its tag: `registry/app:1.2.3.4`.
+/// Whether a colon separates an image from its tag: `registry/app:1.2.3.4`.
 fn is_image(text: &[u8], colon: usize) -> bool {
     let path = run_back(text, colon, 128, |byte| {
         word(byte) || b"/.-:".contains(&byte)
@@ -245,10 +247,11 @@ fn is_image(text: &[u8], colon: usize) -> bool {
     !scheme && last > Some(0) && name.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// Returns true if words before a number say that it is a version. Some words may stand before an address too: then the
-/// number is a version if it is in no private network and begins as versions do.
+/// Whether words before a number show that it is a version. Some words may precede an address too; then the
+/// number is a version if it is not a private address and begins like a version.
 fn named_version(text: &[u8], start: usize) -> bool {
-    // The largest first number of a version in use is some 150, of browsers; addresses of hosts seldom begin below 30.
+    // The first number of current versions is at most about 150, for browsers. Addresses of hosts rarely
+    // begin below 30.
     const FIRST: u32 = 30;
     let ends = |word: &[u8]| {
         let end = |end: &&[u8]| {
@@ -275,7 +278,7 @@ fn named_version(text: &[u8], start: usize) -> bool {
 /// Number of browsers at the beginning of [`PRODUCTS`]; their versions begin above 30.
 const BROWSERS: usize = 8;
 
-/// Returns true if the word that ends at `end` is a product's, of any product or of a browser.
+/// Whether the word that ends at `end` is a product: any product if `any`, otherwise a browser.
 fn product_before(text: &[u8], end: usize, any: bool) -> bool {
     let length = run_back(text, end, 12, |byte| byte.is_ascii_alphanumeric());
     let name = text.get(end - length..end).unwrap_or_default();
@@ -286,16 +289,16 @@ fn product_before(text: &[u8], end: usize, any: bool) -> bool {
             .any(|word| name.eq_ignore_ascii_case(word))
 }
 
-/// An IPv6 address that has a colon at `colon`. Not `::` and `::1`; in the short form only what begins as addresses
-/// in use do (IANA IPv6 address space), so that `abc::def` is a name of C++.
+/// Matches an IPv6 address with a colon at `colon`. Excludes `::` and `::1`. In the short form, only
+/// allocated prefixes match (IANA IPv6 address space), because `abc::def` is a C++ name.
 pub(in super::super) fn ipv6(text: &[u8], colon: usize) -> Option<Span> {
-    // A name of C++ on either side.
+    // C++ names on either side.
     let name = |byte: u8| word(byte) && !byte.is_ascii_hexdigit();
     if byte(text, colon + 1) == b':' && (name(byte(text, colon + 2)) || name(before(text, colon))) {
         return None;
     }
     let part = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
-    // The longest is that with an IPv4 address at its end: 45 bytes.
+    // The longest address ends with an IPv4 address and has 45 bytes.
     let mut start = colon - run_back(text, colon, 46, part);
     let mut end = colon
         + run(
@@ -304,7 +307,7 @@ pub(in super::super) fn ipv6(text: &[u8], colon: usize) -> Option<Span> {
             part,
         )
         .len();
-    // A name and a colon before it, a colon or a full stop after it.
+    // A name and a colon before the address, a colon or a full stop after it.
     if byte(text, start) == b':' && byte(text, start + 1) != b':' {
         start += 1;
     } else if word(before(text, start)) {
@@ -330,8 +333,8 @@ pub(in super::super) fn ipv6(text: &[u8], colon: usize) -> Option<Span> {
     (!short || in_use).then_some(start..end)
 }
 
-/// A MAC address whose first separator is at `separator`: six bytes, separated by `:` or `-` throughout. Not the one of
-/// nobody and the one of all.
+/// Matches a MAC address with its first separator at `separator`: six bytes, all separated by `:` or all by
+/// `-`. Excludes the all-zero and the broadcast address.
 pub(in super::super) fn mac(text: &[u8], separator: usize) -> Option<Span> {
     let start = separator.checked_sub(2)?;
     let with = byte(text, separator);
@@ -343,10 +346,23 @@ pub(in super::super) fn mac(text: &[u8], separator: usize) -> Option<Span> {
             2 => *byte == with,
             _ => byte.is_ascii_hexdigit(),
         });
-    (fits && alone(text, start, start + 17, with)).then_some(start..start + 17)
+    let time = with == b'-' && is_time(address);
+    (fits && !time && alone(text, start, start + 17, with)).then_some(start..start + 17)
 }
 
-/// A MAC address as routers print it, whose first dot is at `dot`: `001a.2b3c.4d5e`.
+/// Returns true for a date and a time with two digits each: `26-11-21-01-08-26`.
+fn is_time(address: &[u8]) -> bool {
+    let part = |position: usize| {
+        let digits = address.get(3 * position..3 * position + 2)?;
+        std::str::from_utf8(digits).ok()?.parse::<u8>().ok()
+    };
+    let most = [99, 12, 31, 23, 59, 59];
+    (0..)
+        .zip(most)
+        .all(|(position, most)| part(position).is_some_and(|part| part <= most))
+}
+
+/// Matches a MAC address in the notation of routers with its first dot at `dot`: `001a.2b3c.4d5e`.
 pub(in super::super) fn mac_dotted(text: &[u8], dot: usize) -> Option<Span> {
     let start = dot.checked_sub(4)?;
     let address = text.get(start..start + 14)?;
@@ -357,12 +373,13 @@ pub(in super::super) fn mac_dotted(text: &[u8], dot: usize) -> Option<Span> {
             4 => *byte == b'.',
             _ => byte.is_ascii_hexdigit(),
         });
-    // Numbers with two points are something else.
+    // Decimal numbers with two dots are not addresses.
     let hexadecimal = address.iter().any(u8::is_ascii_alphabetic) || address.starts_with(b"00");
     (fits && hexadecimal && alone(text, start, start + 14, b'.')).then_some(start..start + 14)
 }
 
-/// Whether an address is not part of something longer, such as a fingerprint, and is somebody's.
+/// Whether an address is not part of a longer sequence, such as a fingerprint, and is neither all-zero nor
+/// broadcast.
 fn alone(text: &[u8], start: usize, end: usize, separator: u8) -> bool {
     let (earlier, after) = (before(text, start), byte(text, end));
     let longer = |next: u8, further: u8| {
@@ -374,7 +391,7 @@ fn alone(text: &[u8], start: usize, end: usize, separator: u8) -> bool {
         digits.all(|byte| byte.eq_ignore_ascii_case(&digit))
     };
     let before_that = start.checked_sub(2).map_or(0, |at| byte(text, at));
-    // A colon before it separates it from its name.
+    // A colon before the address separates it from its name.
     let joined = word(earlier)
         || (earlier == separator && (separator == b'-' || before_that.is_ascii_hexdigit()));
     !joined && !longer(after, byte(text, end + 1)) && !all(b'0') && !all(b'f')

@@ -1,38 +1,37 @@
-//! Secrets behind the name of their key: `password=...`, `"api_key": "..."`, `AccountKey=...`.
+//! Matches secrets after the name of their key: `password=...`, `"api_key": "..."`, `AccountKey=...`.
 
 use super::{Span, before, byte, run, run_back, starts};
 
-/// The longest name of a key in bytes.
+/// Maximum length of a key name in bytes.
 const KEY: usize = 48;
 
-/// The longest value in bytes.
+/// Maximum length of a value in bytes.
 const VALUE: usize = 512;
 
 /// A name and its value.
 struct Assignment {
     /// Letters and digits of the name, in lower case.
     name: [u8; KEY],
-    /// Letters and digits in `name`.
+    /// Number of letters and digits in `name`.
     length: usize,
-    /// The first byte of the name in the text.
+    /// Start of the name in the text.
     start: usize,
     value: Span,
-    /// Whether the value may be a word of a sentence: a colon and a space before it, and no quotes.
+    /// Whether the value may be a word of a sentence: it follows a colon and a space, without quotes.
     prose: bool,
 }
 
 impl Assignment {
-    /// The name.
     fn name(&self) -> &[u8] {
         self.name.get(..self.length).unwrap_or_default()
     }
 
-    /// An assignment to a name whose last letter is at `last`.
+    /// Reads the assignment to a name whose last letter is at `last`.
     fn read(text: &[u8], last: usize) -> Option<Assignment> {
         let part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         let (first, next) = (byte(text, last + 1), byte(text, last + 2));
         let sign = |byte: u8| matches!(byte, b'=' | b':');
-        // At most a quote, its backslash and a space before the sign.
+        // At most a quote, its backslash and a space precede the sign.
         let other = |byte: u8| !part(byte);
         let at = if sign(first) {
             last + 1
@@ -70,7 +69,7 @@ impl Assignment {
     }
 }
 
-/// Returns the place of the value behind the sign at `sign`, and true if it may be prose.
+/// Returns the range of the value after the sign at `sign`, and whether it may be prose.
 fn value(text: &[u8], sign: usize) -> Option<(Span, bool)> {
     let text = text.get(..text.len().min(sign + VALUE)).unwrap_or_default();
     let mut at = sign + 1;
@@ -89,7 +88,7 @@ fn value(text: &[u8], sign: usize) -> Option<(Span, bool)> {
     if matches!(quote, b'"' | b'\'' | b'`') {
         let start = at + 1;
         let inside = run(text, start, |byte| byte != quote && byte != b'\n');
-        // The backslash of the quote at the end.
+        // The backslash of the closing quote.
         let cut = usize::from(escaped && inside.ends_with(b"\\"));
         return Some((start..start + inside.len() - cut, false));
     }
@@ -101,7 +100,7 @@ fn value(text: &[u8], sign: usize) -> Option<(Span, bool)> {
     Some((at..end, byte(text, sign) == b':' && spaces > 0))
 }
 
-/// Words that say that there is no value, or what is the matter with it.
+/// Words that stand for a missing value or describe its state.
 const WORDS: [&[u8]; 36] = [
     b"null",
     b"nil",
@@ -141,7 +140,7 @@ const WORDS: [&[u8]; 36] = [
     b"n/a",
 ];
 
-/// Returns true for a value in place of another one: a mask, a variable, a parameter, a word about it.
+/// Whether a value is a placeholder: a mask, a variable, a parameter, a word about the value.
 fn stands_for(value: &[u8]) -> bool {
     let all = |byte: u8| value.iter().all(|other| other.eq_ignore_ascii_case(&byte));
     value.len() < 3
@@ -159,7 +158,7 @@ fn stands_for(value: &[u8]) -> bool {
         || [&b"os."[..], b"self.", b"this.", b"env.", b"process.", b"config.", b"var."].iter().any(|prefix| value.starts_with(prefix))
 }
 
-/// Returns true for a value that looks as if a machine had made it.
+/// Whether a value looks machine-made.
 fn made(value: &[u8]) -> bool {
     let count = |of: fn(&u8) -> bool| value.iter().filter(|byte| of(byte)).count();
     let (digits, upper, lower) = (
@@ -186,7 +185,7 @@ fn made(value: &[u8]) -> bool {
     digits > 1 || (upper > 1 && lower > 1 && value.len() >= 16)
 }
 
-/// Returns true for a value that is more like a password than like a word of a sentence.
+/// Whether a value resembles a password more than a word of a sentence.
 fn unlike_prose(value: &[u8]) -> bool {
     let letters = value.iter().all(u8::is_ascii_alphabetic);
     let cases = value.iter().skip(1).any(u8::is_ascii_uppercase)
@@ -194,8 +193,8 @@ fn unlike_prose(value: &[u8]) -> bool {
     !letters && value.iter().any(u8::is_ascii_alphanumeric) || letters && cases
 }
 
-/// Returns true if a name that ends at `last` may be one of those that the matchers know. Most names that the anchors find are
-/// not, and need not be read.
+/// Whether a name that ends at `last` may be known to the matchers. Most names at anchors are unknown and
+/// need not be read.
 pub(in super::super) fn ends_name(text: &[u8], last: usize) -> bool {
     let end = last.checked_sub(2).and_then(|start| text.get(start..=last));
     let known = [
@@ -211,10 +210,11 @@ pub(in super::super) fn ends_name(text: &[u8], last: usize) -> bool {
     end.is_some_and(|end| known.iter().any(|known| end.eq_ignore_ascii_case(known)))
 }
 
-/// The value behind the name of a password, a key, a token or a secret. The last letter of the name is at `last`.
+/// Matches the value after the name of a password, a key, a token or a secret, whose last letter is at
+/// `last`.
 ///
-/// A password may be any value but a placeholder or a word of a sentence. Keys, tokens and secrets must look as if a machine
-/// had made them: their names have other meanings too.
+/// A password may be any value except a placeholder or a word of a sentence. Keys, tokens and secrets must
+/// look machine-made, because their names have other meanings too.
 pub(in super::super) fn secret(text: &[u8], last: usize) -> Option<Span> {
     let assignment = Assignment::read(text, last)?;
     let name = assignment.name();
@@ -249,7 +249,7 @@ pub(in super::super) fn secret(text: &[u8], last: usize) -> Option<Span> {
     if stands_for(value) {
         return None;
     }
-    // Paths and directories are called `pwd`.
+    // `pwd` also names paths and directories.
     let path = name == b"pwd" || name == b"oldpwd";
     let fits = match password {
         true => !(path && value.starts_with(b"/")) && (!assignment.prose || unlike_prose(value)),
@@ -258,7 +258,7 @@ pub(in super::super) fn secret(text: &[u8], last: usize) -> Option<Span> {
     fits.then_some(assignment.value)
 }
 
-/// A secret access key of AWS behind its name, whose last letter is at `last`: 40 characters of base64.
+/// Matches an AWS secret access key (40 characters of base64) after its name, whose last letter is at `last`.
 pub(in super::super) fn aws_secret(text: &[u8], last: usize) -> Option<Span> {
     let assignment = Assignment::read(text, last)?;
     let name = assignment.name();
@@ -276,7 +276,7 @@ pub(in super::super) fn aws_secret(text: &[u8], last: usize) -> Option<Span> {
     is_aws_secret(value).then_some(assignment.value)
 }
 
-/// Returns true for a value in the form of a secret access key.
+/// Whether a value has the form of an AWS secret access key.
 pub(super) fn is_aws_secret(value: &[u8]) -> bool {
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let has = |of: fn(&u8) -> bool| value.iter().any(of);
@@ -287,7 +287,8 @@ pub(super) fn is_aws_secret(value: &[u8]) -> bool {
         && (has(u8::is_ascii_digit) || value.contains(&b'/') || value.contains(&b'+'))
 }
 
-/// A key of Azure behind its name, whose last letter is at `last`: `AccountKey=`, `SharedAccessKey=`, 32 or 64 bytes in base64.
+/// Matches an Azure key after its name, whose last letter is at `last`: `AccountKey=`, `SharedAccessKey=`, 32
+/// or 64 bytes in base64.
 pub(in super::super) fn azure_key(text: &[u8], last: usize) -> Option<Span> {
     let assignment = Assignment::read(text, last)?;
     let name = assignment.name();

@@ -1,11 +1,12 @@
-//! Words before a place, which say that a number is no address, card or person, but a version, a part or an order.
+//! Examines the words before a number, which may show that the number is not an address, card or person, but
+//! a version, a part or an order.
 
 use super::{before, run_back};
 
-/// Bytes before a place in which words are looked for.
+/// Maximum distance of words, in bytes.
 const FAR: usize = 56;
 
-/// The most words that are looked at.
+/// Maximum number of examined words.
 const WORDS: usize = 6;
 
 /// Words between a noun and its number: `version is 1.2.3.4`, `part no. 17`.
@@ -14,18 +15,18 @@ const DIRECT: [&[u8]; 6] = [b"is", b"no", b"nr", b"num", b"number", b"was"];
 /// Words and numbers between a verb and a number: `upgraded from 1.2.3.4 to 1.2.3.5`.
 const FAR_FILLERS: [&[u8]; 4] = [b"to", b"from", b"the", b"with"];
 
-/// Returns true if the noun before `start` is in `words`: `part 17`, `part no. 17`.
+/// Whether the noun before `start` is in `words`: `part 17`, `part no. 17`.
 pub(super) fn said(text: &[u8], start: usize, words: &[&[u8]]) -> bool {
     find(text, start, false, |word| is_one_of(word, words))
 }
 
-/// Returns true for one of the words, in any case of its letters.
+/// Whether a word is in `words`, in upper or lower case.
 pub(super) fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|other| word.eq_ignore_ascii_case(other))
 }
 
-/// Returns true if a word before `start` fits. Fillers are passed over, and if `far` is set more of them and numbers; the
-/// first other word that does not fit ends the search. `order_id` is two words.
+/// Whether a word before `start` fits. Skips fillers, and if `far` is set, further fillers and numbers. Any
+/// other word ends the search. `order_id` counts as two words.
 pub(super) fn find(text: &[u8], start: usize, far: bool, fits: impl Fn(&[u8]) -> bool) -> bool {
     let first = start.saturating_sub(FAR);
     let separator = |byte: u8| b" =:\"'`(>[#\\_-/.".contains(&byte);
@@ -35,7 +36,7 @@ pub(super) fn find(text: &[u8], start: usize, far: bool, fits: impl Fn(&[u8]) ->
         end -= run_back(text, end, end - first, separator);
         let mut length = run_back(text, end, end - first, |byte| byte.is_ascii_alphanumeric());
         if before(text, end).is_ascii_digit() {
-            // A number with dots is one word.
+            // A dotted number is one word.
             length = length.max(run_back(text, end, end - first, digits));
         }
         let mut word = text.get(end - length..end).unwrap_or_default();
@@ -59,7 +60,7 @@ pub(super) fn find(text: &[u8], start: usize, far: bool, fits: impl Fn(&[u8]) ->
     false
 }
 
-/// Nouns of numbers that have the groups of telephone and social security numbers.
+/// Nouns of numbers that are grouped like telephone and social security numbers.
 pub(super) const PARTS: [&[u8]; 26] = [
     b"part",
     b"parts",
@@ -89,7 +90,7 @@ pub(super) const PARTS: [&[u8]; 26] = [
     b"mpn",
 ];
 
-/// Nouns of numbers that have as many digits as cards.
+/// Nouns of numbers with as many digits as card numbers.
 pub(super) const COUNTERS: [&[u8]; 22] = [
     b"order",
     b"orderid",
@@ -113,4 +114,24 @@ pub(super) const COUNTERS: [&[u8]; 22] = [
     b"sku",
     b"nonce",
     b"epoch",
+];
+
+/// Nouns and verbs before telephone numbers.
+pub(super) const PHONES: [&[u8]; 16] = [
+    b"phone",
+    b"phonenumber",
+    b"telephone",
+    b"telefon",
+    b"tel",
+    b"mobile",
+    b"cell",
+    b"cellphone",
+    b"fax",
+    b"call",
+    b"called",
+    b"caller",
+    b"dial",
+    b"sms",
+    b"msisdn",
+    b"whatsapp",
 ];

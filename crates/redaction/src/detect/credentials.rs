@@ -1,11 +1,12 @@
-//! Credentials as HTTP and URLs carry them.
+//! Matches credentials in HTTP headers and URLs.
 
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
-use super::{Span, before, byte, run, run_back, starts, word};
+use super::keys::scrambled;
+use super::{Span, before, begins_token, byte, run, run_back, starts, word};
 
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
@@ -15,25 +16,25 @@ static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIE
 /// Base64url with or without padding.
 static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Decodes base64 of either alphabet (RFC 4648), with or without padding, even if the end is cut off.
+/// Decodes base64 of either alphabet (RFC 4648), with or without padding, even if truncated.
 pub(in super::super) fn base64(token: &[u8]) -> Option<Vec<u8>> {
     let (engine, token) = encoded(token)?;
     engine.decode(token).ok()
 }
 
-/// The same into a buffer that has three bytes for every four of the token; returns how many it has become.
+/// Like [`base64`], into a buffer of three bytes for every four of the token. Returns the decoded length.
 pub(in super::super) fn base64_into(token: &[u8], buffer: &mut [u8]) -> Option<usize> {
     let (engine, token) = encoded(token)?;
     engine.decode_slice(token, buffer).ok()
 }
 
-/// The alphabet of a token, and all of it that can be decoded.
+/// Returns the alphabet of a token, and its decodable part.
 fn encoded(token: &[u8]) -> Option<(&'static GeneralPurpose, &[u8])> {
     let engine = match token.iter().any(|byte| matches!(byte, b'-' | b'_')) {
         true => &URL_SAFE,
         false => &STANDARD,
     };
-    // One character says nothing: the token was cut off there.
+    // A single last character carries no whole byte: the token was truncated.
     let whole = match token.len() % 4 {
         1 => token.len() - 1,
         _ => token.len(),
@@ -41,7 +42,7 @@ fn encoded(token: &[u8]) -> Option<(&'static GeneralPurpose, &[u8])> {
     Some((engine, token.get(..whole)?))
 }
 
-/// The longest header of a token that is decoded, in bytes.
+/// Maximum length of a token header that is decoded, in bytes.
 const HEADER: usize = 4096;
 
 /// Maximum number of bytes of a URL's authority that are read after `://`.
@@ -52,10 +53,14 @@ fn base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
 }
 
-/// A JSON Web Token that begins at `start` with `ey` or `ew`, which is `{` and a quote or white space: the header decodes to a JSON object with `alg` (RFC 7515, section
-/// 4.1.1), and a second part follows; signature, or the parts of an encrypted token, may be cut off.
+/// Matches a JSON Web Token that begins at `start` with `ey` or `ew` (`{` and a quote or white space): the
+/// header decodes to a JSON object with `alg` (RFC 7515, section 4.1.1), and a second part follows. The
+/// signature, or the parts of an encrypted token, may be truncated.
 pub(in super::super) fn jwt(text: &[u8], start: usize) -> Option<Span> {
-    if base64url(before(text, start)) || !matches!(byte(text, start + 1), b'y' | b'w') {
+    if before(text, start) == b'-'
+        || !begins_token(text, start)
+        || !matches!(byte(text, start + 1), b'y' | b'w')
+    {
         return None;
     }
     let header = run(
@@ -92,7 +97,8 @@ pub(in super::super) fn jwt(text: &[u8], start: usize) -> Option<Span> {
 }
 
 /// Returns the token after the space at `space`, if the word before it is `Bearer`: the `b64token` of RFC 6750,
-/// section 2.1. A token differs from an English word by a length of 12 or more and a digit.
+/// section 2.1. A token differs from an English word by a length of 12 or more and a digit, or by 20 random-looking letters.
+/// Words and numbers between dashes are a name: `instance-17-restarted`.
 pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
     let start = scheme(text, space, b"bearer")?;
     let token = run(text, start, |byte| {
@@ -103,8 +109,17 @@ pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
     let dots = run_back(token, token.len(), usize::MAX, |byte| byte == b'.');
     let padding = if dots > 0 { 0 } else { padding };
     let token = token.get(..token.len() - dots)?;
-    let fits = token.len() >= 12 && token.iter().any(u8::is_ascii_digit);
+    let fits = token.len() >= 12 && token.iter().any(u8::is_ascii_digit) && !is_name(token)
+        || scrambled(token);
     fits.then_some(start..start + token.len() + padding)
+}
+
+/// Returns true for words in small letters and numbers with separators between them.
+fn is_name(token: &[u8]) -> bool {
+    let mut parts = token.split(|byte| b"-._~+/".contains(byte));
+    let word = |part: &[u8]| part.iter().all(u8::is_ascii_lowercase);
+    parts.clone().any(|part| part.len() > 2 && word(part))
+        && parts.all(|part| word(part) || part.iter().all(u8::is_ascii_digit))
 }
 
 /// Returns the token after the space at `space`, if the word before it is `Basic` and the token decodes to user and
@@ -118,10 +133,10 @@ pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
         .len()
         .min(2);
     let decoded = base64(token)?;
-    // In whatever character set.
+    // In any character set.
     let fits =
         decoded.len() >= 3 && decoded.contains(&b':') && !decoded.iter().any(u8::is_ascii_control);
-    // Some words in small letters decode to a colon by chance.
+    // Some lower-case words decode to a colon by chance.
     let fits = fits && !token.iter().all(u8::is_ascii_lowercase);
     fits.then_some(start..start + token.len() + padding)
 }
@@ -137,9 +152,10 @@ fn scheme(text: &[u8], space: usize, name: &[u8]) -> Option<usize> {
     (spaces <= 4).then_some(space + spaces)
 }
 
-/// User and password before the host of a URL whose `://` is at `colon`; also a user alone that looks like a token:
-/// 16 or more characters with letters and digits. Not what stands for a password: empty, `xxxxx`, `%s`, `${...}`. A password
-/// may have `/`, `?` and `#` in it, which should be percent-encoded there, unless all before them is digits: a port.
+/// Matches user and password before the host of a URL whose `://` is at `colon`; also a user alone that looks
+/// like a token: 16 or more characters with letters and digits. Excludes placeholders: empty, `xxxxx`, `%s`,
+/// `${...}`. A password may contain unencoded `/`, `?` and `#`, unless only digits precede them, which are a
+/// port.
 pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
     if !before(text, colon).is_ascii_alphanumeric() {
         return None;
@@ -204,7 +220,7 @@ fn stands_for_password(password: &[u8]) -> bool {
         || (matches!(password.first(), Some(b'$' | b'{')) && password.ends_with(b"}"))
 }
 
-/// The path of a Slack web hook in the URL whose `://` is at `colon`: who knows it may post.
+/// Matches the path of a Slack webhook in the URL whose `://` is at `colon`: the path alone permits posting.
 pub(in super::super) fn slack_hook(text: &[u8], colon: usize) -> Option<Span> {
     const HOST: &[u8] = b"hooks.slack.com/";
     let host = colon + 3;

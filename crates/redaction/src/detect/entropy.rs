@@ -1,16 +1,17 @@
-//! Tokens that look random.
+//! Matches tokens that look random.
 
 use super::{Span, run};
 
-/// The fewest characters of a token.
+/// Minimum length of a token.
 const SHORTEST: usize = 20;
 
-/// The fewest bits per character. Of 20 characters of base64 chosen at random all but 1 in 1000 have more than 3.5; words
-/// joined by case or digits have fewer most of the time.
+/// Minimum entropy in bits per character. 999 of 1000 random base64 texts of 20 characters have more than
+/// 3.5; words joined by case or digits mostly have less.
 const BITS: f64 = 3.5;
 
-/// All tokens of a text that look random: 20 or more characters of base64 or base64url with letters of both cases and at
-/// least two digits, and much change between them. Not hexadecimal ids and not UUIDs, which are everywhere in telemetry.
+/// Finds tokens that look random: 20 or more characters of base64 or base64url with letters of both cases, at
+/// least two digits, and frequent changes of class. Excludes hexadecimal ids and UUIDs, which are common in
+/// telemetry.
 pub(in super::super) fn high_entropy(text: &[u8], mut found: impl FnMut(Span)) {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || b"+_-".contains(&byte);
     let mut at = 0;
@@ -39,7 +40,8 @@ fn random(token: &[u8]) -> bool {
     {
         return false;
     }
-    // (`_Z` begins names of C++ and Rust.) Names change class at the beginnings of words, random texts at about every second character.
+    // `_Z` begins mangled C++ and Rust names. Names change class at word boundaries, random texts at about
+    // every second character.
     let class = |byte: &u8| match byte {
         b'0'..=b'9' => 0,
         b'A'..=b'Z' => 1,
@@ -50,10 +52,25 @@ fn random(token: &[u8]) -> bool {
         [first, second] => class(first) != class(second),
         _ => false,
     });
-    20 * changes.count() >= 9 * token.len() && entropy(token) >= BITS
+    20 * changes.count() >= 9 * token.len() && entropy(token) >= BITS && !ends_with_uuid(token)
 }
 
-/// The entropy of the bytes in bits per byte (Shannon).
+/// Returns true for a UUID behind a name: `RequestId-00850174-e651-4b12-9903-885b7908b1d2`.
+fn ends_with_uuid(token: &[u8]) -> bool {
+    let Some((name, uuid)) = token.split_last_chunk::<36>() else {
+        return false;
+    };
+    let fits = |(position, byte): (usize, &u8)| match position {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    uuid.iter().enumerate().all(fits)
+        && name
+            .iter()
+            .all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_'))
+}
+
+/// Returns the Shannon entropy of the bytes, in bits per byte.
 fn entropy(token: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in token {

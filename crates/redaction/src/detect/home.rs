@@ -1,9 +1,9 @@
-//! Home directories: the name in them is a person's.
+//! Matches home directories, which contain the name of a person.
 
 use super::context;
 use super::{Span, before, byte, run, run_back, starts, word};
 
-/// Directories beside those of users.
+/// Directories next to those of users.
 const SHARED: [&[u8]; 9] = [
     b"Shared",
     b"shared",
@@ -18,12 +18,12 @@ const SHARED: [&[u8]; 9] = [
 
 /// Directories in which root file systems are mounted, or which immutable distributions use (`/var/home`). A path
 /// below them may be a home directory too.
-const ROOTS: [&[u8]; 11] = [
+const ROOTS: [&[u8]; 12] = [
     b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data", b"/usr",
-    b"/export", b"/var",
+    b"/export", b"/var", b"/..",
 ];
 
-/// `/home/NAME`, `/Users/NAME` or `C:\Users\NAME` whose first separator is at `separator`. The path must begin there, or
+/// `/home/NAME`, `/Users/NAME`, `C:\Users\NAME` or `C:\Documents and Settings\NAME` whose first separator is at `separator`. The path must begin there, or
 /// below a drive or a root file system; `https://example.com/home/news` is a page.
 pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
     let slash = byte(text, separator);
@@ -41,7 +41,7 @@ pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
     let directories: &[&[u8]] = if slash == b'/' {
         &[b"home", b"Users"]
     } else {
-        &[b"Users", b"users", b"USERS"]
+        &[b"Users", b"users", b"USERS", b"Documents and Settings"]
     };
     let directory = directories
         .iter()
@@ -81,8 +81,8 @@ pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
     Some(start..name_start + name.len().max(name_with_spaces))
 }
 
-/// Returns the length of a name with spaces, on Windows: `C:\Users\Jane Roe\Desktop`. The name ends at a separator, or at
-/// the quote before the path; the length of any other name is 0.
+/// Returns the length of a Windows name with spaces, as in `C:\Users\Jane Roe\Desktop`. The name must end at
+/// a separator or at the quote before the path; otherwise the length is 0.
 fn spaced(text: &[u8], separator: usize, start: usize, first: &[u8]) -> usize {
     let slash = byte(text, separator);
     let drive = before(text, separator) == b':';
@@ -103,7 +103,7 @@ fn spaced(text: &[u8], separator: usize, start: usize, first: &[u8]) -> usize {
     }
 }
 
-/// First parts of the paths of web sites.
+/// First segments of paths on web sites.
 const PAGES: [&[u8]; 48] = [
     b"page",
     b"pages",
@@ -179,13 +179,25 @@ const REQUESTS: [&[u8]; 15] = [
     b"pageview",
 ];
 
-/// Returns true for the path of a page of a web site.
+/// Whether a path is that of a web page.
 fn is_page(text: &[u8], separator: usize, name: &[u8], end: usize) -> bool {
     PAGES.iter().any(|page| name.eq_ignore_ascii_case(page))
         || WEB.iter().any(|ending| name.ends_with(ending))
         || name.iter().all(u8::is_ascii_digit)
         || matches!(byte(text, end), b'?' | b'#') && word(byte(text, end + 1))
         || context::said(text, separator, &REQUESTS)
+}
+
+/// Returns true if a server stands before the separator: `\\server\Users\jane`. In escaped texts each backslash is two.
+fn is_share(text: &[u8], separator: usize) -> bool {
+    let slashes = 1 + usize::from(byte(text, separator + 1) == b'\\');
+    let host = run_back(text, separator, 64, |byte| {
+        byte.is_ascii_alphanumeric() || b".-_".contains(&byte)
+    });
+    let end = separator - host;
+    let begins = run_back(text, end, 5, |byte| byte == b'\\');
+    let earlier = before(text, end - begins);
+    host > 0 && begins == 2 * slashes && earlier != b':' && !word(earlier)
 }
 
 /// Returns the start of the path, drive included; `None` if no path begins there.
@@ -196,11 +208,12 @@ fn beginning(text: &[u8], separator: usize, slash: u8) -> Option<usize> {
         let letter = drive.filter(|at| {
             byte(text, *at).is_ascii_alphabetic() && !before(text, *at).is_ascii_alphanumeric()
         });
-        // Without a drive it is `key:/home/NAME` or `host:/home/NAME`.
+        // Without a drive: `key:/home/NAME` or `host:/home/NAME`.
         return letter.or((slash == b'/').then_some(separator));
     }
     if slash == b'\\' {
-        return (earlier != b'\\' && !earlier.is_ascii_alphanumeric()).then_some(separator);
+        let begins = earlier != b'\\' && !earlier.is_ascii_alphanumeric();
+        return (begins || is_share(text, separator)).then_some(separator);
     }
     if earlier == b'/' {
         // `file:///home/NAME`
@@ -219,7 +232,7 @@ fn beginning(text: &[u8], separator: usize, slash: u8) -> Option<usize> {
     if option {
         return Some(separator);
     }
-    // The directory above, unless it is a URL's.
+    // The parent directory, unless it belongs to a URL.
     let path = run_back(text, separator, 256, |byte| {
         byte > b' ' && !b"\"'<>=,;".contains(&byte)
     });

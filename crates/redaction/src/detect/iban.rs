@@ -1,10 +1,10 @@
-//! International bank account numbers.
+//! Matches international bank account numbers.
 
 use smallvec::SmallVec;
 
 use super::{Span, byte, mod97};
 
-/// Countries and the length of their numbers (SWIFT IBAN registry, release 99).
+/// Countries and the lengths of their numbers (SWIFT IBAN registry, release 99).
 const LENGTHS: &[(&[u8; 2], usize)] = &[
     (b"AD", 24),
     (b"AE", 23),
@@ -97,8 +97,8 @@ const LENGTHS: &[(&[u8; 2], usize)] = &[
     (b"YE", 30),
 ];
 
-/// A number whose country begins at `start`: without separators, or in groups of four separated by single spaces or
-/// dashes (ISO 13616-1), in upper or lower case.
+/// Matches a number whose country code begins at `start`: without separators, or in groups of four separated
+/// by single spaces or dashes (ISO 13616-1), in upper or lower case.
 pub(in super::super) fn iban(text: &[u8], start: usize) -> Option<Span> {
     let country = [
         byte(text, start).to_ascii_uppercase(),

@@ -1,13 +1,14 @@
-//! Keys and tokens that their issuers gave a prefix to be found by.
+//! Matches keys and tokens with an issuer's prefix.
 
 use super::assigned::is_aws_secret;
-use super::{Span, before, byte, run, run_back, starts, word};
+use super::{Span, begins_token, byte, run, run_back, starts};
 
 fn alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
 }
 
-/// A token of exactly `length` characters of a class from `start` on, which is no part of a longer word.
+/// A token of exactly `length` characters of a class from `start` on, which is no part of a longer word. An underscore
+/// separates words: `key_AKIA...`.
 fn exactly(
     text: &[u8],
     start: usize,
@@ -15,18 +16,18 @@ fn exactly(
     length: usize,
     of: fn(u8) -> bool,
 ) -> Option<Span> {
-    if word(before(text, start)) {
+    if !begins_token(text, start) {
         return None;
     }
-    // One more at most: a prefix that repeats must not search the rest of the text each time.
+    // Reads one character more at most: a repeated prefix must not search the rest of the text each time.
     let end = body + length;
     let limit = text.len().min(end + 1);
     let found = run(text.get(..limit).unwrap_or_default(), body, of).len();
-    (found == length && !word(byte(text, end))).then_some(start..end)
+    (found == length && !alphanumeric(byte(text, end))).then_some(start..end)
 }
 
-/// An access key id of AWS with its `I` at `i`: `AKIA`, `ASIA` or `ABIA` and 16 characters of base 32 (AWS IAM reference,
-/// "unique identifiers").
+/// Matches an AWS access key id with its `I` at `i`: `AKIA`, `ASIA` or `ABIA` and 16 characters of base 32
+/// (AWS IAM reference, "unique identifiers").
 pub(in super::super) fn aws(text: &[u8], i: usize) -> Option<Span> {
     let start = i.checked_sub(2)?;
     let prefix = text.get(start..start + 4)?;
@@ -37,10 +38,11 @@ pub(in super::super) fn aws(text: &[u8], i: usize) -> Option<Span> {
     exactly(text, start, start + 4, 16, base32)
 }
 
-/// Bytes behind an access key id in which its secret is looked for.
+/// Maximum distance of a secret after its access key id, in bytes.
 const BEHIND: usize = 32;
 
-/// A secret access key behind an access key id with its `I` at `i`, with a colon or the name of a key between them.
+/// Matches a secret access key after an access key id with its `I` at `i`, separated by a colon or a key
+/// name.
 pub(in super::super) fn aws_secret_behind(text: &[u8], i: usize) -> Option<Span> {
     let id = aws(text, i)?;
     let part = |byte: u8| alphanumeric(byte) || matches!(byte, b'+' | b'/');
@@ -56,7 +58,7 @@ pub(in super::super) fn aws_secret_behind(text: &[u8], i: usize) -> Option<Span>
     None
 }
 
-/// An API key of Google Cloud with its `I` at `i`: `AIza` and 35 characters of base64url.
+/// Matches a Google Cloud API key with its `I` at `i`: `AIza` and 35 characters of base64url.
 pub(in super::super) fn gcp(text: &[u8], i: usize) -> Option<Span> {
     let start = i.checked_sub(1)?;
     if !starts(text, start, b"AIza") {
@@ -66,15 +68,17 @@ pub(in super::super) fn gcp(text: &[u8], i: usize) -> Option<Span> {
     exactly(text, start, start + 4, 35, base64url)
 }
 
-/// A token of GitHub with the underscore of its prefix at `underscore`: `ghp_` and the like, or `github_pat_`.
+/// Matches a GitHub token with the underscore of its prefix at `underscore`: `ghp_` and similar prefixes, or
+/// `github_pat_`.
 ///
-/// The last 6 characters of the former are a CRC-32 of those before. A wrong one alone clears no token (a cut off or
-/// mistyped token is still private to some degree), but what looks like a placeholder must have the right one.
+/// The last 6 characters of `ghp_` tokens are a CRC-32. A token with a wrong checksum still matches, because
+/// truncated or mistyped tokens are private too. Only a token that resembles a placeholder needs a valid
+/// checksum.
 pub(in super::super) fn github(text: &[u8], underscore: usize) -> Option<Span> {
     let body = underscore + 1;
     if let Some(start) = body.checked_sub(b"github_pat_".len())
         && starts(text, start, b"github_pat_")
-        && !word(before(text, start))
+        && begins_token(text, start)
     {
         let token = run(text, body, |byte| alphanumeric(byte) || byte == b'_');
         let fits = token.len() >= 40 && varied(token);
@@ -87,7 +91,7 @@ pub(in super::super) fn github(text: &[u8], underscore: usize) -> Option<Span> {
     let token = run(text, body, alphanumeric);
     let length = token.len();
     let fits = (36..=255).contains(&length)
-        && !word(before(text, start))
+        && begins_token(text, start)
         && (varied(token) || length == 36 && checksum(token));
     fits.then_some(start..body + length)
 }
@@ -113,17 +117,17 @@ fn checksum(token: &[u8]) -> bool {
     expected == *check
 }
 
-/// CRC-32 of ISO 3309, as in gzip.
+/// Returns the CRC-32 of ISO 3309, as in gzip.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut sum = flate2::Crc::new();
     sum.update(bytes);
     sum.sum()
 }
 
-/// The longest token of Slack in bytes.
+/// Maximum length of a Slack token in bytes.
 const TOKEN: usize = 512;
 
-/// A token of Slack with the dash after its prefix at `dash`: `xoxb-` and the like, `xapp-`.
+/// Matches a Slack token with the dash after its prefix at `dash`: `xoxb-` and similar prefixes, `xapp-`.
 pub(in super::super) fn slack(text: &[u8], dash: usize) -> Option<Span> {
     let start = dash.checked_sub(4)?;
     let prefix = text.get(start..dash)?;
@@ -136,7 +140,7 @@ pub(in super::super) fn slack(text: &[u8], dash: usize) -> Option<Span> {
             b'a' | b'b' | b'c' | b'd' | b'e' | b'o' | b'p' | b'r' | b's'
         ]
     ) || prefix == b"xapp";
-    if !known || word(before(text, start)) {
+    if !known || !begins_token(text, start) {
         return None;
     }
     let limit = text.len().min(dash + TOKEN);
@@ -148,13 +152,13 @@ pub(in super::super) fn slack(text: &[u8], dash: usize) -> Option<Span> {
     fits.then_some(start..end)
 }
 
-/// The length of a token without the full stops at its end.
+/// Returns the length of a token without trailing full stops.
 fn run_back_trimmed(token: &[u8]) -> usize {
     token.len() - run_back(token, token.len(), usize::MAX, |byte| byte == b'.')
 }
 
-/// A secret of Stripe with an underscore of its prefix at `underscore`: `sk_live_`, `rk_test_` and the like, `whsec_`.
-/// Keys that begin with `pk_` are public.
+/// Matches a Stripe secret with an underscore of its prefix at `underscore`: `sk_live_`, `rk_test_` and
+/// similar prefixes, `whsec_`. Keys with the prefix `pk_` are public.
 pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
     if let Some(start) = underscore.checked_sub(5)
         && starts(text, start, b"whsec_")
@@ -163,13 +167,13 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
             alphanumeric(byte) || b"+/=".contains(&byte)
         });
         let random = varied(token) || scrambled(token);
-        let fits = token.len() >= 24 && random && !word(before(text, start));
+        let fits = token.len() >= 24 && random && begins_token(text, start);
         return fits.then_some(start..underscore + 1 + token.len());
     }
     let start = underscore.checked_sub(2)?;
     let known = matches!(text.get(start..underscore)?, b"sk" | b"rk");
     let mode = starts(text, underscore, b"_live_") || starts(text, underscore, b"_test_");
-    if !known || !mode || word(before(text, start)) {
+    if !known || !mode || !begins_token(text, start) {
         return None;
     }
     let body = underscore + b"_live_".len();
@@ -178,9 +182,9 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
     fits.then_some(start..body + token.len())
 }
 
-/// Returns true for letters that look random. One key of 24 characters in 60 has no digit; words have one capital letter, at
+/// Returns true for 20 or more letters that look random. One key of 24 characters in 60 has no digit; words have one capital letter, at
 /// their beginning.
-fn scrambled(token: &[u8]) -> bool {
+pub(super) fn scrambled(token: &[u8]) -> bool {
     let pairs = |of: fn(&u8) -> bool| {
         let both = |pair: &&[u8]| pair.iter().all(of);
         token.windows(2).filter(both).count()
@@ -206,8 +210,8 @@ fn scrambled(token: &[u8]) -> bool {
 /// many beginnings without an end from each searching the whole text.
 const KEY: usize = 16 << 10;
 
-/// A private key in PEM (RFC 7468) whose dashes begin at `start`: to its end, or, if that is cut off or far away, to the end
-/// of the text.
+/// Matches a PEM private key (RFC 7468) whose dashes begin at `start`: up to its end, or to the end of the
+/// text if its end is missing or far away.
 pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     if !starts(text, start, BEGIN) {

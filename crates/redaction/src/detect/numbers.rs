@@ -1,11 +1,11 @@
-//! Card numbers and social security numbers, which begin with a digit. `addresses` and `phone` match other numbers.
+//! Matches card numbers and social security numbers. `addresses` and `phone` match other numbers.
 
 use smallvec::SmallVec;
 
 use super::context::{self, COUNTERS, PARTS};
 use super::{Span, before, byte, luhn, run, word};
 
-/// Groups of digits, separated by one byte each, always the same.
+/// Groups of digits with the same one-byte separator.
 pub(super) struct Groups {
     /// Start and length of each group.
     pub(super) groups: SmallVec<[(usize, usize); 6]>,
@@ -14,7 +14,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Reads up to 6 groups of up to 19 digits from a place on.
+    /// Reads up to 6 groups of up to 19 digits, from a position on.
     pub(super) fn read(text: &[u8], start: usize, separators: &[u8]) -> Groups {
         let mut read = Groups {
             groups: SmallVec::new(),
@@ -48,7 +48,7 @@ impl Groups {
         last.map_or(0, |(start, length)| start + length)
     }
 
-    /// Whether the first groups are of these lengths.
+    /// Whether the first groups have these lengths.
     pub(super) fn are(&self, lengths: &[usize]) -> bool {
         let groups = self.groups.get(..lengths.len());
         groups.is_some_and(|groups| {
@@ -60,13 +60,13 @@ impl Groups {
     }
 }
 
-/// A card number that begins at a digit. The longest reading wins.
+/// Matches a card number that begins at a digit. The longest reading wins.
 pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
     if before(text, start) == b'.' {
         return None;
     }
     let groups = Groups::read(text, start, b" -");
-    // As cards are printed: 19, 16, 15 and 14 digits.
+    // Printed groupings: 19, 16, 15 and 14 digits.
     let printed: [&[usize]; 4] = [&[4, 4, 4, 4, 3], &[4, 4, 4, 4], &[4, 6, 5], &[4, 6, 4]];
     let (_, first) = *groups.groups.first()?;
     let count = match first {
@@ -80,10 +80,10 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
         _ => return None,
     };
     let end = groups.end(count);
-    // A fraction. A comma separates it from something else: no group of a card number is one of thousands, which has 3 digits.
+    // A fraction. A comma is a separator: no group of a card number has 3 digits like groups of thousands.
     let after = byte(text, end);
     let goes_on = after == b'.' && byte(text, end + 1).is_ascii_digit();
-    // An underscore too: `4111111111111111_1`.
+    // An underscore continues the number too: `4111111111111111_1`.
     let longer = after.is_ascii_alphanumeric() || goes_on;
     if longer || !valid_card(text, start, end) || (count == 1 && is_counter(text, start)) {
         return None;
@@ -91,7 +91,7 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
     Some(start..end + stripe(text, end))
 }
 
-/// Returns true if the word before a number says that it is a count or an id, unless the id is that of a card.
+/// Whether the word before a number shows that it is a count or an id, except the id of a card.
 fn is_counter(text: &[u8], start: usize) -> bool {
     let mut card = false;
     let id = context::find(text, start, false, |word| {
@@ -110,8 +110,8 @@ fn is_counter(text: &[u8], start: usize) -> bool {
     (id && !card) || context::said(text, start, &COUNTERS)
 }
 
-/// Returns the length of the rest of track 2 of a magnetic stripe: `=`, date, service code and the issuer's data (ISO/IEC
-/// 7813).
+/// Returns the length of the rest of track 2 of a magnetic stripe: `=`, date, service code and issuer's data
+/// (ISO/IEC 7813).
 fn stripe(text: &[u8], end: usize) -> usize {
     if byte(text, end) != b'=' {
         return 0;
@@ -126,8 +126,8 @@ fn stripe(text: &[u8], end: usize) -> usize {
     }
 }
 
-/// Track 1 of a magnetic stripe whose number begins at `start`, after `B`: to its end or the longest there is, with the name and what
-/// the issuer keeps there (ISO/IEC 7813).
+/// Matches track 1 of a magnetic stripe whose number begins at `start`, after `B`: up to its end or its
+/// maximum length, including name and issuer's data (ISO/IEC 7813).
 pub(in super::super) fn track(text: &[u8], start: usize) -> Option<Span> {
     if !matches!(before(text, start), b'B' | b'b') || word(before(text, start - 1)) {
         return None;
@@ -152,7 +152,8 @@ fn valid_card(text: &[u8], start: usize, end: usize) -> bool {
     known_card(&digits) && luhn(digits.iter().copied())
 }
 
-/// Issuers' prefixes and lengths. Visa's 13 digits are left out: no longer issued, and the length of bar codes.
+/// Whether a number has an issuer's prefix and length. Visa's 13 digits are excluded: they are no longer
+/// issued, and bar codes have the same length.
 fn known_card(digits: &[u8]) -> bool {
     let prefix = digits.iter().take(4).fold(0, |prefix, digit| {
         10 * prefix + u32::from(digit.wrapping_sub(b'0'))
@@ -180,8 +181,8 @@ fn known_card(digits: &[u8]) -> bool {
     lengths.contains(&digits.len())
 }
 
-/// A social security number that begins at a digit: AAA-GG-SSSS. Area 000, 666 and 900 to 999, group 00 and serial
-/// number 0000 are never given out (Social Security Administration).
+/// Matches a social security number that begins at a digit: AAA-GG-SSSS. Area 000, 666 and 900 to 999, group
+/// 00 and serial number 0000 are never issued (Social Security Administration).
 pub(in super::super) fn us_ssn(text: &[u8], start: usize) -> Option<Span> {
     let groups = Groups::read(text, start, b"- ");
     if groups.groups.len() != 3 || !groups.are(&[3, 2, 4]) {
@@ -196,11 +197,56 @@ pub(in super::super) fn us_ssn(text: &[u8], start: usize) -> Option<Span> {
         return None;
     }
     let number = |from: usize, to: usize| text.get(start + from..start + to).unwrap_or_default();
-    let (area, group, serial) = (number(0, 3), number(4, 6), number(7, 11));
-    let never = area == b"000"
-        || area == b"666"
-        || area.starts_with(b"9")
-        || group == b"00"
-        || serial == b"0000";
-    (!never && !context::said(text, start, &PARTS)).then_some(start..end)
+    let issued = is_issued(number(0, 3), number(4, 6), number(7, 11));
+    (issued && !context::said(text, start, &PARTS)).then_some(start..end)
+}
+
+/// Whether a number may be given out.
+fn is_issued(area: &[u8], group: &[u8], serial: &[u8]) -> bool {
+    area != b"000"
+        && area != b"666"
+        && !area.starts_with(b"9")
+        && group != b"00"
+        && serial != b"0000"
+}
+
+/// Names of social security numbers in lower case.
+const SSN_NAMES: [&[u8]; 4] = [
+    b"ssn",
+    b"socialsecuritynumber",
+    b"social_security_number",
+    b"social security number",
+];
+
+/// A social security number without separators, after a name of one whose last letter is at `last`: `ssn=078051120`.
+pub(in super::super) fn us_ssn_named(text: &[u8], last: usize) -> Option<Span> {
+    let named = |name: &&[u8]| {
+        let start = (last + 1).checked_sub(name.len());
+        start.is_some_and(|start| {
+            let there = text.get(start..=last).unwrap_or_default();
+            // `userSsn`, `user_ssn`, but not `lessn`.
+            let begins = !before(text, start).is_ascii_alphabetic()
+                || byte(text, start).is_ascii_uppercase();
+            there.eq_ignore_ascii_case(name) && begins
+        })
+    };
+    if !SSN_NAMES.iter().any(named) {
+        return None;
+    }
+    let between = run(
+        text.get(..text.len().min(last + 6)).unwrap_or_default(),
+        last + 1,
+        |byte| b" =:\"'\\#".contains(&byte),
+    );
+    let start = last + 1 + between.len();
+    let assigned = between
+        .iter()
+        .take(3)
+        .any(|byte| matches!(byte, b'=' | b':'));
+    let end = start + 9;
+    let digits = text.get(start..end)?;
+    let (area, rest) = digits.split_at_checked(3)?;
+    let (group, serial) = rest.split_at_checked(2)?;
+    let fits = assigned && digits.iter().all(u8::is_ascii_digit) && !word(byte(text, end));
+    (fits && is_issued(area, group, serial)).then_some(start..end)
 }

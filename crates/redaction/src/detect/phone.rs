@@ -1,16 +1,16 @@
-//! Telephone numbers.
+//! Matches telephone numbers.
 
-use super::context::{self, PARTS};
+use super::context::{self, PARTS, PHONES};
 use super::numbers::Groups;
 use super::{Span, before, byte, word};
 
-/// A number in one of the forms below, in which `start` is the first digit after anything but a digit:
+/// Matches a number in one of these forms. `start` is the first digit of a digit run.
 ///
 /// - international (ITU-T E.164): `+` or `00`, an assigned country code, 9 to 15 digits in all, with separators;
 /// - North America: `(415) 555-2671`, `415-555-2671`, `415.555.2671`, with or without `1-` before it;
 /// - with the trunk prefix 0: `020 7946 0958`, `0151/2345678`, `01 23 45 67 89`, `(030) 1234567`.
 ///
-/// Digits without any separator or `+` are ids or times far more often: never a hit.
+/// Digits without any separator or `+` never match, because they are mostly ids or times.
 pub(in super::super) fn phone(text: &[u8], start: usize) -> Option<Span> {
     let earlier = before(text, start);
     match earlier {
@@ -37,7 +37,7 @@ pub(in super::super) fn phone(text: &[u8], start: usize) -> Option<Span> {
     national(text, start, start)
 }
 
-/// From the country code on.
+/// Matches a number from its country code on.
 fn international(text: &[u8], code: usize, start: usize) -> Option<Span> {
     if word(before(text, start)) || matches!(before(text, start), b'+' | b'.' | b'-') {
         return None;
@@ -56,7 +56,7 @@ fn international(text: &[u8], code: usize, start: usize) -> Option<Span> {
                 end = at;
             }
             b' ' | b'-' | b'.' | b'/' | b'(' | b')' => {
-                // One separator, or two where there is a parenthesis.
+                // One separator, or two at a parenthesis.
                 let pair = matches!(
                     (next, byte(text, at + 1)),
                     (b' ', b'(') | (b')', b' ' | b'-')
@@ -79,8 +79,8 @@ fn international(text: &[u8], code: usize, start: usize) -> Option<Span> {
     assigned(number, digits).then_some(start..end)
 }
 
-/// Whether a number of so many digits begins with a country code that is assigned (ITU Operational Bulletin 1114), and
-/// for North America is as long as all of its numbers.
+/// Whether a number with this many digits begins with an assigned country code (ITU Operational Bulletin
+/// 1114), and for North America has the length of all its numbers.
 fn assigned(number: u64, digits: u32) -> bool {
     let first = |count: u32| number / 10_u64.pow(digits - count);
     match first(1) {
@@ -107,7 +107,7 @@ fn assigned(number: u64, digits: u32) -> bool {
     )
 }
 
-/// Without a country code; `start` is where the number begins, its parenthesis included.
+/// Matches a number without a country code; `start` is its beginning, including a parenthesis.
 fn national(text: &[u8], digits: usize, start: usize) -> Option<Span> {
     if word(before(text, start))
         || matches!(before(text, start), b'-' | b'.' | b'/' if start != digits)
@@ -125,7 +125,7 @@ fn national(text: &[u8], digits: usize, start: usize) -> Option<Span> {
     (!word(after) && !goes_on && !part).then_some(start..end)
 }
 
-/// The end of `415) 555-2671` or `030) 1234567`.
+/// Returns the end of `415) 555-2671` or `030) 1234567`.
 fn parenthesised(text: &[u8], digits: usize) -> Option<usize> {
     let area = Groups::read(text, digits, b"");
     let (_, length) = *area.groups.first()?;
@@ -149,12 +149,14 @@ fn parenthesised(text: &[u8], digits: usize) -> Option<usize> {
     fits.then(|| groups.end(2))
 }
 
-/// The end of `415-555-2671`, `1-415-555-2671`, `020 7946 0958`, `01 23 45 67 89`.
+/// Returns the end of `415-555-2671`, `1-415-555-2671`, `020 7946 0958` or `01 23 45 67 89`.
 fn grouped(text: &[u8], start: usize) -> Option<usize> {
     let groups = Groups::read(text, start, b" -./");
     let count = groups.groups.len();
     let place = |group: usize| groups.groups.get(group).map_or(0, |group| group.0);
-    if matches!(groups.separator, b'-' | b'.') {
+    let named = || context::said(text, start, &PHONES);
+    let spaced = groups.separator == b' ' && groups.are(&[3, 3, 4]) && named();
+    if matches!(groups.separator, b'-' | b'.') || spaced {
         if count == 3 && groups.are(&[3, 3, 4]) && area_and_exchange(text, start, place(1)) {
             return Some(groups.end(3));
         }
@@ -176,15 +178,18 @@ fn grouped(text: &[u8], start: usize) -> Option<usize> {
     let total: usize = groups.groups.iter().map(|group| group.1).sum();
     let (_, first) = *groups.groups.first()?;
     let rest = groups.groups.get(1..).unwrap_or_default();
+    // `06-12345678`; after a word for telephones also shorter ones.
+    let mobile = groups.separator == b'-' && count == 2 && groups.are(&[2, 8]);
     let fits = count <= 3
         && (3..=5).contains(&first)
-        && (10..=12).contains(&total)
-        && rest.iter().all(|group| group.1 >= 3);
+        && ((10..=12).contains(&total) || (8..=9).contains(&total) && named())
+        && rest.iter().all(|group| group.1 >= 3)
+        || mobile;
     fits.then(|| groups.end(count))
 }
 
-/// Whether area code and exchange code can be (North American Numbering Plan): both begin with 2 to 9, and the second
-/// digit of an area code is never 9.
+/// Whether area code and exchange code are possible (North American Numbering Plan): both begin with 2 to 9,
+/// and the second digit of an area code is never 9.
 fn area_and_exchange(text: &[u8], area: usize, exchange: usize) -> bool {
     matches!(byte(text, area), b'2'..=b'9')
         && byte(text, area + 1) != b'9'

@@ -1,30 +1,29 @@
-//! Tokens of package registries, of GitLab and of Azure.
+//! Matches tokens of package registries, GitLab and Azure.
 
-use super::{Span, before, byte, run, run_back, starts, word};
+use super::{Span, before, begins_token, byte, run, run_back, starts, word};
 
-/// The longest token in bytes.
+/// Maximum length of a token in bytes.
 const TOKEN: usize = 512;
 
-/// Returns true for the bytes of tokens.
 fn part(byte: u8) -> bool {
     word(byte) || byte == b'-'
 }
 
-/// From `start` on, the bytes of a class; at most [`TOKEN`].
+/// Returns the bytes of a class from `start` on, at most [`TOKEN`].
 fn token(text: &[u8], start: usize, of: impl Fn(u8) -> bool) -> &[u8] {
     let limit = text.len().min(start + TOKEN);
     run(text.get(..limit).unwrap_or_default(), start, of)
 }
 
-/// Returns true for a token with digits or letters of both cases, as random ones have.
+/// Whether a token has digits, or letters of both cases, like random ones.
 fn random(token: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| token.iter().any(of);
     has(u8::is_ascii_alphabetic)
         && (has(u8::is_ascii_digit) || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))
 }
 
-/// A token of GitLab with the dash of its prefix at `dash`: `glpat-` and 20 characters or more, also in parts with dots
-/// (GitLab documentation, "Token prefixes").
+/// Matches a GitLab token with the dash of its prefix at `dash`: `glpat-` and at least 20 characters,
+/// possibly in dotted parts (GitLab documentation, "Token prefixes").
 pub(in super::super) fn gitlab(text: &[u8], dash: usize) -> Option<Span> {
     const PREFIXES: [&[u8]; 10] = [
         b"glpat", b"gldt", b"glptt", b"glrt", b"glcbt", b"glsoat", b"glft", b"glimt", b"glagent",
@@ -51,10 +50,10 @@ pub(in super::super) fn gitlab(text: &[u8], dash: usize) -> Option<Span> {
     Some(start..end)
 }
 
-/// A token of npm with the underscore of its prefix at `underscore`: `npm_` and 36 letters and digits.
+/// Matches an npm token with the underscore of its prefix at `underscore`: `npm_` and 36 letters and digits.
 pub(in super::super) fn npm(text: &[u8], underscore: usize) -> Option<Span> {
     let start = underscore.checked_sub(3)?;
-    if !starts(text, start, b"npm") || word(before(text, start)) {
+    if !starts(text, start, b"npm") || !begins_token(text, start) {
         return None;
     }
     let body = token(text, underscore + 1, |byte| byte.is_ascii_alphanumeric());
@@ -63,18 +62,19 @@ pub(in super::super) fn npm(text: &[u8], underscore: usize) -> Option<Span> {
     (body.len() == 36 && !word(byte(text, end)) && varied && random(body)).then_some(start..end)
 }
 
-/// A token of PyPI with the dash of its prefix at `dash`: `pypi-` and a macaroon in base64url, which begins with its version and
-/// location (PyPI documentation, "API tokens").
+/// Matches a PyPI token with the dash of its prefix at `dash`: `pypi-` and a macaroon in base64url, which
+/// begins with its version and location (PyPI documentation, "API tokens").
 pub(in super::super) fn pypi(text: &[u8], dash: usize) -> Option<Span> {
     let start = dash.checked_sub(4)?;
-    if !starts(text, start, b"pypi-Ag") || word(before(text, start)) {
+    if !starts(text, start, b"pypi-Ag") || !begins_token(text, start) {
         return None;
     }
     let body = token(text, dash + 1, part);
     (body.len() >= 50 && random(body)).then_some(start..dash + 1 + body.len())
 }
 
-/// The signature of a shared access of Azure, with the `=` behind `sig` at `sign`: 32 bytes in base64, mostly percent-encoded.
+/// Matches the signature of an Azure shared access signature, with the `=` after `sig` at `sign`: 32 bytes in
+/// base64, mostly percent-encoded.
 pub(in super::super) fn azure_signature(text: &[u8], sign: usize) -> Option<Span> {
     let start = sign.checked_sub(3)?;
     if !starts(text, start, b"sig") || word(before(text, start)) {
@@ -88,7 +88,8 @@ pub(in super::super) fn azure_signature(text: &[u8], sign: usize) -> Option<Span
     fits.then_some(sign + 1..sign + 1 + body.len())
 }
 
-/// A client secret of Azure with its tilde at `tilde`: 3 characters, a digit, `Q~` and 31 to 34 characters.
+/// Matches an Azure client secret with its tilde at `tilde`: 3 characters, a digit, `Q~` and 31 to 34
+/// characters.
 pub(in super::super) fn azure_client(text: &[u8], tilde: usize) -> Option<Span> {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.~-".contains(&byte);
     let start = tilde.checked_sub(5)?;

@@ -1,4 +1,4 @@
-//! Queries in JSON: MongoDB, OpenSearch, Elasticsearch.
+//! Sanitizes queries in JSON: MongoDB, OpenSearch, Elasticsearch.
 
 use std::borrow::Cow;
 
@@ -8,18 +8,18 @@ use super::changed;
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Next {
     Value,
-    /// A value, or the end of the array that has just begun.
+    /// A value, or the end of an empty array.
     ValueOrEnd,
     Key,
-    /// A key, or the end of the object that has just begun.
+    /// A key, or the end of an empty object.
     KeyOrEnd,
     Colon,
     CommaOrEnd,
     Nothing,
 }
 
-/// Replaces every value by `"?"` and keeps keys and structure, without white space, as the Collector does. What is not
-/// JSON is cut off with `...` from there on, so that nothing that was not understood is kept.
+/// Replaces every value by `"?"` and keeps keys and structure, without white space, as the Collector does.
+/// From the first invalid JSON on, the text is replaced by `...`, so that nothing unparsed is kept.
 pub fn json(query: &str) -> Cow<'_, str> {
     if query.is_empty() {
         return Cow::Borrowed(query);
@@ -31,15 +31,15 @@ pub fn json(query: &str) -> Cow<'_, str> {
     changed(query, output)
 }
 
-/// None where the text is not JSON, or ends too early.
+/// Returns `None` if the text is not JSON, or is truncated.
 fn write(query: &str, output: &mut String) -> Option<()> {
-    // Per open bracket, whether it is an object's.
+    // Whether each open bracket is an object's.
     let mut open: Vec<bool> = Vec::new();
     let mut next = Next::Value;
     let mut rest = query.trim_start();
     while let Some(first) = rest.bytes().next() {
         if next == Next::Nothing {
-            // Several documents, one after the other.
+            // Several consecutive documents.
             next = Next::Value;
         }
         let value = matches!(next, Next::Value | Next::ValueOrEnd);
@@ -113,7 +113,7 @@ fn after(open: &[bool]) -> Next {
     }
 }
 
-/// The length of the string that `text` begins with, quotes included.
+/// Returns the length of the string at the beginning of `text`, including quotes.
 fn string(text: &str) -> Option<usize> {
     let mut escaped = false;
     for (position, byte) in text.bytes().enumerate().skip(1) {

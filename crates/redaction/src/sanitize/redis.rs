@@ -1,4 +1,4 @@
-//! Commands of Redis, Valkey and memcached.
+//! Sanitizes commands of Redis, Valkey and memcached.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use super::changed;
 
 /// Arguments of a command that are values. Positions count from 0, after the command.
 enum Values {
-    /// One.
+    /// A single argument.
     At(usize),
-    /// This one and all that follow, which become a single `?`.
+    /// An argument and all further ones, which become a single `?`.
     From(usize),
-    /// From the first on every so many.
+    /// Every n-th argument from a position on.
     Every(usize, usize),
 }
 
-/// Replaces the values of a command of Redis by `?` and keeps its keys, as the Collector does: `SET user:1 jane` becomes
-/// `SET user:1 ?`. A command per line; what is quoted is one argument.
+/// Replaces the values of Redis commands by `?` and keeps the keys, as the Collector does: `SET user:1 jane`
+/// becomes `SET user:1 ?`. Each line is a command; a quoted text is one argument.
 pub fn redis(commands: &str) -> Cow<'_, str> {
     let mut output = String::with_capacity(commands.len());
     for line in lines(commands) {
@@ -27,7 +27,7 @@ pub fn redis(commands: &str) -> Cow<'_, str> {
     changed(commands, output)
 }
 
-/// Keeps the command of memcached and cuts off the data, which follows on a line of its own.
+/// Keeps the memcached command and removes its data, which follows on a separate line.
 pub fn memcached(command: &str) -> Cow<'_, str> {
     let line = command.split("\r\n").next().unwrap_or_default();
     Cow::Borrowed(line.trim())
@@ -76,7 +76,7 @@ fn values(name: &str, arguments: &[&str]) -> Option<Values> {
         | "SISMEMBER" | "ZRANK" | "ZREVRANK" | "ZSCORE" => Values::At(1),
         "HSETNX" | "LREM" | "LSET" | "SETBIT" | "SETEX" | "PSETEX" | "SETRANGE" | "ZINCRBY"
         | "SMOVE" | "RESTORE" => Values::At(2),
-        // More than one field at a time since Redis 4.
+        // Several fields at a time since Redis 4.
         "HSET" | "HMSET" => Values::Every(2, 2),
         "LINSERT" => Values::At(3),
         "GEOHASH" | "GEOPOS" | "GEODIST" | "LPUSH" | "RPUSH" | "SREM" | "ZREM" | "SADD" => {
@@ -107,12 +107,12 @@ fn values(name: &str, arguments: &[&str]) -> Option<Values> {
     })
 }
 
-/// Lines, except within quotes.
+/// Splits a text into lines, except within quotes.
 fn lines(text: &str) -> Vec<&str> {
     split(text, |byte| byte == b'\n')
 }
 
-/// Words, except within quotes.
+/// Splits a line into words, except within quotes.
 fn arguments(line: &str) -> Vec<&str> {
     split(line, |byte| byte.is_ascii_whitespace())
 }

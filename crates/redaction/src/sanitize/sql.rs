@@ -1,17 +1,17 @@
-//! SQL statements without their literals.
+//! Sanitizes SQL statements.
 
 use std::borrow::Cow;
 
 use super::changed;
 
-/// Replaces literals by `?` and keeps everything else as it is written, as the Collector does: strings, numbers, `NULL`,
-/// `TRUE`, `FALSE`, positional parameters (`$1`), strings in dollar quotes of PostgreSQL; and each run of digits within
-/// a name (`orders_2026_11` becomes `orders_?_?`). Texts in double quotes are names in standard SQL; after a comparison,
-/// where MySQL has strings in them, they are replaced too. Comments lose their content: the Collector keeps it, and it
-/// may be anything.
+/// Replaces literals by `?` and keeps everything else, as the Collector does: strings, numbers, `NULL`,
+/// `TRUE`, `FALSE`, positional parameters (`$1`), dollar-quoted strings of PostgreSQL; and each run of digits
+/// within a name (`orders_2026_11` becomes `orders_?_?`). Texts in double quotes are names in standard SQL;
+/// after a comparison they are replaced too, since they are strings in MySQL. Comments are emptied, because
+/// they may contain anything; the Collector keeps them.
 ///
-/// The result is sanitized again until it no longer changes. A number before dollar quotes becomes `?`, and only
-/// then do the dollar signs count as quotes.
+/// The result is sanitized again until it no longer changes. A number before dollar quotes becomes `?`, and
+/// only then do the dollar signs count as quotes.
 pub fn sql(statement: &str) -> Cow<'_, str> {
     let mut sanitized = once(statement);
     while let Cow::Owned(again) = once(&sanitized) {
@@ -23,7 +23,7 @@ pub fn sql(statement: &str) -> Cow<'_, str> {
 fn once(statement: &str) -> Cow<'_, str> {
     let mut output = String::with_capacity(statement.len());
     let mut rest = statement.trim();
-    // The last character that is no space.
+    // Last character that is not a space.
     let mut last = ' ';
     while let Some(first) = rest.chars().next() {
         let taken = piece(rest, first, last, &mut output);
@@ -36,7 +36,7 @@ fn once(statement: &str) -> Cow<'_, str> {
     changed(statement, output)
 }
 
-/// Writes what the first token of `rest` becomes, and returns its length.
+/// Writes the replacement of the first token of `rest`, and returns the token's length.
 fn piece(rest: &str, first: char, last: char, output: &mut String) -> usize {
     let mut second = rest.chars().skip(1);
     match first {
@@ -96,7 +96,7 @@ fn literal(length: usize, output: &mut String) -> usize {
     length
 }
 
-/// Writes a name with `?` for each run of digits.
+/// Writes a name, with `?` for each run of digits.
 fn name(rest: &str, length: usize, output: &mut String) -> usize {
     let mut digits = false;
     for character in rest.get(..length).unwrap_or_default().chars() {
@@ -110,8 +110,8 @@ fn name(rest: &str, length: usize, output: &mut String) -> usize {
     length
 }
 
-/// The length of a text in quotes; a doubled quote and one after a backslash are part of it. All of the rest if it does
-/// not end.
+/// Returns the length of a quoted text. A doubled quote and a quote after a backslash are part of it. An
+/// unterminated text extends to the end of `rest`.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut characters = rest.char_indices().skip(1).peekable();
     while let Some((position, character)) = characters.next() {
@@ -143,7 +143,7 @@ fn number(rest: &str) -> usize {
     rest.find(part).unwrap_or(rest.len())
 }
 
-/// `$1`, `$$...$$`, `$tag$...$tag$`.
+/// Replaces `$1`, `$$...$$` and `$tag$...$tag$`.
 fn dollar(rest: &str, output: &mut String) -> usize {
     let inside = rest.get(1..).unwrap_or_default();
     let digits = inside.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,18 +1,18 @@
-//! Paths of URLs, with `*` in place of what is no word.
+//! Sanitizes paths of URLs: `*` replaces ids.
 
 use std::borrow::Cow;
 
 use super::changed;
 
-/// Maximum number of segments; the rest is cut off, as in the Collector.
+/// Maximum number of segments; further segments are removed, as in the Collector.
 const SEGMENTS: usize = 10;
 
-/// Replaces the segments of a path that are ids by `*` and cuts off query and fragment: `/users/123/posts?a=b` becomes
-/// `/users/*/posts`.
+/// Replaces the segments of a path that are ids by `*` and removes query and fragment: `/users/123/posts?a=b`
+/// becomes `/users/*/posts`.
 ///
-/// A segment stays if it is made of letters, `-`, `_`, `.` and spaces, except for at most one other character in the
-/// second place (`v1`, `k6-runs`), and reads like a word. Whether it does is decided by which letters follow each other;
-/// the Collector has a trained model for that, so that rare words may be decided otherwise.
+/// A segment stays if it consists of letters, `-`, `_`, `.` and spaces, except for at most one other
+/// character in the second position (`v1`, `k6-runs`), and reads like a word. The decision uses unusual pairs
+/// of letters instead of the Collector's trained model, so rare words may be decided differently.
 pub fn url(path: &str) -> Cow<'_, str> {
     let end = path.find(['?', '&', '#']).unwrap_or(path.len());
     let kept = path.get(..end).unwrap_or_default();
@@ -30,7 +30,7 @@ pub fn url(path: &str) -> Cow<'_, str> {
     changed(path, output)
 }
 
-/// The name of a span with the paths in it sanitized; none where nothing changes, or nothing but `*` would be left.
+/// Sanitizes the paths in a span name; `None` if nothing changes, or if only `*` would remain.
 pub fn span_name(name: &str) -> Option<String> {
     match url(name) {
         Cow::Borrowed(_) => None,
@@ -56,7 +56,7 @@ fn is_word(segment: &str) -> bool {
     tolerable && !gibberish(segment)
 }
 
-/// For each letter, those that hardly ever follow it within words of European languages.
+/// For each letter, the letters that rarely follow it within words of European languages.
 const UNUSUAL: [&str; 26] = [
     "",
     "fghkqwxz",
@@ -86,7 +86,7 @@ const UNUSUAL: [&str; 26] = [
     "bcdfghjkmnpqrsvwx",
 ];
 
-/// Whether at least a third of the pairs of letters are unusual, or there are five letters or more without a vowel.
+/// Whether at least a third of the letter pairs are unusual, or five or more letters contain no vowel.
 fn gibberish(segment: &str) -> bool {
     let letters = segment.to_ascii_lowercase();
     let (mut pairs, mut unusual) = (0, 0);

@@ -7,7 +7,6 @@ use tracing::warn;
 use super::{Failed, Writer};
 use crate::Options;
 use crate::format::{SEGMENT_HEADER, marker_of};
-use crate::read::lose;
 use crate::recovery::waiting;
 use crate::scan::{Found, Scan};
 use crate::state::Segment;
@@ -91,7 +90,7 @@ impl Writer {
         self.shared.show(&state);
         drop(state);
         for (first, end) in lost {
-            lose(&self.shared, first, end);
+            self.shared.lose(first, end);
         }
         new.synced_next = end.max(known_end);
         self.active = Some(new);

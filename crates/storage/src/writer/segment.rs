@@ -26,9 +26,7 @@ impl Writer {
             self.rescue(options)?;
         }
         if let Some(active) = &self.active {
-            let is_full = is_full(active.len, active.began.elapsed(), options);
-            let is_out_of_place = active.past_cache && options.fsync != Fsync::Always;
-            if !is_full && !is_out_of_place {
+            if !is_full(active.len, active.began.elapsed(), options) {
                 return Ok(());
             }
             if options.fsync != Fsync::Never
@@ -64,7 +62,7 @@ impl Writer {
     fn next_segment(&mut self, options: &Options) -> Result<(Active, u64), Failed> {
         let (first, follows) = (self.next, self.follows);
         if let Some(spare) = self.spare.take() {
-            match self.reuse(&spare, first, follows, options) {
+            match self.reuse(&spare, first, follows) {
                 Ok(active) => return Ok((active, spare.bytes)),
                 Err(_) => {
                     let _ = self.disk.remove(&spare.path);
@@ -80,13 +78,7 @@ impl Writer {
 
     /// Creates a segment in the file of an old one. Overwriting needs no space and no changes of file system metadata,
     /// so an fsync costs half as much.
-    fn reuse(
-        &mut self,
-        spare: &Spare,
-        first: u64,
-        follows: u64,
-        options: &Options,
-    ) -> io::Result<Active> {
+    fn reuse(&mut self, spare: &Spare, first: u64, follows: u64) -> io::Result<Active> {
         let name = self.next_name.max(first);
         // Also after a failure, since part of the file may exist.
         self.next_name = name.saturating_add(1);
@@ -97,8 +89,7 @@ impl Writer {
             follows,
             reused: spare.bytes,
         };
-        let synced = options.fsync == Fsync::Always;
-        let mut output = self.disk.reuse(&spare.path, synced)?;
+        let mut output = self.disk.reuse(&spare.path)?;
         output.write(&mut [IoSlice::new(&header.encode())])?;
         // Synced before the rename: with the old header, the new name would invalidate records of other segments.
         output.sync()?;
@@ -107,10 +98,7 @@ impl Writer {
             let _ = self.disk.remove(&named);
             return Err(error);
         }
-        Ok(Active {
-            past_cache: synced,
-            ..Active::new(output, name, SEGMENT_HEADER as u64, first)
-        })
+        Ok(Active::new(output, name, SEGMENT_HEADER as u64, first))
     }
 
     /// Creates a segment with this content, synced to disk.
@@ -149,7 +137,6 @@ impl Writer {
         let mut fill = || -> io::Result<()> {
             output.write(&mut [IoSlice::new(&header.encode())])?;
             output.write(&mut [IoSlice::new(blocks)])?;
-            output.flush()?;
             if options.fsync != Fsync::Never {
                 if !blocks.is_empty() {
                     output.sync()?;
@@ -255,7 +242,6 @@ impl Active {
             output,
             name,
             began: Instant::now(),
-            past_cache: false,
             len,
             synced: len,
             synced_next: next,

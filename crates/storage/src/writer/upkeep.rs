@@ -8,7 +8,6 @@ use tracing::error;
 use super::{Active, Failed, POSITION_EVERY, Writer};
 use crate::lock::Lock;
 use crate::position::Position;
-use crate::read::lose;
 use crate::registry::make;
 use crate::{Fsync, Options};
 
@@ -138,7 +137,7 @@ impl Writer {
         for segment in segments {
             let missing = self.shared.path(segment.name).try_exists();
             if segment.records > 0 && matches!(missing, Ok(false)) {
-                lose(&self.shared, segment.first, segment.end);
+                self.shared.lose(segment.first, segment.end);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::failure::Kind;
+use crate::failure::FailureKind;
 use crate::worker::WorkerLimits;
 
 /// Maximum size of a note in bytes.
@@ -33,7 +33,7 @@ impl Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absence {
     /// Kind of the failure.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Time until which no source needs to be asked.
     pub until: SystemTime,
     /// Limits of the worker at that time; higher limits may give another result.
@@ -65,7 +65,7 @@ impl Absence {
         let file = File::open(path).ok()?;
         file.take(NOTE_BYTES).read_to_string(&mut note).ok()?;
         let mut words = note.split(' ');
-        let kind = Kind::from_name(words.next()?)?;
+        let kind = FailureKind::from_name(words.next()?)?;
         let until = Duration::from_secs(words.next()?.parse().ok()?);
         let limits: Result<Vec<u64>, _> = words.next()?.split(':').map(str::parse).collect();
         let [memory, cpu, input, output] = *limits.ok()?.as_slice() else {

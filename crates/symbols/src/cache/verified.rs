@@ -1,5 +1,5 @@
-//! Files whose content is compared with its checksums when this process opens them first: what a disk, or a crash of
-//! the machine, has made of them is noticed before addresses get wrong names.
+//! Verifies the checksums of a symbol file when this process first opens the file. This detects damage on
+//! disk before addresses get wrong names.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -7,30 +7,33 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::file::{OpenError, SymbolFile};
+use crate::file::{SymbolFile, SymbolFileError};
 
-/// A file by its device, its number there, which another one gets after it, and the checksum of its header, which has
-/// those of all its content.
+/// Device, inode and header checksum of a file. The checksum tells files apart that reuse an inode; it covers
+/// the checksums of all sections.
 type Identity = (u64, u64, u32);
 
-/// So many are remembered; then it begins anew.
-const REMEMBERED: usize = 1 << 16;
+/// Maximum number of remembered files; a full table is cleared.
+const MAX_VERIFIED: usize = 1 << 16;
 
 static VERIFIED: LazyLock<Mutex<HashSet<Identity>>> = LazyLock::new(Mutex::default);
 
-/// Opens a compiled file. Reads all of it if this process has not done so before.
+/// Opens a compiled file. Reads all of it if this process has not verified it before.
 ///
 /// # Errors
-/// When it cannot be opened, or is damaged.
-pub fn open_verified(path: &Path) -> Result<SymbolFile, OpenError> {
+/// Fails if the file cannot be opened or is damaged.
+pub fn open_verified(path: &Path) -> Result<SymbolFile, SymbolFileError> {
     let mut all = u64::MAX;
     let file = open_within(path, &mut all)?;
-    // There is no longer one.
-    file.ok_or(OpenError::Damaged)
+    file.ok_or(SymbolFileError::Damaged)
 }
 
-/// The same; none if it was not read before and has more than so many bytes, which become fewer.
-pub(super) fn open_within(path: &Path, bytes: &mut u64) -> Result<Option<SymbolFile>, OpenError> {
+/// Like [`open_verified`], but returns `None` instead of verifying more than `bytes`. Subtracts the verified
+/// bytes from `bytes`.
+pub(super) fn open_within(
+    path: &Path,
+    bytes: &mut u64,
+) -> Result<Option<SymbolFile>, SymbolFileError> {
     let opened = File::open(path)?;
     let metadata = opened.metadata()?;
     let file = SymbolFile::map(&opened)?;
@@ -44,7 +47,7 @@ pub(super) fn open_within(path: &Path, bytes: &mut u64) -> Result<Option<SymbolF
     *bytes = left;
     file.verify()?;
     let mut verified = verified();
-    if verified.len() >= REMEMBERED {
+    if verified.len() >= MAX_VERIFIED {
         verified.clear();
     }
     verified.insert(identity);

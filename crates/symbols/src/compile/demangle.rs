@@ -1,17 +1,17 @@
-//! Names of linkers as names for people.
+//! Demangles linkage names.
 
 mod cpp;
 
 use std::fmt::{self, Write};
 
-/// In bytes. A short hostile name can stand for gigabytes.
+/// Maximum length in bytes. A short malicious name can expand to gigabytes.
 const LONGEST: usize = 16 << 10;
 
-/// Demangles a name of Rust (legacy and v0, without the hash) or C++ (Itanium) into `output`, which is empty. False, and nothing is
-/// there, if it is neither.
+/// Demangles a Rust name (legacy and v0, without the hash) or a C++ name (Itanium ABI) into `output`, which
+/// must be empty. Returns false, with `output` empty, for any other name.
 pub(super) fn demangle(name: &str, output: &mut String) -> bool {
     let mut bounded = Bounded(output);
-    // A stub of the linker's has the name of what it jumps to.
+    // A stub of the linkage table is named after its target.
     let (name, suffix) = match name.strip_suffix("@plt") {
         Some(name) => (name, "@plt"),
         None => (name, ""),
@@ -90,7 +90,8 @@ mod tests {
         }
     }
 
-    /// Clang writes conditions of functions since version 3.5, and since version 18 what a parameter of a template depends on.
+    /// Clang writes conditions of functions since version 3.5, and constraints of dependent template
+    /// parameters since version 18.
     #[test]
     fn names_with_conditions_of_clang_become_readable() {
         for (mangled, expected) in [
@@ -108,7 +109,8 @@ mod tests {
         }
     }
 
-    /// The names of the C++ library that is here. `c++filt` leaves a space out where a list of arguments ends with an empty pack.
+    /// Compares with the names of the installed C++ library. `c++filt` omits a space where an argument list
+    /// ends with an empty pack.
     #[test]
     fn names_of_the_standard_library_are_those_of_cppfilt() {
         let Some(names) = library_names() else {
@@ -116,7 +118,7 @@ mod tests {
             return;
         };
         let mut child = Command::new("c++filt");
-        // `std::string`, not what that is.
+        // `-i` keeps `std::string` instead of its expansion.
         let child = child.arg("-i").stdin(Stdio::piped()).stdout(Stdio::piped());
         let Ok(mut child) = child.spawn() else {
             eprintln!("skipped: there is no c++filt here");
@@ -131,7 +133,7 @@ mod tests {
         let spaces = |text: &str| text.replace("> >", ">>").replace("> >", ">>");
         let mut compared = 0;
         for (name, expected) in names.iter().zip(expected.lines()) {
-            // Of names with what it does not know.
+            // `c++filt` leaves names unchanged that it does not know.
             if expected == name {
                 continue;
             }
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_endless_names_stay_as_they_are() {
+    fn deep_and_endless_names_stay_mangled() {
         for name in [
             format!("_Z1f{}", "P".repeat(100_000)),
             format!("_Z1fI{}", "J".repeat(100_000)),
@@ -169,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn other_names_stay_as_they_are() {
+    fn unmangled_names_stay_unchanged() {
         for name in ["main", "i", "_Z", "runtime.main", "_ZN", "printf@plt", ""] {
             assert_eq!(demangled(name), None, "{name}");
         }
     }
 
     #[test]
-    fn a_short_name_that_stands_for_a_long_one_stays_as_it_is() {
-        // `std::pair` is the first substitution; each pair is made of two of the one before.
+    fn name_with_exponential_expansion_stays_mangled() {
+        // `std::pair` is the first substitution; each further pair consists of two of the previous pair.
         let mut bomb = "_Z1fSt4pairIiiE".to_owned();
         for before in "0123456789ABCDEFGH".chars() {
             bomb.push_str(&format!("S_IS{before}_S{before}_E"));

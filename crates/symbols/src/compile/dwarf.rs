@@ -1,9 +1,9 @@
-//! Reads debug information: DWARF 2 to 5, including split units (`.dwo`, `.dwp`) and supplementary files of dwz.
+//! Reads debug information: DWARF 2 to 5, including split units (`.dwo`, `.dwp`) and supplementary files of
+//! dwz.
 //!
-//! Each unit is read once from its first entry to its last, instead of once per address. Functions and inlined
-//! calls become spans, and the line program becomes rows. Spans and rows together become ranges. Names are resolved
-//! once each, when a span refers to them.
-//! span refers to them, each once.
+//! Each unit is read once from its first entry to its last, instead of once per address. Functions and
+//! inlined calls become spans, and the line program becomes rows. Spans and rows together become ranges.
+//! Names are resolved once each, when a span refers to them.
 
 mod functions;
 mod lines;
@@ -25,7 +25,6 @@ use super::CompileError;
 use super::model::{Model, Range};
 use crate::elf::{Elf, ElfError};
 
-/// Bytes of a section.
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The sections of a file, decompressed.
@@ -34,7 +33,7 @@ pub(super) struct Sections<'data>(DwarfSections<Cow<'data, [u8]>>);
 /// Companion files of the file with the debug information: split units as `.dwo` files or as a `.dwp` package, and
 /// the supplementary file of dwz.
 #[derive(Default)]
-pub(super) struct Others<'data> {
+pub(super) struct CompanionFiles<'data> {
     pub(super) supplementary: Option<Sections<'data>>,
     pub(super) units: Vec<Sections<'data>>,
     pub(super) package: Option<DwarfPackageSections<Cow<'data, [u8]>>>,
@@ -46,7 +45,6 @@ pub(super) struct Read {
     pub(super) ranges: Vec<Range>,
     /// Number of units with code that were read.
     pub(super) units: u64,
-    /// Number of damaged units.
     pub(super) damaged: u64,
     /// Number of units whose split part is missing.
     pub(super) missing: u64,
@@ -114,7 +112,7 @@ fn bytes<'a>(section: &'a Cow<'_, [u8]>) -> Bytes<'a> {
 /// language.
 pub(super) fn read(
     sections: &Sections<'_>,
-    others: &Others<'_>,
+    others: &CompanionFiles<'_>,
     code: &[ops::Range<u64>],
     is_wanted: impl Fn(Option<gimli::DwLang>) -> bool,
     model: &mut Model,

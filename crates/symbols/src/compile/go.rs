@@ -11,9 +11,11 @@ mod values;
 use self::table::{FunctionEntry, Tables, Version};
 use self::values::{Table, Values};
 use super::CompileError;
-use super::model::{Context, ContextId, Function, FunctionId, Model, NO_CONTEXT, Place, Range};
+use super::model::{
+    Context, ContextId, Function, FunctionId, Model, NO_CONTEXT, Range, SourcePosition,
+};
 use crate::elf::Elf;
-use crate::file::Source;
+use crate::file::NameSource;
 use crate::file::format::u32_at;
 
 /// Reads the functions of a Go binary into sorted, disjoint ranges. Empty for other binaries and older versions of
@@ -58,7 +60,7 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
         }
     }
     let mut ranges = reading.ranges;
-    super::model::straighten(&mut ranges);
+    super::model::remove_overlaps(&mut ranges);
     Ok(ranges)
 }
 
@@ -116,7 +118,7 @@ impl<'a> Reading<'a, '_> {
         let outer = self.model.context(Context {
             function,
             parent: NO_CONTEXT,
-            call: Place::default(),
+            call: SourcePosition::default(),
         });
         let mut ends: Vec<u64> = self
             .files
@@ -143,7 +145,7 @@ impl<'a> Reading<'a, '_> {
                 end,
                 context,
                 place,
-                source: Source::GoPclntab,
+                source: NameSource::GoPclntab,
             });
             at = end;
         }
@@ -220,9 +222,9 @@ impl<'a> Reading<'a, '_> {
         }))
     }
 
-    fn place(&mut self, unit: u32, address: u64) -> Place {
+    fn place(&mut self, unit: u32, address: u64) -> SourcePosition {
         let file = self.tables.file(unit, self.files.at(address));
-        Place {
+        SourcePosition {
             file: file.map_or(0, |file| self.model.strings.add(file)),
             line: u32::try_from(self.lines.at(address)).unwrap_or_default(),
             column: 0,

@@ -13,9 +13,9 @@ use object::elf::{
 use object::read::elf::{Rela as _, SectionHeader as _, Sym as _};
 
 use super::CompileError;
-use super::model::{Model, Place, Range, straighten};
+use super::model::{Model, Range, SourcePosition, remove_overlaps};
 use crate::elf::{ENDIAN, Elf};
-use crate::file::Source;
+use crate::file::NameSource;
 use crate::file::format::u32_at;
 
 /// A stub: its offset in the section, and the address of its slot.
@@ -51,13 +51,13 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
                     start,
                     end,
                     context: model.symbol(&[name, b"@plt".as_slice()].concat()),
-                    place: Place::default(),
-                    source: Source::DynamicSymbols,
+                    place: SourcePosition::default(),
+                    source: NameSource::DynamicSymbols,
                 });
             }
         }
     }
-    straighten(&mut ranges);
+    remove_overlaps(&mut ranges);
     Ok(ranges)
 }
 

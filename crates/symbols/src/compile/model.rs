@@ -6,8 +6,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use super::strings::{StringId, Strings};
-use super::{CompileError, Limits};
-use crate::file::Source;
+use super::{CompileError, CompileLimits};
+use crate::file::NameSource;
 
 /// Index of a function in [`Model::functions`].
 pub(super) type FunctionId = u32;
@@ -19,7 +19,6 @@ pub(super) type FileId = StringId;
 /// Context of lines without a known function.
 pub(super) const NO_CONTEXT: ContextId = 0;
 
-/// A function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Function {
     /// Name in the source, if the source records one.
@@ -35,12 +34,11 @@ pub(super) struct Function {
 pub(super) struct Context {
     pub(super) function: FunctionId,
     pub(super) parent: ContextId,
-    pub(super) call: Place,
+    pub(super) call: SourcePosition,
 }
 
-/// A place in the source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourcePosition {
     pub(super) file: FileId,
     pub(super) line: u32,
     pub(super) column: u32,
@@ -52,8 +50,8 @@ pub(super) struct Range {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) context: ContextId,
-    pub(super) place: Place,
-    pub(super) source: Source,
+    pub(super) place: SourcePosition,
+    pub(super) source: NameSource,
 }
 
 /// The collected functions, contexts and strings.
@@ -72,11 +70,11 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &CompileLimits) -> Self {
         let nothing = Context {
             function: 0,
             parent: NO_CONTEXT,
-            call: Place::default(),
+            call: SourcePosition::default(),
         };
         Model {
             strings: Strings::new(),
@@ -123,7 +121,7 @@ impl Model {
         self.context(Context {
             function,
             parent: NO_CONTEXT,
-            call: Place::default(),
+            call: SourcePosition::default(),
         })
     }
 
@@ -138,7 +136,7 @@ impl Model {
 
     /// Names the function of a context after a symbol. The symbol becomes the linkage name if it is mangled and the
     /// function has none, or if the function has no name at all.
-    pub(super) fn name_for_linker(&mut self, context: ContextId, symbol: ContextId) {
+    pub(super) fn name_after_symbol(&mut self, context: ContextId, symbol: ContextId) {
         let function = |context: ContextId| {
             let context = self.contexts.get(context as usize)?;
             self.functions.get(context.function as usize).copied()
@@ -181,7 +179,7 @@ impl Model {
 
     /// Gives functions without a known file the file of their code. Without it, every range of such a function
     /// would have to store the file; line tables alone do not record it.
-    pub(super) fn learn_files(&mut self, ranges: &[Range]) {
+    pub(super) fn infer_files(&mut self, ranges: &[Range]) {
         let (contexts, functions) = (&self.contexts, &mut self.functions);
         let mut learn = |context: ContextId, file: FileId| {
             let context = contexts
@@ -240,7 +238,7 @@ fn without_clone(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// Sorts ranges and removes overlaps; the range that begins first stays.
-pub(super) fn straighten(ranges: &mut Vec<Range>) {
+pub(super) fn remove_overlaps(ranges: &mut Vec<Range>) {
     ranges.sort_by_key(|range| range.start);
     let mut end = 0;
     ranges.retain_mut(|range| {
@@ -254,7 +252,7 @@ pub(super) fn straighten(ranges: &mut Vec<Range>) {
 }
 
 /// Fills the gaps of `better` with ranges of `worse`. Both inputs and the result are sorted.
-pub(super) fn fill(better: Vec<Range>, worse: &[Range]) -> Vec<Range> {
+pub(super) fn fill_gaps(better: Vec<Range>, worse: &[Range]) -> Vec<Range> {
     if worse.is_empty() {
         return better;
     }
@@ -291,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_called_as_the_function_and_parts_that_were_moved_are_not_the_function() {
+    fn copies_keep_the_function_name_and_moved_parts_do_not() {
         for (symbol, expected) in [
             ("_ZL6helperi", Some("_ZL6helperi")),
             ("_ZL6helperi.cold", None),

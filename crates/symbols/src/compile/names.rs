@@ -22,13 +22,11 @@ const SMALLEST: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     records: Vec<u8>,
-    /// End of each function.
     ends: Vec<usize>,
 }
 
 /// The compressed sections of the functions.
 pub(super) struct Packed {
-    /// Places of the groups.
     pub(super) groups: Vec<u8>,
     pub(super) functions: Vec<u8>,
     pub(super) dictionary: Vec<u8>,
@@ -105,12 +103,12 @@ impl Names {
         // Training fails on too few samples.
         match learned {
             Some(Ok(dictionary)) => dictionary,
-            _ => self.some(most),
+            _ => self.sample(most),
         }
     }
 
     /// Returns a sample of the functions, spread over all of them.
-    fn some(&self, most: usize) -> Vec<u8> {
+    fn sample(&self, most: usize) -> Vec<u8> {
         let all = self.records.len();
         // A zero byte first, so that zstd does not take the sample for a trained dictionary.
         let mut dictionary = vec![0];

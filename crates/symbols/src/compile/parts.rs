@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::CompileError;
-use super::dwarf::{Others, Sections, load_package};
+use super::dwarf::{CompanionFiles, Sections, load_package};
 use crate::build_id::BuildId;
 use crate::describe;
 use crate::elf::Elf;
@@ -17,7 +17,7 @@ pub(super) struct Parts<'data> {
     /// Separate debug file.
     pub(super) debug: Option<Elf<'data>>,
     debug_path: &'data Path,
-    pub(super) others: Others<'data>,
+    pub(super) others: CompanionFiles<'data>,
 }
 
 impl<'data> Parts<'data> {
@@ -35,7 +35,7 @@ impl<'data> Parts<'data> {
             path,
             debug: None,
             debug_path: path,
-            others: Others::default(),
+            others: CompanionFiles::default(),
         };
         for (path, data) in others {
             let elf = parse(path, data)?;
@@ -47,7 +47,7 @@ impl<'data> Parts<'data> {
                 parts.others.units.push(sections);
             } else if elf.code().is_empty() {
                 supplementary.push((path, elf));
-            } else if parts.goes_with(&elf) {
+            } else if parts.belongs_to_build(&elf) {
                 parts.debug = Some(elf);
                 parts.debug_path = path;
             } else {
@@ -57,7 +57,7 @@ impl<'data> Parts<'data> {
         // A reference into another build's file would give wrong names. Without the file, some functions have no
         // name.
         let wanted = parts.with_debug_information();
-        if let Some(wanted) = wanted.and_then(|(_, elf)| describe::common(elf)) {
+        if let Some(wanted) = wanted.and_then(|(_, elf)| describe::supplementary_id(elf)) {
             let mut supplementary = supplementary.into_iter();
             let found = supplementary.find(|(_, elf)| elf.build_id().as_ref() == Some(&wanted));
             if let Some((path, elf)) = found {
@@ -71,7 +71,7 @@ impl<'data> Parts<'data> {
 
     /// Whether a debug file belongs to the same build, by the build ids or else by the debug link of the binary. If
     /// both are missing, the caller's choice of files is trusted.
-    fn goes_with(&self, debug: &Elf<'_>) -> bool {
+    fn belongs_to_build(&self, debug: &Elf<'_>) -> bool {
         match (build_id(&self.binary), build_id(debug)) {
             (Some(binary), Some(debug)) => binary == debug,
             (binary, _) => match describe::debug_link(&self.binary) {
@@ -94,7 +94,6 @@ impl<'data> Parts<'data> {
         }
     }
 
-    /// Returns the file with the debug information.
     pub(super) fn with_debug_information(&self) -> Option<(&'data Path, &Elf<'data>)> {
         let has = |elf: &Elf<'_>| elf.has_section(".debug_info") || elf.has_section(".zdebug_info");
         let debug = self.debug.as_ref().map(|debug| (self.debug_path, debug));
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_binaries_share_is_left_out_if_it_is_of_others() {
+    fn supplementary_file_of_another_build_is_ignored() {
         let link = [b"x\0".as_slice(), id(2).as_bytes()].concat();
         let sections: [(&str, &[u8]); 2] = [(".gnu_debugaltlink", &link), (".debug_info", b"x")];
         let binary = elf_with(&id(1), &["main"], &sections);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_file_has_the_build_id_or_is_what_the_debug_link_is_to() {
+    fn debug_file_matches_by_build_id_or_debug_link() {
         let debug = nameless(elf(&id(1), &["main"]));
         let linked = |to: &[u8]| {
             let mut link = b"main.debug\0\0".to_vec();

@@ -1,12 +1,12 @@
 //! Combines functions and lines.
 
-use super::model::{ContextId, NO_CONTEXT, Place};
+use super::model::{ContextId, NO_CONTEXT, SourcePosition};
 
 /// A line, from an address up to the next row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) address: u64,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     /// End of a sequence: no line is known from here on.
     pub(super) end: bool,
 }
@@ -104,9 +104,9 @@ mod tests {
     use super::*;
 
     fn row(address: u64, line: u32) -> Row {
-        let place = Place {
+        let place = SourcePosition {
             line,
-            ..Place::default()
+            ..SourcePosition::default()
         };
         Row {
             address,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inlined_covers_what_it_is_inlined_into() {
+    fn inlined_span_covers_outer_span() {
         let spans = vec![span(10, 20, 1, 1), span(12, 18, 2, 2), span(14, 16, 3, 3)];
         let rows = [row(10, 1), row(13, 2), row(20, 0)];
         let expected = [
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_at_the_very_start_of_another_is_the_inner_one() {
+    fn spans_with_equal_start_nest_by_depth() {
         let spans = vec![span(10, 12, 2, 2), span(10, 20, 1, 1)];
         assert_eq!(all(spans, &[]), [(10, 12, 2, 0), (12, 20, 1, 0)]);
     }

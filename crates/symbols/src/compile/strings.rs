@@ -12,7 +12,6 @@ pub(super) type StringId = u32;
 #[derive(Debug)]
 pub(super) struct Strings {
     bytes: Vec<u8>,
-    /// End of each string.
     ends: Vec<u32>,
     table: HashTable<StringId>,
     hasher: FixedState,
@@ -58,7 +57,6 @@ impl Strings {
         get(&self.bytes, &self.ends, id)
     }
 
-    /// Number of strings.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }

@@ -1,4 +1,4 @@
-//! Symbol tables: names of functions, and mostly how long they are.
+//! Reads symbol tables: function names, mostly with sizes.
 
 use std::cmp::Reverse;
 use std::ops;
@@ -9,24 +9,24 @@ use object::elf::{
 use object::read::elf::{SectionHeader as _, Sym as _};
 
 use super::CompileError;
-use super::model::{Model, Place, Range};
+use super::model::{Model, Range, SourcePosition};
 use super::spans::{self, Span};
 use crate::elf::{ENDIAN, Elf};
-use crate::file::Source;
+use crate::file::NameSource;
 
-/// A symbol that can be the name of code.
 struct Symbol<'data> {
     start: u64,
     size: u64,
     name: &'data [u8],
     is_function: bool,
-    /// 2 for a global one, 1 for a weak one.
+    /// 2 for a global symbol, 1 for a weak one, 0 for a local one.
     binding: u8,
 }
 
 impl Symbol<'_> {
-    /// The smallest is the best of those at one address. The rules are those of Linux's perf (`choose_best_symbol`): a function
-    /// rather than a label, what has a size, what is global, what has fewer underscores, what is longer.
+    /// Sort key of symbols at one address; the best symbol comes first. The rules are those of Linux's perf
+    /// (`choose_best_symbol`): prefers a function to a label, then a symbol with a size, a global one, one
+    /// with fewer underscores, a longer one.
     fn rank(&self) -> impl Ord {
         let underscores = self.name.iter().take_while(|byte| **byte == b'_');
         (
@@ -40,10 +40,10 @@ impl Symbol<'_> {
     }
 }
 
-/// Reads `.symtab` or `.dynsym` into ranges that are sorted and apart.
+/// Reads `.symtab` or `.dynsym` into sorted, disjoint ranges.
 pub(super) fn read(
     elf: &Elf<'_>,
-    source: Source,
+    source: NameSource,
     code: &[ops::Range<u64>],
     model: &mut Model,
 ) -> Result<Vec<Range>, CompileError> {
@@ -55,11 +55,11 @@ pub(super) fn read(
         .iter()
         .zip(symbols.iter().skip(1).map(Some).chain([None]))
     {
-        let Some(code) = holding(code, symbol.start) else {
+        let Some(code) = range_containing(code, symbol.start) else {
             continue;
         };
         let end = match symbol.size {
-            // Written by hand, in assembler: up to the next one.
+            // Hand-written assembler has no sizes: the symbol extends to the next one.
             0 => next.map_or(code.end, |next| next.start),
             size => symbol.start.saturating_add(size),
         };
@@ -78,7 +78,7 @@ pub(super) fn read(
             start: piece.start,
             end: piece.end,
             context: piece.context,
-            place: Place::default(),
+            place: SourcePosition::default(),
             source,
         });
     });
@@ -87,15 +87,15 @@ pub(super) fn read(
 
 fn symbols<'data>(
     elf: &Elf<'data>,
-    source: Source,
+    source: NameSource,
     code: &[ops::Range<u64>],
     model: &mut Model,
 ) -> Result<Vec<Symbol<'data>>, CompileError> {
     let kind = match source {
-        Source::DynamicSymbols => SHT_DYNSYM,
+        NameSource::DynamicSymbols => SHT_DYNSYM,
         _ => SHT_SYMTAB,
     };
-    // A table that cannot be read is as good as none.
+    // An unreadable table counts as missing.
     let table = elf
         .sections
         .iter()
@@ -116,9 +116,10 @@ fn symbols<'data>(
         let Ok(name) = symbol.name(ENDIAN, table.strings()) else {
             continue;
         };
-        // `$x` and `$d` say where arm64 has code and data.
+        // `$x` and `$d` mark code and data on arm64.
         let is_label = name.is_empty() || name.starts_with(b"$") || name.starts_with(b".L");
-        if (is_label && !is_function) || name.is_empty() || holding(code, start).is_none() {
+        if (is_label && !is_function) || name.is_empty() || range_containing(code, start).is_none()
+        {
             continue;
         }
         symbols.push(Symbol {
@@ -136,8 +137,7 @@ fn symbols<'data>(
     Ok(symbols)
 }
 
-/// The part of the code that has this address.
-pub(super) fn holding(code: &[ops::Range<u64>], address: u64) -> Option<&ops::Range<u64>> {
+pub(super) fn range_containing(code: &[ops::Range<u64>], address: u64) -> Option<&ops::Range<u64>> {
     let behind = code.partition_point(|range| range.start <= address);
     let range = code.get(behind.checked_sub(1)?)?;
     range.contains(&address).then_some(range)

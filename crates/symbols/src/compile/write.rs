@@ -4,7 +4,7 @@ use std::io::{Seek, SeekFrom, Write};
 
 use super::model::{Context, ContextId, FileId, FunctionId, Model, NO_CONTEXT, Range};
 use super::names::{Names, Packed};
-use super::{CompileError, Limits, demangle};
+use super::{CompileError, CompileLimits, demangle};
 use crate::build_id::BuildId;
 use crate::elf::Segment;
 use crate::file::format::{
@@ -13,7 +13,7 @@ use crate::file::format::{
 };
 
 /// Contents of a symbol file besides the ranges.
-pub(super) struct About {
+pub(super) struct FileMetadata {
     pub(super) build_id: Option<BuildId>,
     pub(super) segments: Vec<Segment>,
     /// Whether the segments have the file offsets of the binary; segments of debug files do not.
@@ -26,8 +26,8 @@ pub(super) struct About {
 pub(super) fn write(
     model: &Model,
     ranges: &[Range],
-    about: About,
-    limits: &Limits,
+    about: FileMetadata,
+    limits: &CompileLimits,
     output: &mut (impl Write + Seek),
 ) -> Result<(u64, u64), CompileError> {
     let mut writer = Writer::new(model, limits.output_bytes);
@@ -173,7 +173,7 @@ impl<'m> Writer<'m> {
             true => tag::SAME_CONTEXT,
             false => tag::OTHER_CONTEXT,
         };
-        let file = self.other_file(range.place.file, range.context);
+        let file = self.explicit_file(range.place.file, range.context);
         let place = range.place;
         if file.is_some() {
             flags |= tag::FILE;
@@ -206,7 +206,7 @@ impl<'m> Writer<'m> {
     }
 
     /// Returns the file of a line, unless it is the file of the context's function.
-    fn other_file(&mut self, file: FileId, context: ContextId) -> Option<u32> {
+    fn explicit_file(&mut self, file: FileId, context: ContextId) -> Option<u32> {
         let context = self.model.contexts.get(context as usize);
         let function =
             context.and_then(|context| self.model.functions.get(context.function as usize));
@@ -234,7 +234,7 @@ impl<'m> Writer<'m> {
             parent => self.context(parent, depth + 1),
         };
         let function = self.function(function);
-        let file = (outer != 0).then(|| self.other_file(call.file, parent));
+        let file = (outer != 0).then(|| self.explicit_file(call.file, parent));
         let place = self.contexts.len() as u32;
         let bytes = &mut self.contexts;
         put(bytes, function.into());

@@ -1,8 +1,8 @@
 //! Looks up the range of an address.
 
 use super::format::{BLOCK, BLOCK_ENTRY, Section, Varints, tag, u32_at, u64_at};
-use super::frames::{Frames, Place};
-use super::{Source, SymbolFile};
+use super::frames::{Frames, FunctionPosition};
+use super::{NameSource, SymbolFile};
 
 /// Looks up addresses in a symbol file. The cursor keeps its position, so a slightly larger address is the
 /// cheapest.
@@ -30,7 +30,7 @@ struct Range {
     file: Option<u32>,
     line: u32,
     column: u32,
-    source: Source,
+    source: NameSource,
 }
 
 impl<'a> Cursor<'a> {
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
                 self.contexts,
                 range.source,
                 range.context,
-                Place {
+                FunctionPosition {
                     file: range.file,
                     line: range.line,
                     column: range.column,
@@ -157,7 +157,7 @@ const NOTHING: Range = Range {
     file: None,
     line: 0,
     column: 0,
-    source: Source::Dwarf,
+    source: NameSource::Dwarf,
 };
 
 /// Decodes a range up to the address of the next one; `Some(None)` for a gap.
@@ -184,6 +184,6 @@ fn read(rest: &mut Varints<'_>, last: &mut Range) -> Option<Option<Range>> {
     if tag & tag::COLUMN != 0 {
         last.column = rest.next_u32()?;
     }
-    last.source = *Source::ALL.get(usize::from(tag >> tag::SOURCE_SHIFT))?;
+    last.source = *NameSource::ALL.get(usize::from(tag >> tag::SOURCE_SHIFT))?;
     Some(Some(*last))
 }

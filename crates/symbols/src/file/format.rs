@@ -33,7 +33,6 @@ use crate::build_id::BuildId;
 pub(crate) const MAGIC: [u8; 8] = *b"tribsyms";
 /// Version of the format. Files of other versions are compiled again, not converted.
 pub(crate) const VERSION: u32 = 3;
-/// Number of ranges in a block.
 pub(crate) const BLOCK: usize = 32;
 /// Number of functions compressed together.
 pub(crate) const GROUP: usize = 8;
@@ -74,7 +73,7 @@ pub(crate) const SEGMENT: usize = 40;
 pub(crate) const BLOCK_ENTRY: usize = 12;
 pub(crate) const GROUP_ENTRY: usize = 4;
 
-/// Bits of the first byte of a range; the three highest bits are the [source](crate::Source).
+/// Bits of the first byte of a range; the three highest bits are the [source](crate::NameSource).
 pub(crate) mod tag {
     /// Nothing is known about these addresses, and no fields follow.
     pub(crate) const GAP: u8 = 0;
@@ -88,7 +87,6 @@ pub(crate) mod tag {
     pub(crate) const FILE: u8 = 1 << 2;
     /// A line follows, as a difference.
     pub(crate) const LINE: u8 = 1 << 3;
-    /// A column follows.
     pub(crate) const COLUMN: u8 = 1 << 4;
     /// Position of the source bits.
     pub(crate) const SOURCE_SHIFT: u32 = 5;
@@ -192,7 +190,6 @@ pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     put(bytes, (value << 1 ^ value >> 63) as u64);
 }
 
-/// Reads varints.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Varints<'a>(pub(crate) &'a [u8]);
 

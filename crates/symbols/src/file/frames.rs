@@ -1,6 +1,6 @@
 //! Decodes the frames of a range.
 
-use super::Source;
+use super::NameSource;
 use super::format::{DEEPEST, Varints};
 
 /// A function together with the file of its code. Look up its names with [`Names`](super::Names), preferably once
@@ -30,23 +30,28 @@ pub struct Frame {
 #[derive(Debug, Clone)]
 pub struct Frames<'a> {
     contexts: &'a [u8],
-    source: Option<Source>,
+    source: Option<NameSource>,
     /// Context of the next frame; 0 behind the last frame.
     context: u32,
-    place: Place,
+    place: FunctionPosition,
     left: usize,
 }
 
 /// Position in a function; without a file it is the file of the function.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FunctionPosition {
     pub(super) file: Option<u32>,
     pub(super) line: u32,
     pub(super) column: u32,
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(contexts: &'a [u8], source: Source, context: u32, place: Place) -> Self {
+    pub(super) fn new(
+        contexts: &'a [u8],
+        source: NameSource,
+        context: u32,
+        place: FunctionPosition,
+    ) -> Self {
         Frames {
             contexts,
             source: Some(source),
@@ -61,7 +66,7 @@ impl<'a> Frames<'a> {
             contexts: &[],
             source: None,
             context: 0,
-            place: Place {
+            place: FunctionPosition {
                 file: None,
                 line: 0,
                 column: 0,
@@ -71,7 +76,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Source of the frames; `None` if nothing is known.
-    pub fn source(&self) -> Option<Source> {
+    pub fn source(&self) -> Option<NameSource> {
         self.source
     }
 
@@ -84,7 +89,7 @@ impl<'a> Frames<'a> {
         self.context = 0;
         if distance != 0 {
             let file = context.next_u32()?.checked_sub(1);
-            self.place = Place {
+            self.place = FunctionPosition {
                 file,
                 line: context.next_u32()?,
                 column: context.next_u32()?,

@@ -11,7 +11,7 @@ use super::recent::RecentNames;
 
 /// Names and definition of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Function<'n> {
+pub struct FunctionNames<'n> {
     /// Demangled name for display.
     pub name: &'n str,
     /// Linkage name, not demangled.
@@ -84,12 +84,12 @@ impl<'a> Names<'a> {
     }
 
     /// Returns the names of a function of the same file; `None` only if the file is damaged.
-    pub fn of(&mut self, function: FunctionId) -> Option<Function<'_>> {
+    pub fn of(&mut self, function: FunctionId) -> Option<FunctionNames<'_>> {
         let files = self.files;
         let Some((recent, file)) = self.recent else {
             let record = Record::read(&mut Varints(self.record(function.number)?))?;
             let (system_name, name) = record.names()?;
-            return Some(Function {
+            return Some(FunctionNames {
                 name,
                 system_name,
                 file: path(files, function.file.unwrap_or(record.file))?,
@@ -108,7 +108,7 @@ impl<'a> Names<'a> {
         };
         let known = self.last.insert(known);
         let (system_name, name) = known.names()?;
-        Some(Function {
+        Some(FunctionNames {
             name,
             system_name,
             file: path(files, function.file.unwrap_or(known.file))?,

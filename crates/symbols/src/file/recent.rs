@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_stays_and_the_rest_goes_so_that_there_is_never_more_than_the_bound() {
+    fn unused_names_are_evicted_within_the_size_bound() {
         let recent = RecentNames::default();
         let known = Known {
             text: "a".repeat(1000).into(),

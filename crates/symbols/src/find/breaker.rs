@@ -23,7 +23,7 @@ struct State {
 
 impl Breaker {
     /// Whether the server may be asked now. An admitted caller must report the outcome.
-    pub(super) fn admits(&self) -> bool {
+    pub(super) fn allows_request(&self) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         match state.until {
@@ -38,13 +38,12 @@ impl Breaker {
     }
 
     /// Records an answer of the server; "not found" is an answer too.
-    pub(super) fn worked(&self) {
+    pub(super) fn record_success(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *state = State::default();
     }
 
-    /// Records a failure.
-    pub(super) fn failed(&self) {
+    pub(super) fn record_failure(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.failures = state.failures.saturating_add(1);
         if state.failures >= FAILURES {
@@ -58,27 +57,27 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn after_some_failures_in_a_row_a_server_is_asked_once_a_minute_until_it_works() {
+    async fn open_breaker_allows_one_request_a_minute() {
         let breaker = Breaker::default();
         for _ in 0..FAILURES - 1 {
-            assert!(breaker.admits());
-            breaker.failed();
+            assert!(breaker.allows_request());
+            breaker.record_failure();
         }
-        breaker.worked();
+        breaker.record_success();
         for _ in 0..FAILURES {
-            assert!(breaker.admits(), "not in a row");
-            breaker.failed();
+            assert!(breaker.allows_request(), "not in a row");
+            breaker.record_failure();
         }
         for _ in 0..3 {
-            assert!(!breaker.admits());
+            assert!(!breaker.allows_request());
             tokio::time::advance(OPEN).await;
-            assert!(breaker.admits());
-            assert!(!breaker.admits(), "one is enough");
-            breaker.failed();
+            assert!(breaker.allows_request());
+            assert!(!breaker.allows_request(), "one is enough");
+            breaker.record_failure();
         }
         tokio::time::advance(OPEN).await;
-        assert!(breaker.admits());
-        breaker.worked();
-        assert!(breaker.admits() && breaker.admits());
+        assert!(breaker.allows_request());
+        breaker.record_success();
+        assert!(breaker.allows_request() && breaker.allows_request());
     }
 }

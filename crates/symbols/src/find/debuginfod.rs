@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use super::breaker::Breaker;
 use super::download::download;
-use super::{Found, Source, Tools};
+use super::{BinarySource, Found, Tools};
 use crate::build_id::BuildId;
 use crate::failure::Failure;
 use futures_util::future::BoxFuture;
@@ -107,8 +107,7 @@ struct Server {
     base: String,
     url: Uri,
     connector: Connector,
-    /// TLS for the targets of redirects.
-    elsewhere: Option<(ClientTls, RotatingClient)>,
+    redirect_connector: Option<(ClientTls, RotatingClient)>,
     network: Arc<dyn Network>,
     headers: HeaderMap,
     /// Hosts and ports of all configured servers.
@@ -157,7 +156,7 @@ impl Network for System {
 /// The reason why one attempt failed.
 enum Attempt {
     /// Another attempt may succeed.
-    Again(String),
+    Retryable(String),
     Final(Failure),
 }
 
@@ -169,14 +168,14 @@ impl Servers {
     pub fn new(config: &Debuginfod, owner: &Owner) -> Result<Self, String> {
         let urls = config.servers.iter().map(|url| parse_url(url));
         let urls = urls.collect::<Result<Vec<_>, _>>()?;
-        let configured: Arc<[_]> = urls.iter().map(place).collect();
+        let configured: Arc<[_]> = urls.iter().map(host_and_port).collect();
         let servers = urls.into_iter();
         let servers = servers.map(|url| Server::new(url, config, configured.clone(), owner));
         servers.collect::<Result<_, _>>().map(Servers)
     }
 }
 
-impl Source for Servers {
+impl BinarySource for Servers {
     fn name(&self) -> &'static str {
         "debuginfod"
     }
@@ -242,7 +241,7 @@ impl Server {
         Ok(Server {
             base: url.to_string().trim_end_matches('/').to_owned(),
             connector,
-            elsewhere: match secure {
+            redirect_connector: match secure {
                 true => Some((stripped.clone(), source(&stripped)?)),
                 false => None,
             },
@@ -263,9 +262,9 @@ impl Server {
             fetched => fetched?,
         };
         let description = tools.compiler.describe(&found.binary).await;
-        if let Some(common) = description.unwrap_or_default().common {
-            match self.fetch(&common, "debuginfo", tools).await {
-                Ok(common) => found.add(common),
+        if let Some(supplementary_id) = description.unwrap_or_default().supplementary_id {
+            match self.fetch(&supplementary_id, "debuginfo", tools).await {
+                Ok(supplementary_id) => found.add(supplementary_id),
                 // Most names can be resolved without the supplementary file.
                 Err(Failure::NotFound) => {}
                 Err(failure) => return Err(failure),
@@ -277,9 +276,9 @@ impl Server {
     /// Fetches a file, with retries where they may help.
     async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<Found, Failure> {
         let url = format!("{}/buildid/{id}/{kind}", self.base);
-        let url: Uri = url.parse().map_err(|error| {
-            Failure::Local(format!("{} is not a usable URL: {error}", self.base))
-        })?;
+        let url: Uri = url
+            .parse()
+            .map_err(|error| Failure::Local(format!("invalid URL {}: {error}", self.base)))?;
         let mut wait = self.first_wait;
         let mut last = String::new();
         for attempt in 0..ATTEMPTS {
@@ -287,24 +286,30 @@ impl Server {
                 sleep(wait.mul_f64(0.5 + fastrand::f64())).await;
                 wait *= 2;
             }
-            if !self.breaker.admits() {
-                let reason = format!("{} is left alone: it failed several times", self.base);
+            if !self.breaker.allows_request() {
+                let reason = format!(
+                    "not asking {} for up to a minute after repeated failures",
+                    self.base
+                );
                 return Err(Failure::Unreachable(reason));
             }
             let attempted = timeout(self.timeout, self.attempt(&url, tools)).await;
             last = match attempted {
                 Ok(Ok(found)) => {
-                    self.breaker.worked();
+                    self.breaker.record_success();
                     return Ok(found);
                 }
                 Ok(Err(Attempt::Final(failure))) => {
-                    self.breaker.worked();
+                    self.breaker.record_success();
                     return Err(failure);
                 }
-                Ok(Err(Attempt::Again(reason))) => reason,
-                Err(_) => format!("it did not come within {:?}", self.timeout),
+                Ok(Err(Attempt::Retryable(reason))) => reason,
+                Err(_) => format!(
+                    "no complete file within {:?}; raise `timeout` if downloads take longer",
+                    self.timeout
+                ),
             };
-            self.breaker.failed();
+            self.breaker.record_failure();
         }
         let url = url.to_string();
         let url = tributary_config::without_url_secrets(&url);
@@ -315,34 +320,34 @@ impl Server {
     /// connected to, because another resolution may return other addresses.
     async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
         let own = self.network.addresses(&self.connector).await;
-        let own = own.map_err(|error| Attempt::Again(error.0))?;
+        let own = own.map_err(|error| Attempt::Retryable(error.0))?;
         // Whether a server on the Internet chose the target. A host with both public and private addresses counts
         // as a server on the Internet.
-        let mut outside = own.iter().any(public);
+        let mut outside = own.iter().any(has_public_ip);
         let mut url = url.clone();
         for _ in 0..=REDIRECTS {
             let is_own =
                 url.authority() == self.url.authority() && url.scheme() == self.url.scheme();
             let response = match is_own {
                 true => {
-                    let asked = self.ask(&url, &self.connector, &own, &self.headers).await;
-                    asked.map_err(Attempt::Again)?
+                    let asked = self.send(&url, &self.connector, &own, &self.headers).await;
+                    asked.map_err(Attempt::Retryable)?
                 }
                 false => {
                     let again = |reason| {
                         let url = url.to_string();
                         let url = tributary_config::without_url_secrets(&url);
-                        Attempt::Again(format!("redirected to {url}: {reason}"))
+                        Attempt::Retryable(format!("redirected to {url}: {reason}"))
                     };
-                    let connector = self.elsewhere(&url).map_err(again)?;
+                    let connector = self.redirect_connector(&url).map_err(again)?;
                     let addresses = self.network.addresses(&connector).await;
                     let addresses = addresses.map_err(|error| again(error.0))?;
-                    self.may_lead(outside, &url, &addresses)
+                    self.may_redirect(outside, &url, &addresses)
                         .map_err(|reason| again(reason.to_owned()))?;
-                    outside |= addresses.iter().any(public);
+                    outside |= addresses.iter().any(has_public_ip);
                     let nothing =
                         HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]);
-                    let asked = self.ask(&url, &connector, &addresses, &nothing).await;
+                    let asked = self.send(&url, &connector, &addresses, &nothing).await;
                     asked.map_err(again)?
                 }
             };
@@ -352,43 +357,42 @@ impl Server {
             url = redirected(&url, response.headers())?;
         }
         let reason = format!("{} redirects more than {REDIRECTS} times", self.base);
-        Err(Attempt::Again(reason))
+        Err(Attempt::Retryable(reason))
     }
 
     /// Whether a redirect to these addresses may be followed.
-    fn may_lead(
+    fn may_redirect(
         &self,
         outside: bool,
         to: &Uri,
         addresses: &[SocketAddr],
     ) -> Result<(), &'static str> {
-        let is_private = !addresses.iter().all(public);
-        if addresses.iter().any(nearest) {
-            Err("it is this machine or its link, where no server may lead")
+        let is_private = !addresses.iter().all(has_public_ip);
+        if addresses.iter().any(is_local) {
+            Err("the target is a loopback or link-local address, to which redirects are refused")
         } else if is_private && outside {
-            Err("it is in a private network, where a server outside may not lead")
-        } else if is_private && !self.configured.contains(&place(to)) {
-            Err("it is in a private network, and not one of `servers`")
+            Err("the target is in a private network, to which public servers may not redirect")
+        } else if is_private && !self.configured.contains(&host_and_port(to)) {
+            Err("the target is in a private network and not one of `servers`")
         } else {
             Ok(())
         }
     }
 
-    /// Returns the connector for the target of a redirect.
-    fn elsewhere(&self, url: &Uri) -> Result<Connector, String> {
-        match (url.scheme_str(), &self.elsewhere) {
+    fn redirect_connector(&self, url: &Uri) -> Result<Connector, String> {
+        match (url.scheme_str(), &self.redirect_connector) {
             (Some("https"), Some((tls, source))) => {
                 let name = tls.server_name(host_of(url));
                 let name = name.map_err(|error| error.to_string())?;
                 Ok(connector(url, Some((source.clone(), name))))
             }
             (Some("http"), None) => Ok(connector(url, None)),
-            _ => Err("the scheme changes, which is not followed".to_owned()),
+            _ => Err("redirects to another scheme are not followed".to_owned()),
         }
     }
 
     /// Sends a request on a new connection, since files are large and requests rare.
-    async fn ask(
+    async fn send(
         &self,
         url: &Uri,
         connector: &Connector,
@@ -422,7 +426,7 @@ impl Server {
 
     async fn receive(&self, response: Response<Incoming>, tools: &Tools) -> Result<Found, Attempt> {
         let status = response.status();
-        let again = |text: String| Attempt::Again(format!("{} {text}", self.base));
+        let again = |text: String| Attempt::Retryable(format!("{} {text}", self.base));
         match status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::GONE => {
@@ -430,7 +434,10 @@ impl Server {
             }
             // debuginfod's response if a file is larger than the requested maximum.
             StatusCode::NOT_ACCEPTABLE => {
-                let text = format!("more than the {} bytes that are allowed", self.max_bytes);
+                let text = format!(
+                    "the file has more than {} bytes; raise `max_bytes` if it is wanted",
+                    self.max_bytes
+                );
                 return Err(Attempt::Final(Failure::TooLarge(text)));
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -443,7 +450,9 @@ impl Server {
         if let Some(encoding) = headers.get(CONTENT_ENCODING)
             && encoding != "identity"
         {
-            return Err(again("encodes files though it was asked not to".to_owned()));
+            return Err(again(
+                "sent an encoded file in spite of `accept-encoding: identity`".to_owned(),
+            ));
         }
         let declared = headers.get(CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -461,12 +470,11 @@ fn connector(
     url: &Uri,
     tls: Option<(RotatingClient, rustls_pki_types::ServerName<'static>)>,
 ) -> Connector {
-    let (host, port) = place(url);
+    let (host, port) = host_and_port(url);
     Connector::new(&host, port, tls)
 }
 
-/// Returns host and port of a URL.
-fn place(url: &Uri) -> (String, u16) {
+fn host_and_port(url: &Uri) -> (String, u16) {
     let default = match url.scheme_str() {
         Some("https") => 443,
         _ => 80,
@@ -476,21 +484,21 @@ fn place(url: &Uri) -> (String, u16) {
 }
 
 /// Whether an address belongs to this machine or is link-local, so that other networks cannot reach it.
-fn nearest(address: &SocketAddr) -> bool {
+fn is_local(address: &SocketAddr) -> bool {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
     }
 }
 
-fn public(address: &SocketAddr) -> bool {
+fn has_public_ip(address: &SocketAddr) -> bool {
     is_public(address.ip())
 }
 
 /// Returns the target of a redirect: an absolute URL, or a path on the same server. No known server sends the four
 /// other forms.
 fn redirected(from: &Uri, headers: &HeaderMap) -> Result<Uri, Attempt> {
-    let nowhere = || Attempt::Again(format!("{from} redirects to nowhere"));
+    let nowhere = || Attempt::Retryable(format!("{from} redirects without a valid target"));
     let location = headers.get(LOCATION).ok_or_else(nowhere)?;
     let location: Uri = location
         .to_str()

@@ -5,19 +5,19 @@
 //! debug information is a package (`.dwp`) beside the binary, or `.dwo` files. The latter are searched for under
 //! the paths of their compilation, below one of the directories and nowhere else.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::remembered::{Remembered, stamp};
-use super::{Found, Source, Tools, blocking, layout};
+use super::{BinarySource, Found, Tools, blocking, layout};
 use crate::build_id::BuildId;
 use crate::compile::SplitUnit;
 use crate::describe::{DebugLink, Description};
 use crate::failure::Failure;
 use crate::worker::Compiler;
 use futures_util::future::BoxFuture;
+use tributary_net::files::open_regular;
 
 /// Directories that are searched in order.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub struct Directories {
 }
 
 /// Maximum size of the unit paths cached per file, in bytes, because thousands of files may be cached.
-const REMEMBERED_UNITS: usize = 8 << 10;
+const MAX_UNIT_BYTES: usize = 8 << 10;
 
 /// Files of a build id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Directories {
                 .iter()
                 .map(SplitUnit::bytes)
                 .sum::<usize>()
-                <= REMEMBERED_UNITS
+                <= MAX_UNIT_BYTES
         {
             self.described.insert(stamp, description.clone());
         }
@@ -158,19 +158,19 @@ impl Directories {
             (Some(file), None) | (None, Some(file)) => Found::file(file),
             (None, None) => return Err(Failure::NotFound),
         };
-        let mut common = None;
+        let mut supplementary_id = None;
         let mut units = Vec::new();
         let files: Vec<PathBuf> = found.files().cloned().collect();
         let alone = files.len() == 1;
         for file in files {
             let description = self.describe(&file, compiler).await?;
-            common = common.or(description.common);
+            supplementary_id = supplementary_id.or(description.supplementary_id);
             units.extend(description.units);
             if let Some(link) = description.debug_link.filter(|_| alone) {
                 let debug = self.look(move |here| here.follow(&link, &file)).await?;
                 if let Some(debug) = debug {
                     let description = self.describe(&debug, compiler).await?;
-                    common = common.or(description.common);
+                    supplementary_id = supplementary_id.or(description.supplementary_id);
                     units.extend(description.units);
                     found.add(Found::file(debug));
                 }
@@ -184,8 +184,9 @@ impl Directories {
         for file in self.look(split).await? {
             found.add(Found::file(file));
         }
-        if let Some(common) = common {
-            let Files { debug, binary } = self.look(move |here| here.files(&common)).await?;
+        if let Some(supplementary_id) = supplementary_id {
+            let Files { debug, binary } =
+                self.look(move |here| here.files(&supplementary_id)).await?;
             debug
                 .or(binary)
                 .into_iter()
@@ -195,7 +196,7 @@ impl Directories {
     }
 }
 
-impl Source for Directories {
+impl BinarySource for Directories {
     fn name(&self) -> &'static str {
         "directories"
     }
@@ -229,7 +230,7 @@ fn package(files: &[PathBuf]) -> Option<PathBuf> {
 /// Computes the CRC-32 of a file.
 fn crc(path: &Path) -> io::Result<u32> {
     const PIECE: usize = 256 << 10;
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut piece = vec![0; PIECE];
     loop {
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_layout_is_known_and_the_binary_comes_before_its_debug_information() {
+    async fn every_layout_is_found_with_binary_first() {
         let (one, two, three) = (id(1), id(2), id(3));
         let names = [
             in_layout(&one, ".build-id/", ""),
@@ -301,9 +302,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_debug_link_is_followed_if_the_file_is_the_one_it_is_to() {
-        let (one, common) = (id(1), id(2));
-        let alt = [b"/made/up\0".as_slice(), common.as_bytes()].concat();
+    async fn debug_link_is_followed_if_crc_matches() {
+        let (one, supplementary_id) = (id(1), id(2));
+        let alt = [b"/made/up\0".as_slice(), supplementary_id.as_bytes()].concat();
         let debug = elf_with(&one, &["main"], &[(".gnu_debugaltlink", &alt)]);
         let mut link = b"main.debug\0\0".to_vec();
         link.extend(crc32fast::hash(&debug).to_le_bytes());
@@ -317,12 +318,12 @@ mod tests {
             beside(&name, "main.debug"),
             beside(&name, ".debug/main.debug"),
         );
-        let shared = in_layout(&common, ".build-id/", ".debug");
+        let shared = in_layout(&supplementary_id, ".build-id/", ".debug");
         let directory = directory(&[
             (&name, &binary),
             (&wrong, b"another file of that name"),
             (&right, &debug),
-            (&shared, &elf(&common, &["main"])),
+            (&shared, &elf(&supplementary_id, &["main"])),
         ]);
         let found = search(&directory, &one).await;
         assert_eq!(found, Ok(vec![name, right, shared]));
@@ -353,13 +354,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_described_once_until_it_changes_and_what_belongs_to_it_is_looked_for_each_time()
-     {
-        let (one, common) = (id(1), id(2));
-        let alt = [b"x\0".as_slice(), common.as_bytes()].concat();
+    async fn file_is_described_once_and_companions_are_searched_again() {
+        let (one, supplementary_id) = (id(1), id(2));
+        let alt = [b"x\0".as_slice(), supplementary_id.as_bytes()].concat();
         let binary = elf_with(&one, &["main"], &[(".gnu_debugaltlink", &alt)]);
         let name = in_layout(&one, ".build-id/", "");
-        let shared = in_layout(&common, ".build-id/", ".debug");
+        let shared = in_layout(&supplementary_id, ".build-id/", ".debug");
         let directory = directory(&[(&name, &binary)]);
         let compiler = Counting::default();
         let directories = Directories::new(&[directory.path().to_owned()]);
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(compiler.0.load(Relaxed), 1);
         let shared = directory.path().join(shared);
         fs::create_dir_all(shared.parent().unwrap()).unwrap();
-        fs::write(&shared, elf(&common, &["main"])).unwrap();
+        fs::write(&shared, elf(&supplementary_id, &["main"])).unwrap();
         let found = directories.search(&one, &compiler).await.unwrap();
         assert_eq!(found.supplementary, [shared]);
         let changed = elf(&one, &["main", "more"]);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_package_beside_the_binary_or_where_that_is_installed_belongs_to_it() {
+    async fn dwp_is_found_beside_binary_or_its_link_target() {
         let (one, two) = (id(1), id(2));
         let binary = elf(&one, &["main"]);
         let name = in_layout(&one, ".build-id/", "");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_looked_for_below_the_directories_and_nowhere_else() {
+    fn units_are_searched_below_directories_only() {
         let outside = tempfile::tempdir().unwrap();
         let secret = outside.path().join("secret.dwo");
         fs::write(&secret, b"units").unwrap();

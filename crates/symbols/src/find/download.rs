@@ -27,7 +27,7 @@ pub(super) async fn download(
     limit: u64,
     cache: &Arc<Cache>,
 ) -> Result<Scratch, Failure> {
-    let too_large = |bytes| Failure::TooLarge(format!("{bytes} bytes; {limit} are allowed"));
+    let too_large = |bytes| Failure::TooLarge(format!("{bytes} bytes, and the limit is {limit}"));
     if let Some(declared) = declared.filter(|declared| *declared > limit) {
         return Err(too_large(declared));
     }
@@ -44,10 +44,12 @@ pub(super) async fn download(
     let mut pieces = std::pin::pin!(pieces);
     loop {
         let piece = timeout(SILENCE, pieces.next()).await;
-        let silent = || format!("nothing came for {SILENCE:?}, after {bytes} bytes");
+        let silent = || format!("no data for {SILENCE:?} after {bytes} bytes");
         let piece = match piece.map_err(|_| Failure::Unreachable(silent()))? {
             Some(piece) => piece.map_err(|reason| {
-                Failure::Unreachable(format!("it broke off after {bytes} bytes: {reason}"))
+                Failure::Unreachable(format!(
+                    "the download broke off after {bytes} bytes: {reason}"
+                ))
             })?,
             None => break,
         };

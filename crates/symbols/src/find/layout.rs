@@ -8,12 +8,10 @@
 
 use crate::build_id::BuildId;
 
-/// Names of the debug information.
 pub(super) fn debug_information(id: &BuildId) -> [String; 3] {
     names(id, ".debug", "debuginfo")
 }
 
-/// Names of the binary.
 pub(super) fn binary(id: &BuildId) -> [String; 3] {
     names(id, "", "executable")
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Maximum number of cached results; a full cache is cleared.
-const REMEMBERED: usize = 4096;
+const MAX_RESULTS: usize = 4096;
 
 /// Results by the fingerprint of a file.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl<T: Clone> Remembered<T> {
 
     pub(super) fn insert(&self, stamp: u64, found: T) {
         let mut known = self.known();
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_RESULTS {
             known.clear();
         }
         known.insert(stamp, found);

@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{JITTER, LOOK_AGAIN, Library, REJECTED, single_flight};
+use super::{DIRECTORY_INTERVAL, JITTER, Library, MAX_REJECTED, single_flight};
 use crate::build_id::BuildId;
 use crate::cache::{Absence, Cached, Wanted, open_verified};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::file::SymbolFile;
-use crate::find::{Found, Source, blocking};
+use crate::find::{BinarySource, Found, blocking};
 
 /// Result of compiling files.
 pub(super) struct Compiled {
@@ -28,7 +28,7 @@ impl Library {
         &self,
         id: &BuildId,
         mut absence: Option<Absence>,
-        mut poor: Option<Arc<SymbolFile>>,
+        mut partial: Option<Arc<SymbolFile>>,
     ) -> Result<Arc<SymbolFile>, Absence> {
         // Another library of this process with the same cache may be fetching the build id.
         let flight = single_flight::enter(self.tools.cache.directory(), id).await;
@@ -36,19 +36,19 @@ impl Library {
             let (cache, of) = (self.tools.cache.clone(), id.clone());
             let look = move || cache.find(&of);
             match tokio::task::spawn_blocking(look).await.ok().flatten() {
-                Some(Cached::File(file)) if file.has_lines() || poor.is_none() => {
+                Some(Cached::File(file)) if file.has_lines() || partial.is_none() => {
                     return Ok(file);
                 }
-                Some(Cached::Absent(other)) if poor.is_none() => {
-                    absence = self.still_counts(Some(other));
+                Some(Cached::Absent(other)) if partial.is_none() => {
+                    absence = self.valid_note(Some(other));
                 }
                 _ => {}
             }
         }
         if let Some(absence) = &absence
-            && absence.kind == Kind::Interrupted
+            && absence.kind == FailureKind::Interrupted
         {
-            return poor.ok_or_else(|| absence.clone());
+            return partial.ok_or_else(|| absence.clone());
         }
         let mut turn = None;
         let mut failures = Vec::new();
@@ -68,7 +68,8 @@ impl Library {
             let (found, fingerprint) = match self.find(&**source, id).await {
                 Ok(found) => found,
                 Err(failure) => {
-                    self.metrics.found(source.name(), failure.kind().name());
+                    self.metrics
+                        .count_fetch(source.name(), failure.kind().name());
                     failures.push(failure);
                     continue;
                 }
@@ -77,30 +78,35 @@ impl Library {
                 continue;
             }
             let mut reject = || {
-                if rejected.len() < REJECTED {
+                if rejected.len() < MAX_REJECTED {
                     rejected.extend(fingerprint);
                 }
             };
-            match self.compile(id, found, poor.is_some()).await {
+            match self.compile(id, found, partial.is_some()).await {
                 Ok(Compiled { file, left_out }) => {
-                    self.metrics.found(source.name(), "found");
+                    self.metrics.count_fetch(source.name(), "found");
                     let file = Arc::new(file);
                     if file.has_lines() {
                         return Ok(file);
                     }
                     match left_out {
-                        Some(failure) if !failure.is_of_files() => failures.push(failure),
+                        Some(failure) if !failure.is_caused_by_files() => failures.push(failure),
                         _ => reject(),
                     }
-                    if poor.is_none() {
+                    if partial.is_none() {
                         let mut state = self.state();
-                        state.open(id.clone(), file.clone(), Instant::now() + LOOK_AGAIN);
-                        poor = Some(file);
+                        state.open(
+                            id.clone(),
+                            file.clone(),
+                            Instant::now() + DIRECTORY_INTERVAL,
+                        );
+                        partial = Some(file);
                     }
                 }
                 Err(failure) => {
-                    self.metrics.found(source.name(), failure.kind().name());
-                    if failure.is_of_files() {
+                    self.metrics
+                        .count_fetch(source.name(), failure.kind().name());
+                    if failure.is_caused_by_files() {
                         reject();
                     }
                     failures.push(failure);
@@ -108,18 +114,20 @@ impl Library {
             }
         }
         drop(turn);
-        let wanted = match poor {
+        let wanted = match partial {
             Some(_) => Wanted::Better,
             None => Wanted::Any,
         };
-        let absence = self.give_up(id, wanted, absence, &failures, rejected).await;
-        poor.ok_or(absence)
+        let absence = self
+            .combine_failures(id, wanted, absence, &failures, rejected)
+            .await;
+        partial.ok_or(absence)
     }
 
     /// Asks a source. Returns its files with their fingerprint.
     async fn find(
         &self,
-        source: &dyn Source,
+        source: &dyn BinarySource,
         id: &BuildId,
     ) -> Result<(Found, Option<u64>), Failure> {
         let _turn = match source.is_remote() {
@@ -158,10 +166,10 @@ impl Library {
             .await;
         let mut left_out = None;
         if let Err(failure) = &compiled
-            && failure.may_be_of_companions()
-            && found.leave_alone()
+            && failure.may_be_caused_by_companions()
+            && found.drop_companions()
         {
-            debug!(build_id = %id, reason = %failure, "A binary is compiled without its debug file");
+            debug!(build_id = %id, reason = %failure, "Compiling a binary without its debug file");
             left_out = Some(failure.clone());
             let path = output.path().to_owned();
             let begin_again = move || {
@@ -175,7 +183,7 @@ impl Library {
         let took = began.elapsed().as_secs_f64();
         self.metrics.compile_seconds.record(took);
         if let Err(failure) = &compiled {
-            self.metrics.not_compiled(failure.kind());
+            self.metrics.count_compile_failure(failure.kind());
         }
         let (cache, id) = (self.tools.cache.clone(), id.clone());
         let in_use = self.state().in_use();
@@ -187,7 +195,7 @@ impl Library {
             let compiled = compiled.map_err(|error| Failure::Unusable(error.to_string()))?;
             if compiled.build_id() != Some(&id) {
                 let other = compiled.build_id().map(BuildId::to_string);
-                let other = other.unwrap_or_else(|| "not there".to_owned());
+                let other = other.unwrap_or_else(|| "missing".to_owned());
                 return Err(Failure::WrongBuildId(other));
             }
             // Records the use of open files, so that the cache does not take them for unused.
@@ -211,7 +219,7 @@ impl Library {
     }
 
     /// Combines all failures into one. It counts until the first of its causes may have ended.
-    async fn give_up(
+    async fn combine_failures(
         &self,
         id: &BuildId,
         wanted: Wanted,
@@ -219,13 +227,13 @@ impl Library {
         failures: &[Failure],
         rejected: Vec<u64>,
     ) -> Absence {
-        let counts_for = |failure: &Failure| failure.kind().counts_for(self.missing_for);
+        let retry_delay = |failure: &Failure| failure.kind().retry_delay(self.missing_for);
         let others = failures
             .iter()
             .filter(|failure| **failure != Failure::NotFound);
-        let failure = others.min_by_key(|failure| counts_for(failure));
+        let failure = others.min_by_key(|failure| retry_delay(failure));
         let failure = failure.unwrap_or(&Failure::NotFound);
-        let interrupted = failure.kind() == Kind::Interrupted;
+        let interrupted = failure.kind() == FailureKind::Interrupted;
         let absence = match &before {
             // Servers were not asked, so their former answer keeps its expiry; of the files, only those tried now
             // are new.
@@ -234,7 +242,7 @@ impl Library {
                 ..before.clone()
             },
             _ => {
-                let counts = failures.iter().map(counts_for).min();
+                let counts = failures.iter().map(retry_delay).min();
                 let counts = counts.unwrap_or(self.missing_for);
                 let chance = 1.0 - JITTER + 2.0 * JITTER * fastrand::f64();
                 Absence {
@@ -246,8 +254,8 @@ impl Library {
             }
         };
         let what = match wanted {
-            Wanted::Any => "There are no symbols",
-            Wanted::Better => "There are symbols without lines, and no better ones",
+            Wanted::Any => "No symbols for a binary",
+            Wanted::Better => "Only symbols without lines for a binary",
         };
         // A missing build id is expected and logged at debug level only.
         let news = match failure {
@@ -268,9 +276,9 @@ impl Library {
         // Directories are searched again after a minute anyway, so their failure needs no note. Otherwise a sender
         // with made-up build ids could cause any number of notes.
         let remote = self.sources.iter().any(|source| source.is_remote());
-        let is_worth_a_note =
-            remote || absence.kind != Kind::NotFound || !absence.rejected.is_empty();
-        if is_worth_a_note && before.as_ref() != Some(&absence) {
+        let needs_note =
+            remote || absence.kind != FailureKind::NotFound || !absence.rejected.is_empty();
+        if needs_note && before.as_ref() != Some(&absence) {
             let (cache, id, noted) = (self.tools.cache.clone(), id.clone(), absence.clone());
             // Without the note, the build id is only asked for again after a restart.
             let note = move || cache.store_absence(&id, wanted, &noted);

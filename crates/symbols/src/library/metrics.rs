@@ -2,7 +2,7 @@
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-use crate::failure::Kind;
+use crate::failure::FailureKind;
 use tributary_config::ComponentId;
 
 pub(super) struct Metrics {
@@ -28,8 +28,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a query of a source.
-    pub(super) fn found(&self, source: &'static str, outcome: &'static str) {
+    pub(super) fn count_fetch(&self, source: &'static str, outcome: &'static str) {
         counter!(
             "tributary_symbols_fetches",
             "processor" => self.id.clone(),
@@ -40,7 +39,7 @@ impl Metrics {
     }
 
     /// Counts a failed compilation.
-    pub(super) fn not_compiled(&self, reason: Kind) {
+    pub(super) fn count_compile_failure(&self, reason: FailureKind) {
         counter!(
             "tributary_symbols_worker_failures",
             "processor" => self.id.clone(),

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{ABSENT, LOOK_AGAIN, Lookup, OPEN, Pending, WAITING};
+use super::{DIRECTORY_INTERVAL, Lookup, MAX_ABSENT, OPEN, Pending, QUEUE_LENGTH};
 use crate::build_id::BuildId;
-use crate::failure::Kind;
+use crate::failure::FailureKind;
 use crate::file::SymbolFile;
 
 /// Known build ids: open symbol files and absences.
@@ -28,7 +28,7 @@ pub(super) struct State {
 
 pub(super) enum Known {
     Open(Open),
-    Absent { kind: Kind, until: Instant },
+    Absent { kind: FailureKind, until: Instant },
     Pending(watch::Receiver<()>),
 }
 
@@ -73,13 +73,13 @@ impl State {
     }
 
     /// Returns the symbols of a build id if a search for better ones is due; the caller starts the search.
-    pub(super) fn poor(&mut self, id: &BuildId, now: Instant) -> Option<Arc<SymbolFile>> {
+    pub(super) fn partial(&mut self, id: &BuildId, now: Instant) -> Option<Arc<SymbolFile>> {
         let Some(Known::Open(open)) = self.known.get_mut(id) else {
             return None;
         };
         open.better
-            .filter(|time| *time <= now && self.waiting < WAITING)?;
-        open.better = Some(now + LOOK_AGAIN);
+            .filter(|time| *time <= now && self.waiting < QUEUE_LENGTH)?;
+        open.better = Some(now + DIRECTORY_INTERVAL);
         self.waiting += 1;
         Some(open.file.clone())
     }
@@ -131,8 +131,8 @@ impl State {
         open.collect()
     }
 
-    pub(super) fn absent(&mut self, id: BuildId, kind: Kind, until: Instant) {
-        if self.absent >= ABSENT {
+    pub(super) fn absent(&mut self, id: BuildId, kind: FailureKind, until: Instant) {
+        if self.absent >= MAX_ABSENT {
             // A sender with that many made-up build ids only causes the absent ones to be searched for again.
             let present = |known: &Known| !matches!(known, Known::Absent { .. });
             self.known.retain(|_, known| present(known));

@@ -1,4 +1,4 @@
-//! Doubles for tests of what finds symbols.
+//! Test doubles for sources and compilers.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
-use crate::compile::{Inputs, Limits, compile};
+use crate::compile::{CompileLimits, Inputs, compile};
 use crate::describe::{Description, describe};
 use crate::failure::Failure;
 use crate::find::Tools;
 use crate::worker::{Compiler, WorkerLimits};
 use futures_util::future::BoxFuture;
 
-/// Does what a worker does, in this process.
+/// Compiler that runs in this process instead of a worker.
 pub struct InProcess;
 
 impl Compiler for InProcess {
@@ -54,7 +54,7 @@ impl Compiler for InProcess {
                 supplementary,
             };
             let mut output = File::options().write(true).open(output).unwrap();
-            let compiled = compile(&inputs, &Limits::default(), &mut output);
+            let compiled = compile(&inputs, &CompileLimits::default(), &mut output);
             compiled
                 .map(drop)
                 .map_err(|error| Failure::Unusable(error.to_string()))
@@ -62,14 +62,14 @@ impl Compiler for InProcess {
     }
 }
 
-/// Tools with a cache in a directory of their own.
+/// Creates tools with a cache in a temporary directory.
 pub fn tools() -> (tempfile::TempDir, Tools) {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path(), 1 << 30).unwrap();
     let tools = Tools {
         cache: Arc::new(cache),
         compiler: Arc::new(InProcess),
-        // Tests on paused time must not wait for each other: their clocks would run on.
+        // A shared semaphore would make tests on paused time wait for each other while their clocks advance.
         compiling: Arc::new(Semaphore::new(1)),
     };
     (directory, tools)

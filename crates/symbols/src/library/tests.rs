@@ -1,4 +1,4 @@
-//! The sources of these tests are doubles that count who asks them, and time is paused.
+//! Tests with scripted sources that count their queries, on paused time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use futures_util::future::BoxFuture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Answers after a second as it is told.
+/// Source that answers with a script, after a second.
 #[derive(Default)]
 struct Answers {
     remote: bool,
     file: Mutex<Option<PathBuf>>,
     failure: Mutex<Option<Failure>>,
-    /// Additional time of an answer.
+    /// Additional delay of an answer.
     takes: Mutex<Duration>,
     asked: AtomicUsize,
 }
 
 struct Told(Arc<Answers>);
 
-impl Source for Told {
+impl BinarySource for Told {
     fn name(&self) -> &'static str {
         "told"
     }
@@ -93,7 +93,6 @@ impl World {
         }
     }
 
-    /// A binary with that build id.
     fn binary(&self, id: &BuildId) -> PathBuf {
         let path = self.directory.path().join(id.to_string());
         fs::write(&path, elf(id, &["main"])).unwrap();
@@ -111,44 +110,44 @@ impl World {
 fn started(tools: &Tools, sources: &[&Arc<Answers>]) -> Arc<Library> {
     let sources = sources
         .iter()
-        .map(|source| Box::new(Told((*source).clone())) as Box<dyn Source>);
+        .map(|source| Box::new(Told((*source).clone())) as Box<dyn BinarySource>);
     let id = "symbolication".parse().unwrap();
     Library::new(&id, tools.clone(), sources.collect(), HOUR)
 }
 
 async fn one(library: &Arc<Library>, id: &BuildId) -> Lookup {
     library
-        .look_up(std::slice::from_ref(id), Asked::First)
+        .look_up(std::slice::from_ref(id), LookupAttempt::First)
         .await
         .pop()
         .unwrap()
 }
 
-/// Final result of a lookup.
-async fn settled(library: &Arc<Library>, id: &BuildId) -> Result<Arc<SymbolFile>, Kind> {
+/// Returns the final result of a lookup.
+async fn settled(library: &Arc<Library>, id: &BuildId) -> Result<Arc<SymbolFile>, FailureKind> {
     loop {
         match one(library, id).await {
             Lookup::Ready(file) => return Ok(file),
             Lookup::Absent(kind) => return Err(kind),
-            Lookup::Pending(pending) => pending.settled().await,
+            Lookup::Pending(pending) => pending.finished().await,
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_first_does_not_wait_and_all_who_ask_share_one_fetch() {
+async fn concurrent_lookups_share_one_fetch() {
     let world = World::new();
     let id = id(1);
     *world.remote.file.lock().unwrap() = Some(world.binary(&id));
     let Lookup::Pending(first) = one(&world.library, &id).await else {
         panic!("it cannot be there");
     };
-    // Who asked goes away; the fetch does not.
+    // The fetch continues although its caller is gone.
     drop(first);
     let Lookup::Pending(second) = one(&world.library, &id).await else {
         panic!("it takes two seconds");
     };
-    second.settled().await;
+    second.finished().await;
     assert!(matches!(one(&world.library, &id).await, Lookup::Ready(_)));
     assert_eq!(world.asked(), (1, 1));
     let other = started(&world.tools, &[&world.remote]);
@@ -178,12 +177,12 @@ async fn libraries_with_the_same_cache_share_one_fetch() {
     );
     assert_eq!(
         (one.err(), two.err()),
-        (Some(Kind::NotFound), Some(Kind::NotFound))
+        (Some(FailureKind::NotFound), Some(FailureKind::NotFound))
     );
     assert_eq!(world.asked(), (0, 2));
 }
 
-/// Compiles files as their contents say: with lines, without, or not at all.
+/// Compiler that follows the content of a file: `lines`, no lines, or an error.
 struct Contents(Arc<AtomicUsize>);
 
 impl Compiler for Contents {
@@ -221,7 +220,7 @@ impl Compiler for Contents {
     }
 }
 
-/// A world whose compiler goes by contents, with a file of that content in the local source; and how often it compiled.
+/// Creates a world with that compiler and a local file of this content; and the number of compilations.
 fn by_contents(content: &str) -> (World, Arc<AtomicUsize>, PathBuf) {
     let mut world = World::new();
     let compiled = Arc::new(AtomicUsize::new(0));
@@ -234,18 +233,18 @@ fn by_contents(content: &str) -> (World, Arc<AtomicUsize>, PathBuf) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn symbols_without_lines_are_used_at_once_and_give_way_to_better_ones() {
+async fn symbols_without_lines_are_used_until_better_ones_arrive() {
     let (world, compiled, file) = by_contents("names");
     let id = id(1);
-    let poor = settled(&world.library, &id).await.unwrap();
-    assert!(!poor.has_lines());
+    let partial = settled(&world.library, &id).await.unwrap();
+    assert!(!partial.has_lines());
     assert_eq!(
         world.asked(),
         (1, 1),
         "the other source may have better ones"
     );
     for _ in 0..3 {
-        advance(LOOK_AGAIN).await;
+        advance(DIRECTORY_INTERVAL).await;
         assert!(settled(&world.library, &id).await.is_ok());
         sleep(Duration::from_secs(2)).await;
     }
@@ -256,7 +255,7 @@ async fn symbols_without_lines_are_used_at_once_and_give_way_to_better_ones() {
     );
     assert_eq!(compiled.load(SeqCst), 1, "it is still the same file");
     fs::write(&file, "with lines").unwrap();
-    advance(LOOK_AGAIN).await;
+    advance(DIRECTORY_INTERVAL).await;
     let still = settled(&world.library, &id).await.unwrap();
     assert!(!still.has_lines(), "nobody waits for it");
     sleep(Duration::from_secs(2)).await;
@@ -274,7 +273,7 @@ async fn symbols_without_lines_are_used_at_once_and_give_way_to_better_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_has_less_does_not_hide_one_that_has_more() {
+async fn source_without_lines_does_not_hide_better_source() {
     let (world, _, _) = by_contents("names");
     let better = world.directory.path().join("better");
     fs::write(&better, "lines").unwrap();
@@ -288,12 +287,12 @@ async fn a_source_that_has_less_does_not_hide_one_that_has_more() {
         !settled(&world.library, &id).await.unwrap().has_lines(),
         "what is there is used"
     );
-    pending.settled().await;
+    pending.finished().await;
     assert!(settled(&world.library, &id).await.unwrap().has_lines());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_debug_file_of_no_use_does_not_cost_the_names_of_the_binary() {
+async fn useless_debug_file_compiles_binary_alone() {
     let (world, compiled, binary) = by_contents("names");
     let debug = world.directory.path().join("debug");
     fs::write(&debug, "harm").unwrap();
@@ -306,40 +305,49 @@ async fn a_debug_file_of_no_use_does_not_cost_the_names_of_the_binary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_source_has_is_not_asked_for_again_but_directories_are_looked_into_every_minute() {
+async fn absent_id_searches_directories_only_every_minute() {
     let world = World::new();
     let id = id(1);
     for round in 1..=5 {
         assert_eq!(
             settled(&world.library, &id).await.err(),
-            Some(Kind::NotFound)
+            Some(FailureKind::NotFound)
         );
         assert_eq!(
             settled(&world.library, &id).await.err(),
-            Some(Kind::NotFound)
+            Some(FailureKind::NotFound)
         );
         assert_eq!(world.asked(), (round, 1));
-        advance(LOOK_AGAIN).await;
+        advance(DIRECTORY_INTERVAL).await;
     }
     let restarted = started(&world.tools, &[&world.remote]);
-    assert_eq!(settled(&restarted, &id).await.err(), Some(Kind::NotFound));
+    assert_eq!(
+        settled(&restarted, &id).await.err(),
+        Some(FailureKind::NotFound)
+    );
     assert_eq!(world.asked().1, 1, "the cache knows, over a restart");
     *world.local.file.lock().unwrap() = Some(world.binary(&id));
     assert!(settled(&world.library, &id).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_is_asked_again_soon() {
+async fn unreachable_server_is_retried_soon() {
     let world = World::new();
     let (library, id) = (started(&world.tools, &[&world.remote]), id(1));
     *world.remote.failure.lock().unwrap() = Some(Failure::Unreachable("away".to_owned()));
-    assert_eq!(settled(&library, &id).await.err(), Some(Kind::Unreachable));
+    assert_eq!(
+        settled(&library, &id).await.err(),
+        Some(FailureKind::Unreachable)
+    );
     *world.remote.failure.lock().unwrap() = None;
     *world.remote.file.lock().unwrap() = Some(world.binary(&id));
-    assert_eq!(settled(&library, &id).await.err(), Some(Kind::Unreachable));
-    // In memory the time is that of tests; the note on disk has the clock on the wall, which cannot be moved.
+    assert_eq!(
+        settled(&library, &id).await.err(),
+        Some(FailureKind::Unreachable)
+    );
+    // Memory uses the tests' clock, but a note on disk uses the wall clock, which a test cannot move.
     let note = Absence {
-        kind: Kind::Unreachable,
+        kind: FailureKind::Unreachable,
         until: SystemTime::now(),
         limits: InProcess.limits(),
         rejected: Vec::new(),
@@ -351,7 +359,7 @@ async fn a_server_that_is_away_is_asked_again_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_is_of_no_use_is_not_compiled_again_until_it_is_another_one() {
+async fn useless_file_is_compiled_again_only_after_a_change() {
     let world = World::new();
     let id = id(1);
     let file = world.binary(&id);
@@ -359,23 +367,23 @@ async fn a_file_that_is_of_no_use_is_not_compiled_again_until_it_is_another_one(
     *world.local.file.lock().unwrap() = Some(file.clone());
     assert_eq!(
         settled(&world.library, &id).await.err(),
-        Some(Kind::Unusable)
+        Some(FailureKind::Unusable)
     );
     for _ in 0..3 {
-        advance(LOOK_AGAIN).await;
+        advance(DIRECTORY_INTERVAL).await;
         assert_eq!(
             settled(&world.library, &id).await.err(),
-            Some(Kind::Unusable)
+            Some(FailureKind::Unusable)
         );
     }
     assert_eq!(world.asked(), (4, 1));
     world.binary(&id);
-    advance(LOOK_AGAIN).await;
+    advance(DIRECTORY_INTERVAL).await;
     assert!(settled(&world.library, &id).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_of_another_binary_is_not_taken_and_the_next_source_is_asked() {
+async fn wrong_build_id_falls_through_to_next_source() {
     let world = World::new();
     let (wanted, other) = (id(1), id(2));
     *world.local.file.lock().unwrap() = Some(world.binary(&other));
@@ -384,32 +392,32 @@ async fn a_file_of_another_binary_is_not_taken_and_the_next_source_is_asked() {
     assert_eq!(file.build_id(), Some(&wanted));
     *world.remote.file.lock().unwrap() = Some(world.binary(&other));
     let failed = settled(&world.library, &id(3)).await.err();
-    assert_eq!(failed, Some(Kind::WrongBuildId));
+    assert_eq!(failed, Some(FailureKind::WrongBuildId));
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_build_ids_as_nobody_has_do_not_take_memory_for_ever() {
+async fn absent_build_ids_are_bounded_in_memory() {
     let world = World::new();
     let library = started(&world.tools, &[&world.remote]);
-    let ids: Vec<BuildId> = (0..WAITING as u32 + 10)
+    let ids: Vec<BuildId> = (0..QUEUE_LENGTH as u32 + 10)
         .map(|number| BuildId::from_bytes(&number.to_be_bytes()).unwrap())
         .collect();
-    let busy = |found: &&Lookup| matches!(found, Lookup::Absent(Kind::Busy));
-    let found = library.look_up(&ids, Asked::First).await;
+    let busy = |found: &&Lookup| matches!(found, Lookup::Absent(FailureKind::Busy));
+    let found = library.look_up(&ids, LookupAttempt::First).await;
     let left = found.iter().filter(busy).count();
-    assert_eq!(left, ids.len() - NEW_AT_ONCE, "one sender does not fill it");
-    for some in ids.chunks(NEW_AT_ONCE) {
-        library.look_up(some, Asked::First).await;
+    assert_eq!(left, ids.len() - MAX_NEW_IDS, "one sender does not fill it");
+    for some in ids.chunks(MAX_NEW_IDS) {
+        library.look_up(some, LookupAttempt::First).await;
     }
-    let found = library.look_up(&ids, Asked::First).await;
+    let found = library.look_up(&ids, LookupAttempt::First).await;
     assert_eq!(found.iter().filter(busy).count(), 10);
-    assert_eq!(library.state().known.len(), WAITING);
+    assert_eq!(library.state().known.len(), QUEUE_LENGTH);
     let mut state = library.state();
-    for number in 0..ABSENT as u64 + 1 {
+    for number in 0..MAX_ABSENT as u64 + 1 {
         let id = BuildId::from_bytes(&number.to_be_bytes()).unwrap();
-        state.absent(id, Kind::NotFound, Instant::now() + HOUR);
+        state.absent(id, FailureKind::NotFound, Instant::now() + HOUR);
     }
-    assert!(state.known.len() <= WAITING + ABSENT);
+    assert!(state.known.len() <= QUEUE_LENGTH + MAX_ABSENT);
     let file = {
         let path = world.directory.path().join("compiled");
         fs::File::create(&path).unwrap();
@@ -423,7 +431,7 @@ async fn so_many_build_ids_as_nobody_has_do_not_take_memory_for_ever() {
     assert_eq!(state.open, OPEN);
 }
 
-/// A binary of this number, and what is compiled of it.
+/// Returns a binary with this number, and its compiled form.
 fn numbered(number: u8) -> (BuildId, Vec<u8>) {
     let (id, file) = (id(number), tempfile::NamedTempFile::new().unwrap());
     compiled_with_lines(&id, file.path(), true);
@@ -431,7 +439,7 @@ fn numbered(number: u8) -> (BuildId, Vec<u8>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_open_is_bounded_in_bytes_and_one_question_has_all_it_has_asked_for() {
+async fn open_files_are_bounded_and_one_lookup_gets_all_of_its_files() {
     let world = World::new();
     let files: Vec<_> = (1..=9).map(numbered).collect();
     for (id, bytes) in &files {
@@ -439,12 +447,12 @@ async fn what_is_open_is_bounded_in_bytes_and_one_question_has_all_it_has_asked_
         fs::write(scratch.path(), bytes).unwrap();
         world.tools.cache.store(id, scratch).unwrap();
     }
-    // Four fit.
+    // Space for four files.
     let bytes = 4 * files[0].1.len() as u64 + 1;
     *world.library.state() = State::new(bytes);
     let ids: Vec<BuildId> = files.iter().map(|(id, _)| id.clone()).collect();
     for _ in 0..2 {
-        let found = world.library.look_up(&ids, Asked::First).await;
+        let found = world.library.look_up(&ids, LookupAttempt::First).await;
         let ready = |found: &Lookup| matches!(found, Lookup::Ready(_));
         assert!(found.iter().all(ready));
         let state = world.library.state();
@@ -459,7 +467,7 @@ async fn what_is_open_is_bounded_in_bytes_and_one_question_has_all_it_has_asked_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cache_deletes_is_closed() {
+async fn file_deleted_by_cache_is_closed() {
     let (directory, mut tools) = tools();
     let small = crate::cache::Cache::open(&directory.path().join("small"), 1);
     tools.cache = Arc::new(small.unwrap());
@@ -476,15 +484,15 @@ async fn what_the_cache_deletes_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_build_ids_and_slow_servers_keep_nobody_from_what_is_on_this_machine() {
+async fn slow_servers_do_not_delay_local_searches() {
     let world = World::new();
     let real = id(1);
     *world.local.file.lock().unwrap() = Some(world.binary(&real));
     *world.remote.takes.lock().unwrap() = HOUR;
     let made_up: Vec<BuildId> = (2..40).map(id).collect();
-    world.library.look_up(&made_up, Asked::First).await;
+    world.library.look_up(&made_up, LookupAttempt::First).await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.asked().1, FETCHED_AT_ONCE);
+    assert_eq!(world.asked().1, MAX_FETCHES);
     let pending = one(&world.library, &real).await;
     assert!(matches!(pending, Lookup::Pending(_)));
     sleep(Duration::from_secs(10)).await;
@@ -492,12 +500,12 @@ async fn made_up_build_ids_and_slow_servers_keep_nobody_from_what_is_on_this_mac
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_directories_have_nothing_is_not_written_down() {
+async fn absence_in_directories_writes_no_note() {
     let world = World::new();
     let library = started(&world.tools, &[&world.local]);
     for number in 1..10 {
         let found = settled(&library, &id(number)).await.err();
-        assert_eq!(found, Some(Kind::NotFound));
+        assert_eq!(found, Some(FailureKind::NotFound));
     }
     assert_eq!(
         fs::read_dir(world.tools.cache.directory()).unwrap().count(),
@@ -505,7 +513,7 @@ async fn that_directories_have_nothing_is_not_written_down() {
     );
 }
 
-/// Ends as it is told, and may use what it is told.
+/// Compiler with scripted limits and failures.
 struct Limited {
     memory: u64,
     ends: Failure,
@@ -536,7 +544,7 @@ impl Compiler for Limited {
 }
 
 impl World {
-    /// A library whose worker has so much memory and ends so; and how often it did.
+    /// Creates a library whose worker has this memory and this failure; and the number of compilations.
     fn limited(&self, memory: u64, ends: Failure) -> (Arc<Library>, Arc<AtomicUsize>) {
         let compiled = Arc::new(AtomicUsize::new(0));
         let compiler = Limited {
@@ -553,7 +561,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_exceeded_a_limit_is_tried_again_when_the_limit_has_grown() {
+async fn raised_limit_retries_a_file_that_exceeded_it() {
     let world = World::new();
     let id = id(1);
     *world.local.file.lock().unwrap() = Some(world.binary(&id));
@@ -566,7 +574,7 @@ async fn what_exceeded_a_limit_is_tried_again_when_the_limit_has_grown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_killed_is_tried_again_in_minutes_and_not_every_minute() {
+async fn interrupted_compilation_is_retried_after_minutes() {
     let world = World::new();
     let id = id(1);
     *world.local.file.lock().unwrap() = Some(world.binary(&id));
@@ -574,14 +582,17 @@ async fn who_was_killed_is_tried_again_in_minutes_and_not_every_minute() {
     let (library, count) = world.limited(1, ends.clone());
     for _ in 0..5 {
         let failed = settled(&library, &id).await.err();
-        assert_eq!(failed, Some(Kind::Interrupted));
-        advance(LOOK_AGAIN).await;
+        assert_eq!(failed, Some(FailureKind::Interrupted));
+        advance(DIRECTORY_INTERVAL).await;
     }
     assert_eq!(count.load(SeqCst), 1);
     let (restarted, count) = world.limited(1, ends);
     let failed = settled(&restarted, &id).await.err();
-    assert_eq!((failed, count.load(SeqCst)), (Some(Kind::Interrupted), 0));
-    // The note on disk has the clock on the wall, which cannot be moved.
+    assert_eq!(
+        (failed, count.load(SeqCst)),
+        (Some(FailureKind::Interrupted), 0)
+    );
+    // A note on disk uses the wall clock, which a test cannot move.
     let cache = &world.tools.cache;
     let mut note = cache.absence(&id, Wanted::Any).unwrap();
     assert!(note.rejected.is_empty());
@@ -592,7 +603,7 @@ async fn who_was_killed_is_tried_again_in_minutes_and_not_every_minute() {
     assert_eq!(count.load(SeqCst), 1);
 }
 
-/// Takes a second, and knows how many do so at once.
+/// Compiler that takes a second and counts parallel compilations.
 #[derive(Default)]
 struct Busy {
     now: AtomicUsize,

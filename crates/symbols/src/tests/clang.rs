@@ -1,4 +1,5 @@
-//! Programs of Clang and rustc, in one file and split, optimized at link time, and made smaller by dwz, compared with LLVM's symbolizer.
+//! Compares programs of Clang and rustc with LLVM's symbolizer: one file, split, link-time optimized,
+//! processed by dwz.
 
 use super::*;
 
@@ -33,7 +34,7 @@ fn main() {
 }
 "#;
 
-/// Templates whose parameters depend on others, and functions of one file.
+/// Templates with dependent parameters, and functions with internal linkage.
 const TEMPLATES: &str = r#"
 #include <cstdio>
 #include <tuple>
@@ -64,14 +65,14 @@ int main(int count, char **) {
 }
 "#;
 
-/// Some thousand of the addresses of a program.
+/// Returns a few thousand addresses of a program.
 fn some_addresses(program: &Program) -> Vec<u64> {
     let addresses = program.addresses();
     let step = (addresses.len() / 20_000).max(1);
     addresses.into_iter().step_by(step).collect()
 }
 
-/// The `.dwo` files of a program.
+/// Returns the `.dwo` files of a program.
 fn split_files(program: &Program) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(program.directory.path()).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -81,7 +82,7 @@ fn split_files(program: &Program) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_address_of_clangs_programs_is_what_llvm_says() {
+fn clang_programs_match_llvm() {
     for flags in [
         &["-g", "-O2"][..],
         &["-g", "-O0"],
@@ -100,7 +101,7 @@ fn every_address_of_clangs_programs_is_what_llvm_says() {
 }
 
 #[test]
-fn templates_and_optimization_at_link_time_are_what_llvm_says() {
+fn templates_and_lto_match_llvm() {
     for flags in [&["-g", "-O2"][..], &["-g", "-O2", "-flto"]] {
         for source in [CPP, TEMPLATES] {
             if let Some(program) = Program::build("g++", source, flags) {
@@ -112,7 +113,7 @@ fn templates_and_optimization_at_link_time_are_what_llvm_says() {
 }
 
 #[test]
-fn addresses_of_rust_programs_are_what_llvm_says() {
+fn rust_programs_match_llvm() {
     for flags in [
         &["-g", "-O"][..],
         &["-g"],
@@ -131,9 +132,9 @@ fn addresses_of_rust_programs_are_what_llvm_says() {
     }
 }
 
-/// Clang writes the table of files of a split unit, and the strings of that table, into the binary.
+/// Clang writes the file table of a split unit, and the table's strings, into the binary.
 #[test]
-fn split_programs_of_clang_say_the_same_as_whole_ones() {
+fn clang_split_debug_information_equals_single_file() {
     for flags in [
         &["-gdwarf-5", "-gsplit-dwarf"][..],
         &["-gdwarf-4", "-gsplit-dwarf"],
@@ -150,7 +151,7 @@ fn split_programs_of_clang_say_the_same_as_whole_ones() {
             assert_eq!(split.len(), 1);
             let (whole, summary) = symbols(&program.path, &split).unwrap();
             assert_eq!([summary.missing_units, summary.damaged_units], [0, 0]);
-            // LLVM's symbolizer finds no split files here. The same program in one file is compared with it above.
+            // LLVM's symbolizer finds no split files here. The same program in one file is compared above.
             let source = if compiler == "clang" {
                 "program.c"
             } else {
@@ -196,7 +197,7 @@ fn function_without_its_split_file_has_the_name_of_its_symbol() {
         let (plain, _) = symbols(&program.file("plain"), &[]).unwrap();
         let addresses = program.addresses();
         let outermost = |symbols: &SymbolFile| -> Vec<Option<String>> {
-            let system_name = |function: &Function<'_>| function.system_name.to_owned();
+            let system_name = |function: &FunctionNames<'_>| function.system_name.to_owned();
             let all = called(symbols, &addresses, system_name).into_iter();
             all.map(|frames| frames.last().map(|(name, _)| name.clone()))
                 .collect()
@@ -215,7 +216,7 @@ fn function_without_its_split_file_has_the_name_of_its_symbol() {
 }
 
 #[test]
-fn what_dwz_has_made_smaller_is_what_llvm_says() {
+fn dwz_output_matches_llvm() {
     for (compiler, flags) in [
         ("clang++", &["-gdwarf-4", "-O2"][..]),
         ("clang++", &["-gdwarf-5", "-O2"]),
@@ -225,7 +226,7 @@ fn what_dwz_has_made_smaller_is_what_llvm_says() {
             continue;
         };
         let whole = program.symbols();
-        // Alone, and with what it has in common with another one.
+        // Alone, and with a supplementary file shared with another program.
         if !program.run("dwz", &["program", "-o", "small"]) {
             continue;
         }

@@ -1,11 +1,12 @@
-//! Go's programs, stripped, and what Go says of them. Where `SYMBOLS_GO` is the path of a go command; elsewhere they say so.
+//! Compares stripped Go programs with `go tool`. Needs the path of a go command in `SYMBOLS_GO`; otherwise
+//! the tests report that they were skipped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::*;
 
-/// Prints some areas; profiles itself into the file that it is given.
+/// Prints some areas, and writes a CPU profile to the file given as argument.
 const SOURCE: &str = r#"
 package main
 
@@ -64,7 +65,7 @@ fn go() -> Option<OsString> {
     go
 }
 
-/// Builds the program in a directory, without its symbol table and debug information.
+/// Builds the program without symbol table and debug information.
 fn build(go: &OsString, directory: &Path, architecture: &str, mode: &str) -> PathBuf {
     std::fs::write(directory.join("main.go"), SOURCE).unwrap();
     let binary = directory.join("program");
@@ -78,9 +79,9 @@ fn build(go: &OsString, directory: &Path, architecture: &str, mode: &str) -> Pat
     binary
 }
 
-/// The differences that are expected: where the compiler has put no line, `go tool addr2line` says -1.
+/// Expected difference: where the compiler recorded no line, `go tool addr2line` prints -1.
 #[test]
-fn stripped_go_binaries_say_what_go_says() {
+fn stripped_go_binaries_match_addr2line() {
     let Some(go) = go() else {
         return;
     };
@@ -88,7 +89,7 @@ fn stripped_go_binaries_say_what_go_says() {
     for (architecture, mode) in [("amd64", "exe"), ("amd64", "pie"), ("arm64", "exe")] {
         let binary = build(&go, directory.path(), architecture, mode);
         let (file, summary) = symbols(&binary, &[]).unwrap();
-        let covered = summary.covered[Source::GoPclntab as usize];
+        let covered = summary.covered[NameSource::GoPclntab as usize];
         assert!(covered * 100 > summary.code * 99, "{summary:?}");
         let data = std::fs::read(&binary).unwrap();
         let budget = std::cell::Cell::new(0);
@@ -118,7 +119,7 @@ fn stripped_go_binaries_say_what_go_says() {
             .zip(named(&file, &addresses))
             .zip(lines.chunks_exact(2))
         {
-            // It knows the function of the code, and the line of what was inlined into it.
+            // addr2line prints the outer function and the innermost line.
             let (Some((_, place)), Some((function, _))) = (frames.first(), frames.last()) else {
                 continue;
             };
@@ -132,7 +133,7 @@ fn stripped_go_binaries_say_what_go_says() {
             inlined += usize::from(frames.len() > 1);
         }
         assert!(compared > 5000 && inlined > 500, "{compared} {inlined}");
-        // Without the headers of sections, as a dump of memory has none, it is the same.
+        // The same without section headers, as in a memory dump.
         let mut data = data;
         data[40..48].fill(0);
         data[58..64].fill(0);
@@ -143,18 +144,19 @@ fn stripped_go_binaries_say_what_go_says() {
     }
 }
 
-/// The locations of a profile as `go tool pprof -raw` shows them: by address, innermost first, with `file:line:0`.
+/// Returns the locations of a profile as printed by `go tool pprof -raw`: by address, innermost first, with
+/// `file:line:0`.
 fn locations(raw: &str) -> BTreeMap<u64, Named> {
     let mut locations: BTreeMap<u64, Named> = BTreeMap::new();
     let mut current = None;
     let lines = raw.lines().skip_while(|line| *line != "Locations").skip(1);
     for line in lines.take_while(|line| *line != "Mappings") {
-        // `     1: 0x481715 M=1 runtime.memmove /usr/local/go/src/runtime/memmove_amd64.s:122:0 s=35`, of what was inlined into it
-        // only what is behind the mapping.
+        // `     1: 0x481715 M=1 runtime.memmove /usr/local/go/src/runtime/memmove_amd64.s:122:0 s=35`; lines
+        // of inlined frames have only the part after the mapping.
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if words.len() > 3 && words[2].starts_with("M=") {
             let address = u64::from_str_radix(words[1].trim_start_matches("0x"), 16);
-            // The program is the first mapping; then comes what the kernel maps.
+            // The program is the first mapping, followed by the kernel's.
             current = address.ok().filter(|_| words[2] == "M=1");
             words.drain(..3);
         }
@@ -167,7 +169,7 @@ fn locations(raw: &str) -> BTreeMap<u64, Named> {
 }
 
 #[test]
-fn a_stripped_go_programs_own_profile_is_named_as_it_names_itself() {
+fn stripped_go_profile_gets_the_names_of_pprof() {
     let Some(go) = go() else {
         return;
     };
@@ -184,7 +186,7 @@ fn a_stripped_go_programs_own_profile_is_named_as_it_names_itself() {
     let raw = pprof.args(["tool", "pprof", "-raw"]).arg(&profile).output();
     let expected = locations(&String::from_utf8(raw.unwrap().stdout).unwrap());
     let (file, _) = symbols(&binary, &[]).unwrap();
-    // It is mapped where it was linked for.
+    // The program is mapped at its link address.
     let addresses: Vec<u64> = expected.keys().copied().collect();
     for ((address, theirs), ours) in expected.iter().zip(named(&file, &addresses)) {
         assert_eq!(ours, *theirs, "{address:#x}");

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::input::{self, Kind};
+use super::input;
 use super::{Outcome, fetch, load};
 use crate::app::cli::Shape;
+use crate::profile_files::{FileKind, decode, file_kind, requests};
 use crate::telemetry::terminal::Progress;
 use tributary_profiles::check;
-use tributary_profiles::check::{FINDINGS_PER_RULE, Report, Severity};
+use tributary_profiles::check::{CheckReport, FINDINGS_PER_RULE, Severity};
 use tributary_profiles::pprof;
 
 pub(super) fn check_files(
@@ -106,7 +107,7 @@ impl Checked {
         format!("{errors}, {warnings}: {content}")
     }
 
-    fn add(&mut self, message: &str, report: &Report) {
+    fn add(&mut self, message: &str, report: &CheckReport) {
         for finding in report.findings() {
             let word = match finding.rule.severity() {
                 Severity::Error => "error",
@@ -139,10 +140,10 @@ const TEXT: &str = "this is text; what is checked are OTLP profiles as protobuf 
 
 fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
     let bytes = input::read(file, fetching)?;
-    let kind = input::kind(&bytes);
+    let kind = file_kind(&bytes);
     let messages = match kind {
-        Kind::OtlpJson => load::requests(&bytes, kind)?,
-        _ => load::requests(&bytes, Kind::Otlp)?,
+        FileKind::OtlpJson => requests(&bytes, kind)?,
+        _ => requests(&bytes, FileKind::Otlp)?,
     };
     let mut checked = Checked::default();
     for (at, bytes) in messages.iter().enumerate() {
@@ -150,14 +151,14 @@ fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String
             1 => String::new(),
             _ => format!("message {}: ", at + 1),
         };
-        let request = input::decode(bytes).map_err(|error| match kind {
-            Kind::Pprof => match load::check_pprof(bytes) {
+        let request = decode(bytes).map_err(|error| match kind {
+            FileKind::Pprof => match load::check_pprof(bytes) {
                 Ok(()) => PPROF.to_owned(),
                 // The error names the format: pprof's old text format or another tool's file.
                 Err(why) if pprof::foreign(bytes).is_some() => why,
                 Err(_) => format!("{place}{error}"),
             },
-            Kind::Folded => TEXT.to_owned(),
+            FileKind::Folded => TEXT.to_owned(),
             _ => format!("{place}{error}"),
         })?;
         let profiles = || {

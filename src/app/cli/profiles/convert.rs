@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::input::Kind;
 use super::output::Format;
 use super::{Done, load, output};
+use crate::profile_files::FileKind;
 
 pub(super) fn convert(file: &Path, reading: &load::Reading, output: &output::Arguments) -> Done {
     let loaded = load::load(file, reading)?;
@@ -19,10 +19,10 @@ pub(super) fn merge(
 ) -> Done {
     let loaded = load::merge(files, reading)?;
     let format = match loaded.kind {
-        Kind::Otlp => Format::Otlp,
-        Kind::OtlpJson => Format::OtlpJson,
-        Kind::Pprof => Format::Pprof,
-        Kind::Folded => Format::Folded,
+        FileKind::Otlp => Format::Otlp,
+        FileKind::OtlpJson => Format::OtlpJson,
+        FileKind::Pprof => Format::Pprof,
+        FileKind::Folded => Format::Folded,
     };
     let written = output.write(&loaded, &reading.labels.links(), Some(format))?;
     Ok((written, loaded.notes))

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::{FAILED, GOOD, GREW, Outcome, fetch, load, output, table};
+use super::{FAILED, GOOD, GREW, Outcome, flamegraph, input, load, output, table};
 use crate::app::cli::{Shape, printable};
-use tributary_profiles::diff::{Change, Diff, Row, Scales, diff};
+use tributary_profiles::dictionary::ValueType;
+use tributary_profiles::diff::{Change, Diff, DiffRow, Scales, diff};
 use tributary_profiles::top;
 use tributary_profiles::top::Top;
 
@@ -43,6 +44,13 @@ pub(in crate::app::cli) struct Comparison {
     /// different duration or load. The total cannot grow then.
     #[arg(long)]
     normalize: bool,
+    /// Also write a page with the flame graph of both measurements, colored by their difference.
+    /// --focus and --ignore have no effect on it.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Maximum number of frames in the page. The lightest ones are shown as `(N more)`.
+    #[arg(long, value_name = "COUNT", requires = "html", default_value_t = flamegraph::MAX_FRAMES)]
+    max_frames: usize,
     #[command(flatten)]
     table: table::Table,
     #[command(flatten)]
@@ -58,7 +66,7 @@ enum Column {
 }
 
 impl Column {
-    fn of(self, row: &Row) -> Change {
+    fn of(self, row: &DiffRow) -> Change {
         match self {
             Column::Flat => row.flat,
             Column::Cum => row.cumulative,
@@ -85,6 +93,8 @@ pub(super) fn compare(arguments: &Comparison) -> Outcome {
 /// One of the two measurements.
 struct Side {
     top: Top,
+    loaded: load::Loaded,
+    kind: ValueType,
     runs: usize,
     notes: String,
 }
@@ -116,6 +126,12 @@ impl Comparison {
         if self.normalize {
             scales = scales.normalized(&before.top, &after.top);
         }
+        if let Some(file) = &self.html {
+            let sides = [&before, &after].map(|side| (&side.loaded, side.kind));
+            let scales = [scales.before, scales.after];
+            let page = flamegraph::comparison(sides, scales, self.max_frames)?;
+            output::save(file, page.as_bytes())?;
+        }
         let diff = diff(&before.top, &after.top, scales);
         let mut text = self.heading(&before, &after, diff.total);
         self.rows(&mut text, &first.1, &diff);
@@ -142,10 +158,10 @@ impl Comparison {
         let change =
             |change: Change| serde_json::json!({"before": change.before, "after": change.after});
         let column = self.column();
-        let difference = |row: &Row| column.of(row).difference();
-        let large = |row: &&Row| row.cumulative.share(diff.total) >= self.min_share;
+        let difference = |row: &DiffRow| column.of(row).difference();
+        let large = |row: &&DiffRow| row.cumulative.share(diff.total) >= self.min_share;
         let rows = diff.rows.iter().filter(large);
-        let mut rows: Vec<&Row> = rows.filter(|row| difference(row) != 0.0).collect();
+        let mut rows: Vec<&DiffRow> = rows.filter(|row| difference(row) != 0.0).collect();
         rows.sort_by(|a, b| {
             let by = difference(b).abs().total_cmp(&difference(a).abs());
             by.then_with(|| a.name.cmp(&b.name))
@@ -171,7 +187,7 @@ impl Comparison {
     }
 
     fn side(&self, place: &Path, sample_type: Option<&str>) -> Result<Side, String> {
-        let files = runs(place)?;
+        let files = input::runs(place)?;
         let mut loaded = match files.as_slice() {
             [file] => load::load(file, &self.reading)?,
             files => load::merge(files, &self.reading)?,
@@ -179,12 +195,14 @@ impl Comparison {
         loaded.name = place.display().to_string();
         let kind = output::kind(&loaded, sample_type)?;
         let top = top::top(&loaded.profiles, kind, &self.table.selection());
-        let mut notes = loaded.notes;
+        let mut notes = std::mem::take(&mut loaded.notes);
         for note in &top.notes {
             let _ = writeln!(notes, "{}: note: {}", place.display(), printable(note));
         }
         Ok(Side {
             top,
+            loaded,
+            kind,
             runs: files.len(),
             notes,
         })
@@ -224,14 +242,14 @@ impl Comparison {
     /// Lists the changes, largest first.
     fn rows(&self, text: &mut String, unit: &str, diff: &Diff) {
         let column = self.column();
-        let large = |row: &&Row| row.cumulative.share(diff.total) >= self.min_share;
+        let large = |row: &&DiffRow| row.cumulative.share(diff.total) >= self.min_share;
         let changed = diff.rows.iter().filter(large);
         let changed = changed.filter(|row| column.of(row).difference() != 0.0);
-        let (mut grew, mut shrank): (Vec<&Row>, Vec<&Row>) =
+        let (mut grew, mut shrank): (Vec<&DiffRow>, Vec<&DiffRow>) =
             changed.partition(|row| column.of(row).difference() > 0.0);
         for (rows, what) in [(&mut grew, "Grew"), (&mut shrank, "Shrank")] {
             rows.sort_by(|a, b| {
-                let by = |row: &Row| column.of(row).difference().abs();
+                let by = |row: &DiffRow| column.of(row).difference().abs();
                 by(b).total_cmp(&by(a)).then_with(|| a.name.cmp(&b.name))
             });
             let shown = self.table.shown(rows.len());
@@ -274,7 +292,7 @@ impl Comparison {
         let column = self.column();
         let mut judged: Vec<(String, Change)> = Vec::new();
         if self.each_function {
-            let large = |row: &&Row| column.of(row).share(diff.total) >= self.min_share;
+            let large = |row: &&DiffRow| column.of(row).share(diff.total) >= self.min_share;
             let rows = diff.rows.iter().filter(large);
             judged.extend(rows.map(|row| (printable(&row.name), column.of(row))));
         } else if self.function.is_empty() {
@@ -360,27 +378,6 @@ fn unknown(name: &str, diff: &Diff) -> String {
         "no function is called `{}`, before or after; {hint}",
         printable(name)
     )
-}
-
-/// Returns the files of a measurement.
-fn runs(place: &Path) -> Result<Vec<PathBuf>, String> {
-    if fetch::url(place).is_some() || !place.is_dir() {
-        return Ok(vec![place.to_owned()]);
-    }
-    let cannot = |error: std::io::Error| format!("{}: cannot read it: {error}", place.display());
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(place).map_err(cannot)? {
-        let entry = entry.map_err(cannot)?;
-        let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        if !hidden && entry.path().is_file() {
-            files.push(entry.path());
-        }
-    }
-    files.sort();
-    match files.is_empty() {
-        true => Err(format!("{}: there are no files in it", place.display())),
-        false => Ok(files),
-    }
 }
 
 /// Parses `10%` or `10` into a fraction of 1.

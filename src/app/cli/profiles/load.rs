@@ -4,23 +4,19 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
-use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 
 use super::fetch;
-use super::input::{self, Kind, LIMIT};
+use super::input::{self, LIMIT};
 use super::labels;
+use crate::profile_files::{FileKind, executable, file_kind, read_profiles, requests, text, valid};
 use crate::telemetry::terminal::Progress;
-use tributary_memory::Budget;
-use tributary_otlp::Signal;
-use tributary_otlp::json;
-use tributary_profiles::id::MappingId;
-use tributary_profiles::merge::{Merger, Options};
+use tributary_memory::{Budget, Permit};
+use tributary_profiles::merge::{MergeOptions, Merger};
 use tributary_profiles::model::{ResourceProfiles, ScopeProfiles};
 use tributary_profiles::pprof;
-use tributary_profiles::pprof::{Reader, Repairs, write};
-use tributary_profiles::{Compactor, Dictionary, Profiles, folded, names};
+use tributary_profiles::pprof::{PprofReader, Repairs};
+use tributary_profiles::{Dictionary, Profiles, folded, names};
 
 /// Profiles of a file, with notes about them.
 pub(super) struct Loaded {
@@ -29,7 +25,7 @@ pub(super) struct Loaded {
     pub(super) name: String,
     pub(super) notes: String,
     /// Format of the first file.
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
 }
 
 /// Options for reading profiles.
@@ -41,49 +37,26 @@ pub(in crate::app::cli) struct Reading {
     pub(super) labels: labels::Labels,
 }
 
+impl Reading {
+    fn options(&self) -> pprof::ReadOptions {
+        pprof::ReadOptions {
+            limit: usize::try_from(LIMIT).unwrap_or(usize::MAX),
+            links: self.labels.links(),
+            ..pprof::ReadOptions::default()
+        }
+    }
+}
+
 /// Reads a file without loss.
 pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     let name = file.display();
     let failed = |error: String| format!("{name}: {error}");
     let bytes = input::read(file, &reading.fetching).map_err(failed)?;
-    let kind = input::kind(&bytes);
+    let kind = file_kind(&bytes);
     let mut notes = String::new();
-    let profiles = match kind {
-        Kind::Otlp | Kind::OtlpJson => {
-            let mut compactor = Compactor::new();
-            for request in requests(&bytes, kind).map_err(failed)? {
-                input::valid(&request).map_err(failed)?;
-                let added = compactor.add_encoded(&request);
-                added.map_err(|error| failed(error.to_string()))?;
-            }
-            compactor.finish()
-        }
-        Kind::Pprof => {
-            let mut dictionary = Dictionary::new();
-            let mut reader = Reader::new();
-            let converted = read_pprof(
-                &mut reader,
-                &bytes,
-                reading,
-                |bytes, reader, options, permit| {
-                    reader.read(bytes, options, permit, &mut dictionary, None)
-                },
-            );
-            let converted = converted.map_err(failed)?;
-            note(&mut notes, file, converted.repairs);
-            let resource = executable(&dictionary, converted.main);
-            Profiles {
-                dictionary,
-                resources: vec![ResourceProfiles {
-                    // Empty rather than absent: some readers fail on an absent resource.
-                    resource: Some(resource.unwrap_or_default()),
-                    schema_url: String::new(),
-                    scopes: vec![converted.profiles],
-                }],
-            }
-        }
-        Kind::Folded => folded::read(&text(bytes)).map_err(|error| failed(error.to_string()))?,
-    };
+    let read = read_profiles(&bytes, kind, &reading.options(), &mut unlimited());
+    let (profiles, repairs) = read.map_err(|error| failed(error.to_string()))?;
+    note(&mut notes, file, repairs);
     Ok(Loaded {
         profiles,
         name: name.to_string(),
@@ -94,8 +67,8 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
 
 /// Merges the profiles of several files.
 pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
-    let mut merger = Merger::new(Options::default());
-    let mut reader = Reader::new();
+    let mut merger = Merger::new(MergeOptions::default());
+    let mut reader = PprofReader::new();
     let mut notes = String::new();
     let mut first = None;
     let mut main = None;
@@ -106,27 +79,26 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
         let bytes = input::read(file, &reading.fetching).map_err(failed)?;
-        let kind = input::kind(&bytes);
+        let kind = file_kind(&bytes);
         first.get_or_insert(kind);
         match kind {
-            Kind::Otlp | Kind::OtlpJson => {
+            FileKind::Otlp | FileKind::OtlpJson => {
                 for request in requests(&bytes, kind).map_err(failed)? {
-                    input::valid(&request).map_err(failed)?;
+                    valid(&request).map_err(failed)?;
                     let added = merger.add_encoded(&request);
                     added.map_err(|error| failed(error.to_string()))?;
                 }
             }
-            Kind::Pprof => {
+            FileKind::Pprof => {
                 let (dictionary, relocations) = merger.dictionary();
-                let read = read_pprof(
-                    &mut reader,
+                let read = reader.read(
                     &bytes,
-                    reading,
-                    |bytes, reader, options, permit| {
-                        reader.read(bytes, options, permit, dictionary, Some(relocations))
-                    },
+                    &reading.options(),
+                    &mut unlimited(),
+                    dictionary,
+                    Some(relocations),
                 );
-                let mut converted = read.map_err(failed)?;
+                let mut converted = read.map_err(|error| failed(error.to_string()))?;
                 note(&mut notes, file, converted.repairs);
                 defaults.take(&mut converted.profiles);
                 if main.is_none() {
@@ -139,8 +111,9 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                     ..ResourceProfiles::default()
                 }]);
             }
-            Kind::Folded => {
-                let read = folded::read(&text(bytes)).map_err(|error| failed(error.to_string()))?;
+            FileKind::Folded => {
+                let read = folded::read(text(&bytes).map_err(failed)?);
+                let read = read.map_err(|error| failed(error.to_string()))?;
                 let added = merger.add_encoded(&read.encode());
                 added.map_err(|error| failed(error.to_string()))?;
             }
@@ -164,7 +137,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
         profiles,
         name,
         notes,
-        kind: first.unwrap_or(Kind::Otlp),
+        kind: first.unwrap_or(FileKind::Otlp),
     })
 }
 
@@ -219,7 +192,7 @@ impl Defaults {
             return Ok(profiles);
         }
         // A file of OTLP already had the default sample type, so its scope became equal to one of a pprof file.
-        let mut merger = Merger::new(Options::default());
+        let mut merger = Merger::new(MergeOptions::default());
         let added = merger.add_encoded(&profiles.encode());
         added.map_err(|error| error.to_string())?;
         Ok(merger.finish())
@@ -231,80 +204,16 @@ fn attribute(scope: &Option<InstrumentationScope>, key: &str) -> Option<KeyValue
     attributes.find(|attribute| attribute.key == key).cloned()
 }
 
-fn read_pprof(
-    reader: &mut Reader,
-    bytes: &[u8],
-    reading: &Reading,
-    read: impl FnOnce(
-        &[u8],
-        &mut Reader,
-        &pprof::Options,
-        &mut tributary_memory::Permit,
-    ) -> Result<pprof::Converted, pprof::Error>,
-) -> Result<pprof::Converted, String> {
-    let limit = usize::try_from(LIMIT).unwrap_or(usize::MAX);
-    let options = pprof::Options {
-        limit,
-        links: reading.labels.links(),
-        ..pprof::Options::default()
-    };
-    // The file is already read and decompressed: no more memory is needed.
-    let budget = Budget::new(limit);
-    let mut permit = budget.acquire(0).map_err(|error| error.to_string())?;
-    read(bytes, reader, &options, &mut permit).map_err(|error| error.to_string())
-}
-
 /// Reads decompressed bytes as a pprof file to find the reason why they are none.
 pub(super) fn check_pprof(bytes: &[u8]) -> Result<(), String> {
-    let (mut reader, mut dictionary) = (Reader::new(), Dictionary::new());
-    let read = read_pprof(
-        &mut reader,
-        bytes,
-        &Reading::default(),
-        |bytes, reader, options, permit| reader.read(bytes, options, permit, &mut dictionary, None),
-    );
-    read.map(|_| ())
+    let (options, mut dictionary) = (Reading::default().options(), Dictionary::new());
+    let read = PprofReader::new().read(bytes, &options, &mut unlimited(), &mut dictionary, None);
+    read.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Returns the encoded requests of a file.
-pub(super) fn requests(bytes: &[u8], kind: Kind) -> Result<Vec<Vec<u8>>, String> {
-    if kind == Kind::OtlpJson {
-        let request = json::to_wire(Signal::Profiles, bytes)
-            .map_err(|error| format!("these are no OTLP profiles as JSON: {error}"))?;
-        if request.is_empty() && bytes.trim_ascii() != b"{}" {
-            return Err("this is JSON, but no OTLP profiles: it has no `resourceProfiles`".into());
-        }
-        return Ok(vec![request]);
-    }
-    let messages = input::messages(bytes)?;
-    Ok(messages.into_iter().map(<[u8]>::to_vec).collect())
-}
-
-/// Converts bytes that were checked to be UTF-8.
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_default()
-}
-
-/// Returns a resource with the name of the program, because OTLP has no first mapping.
-fn executable(dictionary: &Dictionary, main: Option<MappingId>) -> Option<Resource> {
-    let file = dictionary.text(dictionary.get_mapping(main?).filename);
-    if file.is_empty() {
-        return None;
-    }
-    let key = match file.starts_with('/') {
-        true => write::EXECUTABLE_PATH,
-        false => write::EXECUTABLE_NAME,
-    };
-    Some(Resource {
-        attributes: vec![KeyValue {
-            key: key.to_owned(),
-            value: Some(AnyValue {
-                value: Some(Value::StringValue(file.to_owned())),
-            }),
-            key_strindex: 0,
-        }],
-        ..Resource::default()
-    })
+/// Returns a permit for a file that is already read and decompressed, so that its size limits the memory.
+fn unlimited() -> Permit {
+    Budget::new(usize::MAX).empty_permit()
 }
 
 fn note(notes: &mut String, file: &Path, repairs: Repairs) {
@@ -334,6 +243,8 @@ fn note(notes: &mut String, file: &Path, repairs: Repairs) {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+
     use super::*;
 
     /// Writes a pprof file with the sample types `samples` and `cpu`; `default` selects the default

@@ -153,6 +153,7 @@ fn exporter(config: &Config, id: &ComponentId, signal: Signal) -> Result<Termina
         listeners: Listeners::default(),
         health: Arc::new(Health::default()),
         stored_queues: Logs::default(),
+        profile_stores: Default::default(),
     };
     let found = config.exporters.iter().find(|(other, _)| other == id);
     let (_, configured) =

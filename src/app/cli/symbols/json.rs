@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{Companions, Done, compiled};
-use tributary_symbols::{BuildId, OpenError, Source, Summary, SymbolFile};
+use tributary_symbols::{BuildId, CompileSummary, NameSource, SymbolFile, SymbolFileError};
 
 fn pretty(value: &Value) -> Done {
     let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
@@ -36,7 +36,7 @@ pub(super) fn lookup(symbols: &SymbolFile, addresses: &[u64]) -> Done {
 }
 
 pub(super) fn inspect(path: &Path, companions: &Companions) -> Done {
-    let failed = |error: OpenError| format!("{}: {error}", path.display());
+    let failed = |error: SymbolFileError| format!("{}: {error}", path.display());
     match SymbolFile::open(path) {
         Ok(file) => {
             file.verify()
@@ -48,7 +48,7 @@ pub(super) fn inspect(path: &Path, companions: &Companions) -> Done {
                 "ranges": file.ranges(),
             }));
         }
-        Err(OpenError::NotSymbolFile) => {}
+        Err(SymbolFileError::NotSymbolFile) => {}
         Err(error) => return Err(failed(error)),
     }
     let found = tributary_symbols::inspect(path).map_err(|error| error.about(path))?;
@@ -73,8 +73,8 @@ pub(super) fn inspect(path: &Path, companions: &Companions) -> Done {
 }
 
 /// Returns the number of code bytes with symbols, by source of the symbols.
-fn coverage(summary: &Summary) -> Value {
-    let covered = Source::ALL.into_iter().zip(summary.covered);
+fn coverage(summary: &CompileSummary) -> Value {
+    let covered = NameSource::ALL.into_iter().zip(summary.covered);
     let covered: serde_json::Map<String, Value> = covered
         .map(|(source, bytes)| (source.name().to_owned(), bytes.into()))
         .collect();

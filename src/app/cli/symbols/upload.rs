@@ -192,9 +192,15 @@ fn pieces(file: File) -> impl futures_util::Stream<Item = std::io::Result<Frame<
     })
 }
 
+/// Maximum size of a token file in bytes: the largest header that servers usually accept.
+const LARGEST_TOKEN: u64 = 64 << 10;
+
 fn token(path: &Path) -> Result<HeaderValue, String> {
     let named = |reason: String| format!("--token-file {}: {reason}", path.display());
-    let token = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+    let mut token = String::new();
+    File::open(path)
+        .and_then(|file| file.take(LARGEST_TOKEN).read_to_string(&mut token))
+        .map_err(|error| named(error.to_string()))?;
     let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
     let mut value = value.map_err(|_| named("it holds no token".to_owned()))?;
     value.set_sensitive(true);

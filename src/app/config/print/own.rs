@@ -7,44 +7,8 @@ use serde_yaml::{Mapping, Value};
 
 use crate::app::config::schema::ids_of;
 
-/// Keys that only this program has in components shared with the Collector, as suffixes of paths.
-/// Kinds replace ids in the paths.
-const OWN: [&str; 34] = [
-    "limits",
-    "tls.allowed_client_names",
-    "tls.client_crl_file",
-    "tls.client_identity_attribute",
-    "tls.crl_file",
-    "sending_queue.compression",
-    "sending_queue.drop_on_overflow",
-    "sending_queue.overflow",
-    "service.telemetry.metrics.address",
-    "service.telemetry.metrics.auth",
-    "service.telemetry.metrics.limits",
-    "service.telemetry.metrics.tls",
-    "extensions.file_storage.compression",
-    "extensions.file_storage.fsync_interval",
-    "extensions.health_check.recovery_duration",
-    "processors.batch.send_batch_bytes",
-    "processors.batch.send_batch_max_bytes",
-    "processors.log_dedup.max_bytes",
-    "processors.redaction.detectors",
-    "processors.redaction.embedded_otlp",
-    "processors.redaction.profiles",
-    "processors.redaction.rules",
-    "processors.redaction.scan",
-    "exporters.file.sending_queue",
-    "exporters.file.retry_on_failure",
-    "exporters.prometheus.max_series",
-    "exporters.prometheus.limits",
-    "exporters.otlp_grpc.compression_params",
-    "exporters.otlp_grpc.connections",
-    "receivers.otlp.protocols.http.max_concurrent_streams",
-    "receivers.otlp_json_file.storage",
-    "receivers.otlp_json_file.compression",
-    "receivers.otlp_json_file.format",
-    "receivers.otlp_json_file.max_log_size",
-];
+/// Remark in the description of a key that the Collector does not have. The description is the key's doc comment.
+pub(in crate::app) const ONLY_HERE: &str = "(The Collector has no such key";
 
 /// Removes keys of this program with default values from parts of a configuration.
 pub(super) struct Pruner<'s> {
@@ -60,19 +24,16 @@ impl<'s> Pruner<'s> {
     /// Prunes the configuration of a component of this kind (such as `otlp_grpc`) in a section.
     pub(super) fn component(&self, section: &str, kind: &str, value: &mut Value) {
         let patterns = &self.schema["properties"][section]["patternProperties"];
-        let component = &patterns[ids_of(kind)];
-        let mut path = vec![section.to_owned(), kind.to_owned()];
-        self.walk(value, component, &mut path);
+        self.walk(value, &patterns[ids_of(kind)]);
     }
 
     /// Prunes `service.telemetry`.
     pub(super) fn telemetry(&self, value: &mut Value) {
         let schema = &self.schema["properties"]["service"]["properties"]["telemetry"];
-        let mut path = vec!["service".to_owned(), "telemetry".to_owned()];
-        self.walk(value, schema, &mut path);
+        self.walk(value, schema);
     }
 
-    fn walk(&self, value: &mut Value, schema: &Json, path: &mut Vec<String>) {
+    fn walk(&self, value: &mut Value, schema: &Json) {
         let Value::Mapping(mapping) = value else {
             return;
         };
@@ -81,17 +42,15 @@ impl<'s> Pruner<'s> {
         for (key, mut value) in std::mem::take(mapping) {
             let name = key.as_str().unwrap_or_default().to_owned();
             let schema = properties.map_or(&Json::Null, |all| &all[name.as_str()]);
-            path.push(name);
             let is_default = serde_json::to_value(&value).is_ok_and(|value| {
                 schema
                     .get("default")
                     .is_some_and(|default| *default == value)
             });
-            if !(is_default && is_own(path)) {
-                self.walk(&mut value, schema, path);
+            if !(is_default && is_own(schema)) {
+                self.walk(&mut value, schema);
                 kept.insert(key, value);
             }
-            path.pop();
         }
         *mapping = kept;
     }
@@ -114,11 +73,11 @@ impl<'s> Pruner<'s> {
     }
 }
 
-fn is_own(path: &[String]) -> bool {
-    OWN.iter().any(|own| {
-        let keys: Vec<&str> = own.split('.').collect();
-        let from = path.len().checked_sub(keys.len());
-        from.and_then(|from| path.get(from..))
-            .is_some_and(|end| end == keys)
+/// Whether the Collector does not have the key with this schema.
+fn is_own(schema: &Json) -> bool {
+    let description = schema.get("description").and_then(Json::as_str);
+    description.is_some_and(|text| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").contains(ONLY_HERE)
     })
 }

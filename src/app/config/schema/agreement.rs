@@ -236,7 +236,7 @@ impl Generator<'_> {
 fn is_read<C: ?Sized>(entry: &Entry<C>, value: &Value) -> bool {
     let text = serde_yaml::to_string(value).unwrap();
     let mut report = Report::default();
-    let source = report.add_source(source::Source {
+    let source = report.add_source(source::SourceText {
         name: "generated.yaml".to_owned(),
         text: text.clone(),
         inline: false,

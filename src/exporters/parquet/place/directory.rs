@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::{info, warn};
+use tributary_storage::own_files;
 
 use super::super::partition::unique;
 use super::{Out, PlaceError};
@@ -191,6 +192,7 @@ pub(in super::super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 
 /// Creates a directory and its parents. All of them are synced to disk when this returns.
 fn make_directories(path: &Path, mode: u32) -> io::Result<()> {
+    own_files::check(path)?;
     if path.is_dir() {
         return Ok(());
     }
@@ -215,12 +217,9 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 fn lock_file(directory: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(directory.join(LOCK))
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    own_files::open(&options, &directory.join(LOCK))
 }
 
 /// Whether the lock was acquired; false if the file system does not support locks.

@@ -9,7 +9,7 @@ use super::chunk::bloom_filter;
 use super::group::RowGroup;
 use super::rows::Shared;
 use super::strings::{NONE, Strings};
-use super::texts::{Column, Source, Texts, Words};
+use super::texts::{AttributeOwner, Column, Texts, Words};
 use super::values::{Bits, Doubles, Fixed, Numbers, Plain64, Whole};
 
 /// Minimum number of ids for a bloom filter, which takes 4 KiB.
@@ -208,7 +208,7 @@ impl RowGroup<'_> {
     pub(super) fn texts(
         &mut self,
         name: &str,
-        source: &impl Source,
+        source: &impl AttributeOwner,
         rows: impl Iterator<Item = u32> + Clone,
     ) -> Result<(), WriteError> {
         self.runs_of_texts(name, source, each_once(rows))
@@ -218,7 +218,7 @@ impl RowGroup<'_> {
     pub(super) fn runs_of_texts(
         &mut self,
         name: &str,
-        source: &impl Source,
+        source: &impl AttributeOwner,
         runs: impl Iterator<Item = (u32, usize)> + Clone,
     ) -> Result<(), WriteError> {
         self.flat_runs(name, Texts::of(source, runs.clone(), Column::Flat), runs)
@@ -228,7 +228,7 @@ impl RowGroup<'_> {
     pub(super) fn optional_texts(
         &mut self,
         name: &str,
-        source: &impl Source,
+        source: &impl AttributeOwner,
         rows: impl Iterator<Item = u32> + Clone,
     ) -> Result<(), WriteError> {
         self.runs_of_optional_texts(name, source, each_once(rows))
@@ -238,7 +238,7 @@ impl RowGroup<'_> {
     pub(super) fn runs_of_optional_texts(
         &mut self,
         name: &str,
-        source: &impl Source,
+        source: &impl AttributeOwner,
         runs: impl Iterator<Item = (u32, usize)> + Clone,
     ) -> Result<(), WriteError> {
         let encoder = Texts::of(
@@ -253,7 +253,7 @@ impl RowGroup<'_> {
     pub(super) fn text_lists<R: ExactSizeIterator<Item = u32>>(
         &mut self,
         name: &str,
-        source: &impl Source,
+        source: &impl AttributeOwner,
         rows: impl Iterator<Item = R> + Clone,
     ) -> Result<(), WriteError> {
         let encoder = Texts::of(source, each_once(rows.clone().flatten()), Column::Lists);

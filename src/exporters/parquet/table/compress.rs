@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use parquet::basic::Compression as Codec;
 
-use super::layout::Compression;
+use super::layout::PageCompression;
 
 /// Highest zstd level with the default window. Above this level, the window is limited to the size
 /// of a page, however large a dictionary is: at level 22, the tables for 16 MiB of data would take
@@ -16,14 +16,14 @@ const WINDOW: u32 = 20;
 
 /// Working memory of a compressor in bytes: the result of `ZSTD_estimateCCtxSize_usingCParams` of
 /// zstd 1.5.7 for a page.
-pub(super) const fn memory(compression: Compression) -> usize {
+pub(super) const fn memory(compression: PageCompression) -> usize {
     let tenths_of_mib = match compression {
-        Compression::Zstd(..=3) => 13,
-        Compression::Zstd(4..=5) => 36,
-        Compression::Zstd(6..=SMALL_LEVELS) => 66,
-        Compression::Zstd(9..=12) => 126,
-        Compression::Zstd(_) => 174,
-        Compression::Snappy | Compression::Lz4 | Compression::None => 1,
+        PageCompression::Zstd(..=3) => 13,
+        PageCompression::Zstd(4..=5) => 36,
+        PageCompression::Zstd(6..=SMALL_LEVELS) => 66,
+        PageCompression::Zstd(9..=12) => 126,
+        PageCompression::Zstd(_) => 174,
+        PageCompression::Snappy | PageCompression::Lz4 | PageCompression::None => 1,
     };
     tenths_of_mib * ((1 << 20) / 10)
 }
@@ -36,11 +36,11 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    pub(super) fn new(compression: Compression) -> io::Result<Self> {
+    pub(super) fn new(compression: PageCompression) -> io::Result<Self> {
         Ok(Compressor {
             codec: compression.codec(),
             zstd: match compression {
-                Compression::Zstd(level) => {
+                PageCompression::Zstd(level) => {
                     let mut zstd = zstd::bulk::Compressor::new(level)?;
                     if level > SMALL_LEVELS {
                         zstd.window_log(WINDOW)?;
@@ -77,7 +77,7 @@ mod tests {
         // A dictionary larger than any page.
         let page = vec![7; 4 << 20];
         for level in [1, 3, 5, 8, 9, 12, 15, 22] {
-            let compression = Compression::Zstd(level);
+            let compression = PageCompression::Zstd(level);
             let mut compressor = Compressor::new(compression).unwrap();
             compressor.compress(&page).unwrap();
             let taken = compressor.zstd.as_mut().unwrap().context_mut().sizeof();

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::attributes::{Pairs, Sets};
 use super::gathered::gathered;
+use super::row_memory;
 use super::strings::{NONE, Strings};
 use super::text::quote;
 use tributary_otlp::reader::{Fields, put_varint};
@@ -21,6 +22,15 @@ pub(super) struct Origin<'r> {
     /// Encoded `InstrumentationScope` without references to a dictionary.
     pub(super) scope: &'r [u8],
     pub(super) scope_schema_url: &'r [u8],
+}
+
+impl Origin<'_> {
+    /// Returns the memory of the origin in a table, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let urls = self.resource_schema_url.len() + self.scope_schema_url.len();
+        // An attribute without content takes two bytes, and four times as many in a table.
+        2 * row_memory(self.resource.len() + self.scope.len() + urls, 0)
+    }
 }
 
 /// The numbers of a message in the tables, for the message that is being read.

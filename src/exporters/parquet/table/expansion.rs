@@ -4,8 +4,10 @@
 use super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE, copied};
 use super::read::{bytes, fields, head, number};
 use super::resolve::{index, indices};
-use super::{AppendError, Layout, Malformed, ProfilesLayout};
+use super::{Layout, MEMORY_PER_BYTE, Malformed, ProfilesLayout, RowError};
 use tributary_otlp::Signal;
+use tributary_otlp::reader::{Fields, Value};
+use tributary_otlp::room::Room;
 use tributary_profiles::entries::Entries;
 
 /// Amount of shared data, counted once per row.
@@ -17,6 +19,10 @@ pub(super) struct Expansion {
     bytes: u64,
     /// Bytes of all shared data if each item were in a table of its own.
     copied: u64,
+    /// For profiles: memory of the dictionary in a table that uses all of it, in bytes.
+    pub(super) dictionary: u64,
+    /// For profiles: largest memory for resolving references of a resource or scope, in bytes.
+    pub(super) largest_head: u64,
 }
 
 /// The rows of a request would have too much shared data. The request was not processed.
@@ -50,8 +56,12 @@ impl Expansion {
         signal: Signal,
         request: &[u8],
         by_service: bool,
+        room: &dyn Room,
         tables: usize,
-    ) -> Result<(), AppendError> {
+    ) -> Result<(), RowError> {
+        /// Memory for the hours of items, for each byte of the request: an item of ten bytes has
+        /// an hour of its own in three sets.
+        const HOURS_PER_BYTE: usize = 6;
         let bound = |most: u64, per_byte: u64| {
             let more = per_byte.saturating_mul(request.len() as u64);
             most.saturating_add(more)
@@ -67,7 +77,10 @@ impl Expansion {
         let most = bound(MOST_COPIED, MOST_COPIED_PER_BYTE);
         // The upper bound is nearly always sufficient.
         if self.copied > most {
+            let hours = request.len().saturating_mul(HOURS_PER_BYTE);
+            room.take(hours)?;
             let found = copied(signal, request, self.bytes, by_service, tables)?;
+            room.give_back(hours);
             within("bytes", found, most)?;
         }
         Ok(())
@@ -101,19 +114,28 @@ pub(super) fn of_items(signal: Signal, request: &[u8]) -> Result<Expansion, Malf
     Ok(expansion)
 }
 
-/// Returns the expansion of the rows of profiles.
+/// Returns the expansion of the rows of profiles, and the number of frames of each stack.
 pub(super) fn of_profiles(
     request: &[u8],
     dictionary: &Entries<'_>,
     layout: &Layout,
-) -> Result<Expansion, Malformed> {
+) -> Result<(Expansion, Vec<u64>), Malformed> {
     let apart = layout.options.profiles == ProfilesLayout::Stacks;
-    let (depths, bytes) = of_stacks(dictionary, apart)?;
+    let OfStacks {
+        depths,
+        bytes,
+        memory,
+    } = of_stacks(dictionary, apart)?;
     let deepest = depths.iter().copied().max().unwrap_or_default();
     let mut expansion = Expansion {
         bytes,
+        dictionary: memory,
         ..Expansion::default()
     };
+    of_heads(request, |head| {
+        let memory = resolved(head, &dictionary.strings);
+        expansion.largest_head = expansion.largest_head.max(memory);
+    })?;
     if apart {
         // Each stack occurs once.
         depths.iter().for_each(|depth| expansion.add(1, *depth));
@@ -151,7 +173,7 @@ pub(super) fn of_profiles(
         }
         Ok(())
     })?;
-    Ok(expansion)
+    Ok((expansion, depths))
 }
 
 /// Calls `each` with the shared attributes of a scope's items and their bytes, and with the fields
@@ -176,6 +198,55 @@ fn of_scopes(
         }
     }
     Ok(())
+}
+
+/// Calls `each` with all encoded resources and scopes.
+fn of_heads(request: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), Malformed> {
+    for field in fields(request) {
+        let (1, entry) = field? else { continue };
+        each(head(bytes(entry))?.0);
+        for field in fields(bytes(entry)) {
+            if let (2, scope) = field? {
+                each(head(bytes(scope))?.0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the memory for resolving the references of a message with attributes, in bytes: its
+/// structs and its texts.
+fn resolved(message: &[u8], strings: &[&[u8]]) -> u64 {
+    /// Bytes of an attribute or a value as a struct. Lists double, and the old list is there until
+    /// the new one is complete.
+    const STRUCT: u64 = 240;
+    /// A text, its encoded form, and its copy in a table.
+    const TEXT: u64 = 3;
+    /// Receivers limit the nesting of messages to this. Texts that look like messages are counted,
+    /// too, and may look deeper.
+    const DEEPEST: usize = 100;
+    let mut memory = STRUCT + TEXT * message.len() as u64;
+    let mut open = vec![Fields::new(message)];
+    while let Some(fields) = open.last_mut() {
+        let Some(Ok(field)) = fields.next() else {
+            open.pop();
+            continue;
+        };
+        let more = match (field.number, field.value) {
+            // A value, an attribute, a list of values, a list of attributes.
+            (1 | 2 | 3 | 5 | 6, Value::Bytes(nested)) => {
+                if open.len() < DEEPEST {
+                    open.push(Fields::new(nested));
+                }
+                STRUCT
+            }
+            // `key_strindex` and `string_value_strindex`.
+            (3 | 8, value) => length(strings, index(value)).saturating_mul(TEXT),
+            _ => 0,
+        };
+        memory = memory.saturating_add(more);
+    }
+    memory
 }
 
 /// Counts the occurrences of a field.
@@ -210,8 +281,23 @@ fn of_metric(metric: &[u8]) -> Result<OfMetric, Malformed> {
     Ok(found)
 }
 
-/// Returns the number of frames of each stack, and the bytes of texts in all frames together.
-fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), Malformed> {
+/// The expansion of a dictionary.
+struct OfStacks {
+    /// Number of frames of each stack.
+    depths: Vec<u64>,
+    /// Bytes of texts in all frames together.
+    bytes: u64,
+    /// Memory of all entries in a table, in bytes.
+    memory: u64,
+}
+
+/// Memory of an interned frame, in bytes.
+const FRAME: u64 = 300;
+/// Memory of a frame in an interned stack, in bytes.
+pub(super) const FRAME_OF_STACK: u64 = 32;
+
+/// Returns the expansion of the stacks of a dictionary. `apart`: stacks have a table of their own.
+fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<OfStacks, Malformed> {
     let mut functions = Vec::with_capacity(dictionary.functions.len());
     for function in &dictionary.functions {
         let mut bytes = 0_u64;
@@ -223,16 +309,22 @@ fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), M
         functions.push(bytes);
     }
     let mut attributes = Vec::with_capacity(dictionary.attributes.len());
+    let mut memory = 0_u64;
     for attribute in &dictionary.attributes {
         let mut bytes = attribute.len() as u64;
         for field in fields(attribute) {
-            if let (1 | 3, text) = field? {
-                bytes += length(&dictionary.strings, index(text));
+            match field? {
+                (1 | 3, text) => bytes += length(&dictionary.strings, index(text)),
+                (2, Value::Bytes(value)) => {
+                    memory = memory.saturating_add(resolved(value, &dictionary.strings));
+                }
+                _ => {}
             }
         }
+        memory = memory.saturating_add(bytes.saturating_mul(MEMORY_PER_BYTE as u64));
         attributes.push(bytes);
     }
-    let mut all = 0_u64;
+    let (mut all, mut frames_of_all) = (0_u64, 0_u64);
     let mut mappings = Vec::with_capacity(dictionary.mappings.len());
     for mapping in &dictionary.mappings {
         let mut bytes = 0_u64;
@@ -261,6 +353,7 @@ fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), M
             }
         }
         let frames = lines.max(1);
+        frames_of_all = frames_of_all.saturating_add(frames);
         // In a separate table of stacks, each frame is a text with all its properties.
         let repeated = match apart {
             true => of(&mappings, mapping).saturating_add(of_location),
@@ -281,7 +374,13 @@ fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<(Vec<u64>, u64), M
         }
         stacks.push(frames);
     }
-    Ok((stacks, all))
+    let texts = all.saturating_mul(MEMORY_PER_BYTE as u64 / 2);
+    let frames = frames_of_all.saturating_mul(FRAME);
+    Ok(OfStacks {
+        depths: stacks,
+        bytes: all,
+        memory: memory.saturating_add(texts).saturating_add(frames),
+    })
 }
 
 /// Returns the value for an index, or 0.
@@ -296,7 +395,7 @@ fn length(strings: &[&[u8]], index: i32) -> u64 {
     strings.get(at).map_or(0, |text| text.len() as u64)
 }
 
-fn add_all(value: tributary_otlp::reader::Value<'_>, each: &[u64], sum: &mut u64) {
+fn add_all(value: Value<'_>, each: &[u64], sum: &mut u64) {
     indices(value, |at| *sum = sum.saturating_add(of(each, at)));
 }
 

@@ -8,7 +8,7 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::compress::Compressor;
 use super::group::RowGroup;
-use super::{Compression, Kind, Layout, WriteError};
+use super::{Layout, PageCompression, TableKind, WriteError};
 
 /// Minimum number of rows in the first row group of a file with a page index. With fewer rows,
 /// columns have a page or two, and the index would be as large as the columns.
@@ -23,11 +23,11 @@ const BUFFERS: usize = 16 << 10;
 
 /// Writes a file, row group by row group.
 pub struct FileWriter<W: Write> {
-    kind: Kind,
+    kind: TableKind,
     schema: Arc<SchemaDescriptor>,
     /// The underlying writer also counts the bytes of the footer.
     writer: SerializedFileWriter<TrackedWrite<W>>,
-    compression: Compression,
+    compression: PageCompression,
     bloom_filters: bool,
     /// Whether the file has page indexes; the first row group decides for all.
     page_index: Option<bool>,
@@ -52,7 +52,7 @@ impl<W: Write + Send> FileWriter<W> {
     ///
     /// # Errors
     /// If `out` reports an error.
-    pub fn new(kind: Kind, layout: &Layout, out: W) -> Result<Self, WriteError> {
+    pub fn new(kind: TableKind, layout: &Layout, out: W) -> Result<Self, WriteError> {
         let schema = layout.schema(kind)?;
         let properties = Arc::new(layout.writer_properties(kind));
         let root = schema.root_schema_ptr();
@@ -67,7 +67,7 @@ impl<W: Write + Send> FileWriter<W> {
         })
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> TableKind {
         self.kind
     }
 

@@ -45,7 +45,7 @@ enum Has {
     StartLine = 1 << 5,
     Inlined = 1 << 6,
     Address = 1 << 7,
-    Kind = 1 << 8,
+    TableKind = 1 << 8,
     Mapping = 1 << 9,
     BuildId = 1 << 10,
     Details = 1 << 11,
@@ -264,7 +264,7 @@ impl Frames {
         });
         group.list("frame_inlined", Bits::default(), inlined)?;
         group.text_lists("frame_address", words, list(Has::Address, |f| f.address))?;
-        group.text_lists("frame_type", texts, list(Has::Kind, |f| f.kind))?;
+        group.text_lists("frame_type", texts, list(Has::TableKind, |f| f.kind))?;
         group.text_lists("frame_mapping", texts, list(Has::Mapping, |f| f.mapping))?;
         group.text_lists("frame_build_id", texts, list(Has::BuildId, |f| f.build_id))?;
         let details = list(Has::Details, |f| f.details);
@@ -383,7 +383,7 @@ fn has(frame: &Frame) -> u16 {
         (frame.start_line, Has::StartLine),
         (frame.inlined.into(), Has::Inlined),
         (frame.address, Has::Address),
-        (frame.kind, Has::Kind),
+        (frame.kind, Has::TableKind),
         (frame.mapping, Has::Mapping),
         (frame.build_id, Has::BuildId),
         (frame.details, Has::Details),

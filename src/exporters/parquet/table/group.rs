@@ -8,7 +8,7 @@ use parquet::schema::types::SchemaDescriptor;
 use super::WriteError;
 use super::chunk::Chunk;
 use super::compress::Compressor;
-use super::texts::{Source, Texts};
+use super::texts::{AttributeOwner, Texts};
 use super::values::Encoder;
 
 /// Consumer of finished chunks, in the order of the schema.
@@ -144,7 +144,7 @@ impl<'g> RowGroup<'g> {
     }
 
     /// Writes a list of texts for every row; each list has the length of its run of rows.
-    pub(super) fn list_runs<S: Source, R>(
+    pub(super) fn list_runs<S: AttributeOwner, R>(
         &mut self,
         name: &str,
         encoder: Texts<'_, S>,

@@ -8,18 +8,18 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::Kind;
+use super::TableKind;
 use super::schema::{self, Column};
 
 /// Options of a [`Layout`].
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct TableOptions {
     /// Attributes with columns of their own, in addition to their entries in the maps.
     pub promoted: Vec<Promoted>,
     /// Layout of profiles.
     pub profiles: ProfilesLayout,
     /// Compression of pages.
-    pub compression: Compression,
+    pub compression: PageCompression,
     /// Rows per row group in the writer's properties, for readers that use them. The owner of a
     /// table decides when it is written.
     pub row_group_rows: usize,
@@ -27,12 +27,12 @@ pub struct Options {
     pub bloom_filters: bool,
 }
 
-impl Default for Options {
+impl Default for TableOptions {
     fn default() -> Self {
-        Options {
+        TableOptions {
             promoted: Vec::new(),
             profiles: ProfilesLayout::Wide,
-            compression: Compression::Zstd(3),
+            compression: PageCompression::Zstd(3),
             row_group_rows: 128 * 1024,
             bloom_filters: true,
         }
@@ -43,14 +43,14 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Promoted {
     /// Owner of the attribute.
-    pub source: Source,
+    pub source: AttributeOwner,
     /// Key of the attribute.
     pub key: String,
 }
 
 /// Owner of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum AttributeOwner {
     /// The resource.
     Resource,
     /// The log record, span, data point or sample.
@@ -62,8 +62,8 @@ impl Promoted {
     /// with `_` for all characters except letters and digits.
     pub fn column(&self) -> String {
         let prefix = match self.source {
-            Source::Resource => "resource_attribute_",
-            Source::Item => "attribute_",
+            AttributeOwner::Resource => "resource_attribute_",
+            AttributeOwner::Item => "attribute_",
         };
         let letter = |letter: char| match letter.is_ascii_alphanumeric() {
             true => letter.to_ascii_lowercase(),
@@ -90,7 +90,7 @@ pub enum ProfilesLayout {
 
 /// Compression of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
+pub enum PageCompression {
     /// No compression.
     None,
     /// Zstandard at a level from 1 to 22.
@@ -101,15 +101,15 @@ pub enum Compression {
     Snappy,
 }
 
-impl Compression {
+impl PageCompression {
     pub(super) fn codec(self) -> basic::Compression {
         match self {
-            Compression::None => basic::Compression::UNCOMPRESSED,
-            Compression::Zstd(level) => {
+            PageCompression::None => basic::Compression::UNCOMPRESSED,
+            PageCompression::Zstd(level) => {
                 basic::Compression::ZSTD(basic::ZstdLevel::try_new(level).unwrap_or_default())
             }
-            Compression::Lz4 => basic::Compression::LZ4_RAW,
-            Compression::Snappy => basic::Compression::SNAPPY,
+            PageCompression::Lz4 => basic::Compression::LZ4_RAW,
+            PageCompression::Snappy => basic::Compression::SNAPPY,
         }
     }
 }
@@ -117,22 +117,22 @@ impl Compression {
 /// The columns of all tables and their encoding.
 #[derive(Debug)]
 pub struct Layout {
-    pub(super) options: Options,
-    columns: [Arc<[Column]>; Kind::ALL.len()],
+    pub(super) options: TableOptions,
+    columns: [Arc<[Column]>; TableKind::ALL.len()],
     /// Shared by all files, because there may be many files and a schema is as large as a few rows.
-    schemas: [OnceLock<Arc<SchemaDescriptor>>; Kind::ALL.len()],
+    schemas: [OnceLock<Arc<SchemaDescriptor>>; TableKind::ALL.len()],
 }
 
 impl Layout {
     /// Returns the layout for these options. If two promoted attributes share a column name, the
     /// first one wins. An attribute whose column [`is_taken`](Promoted::is_taken) is ignored.
-    pub fn new(options: &Options) -> Self {
+    pub fn new(options: &TableOptions) -> Self {
         let mut options = options.clone();
         let mut names = std::collections::HashSet::new();
         options
             .promoted
             .retain(|promoted| !promoted.is_taken() && names.insert(promoted.column()));
-        let columns = Kind::ALL.map(|kind| schema::columns(kind, &options).into());
+        let columns = TableKind::ALL.map(|kind| schema::columns(kind, &options).into());
         Layout {
             options,
             columns,
@@ -141,7 +141,7 @@ impl Layout {
     }
 
     /// Returns the schema of files of that kind.
-    pub(super) fn schema(&self, kind: Kind) -> Result<Arc<SchemaDescriptor>, ParquetError> {
+    pub(super) fn schema(&self, kind: TableKind) -> Result<Arc<SchemaDescriptor>, ParquetError> {
         let known = &self.schemas[kind as usize];
         if let Some(schema) = known.get() {
             return Ok(Arc::clone(schema));
@@ -151,13 +151,13 @@ impl Layout {
         Ok(Arc::clone(known.get_or_init(|| schema)))
     }
 
-    pub(super) fn columns(&self, kind: Kind) -> &[Column] {
+    pub(super) fn columns(&self, kind: TableKind) -> &[Column] {
         &self.columns[kind as usize]
     }
 
     /// Returns the properties of files of that kind for the parts that the library writes: footers
     /// and indexes.
-    pub fn writer_properties(&self, kind: Kind) -> WriterProperties {
+    pub fn writer_properties(&self, kind: TableKind) -> WriterProperties {
         let metadata = vec![
             ("tributary.schema.kind", kind.name()),
             ("tributary.schema.version", schema::VERSION),

@@ -8,9 +8,9 @@ use super::gathered::gathered;
 use super::group::RowGroup;
 use super::order::Rows;
 use super::read::{bytes, each, fields, number, time};
-use super::rows::{Place, Shared};
+use super::rows::{Item, Place, Shared};
 use super::strings::{NONE, Texts};
-use super::{Kind, Layout, RowColumns, WriteError, text};
+use super::{Layout, RowColumns, TableKind, WriteError, row_memory, text};
 use tributary_otlp::Malformed;
 use tributary_otlp::view::{AnyValue, Message, View as _};
 
@@ -51,9 +51,11 @@ struct Record<'r> {
 }
 
 impl<'r> Record<'r> {
-    fn read(message: &'r [u8]) -> Result<(u64, Self), Malformed> {
+    fn read(message: &'r [u8]) -> Result<Item<Self>, Malformed> {
         let mut record = Record::default();
+        let mut all = 0;
         for field in fields(message) {
+            all += 1;
             match field? {
                 (1, value) => record.time = number(value),
                 (2, value) => record.severity = number(value) as u32,
@@ -73,7 +75,11 @@ impl<'r> Record<'r> {
             0 => record.observed,
             time => time,
         };
-        Ok((time, record))
+        Ok(Item {
+            time,
+            memory: row_memory(message.len(), all),
+            content: record,
+        })
     }
 }
 
@@ -82,7 +88,7 @@ pub(super) fn append(
     place: &mut Place<'_, '_>,
 ) -> Result<ControlFlow<()>, Malformed> {
     let records = each(scope, 2).map(Record::read);
-    place.append(Kind::Logs, records, |table, context, record| {
+    place.append(TableKind::Logs, 0, records, |table, context, record| {
         if let super::Columns::Logs(columns) = &mut table.columns {
             columns.push(&mut table.shared, context, &record);
         }

@@ -11,11 +11,11 @@ use super::group::RowGroup;
 use super::order::Rows;
 use super::ranges::Lists;
 use super::read::{bytes, each, fields, fixed64s, number, time};
-use super::rows::{Place, Shared};
+use super::rows::{Item, Place, Shared};
 use super::strings::{NONE, Strings};
 use super::traces::name;
 use super::values::Bits;
-use super::{Kind, Layout, RowColumns, WriteError};
+use super::{Layout, RowColumns, TableKind, WriteError, row_memory};
 use tributary_otlp::Malformed;
 use tributary_otlp::reader::Fields;
 use tributary_otlp::view::{Buckets, Message, View as _};
@@ -145,15 +145,22 @@ impl<'r> Head<'r> {
     }
 }
 
-/// Returns the time of a data point, which all forms have in field 3.
-fn time_of(point: &[u8]) -> Result<u64, Malformed> {
-    let mut time = 0;
+/// Returns a data point with its time, which all forms have in field 3.
+fn read(point: &[u8]) -> Result<Item<&[u8]>, Malformed> {
+    let (mut time, mut all) = (0, 0);
     for field in fields(point) {
+        all += 1;
         if let (3, value) = field? {
             time = number(value);
         }
     }
-    Ok(time)
+    // A bucket count of one byte becomes a number of eight.
+    let length = 2 * point.len();
+    Ok(Item {
+        time,
+        memory: row_memory(length, all),
+        content: point,
+    })
 }
 
 pub(super) fn append(
@@ -163,16 +170,21 @@ pub(super) fn append(
     for metric in each(scope, 2) {
         let head = Head::read(metric)?;
         let mut known = PerTable::default();
-        let points = each(&head.data, 1).map(|point| Ok((time_of(point)?, point)));
-        let flow = place.append(Kind::Metrics, points, |table, context, point| {
-            let contents = table.contents();
-            let shared = &mut table.shared;
-            if let super::Columns::Metrics(columns) = &mut table.columns {
-                // Looked up once, because shared data may be as large as the request.
-                let metric = known.get(contents, || columns.add_metric(&head, shared));
-                columns.push(shared, context, head.form, metric, point);
-            }
-        })?;
+        let points = each(&head.data, 1).map(read);
+        let flow = place.append(
+            TableKind::Metrics,
+            head.shared.len(),
+            points,
+            |table, context, point| {
+                let contents = table.contents();
+                let shared = &mut table.shared;
+                if let super::Columns::Metrics(columns) = &mut table.columns {
+                    // Looked up once, because shared data may be as large as the request.
+                    let metric = known.get(contents, || columns.add_metric(&head, shared));
+                    columns.push(shared, context, head.form, metric, point);
+                }
+            },
+        )?;
         if flow.is_break() {
             return Ok(flow);
         }

@@ -10,16 +10,17 @@ use super::group::RowGroup;
 use super::order::{Rows, values};
 use super::ranges::Ranges;
 use super::read::{bytes, each, fields, fixed64s, head, messages, number};
-use super::resolve::{Dictionary, Known, KnownPairs, index, indices, varints};
-use super::rows::{Shared, hour, service};
+use super::resolve::{Dictionary, Known, KnownPairs, Noted, index, indices, varints};
+use super::rows::{OncePerTable, Shared, hour, service};
 use super::strings::{NONE, Strings};
 use super::values::Whole;
 use super::{
-    AppendError, Kind, Layout, Partition, ProfilesLayout, RowColumns, Sink, WriteError, expansion,
-    new_contents,
+    Layout, Partition, ProfilesLayout, RowColumns, RowError, Sink, TableKind, WriteError,
+    expansion, new_contents, row_memory,
 };
-use tributary_otlp::Malformed;
-use tributary_otlp::Signal;
+use tributary_otlp::reader::Fields;
+use tributary_otlp::room::Room;
+use tributary_otlp::{Malformed, Signal};
 use tributary_profiles::entries::Entries;
 
 gathered! {
@@ -73,6 +74,8 @@ struct Head<'r> {
     payload_format: &'r [u8],
     payload: &'r [u8],
     attributes: SmallVec<[i32; 8]>,
+    /// Memory in a table, in bytes.
+    memory: usize,
 }
 
 impl<'r> Head<'r> {
@@ -93,6 +96,8 @@ impl<'r> Head<'r> {
                 _ => {}
             }
         }
+        let texts = head.payload.len() + head.payload_format.len();
+        head.memory = row_memory(texts, head.attributes.len());
         Ok(head)
     }
 }
@@ -102,30 +107,50 @@ struct Reader<'r> {
     dictionary: Dictionary<'r>,
     stacks: Known,
     pairs: KnownPairs,
-    /// Stack of each sample of a profile: its number in its table, and its hash.
+    /// Stack of each sample: its number in its table, and its hash.
     found: Vec<(u32, u64)>,
+    /// Number of frames of each stack of the dictionary.
+    depths: Vec<u64>,
+    /// Stacks of the samples that were admitted together.
+    seen: Noted<()>,
 }
+
+/// Memory of an entry of the dictionary while a request is read, in bytes: its position in a list
+/// that doubles, its size, and its number in a table.
+const ENTRY_BYTES: usize = 96;
 
 /// Distributes the samples of a request.
 pub(super) fn append(
     request: &[u8],
     layout: &Layout,
     by_service: bool,
+    room: &dyn Room,
     sink: &mut dyn Sink,
-) -> Result<(), AppendError> {
+) -> Result<(), RowError> {
     let mut entries = Entries::default();
     for dictionary in each(request, 2) {
-        let fault = |_| Malformed::new(0, "a dictionary that is not encoded as the protocol says");
+        room.take(Fields::new(dictionary).count().saturating_mul(ENTRY_BYTES))?;
+        let fault = |_| {
+            Malformed::new(
+                0,
+                "a dictionary that is not encoded according to the protocol",
+            )
+        };
         entries.add(dictionary).map_err(fault)?;
     }
+    let (expansion, depths) = expansion::of_profiles(request, &entries, layout)?;
+    expansion.check(Signal::Profiles, request, by_service, room, sink.tables())?;
+    room.take(usize::try_from(expansion.largest_head).unwrap_or(usize::MAX))?;
     let mut reader = Reader {
         dictionary: Dictionary { entries },
         stacks: Known::default(),
         pairs: KnownPairs::default(),
         found: Vec::new(),
+        depths,
+        seen: Noted::default(),
     };
-    let expansion = expansion::of_profiles(request, &reader.dictionary.entries, layout)?;
-    expansion.check(Signal::Profiles, request, by_service, sink.tables())?;
+    let of_dictionary = usize::try_from(expansion.dictionary).unwrap_or(usize::MAX);
+    let mut once = OncePerTable::default();
     for entry in messages(request, 1) {
         let entry = entry?;
         let mut known = KnownOrigin::default();
@@ -145,18 +170,40 @@ pub(super) fn append(
             };
             for profile in each(scope_entry, 2) {
                 let head = Head::read(profile)?;
-                if each(profile, 2).next().is_none() {
-                    continue;
-                }
                 let partition = Partition {
                     hour: hour(head.time),
                     service: service.clone(),
                 };
-                if !sink.admits(&partition) {
-                    return Ok(());
+                let mut samples = each(profile, 2);
+                let mut next = samples.clone().next();
+                while let Some(first) = next {
+                    reader.seen.forget();
+                    let of_head = head.memory.saturating_add(origin.memory());
+                    let alone = reader.sample_memory(first)?.saturating_add(of_head);
+                    let Some((mut memory, admitted)) =
+                        once.admits(sink, &partition, alone, of_dictionary)
+                    else {
+                        return Ok(());
+                    };
+                    let these = samples.clone();
+                    samples.next();
+                    let mut count = 1;
+                    next = loop {
+                        let Some(sample) = samples.clone().next() else {
+                            break None;
+                        };
+                        let with = memory.saturating_add(reader.sample_memory(sample)?);
+                        if with > admitted {
+                            break Some(sample);
+                        }
+                        memory = with;
+                        count += 1;
+                        samples.next();
+                    };
+                    let place = (&partition, &origin, &mut known);
+                    reader.append(these.take(count), &head, place, layout, sink)?;
+                    sink.took(memory);
                 }
-                let place = (&partition, &origin, &mut known);
-                reader.append(profile, &head, place, layout, sink)?;
             }
         }
     }
@@ -164,9 +211,30 @@ pub(super) fn append(
 }
 
 impl Reader<'_> {
-    fn append(
+    /// Returns the largest memory of a sample's row, in bytes. A stack counts with the first sample
+    /// that has it.
+    fn sample_memory(&mut self, sample: &[u8]) -> Result<usize, Malformed> {
+        let mut stack = 0;
+        for field in fields(sample) {
+            if let (1, value) = field? {
+                stack = index(value);
+            }
+        }
+        // A value or a reference of one byte becomes a number of eight.
+        let row = row_memory(3 * sample.len(), 0);
+        let at = usize::try_from(stack).unwrap_or_default();
+        let depth = match self.seen.get(at) {
+            Some(()) => 0,
+            None => self.depths.get(at).copied().unwrap_or_default(),
+        };
+        self.seen.note(at, self.depths.len(), ());
+        let frames = depth.saturating_mul(expansion::FRAME_OF_STACK);
+        Ok(row.saturating_add(usize::try_from(frames).unwrap_or(usize::MAX)))
+    }
+
+    fn append<'s>(
         &mut self,
-        profile: &[u8],
+        samples: impl Iterator<Item = &'s [u8]> + Clone,
         head: &Head<'_>,
         (partition, origin, known): (&Partition, &Origin<'_>, &mut KnownOrigin),
         layout: &Layout,
@@ -174,22 +242,34 @@ impl Reader<'_> {
     ) -> Result<(), Malformed> {
         let is_apart = layout.options.profiles == ProfilesLayout::Stacks;
         if is_apart {
-            match sink.table(Kind::Stacks, partition) {
+            match sink.table(TableKind::Stacks, partition) {
                 Some(table) => {
                     let contents = table.contents();
                     if let super::Columns::Stacks(columns) = &mut table.columns {
-                        self.find_stacks(profile, head, contents, columns, &mut table.shared);
+                        self.find_stacks(
+                            samples.clone(),
+                            head,
+                            contents,
+                            columns,
+                            &mut table.shared,
+                        );
                     }
                 }
                 // The stacks are in a file already, and only their hashes are needed.
                 None => {
                     let (mut columns, mut shared) = (Stacks::default(), Shared::default());
-                    self.find_stacks(profile, head, new_contents(), &mut columns, &mut shared);
+                    self.find_stacks(
+                        samples.clone(),
+                        head,
+                        new_contents(),
+                        &mut columns,
+                        &mut shared,
+                    );
                 }
             }
         }
         let mut found = std::mem::take(&mut self.found).into_iter();
-        let Some(table) = sink.table(Kind::Profiles, partition) else {
+        let Some(table) = sink.table(TableKind::Profiles, partition) else {
             return Ok(());
         };
         let contents = table.contents();
@@ -204,7 +284,7 @@ impl Reader<'_> {
         let context = shared.context(contents, origin, known);
         let number = columns.add_profile(head, shared, &self.dictionary, &mut self.pairs);
         let of_profile = columns.profile_attributes.get(number as usize).len();
-        for sample in each(profile, 2) {
+        for sample in samples {
             let (mut stack, mut link) = (0, 0);
             for field in fields(sample) {
                 match field? {
@@ -244,10 +324,10 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Copies the stacks of a profile into their own table.
-    fn find_stacks(
+    /// Copies the stacks of samples into their own table.
+    fn find_stacks<'s>(
         &mut self,
-        profile: &[u8],
+        samples: impl Iterator<Item = &'s [u8]>,
         head: &Head<'_>,
         contents: u64,
         columns: &mut Stacks,
@@ -255,7 +335,7 @@ impl Reader<'_> {
     ) {
         self.found.clear();
         self.stacks.begin(contents);
-        for sample in each(profile, 2) {
+        for sample in samples {
             let mut stack = 0;
             for (field, value) in fields(sample).map_while(Result::ok) {
                 if field == 1 {

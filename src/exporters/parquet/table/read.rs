@@ -1,10 +1,10 @@
 //! Common parts of the readers of all signals.
 
 use tributary_otlp::Malformed;
-use tributary_otlp::reader::{Fault, Fields, Value};
+use tributary_otlp::reader::{Fields, Value, WireFault};
 
 /// Converts a fault in a message to an error.
-pub(super) fn malformed(fault: Fault) -> Malformed {
+pub(super) fn malformed(fault: WireFault) -> Malformed {
     Malformed::new(0, fault.text())
 }
 

@@ -197,7 +197,7 @@ pub(super) fn varints(value: Value<'_>, mut each: impl FnMut(u64)) {
 /// Cached values of the entries of a dictionary's table, by index. Clearing takes constant time,
 /// because the profiles of a request may alternate between two tables.
 #[derive(Debug, Default)]
-struct Noted<T> {
+pub(super) struct Noted<T> {
     /// Values with the round in which each was stored. Rounds begin with 1; only values of the
     /// current round are valid.
     entries: Vec<(u32, T)>,
@@ -205,19 +205,19 @@ struct Noted<T> {
 }
 
 impl<T: Copy + Default> Noted<T> {
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.round += 1;
     }
 
     #[inline]
-    fn get(&self, at: usize) -> Option<T> {
+    pub(super) fn get(&self, at: usize) -> Option<T> {
         let (round, value) = self.entries.get(at)?;
         (*round == self.round).then_some(*value)
     }
 
     /// Stores a value for an entry of a table with `all` entries. An index beyond the table is not
     /// stored.
-    fn note(&mut self, at: usize, all: usize, value: T) {
+    pub(super) fn note(&mut self, at: usize, all: usize, value: T) {
         if at < all {
             self.entries.resize(all, (0, T::default()));
             self.entries[at] = (self.round, value);

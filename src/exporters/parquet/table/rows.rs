@@ -7,11 +7,11 @@ use super::attributes::{Pairs, Sets};
 use super::context::{Context, Contexts, Known, Origin, SERVICE_NAME};
 use super::gathered::gathered;
 use super::group::RowGroup;
-use super::layout::{Promoted, Source};
+use super::layout::{AttributeOwner, Promoted};
 use super::order::Rows;
 use super::read::{head, messages};
 use super::strings::{NONE, Strings};
-use super::{Kind, Partition, Sink, Table, WriteError, logs, metrics, traces};
+use super::{Partition, Sink, Table, TableKind, WriteError, logs, metrics, row_memory, traces};
 use tributary_otlp::Malformed;
 use tributary_otlp::Signal;
 use tributary_otlp::view::{AnyValue, Message, Resource, View as _, attribute};
@@ -177,11 +177,11 @@ impl Shared {
             let values = &self.pairs.values;
             let column = promoted.column();
             match promoted.source {
-                Source::Item => {
+                AttributeOwner::Item => {
                     let sets = rows.iter().map(|row| self.attributes.get(row));
                     group.optional_texts(&column, values, sets.map(find))?;
                 }
-                Source::Resource => {
+                AttributeOwner::Resource => {
                     let resources = 0..self.contexts.resources.len();
                     let sets = resources.map(|at| self.contexts.resources.get(at));
                     let found: Vec<u32> = sets.map(find).collect();
@@ -223,6 +223,7 @@ pub(super) fn append(
                 origin: &origin,
                 known: &mut known,
                 service: service.clone(),
+                once: OncePerTable::default(),
             };
             let flow = match signal {
                 Signal::Logs => logs::append(scope, &mut place)?,
@@ -247,48 +248,104 @@ pub(super) fn service(resource: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(&text).into()
 }
 
+/// Shared data of rows that a table has once, such as a resource and scope.
+#[derive(Debug, Default)]
+pub(super) struct OncePerTable {
+    /// Step and partition of the table that has the data.
+    has_data: Option<(usize, Partition)>,
+}
+
+impl OncePerTable {
+    /// Asks the sink for room for rows. The first row takes `row` bytes, and the shared data takes
+    /// `shared` bytes in a table that does not have the data. Returns the memory of the first row and
+    /// the admitted memory, in bytes; `None` if the row is not admitted.
+    pub(super) fn admits(
+        &mut self,
+        sink: &mut dyn Sink,
+        partition: &Partition,
+        row: usize,
+        shared: usize,
+    ) -> Option<(usize, usize)> {
+        let mut memory = row;
+        loop {
+            let step = sink.step();
+            let here = Some((step, partition.clone()));
+            if self.has_data != here {
+                memory = row.saturating_add(shared);
+                self.has_data = here;
+            }
+            let admitted = sink.admits(partition, memory)?;
+            // A new step has tables without the data.
+            if sink.step() == step {
+                return Some((memory, admitted));
+            }
+        }
+    }
+}
+
+/// An item that becomes a row.
+pub(super) struct Item<T> {
+    pub(super) time: u64,
+    /// Memory of the row in its table, in bytes.
+    pub(super) memory: usize,
+    pub(super) content: T,
+}
+
 /// Destination of the items of a scope.
 pub(super) struct Place<'p, 'r> {
     sink: &'p mut dyn Sink,
     origin: &'p Origin<'r>,
     known: &'p mut Known,
     service: Option<Arc<str>>,
+    /// The origin in the tables of the sink.
+    once: OncePerTable,
 }
 
 impl Place<'_, '_> {
-    /// Appends items, each with its time, to their tables. Breaks if a partition is not admitted.
+    /// Appends items to their tables. Each table gets `shared` bytes that the items share, besides
+    /// the origin. Breaks if a row is not admitted.
     pub(super) fn append<I>(
         &mut self,
-        kind: Kind,
-        mut items: impl Iterator<Item = Result<(u64, I), Malformed>>,
+        kind: TableKind,
+        shared: usize,
+        mut items: impl Iterator<Item = Result<Item<I>, Malformed>>,
         mut push: impl FnMut(&mut Table, u32, I),
     ) -> Result<ControlFlow<()>, Malformed> {
         let mut next = items.next().transpose()?;
-        while let Some((time, item)) = next {
+        while let Some(item) = next {
             let partition = Partition {
-                hour: hour(time),
+                hour: hour(item.time),
                 service: self.service.clone(),
             };
-            if !self.sink.admits(&partition) {
+            let alone = item.memory.saturating_add(row_memory(shared, 0));
+            let origin = self.origin.memory();
+            let Some((mut memory, admitted)) =
+                self.once.admits(self.sink, &partition, alone, origin)
+            else {
                 return Ok(ControlFlow::Break(()));
-            }
+            };
             let mut table = self.sink.table(kind, &partition);
             let mut context = 0;
             if let Some(table) = &mut table {
                 let contents = table.contents();
                 context = table.shared.context(contents, self.origin, self.known);
-                push(table, context, item);
+                push(table, context, item.content);
             }
             next = loop {
                 match items.next().transpose()? {
-                    Some((time, item)) if hour(time) == partition.hour => {
+                    Some(item)
+                        if hour(item.time) == partition.hour
+                            && memory.saturating_add(item.memory) <= admitted =>
+                    {
+                        memory += item.memory;
                         if let Some(table) = &mut table {
-                            push(table, context, item);
+                            push(table, context, item.content);
                         }
                     }
                     other => break other,
                 }
             };
+            self.sink.took(memory);
         }
         Ok(ControlFlow::Continue(()))
     }

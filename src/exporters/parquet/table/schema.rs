@@ -7,8 +7,8 @@ use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{Type, TypePtr};
 
-use super::Kind;
-use super::layout::{Options, ProfilesLayout};
+use super::TableKind;
+use super::layout::{ProfilesLayout, TableOptions};
 
 /// Version of the schemas, in the metadata of every file. New columns at the end do not change the
 /// version.
@@ -221,15 +221,15 @@ const CONTEXT: Columns = &[
 ];
 
 /// Returns the columns of a table, in order.
-pub(super) fn columns(kind: Kind, options: &Options) -> Vec<Column> {
+pub(super) fn columns(kind: TableKind, options: &TableOptions) -> Vec<Column> {
     let wide = options.profiles == ProfilesLayout::Wide;
     let parts: &[Columns] = match kind {
-        Kind::Logs => &[LOGS, CONTEXT],
-        Kind::Traces => &[TRACES, CONTEXT],
-        Kind::Metrics => &[METRICS, CONTEXT],
-        Kind::Profiles if wide => &[PROFILES, FRAMES, CONTEXT],
-        Kind::Profiles => &[PROFILES, CONTEXT],
-        Kind::Stacks => return parts_of(&[STACKS]).collect(),
+        TableKind::Logs => &[LOGS, CONTEXT],
+        TableKind::Traces => &[TRACES, CONTEXT],
+        TableKind::Metrics => &[METRICS, CONTEXT],
+        TableKind::Profiles if wide => &[PROFILES, FRAMES, CONTEXT],
+        TableKind::Profiles => &[PROFILES, CONTEXT],
+        TableKind::Stacks => return parts_of(&[STACKS]).collect(),
     };
     let promoted = options.promoted.iter().map(|promoted| Column {
         name: promoted.column().into(),
@@ -241,12 +241,12 @@ pub(super) fn columns(kind: Kind, options: &Options) -> Vec<Column> {
 
 /// Returns the columns by which the rows of a row group are sorted, as leaf indices. Rows without a
 /// value come last.
-pub(super) fn sorted_by(kind: Kind, columns: &[Column]) -> Vec<usize> {
+pub(super) fn sorted_by(kind: TableKind, columns: &[Column]) -> Vec<usize> {
     let names: &[&str] = match kind {
-        Kind::Logs | Kind::Traces => &["service_name", "timestamp"],
-        Kind::Metrics => &["service_name", "metric_name", "timestamp"],
-        Kind::Profiles => &["service_name", "sample_type", "timestamp"],
-        Kind::Stacks => &[],
+        TableKind::Logs | TableKind::Traces => &["service_name", "timestamp"],
+        TableKind::Metrics => &["service_name", "metric_name", "timestamp"],
+        TableKind::Profiles => &["service_name", "sample_type", "timestamp"],
+        TableKind::Stacks => &[],
     };
     let leaf = |name: &&str| {
         let at = columns.iter().position(|column| column.name == **name)?;

@@ -21,6 +21,7 @@ mod expansion;
 mod pages;
 
 use super::*;
+use tributary_otlp::room::Unbounded;
 
 const HOUR: u64 = 3_600_000_000_000;
 const START: u64 = 472_222 * HOUR;
@@ -29,11 +30,11 @@ const START: u64 = 472_222 * HOUR;
 struct Tables {
     layout: Arc<Layout>,
     by_service: bool,
-    tables: BTreeMap<(Kind, Partition), Table>,
+    tables: BTreeMap<(TableKind, Partition), Table>,
 }
 
 impl Tables {
-    fn new(options: &Options) -> Self {
+    fn new(options: &TableOptions) -> Self {
         Tables {
             layout: Arc::new(Layout::new(options)),
             by_service: false,
@@ -48,13 +49,14 @@ impl Tables {
             &request.encode_to_vec(),
             &layout,
             self.by_service,
+            &Unbounded,
             self,
         )
         .unwrap();
     }
 
     /// All rows of a kind as a file.
-    fn file(&mut self, kind: Kind) -> Bytes {
+    fn file(&mut self, kind: TableKind) -> Bytes {
         let mut file = FileWriter::new(kind, &self.layout, Vec::new()).unwrap();
         for ((of, _), table) in &mut self.tables {
             if *of == kind {
@@ -67,13 +69,13 @@ impl Tables {
         bytes.into()
     }
 
-    fn rows(&mut self, kind: Kind) -> Vec<HashMap<String, String>> {
+    fn rows(&mut self, kind: TableKind) -> Vec<HashMap<String, String>> {
         rows(self.file(kind))
     }
 }
 
 impl Sink for Tables {
-    fn table(&mut self, kind: Kind, partition: &Partition) -> Option<&mut Table> {
+    fn table(&mut self, kind: TableKind, partition: &Partition) -> Option<&mut Table> {
         let layout = &self.layout;
         let table = self.tables.entry((kind, partition.clone()));
         Some(table.or_insert_with(|| Table::new(kind, layout)))
@@ -140,14 +142,14 @@ fn many_logs_come_back_in_the_order_of_service_and_time() {
         ..LogRecord::default()
     };
     for compression in [
-        Compression::None,
-        Compression::Zstd(1),
-        Compression::Lz4,
-        Compression::Snappy,
+        PageCompression::None,
+        PageCompression::Zstd(1),
+        PageCompression::Lz4,
+        PageCompression::Snappy,
     ] {
-        let mut tables = Tables::new(&Options {
+        let mut tables = Tables::new(&TableOptions {
             compression,
-            ..Options::default()
+            ..TableOptions::default()
         });
         // More than a page has, newest first.
         tables.append(
@@ -155,7 +157,7 @@ fn many_logs_come_back_in_the_order_of_service_and_time() {
             &logs("b", (0..30_000).rev().map(record).collect()),
         );
         tables.append(Signal::Logs, &logs("a", vec![record(7)]));
-        let rows = tables.rows(Kind::Logs);
+        let rows = tables.rows(TableKind::Logs);
         assert_eq!(rows.len(), 30_001);
         assert_eq!(rows[0]["service_name"], "\"a\"");
         for (at, row) in rows[1..].iter().enumerate() {
@@ -193,21 +195,21 @@ fn what_a_record_does_not_have_is_null_or_empty_and_nothing_is_lost() {
             ..LogRecord::default()
         },
     ];
-    let mut tables = Tables::new(&Options {
+    let mut tables = Tables::new(&TableOptions {
         promoted: vec![
             Promoted {
-                source: Source::Item,
+                source: AttributeOwner::Item,
                 key: "text".to_owned(),
             },
             Promoted {
-                source: Source::Resource,
+                source: AttributeOwner::Resource,
                 key: "k8s.pod.name".to_owned(),
             },
         ],
-        ..Options::default()
+        ..TableOptions::default()
     });
     tables.append(Signal::Logs, &logs("a", records));
-    let rows = tables.rows(Kind::Logs);
+    let rows = tables.rows(TableKind::Logs);
     let row = &rows[0];
     assert_eq!(row["timestamp_is_observed"], "true");
     assert_eq!(row["body"], "\"{\"x\":\"NaN\",\"y\":\"\\\"\"}\"");
@@ -238,7 +240,7 @@ fn rows_go_to_the_hour_of_their_own_time_and_to_their_service() {
         time_unix_nano: time,
         ..LogRecord::default()
     });
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.by_service = true;
     tables.append(Signal::Logs, &logs("a", records.to_vec()));
     tables.append(Signal::Logs, &logs("b", records[..1].to_vec()));
@@ -300,9 +302,9 @@ fn spans_come_back_with_events_and_links() {
             ..ResourceSpans::default()
         }],
     };
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Traces, &request);
-    let rows = tables.rows(Kind::Traces);
+    let rows = tables.rows(TableKind::Traces);
     for (column, first, second) in [
         ("duration_nano", "5", "null"),
         ("service_name", "null", "null"),
@@ -391,9 +393,9 @@ fn data_points_of_all_types_are_rows_of_one_table() {
             ..metrics_proto::ResourceMetrics::default()
         }],
     };
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Metrics, &request);
-    let rows = tables.rows(Kind::Metrics);
+    let rows = tables.rows(TableKind::Metrics);
     for (column, expected) in [
         ("metric_name", ["\"a\"", "\"a\"", "\"b\"", "\"c\""]),
         ("value_int", ["9007199254740993", "null", "null", "null"]),
@@ -501,9 +503,9 @@ fn profile() -> ExportProfilesServiceRequest {
 
 #[test]
 fn samples_come_back_with_their_frames() {
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Profiles, &profile());
-    let rows = tables.rows(Kind::Profiles);
+    let rows = tables.rows(TableKind::Profiles);
     for (column, expected) in [
         ("sample_type", ["\"cpu\""; 3]),
         ("value", ["5", "2", "5"]),
@@ -538,20 +540,20 @@ fn samples_come_back_with_their_frames() {
 #[test]
 fn stacks_have_a_table_of_their_own_if_wanted() {
     let wide = {
-        let mut tables = Tables::new(&Options::default());
+        let mut tables = Tables::new(&TableOptions::default());
         tables.append(Signal::Profiles, &profile());
-        tables.rows(Kind::Profiles)
+        tables.rows(TableKind::Profiles)
     };
-    let mut tables = Tables::new(&Options {
+    let mut tables = Tables::new(&TableOptions {
         profiles: ProfilesLayout::Stacks,
-        ..Options::default()
+        ..TableOptions::default()
     });
     // What is known of a request's dictionary must not outlive the table it was put into.
     for _ in 0..2 {
         tables.append(Signal::Profiles, &profile());
         tables.append(Signal::Profiles, &profile());
-        let stacks = tables.rows(Kind::Stacks);
-        let samples = tables.rows(Kind::Profiles);
+        let stacks = tables.rows(TableKind::Stacks);
+        let samples = tables.rows(TableKind::Profiles);
         assert_eq!((stacks.len(), samples.len()), (2, 6));
         assert!(!samples[0].contains_key("frame_function"));
         assert_eq!(samples[0]["stack_hash"], wide[0]["stack_hash"]);
@@ -571,17 +573,17 @@ fn leaf_without_a_name_is_empty_in_both_layouts() {
     // A stack of one location that has no line.
     dictionary.stack_table[1].location_indices = vec![2];
     let rows = |profiles, kind| {
-        let mut tables = Tables::new(&Options {
+        let mut tables = Tables::new(&TableOptions {
             profiles,
-            ..Options::default()
+            ..TableOptions::default()
         });
         tables.append(Signal::Profiles, &request);
         tables.rows(kind)
     };
-    let wide = rows(ProfilesLayout::Wide, Kind::Profiles);
+    let wide = rows(ProfilesLayout::Wide, TableKind::Profiles);
     let functions: Vec<&str> = wide.iter().map(|row| &*row["frame_function"]).collect();
     assert_eq!(functions, ["[\"\"]", "[\"\"]", "[]"]);
-    let stacks = rows(ProfilesLayout::Stacks, Kind::Stacks);
+    let stacks = rows(ProfilesLayout::Stacks, TableKind::Stacks);
     let leaves: Vec<&str> = stacks.iter().map(|row| &*row["leaf_function"]).collect();
     // The second one has no leaf.
     assert_eq!(leaves, ["\"\"", "null"]);
@@ -594,10 +596,10 @@ fn times_have_microseconds_and_nanoseconds() {
         observed_time_unix_nano: time_unix_nano + 1,
         ..LogRecord::default()
     };
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     let records = vec![record(START + 1_234_567), record(START + 1_234_999)];
     tables.append(Signal::Logs, &logs("a", records));
-    let rows = tables.rows(Kind::Logs);
+    let rows = tables.rows(TableKind::Logs);
     let of = |column: &str| -> Vec<String> { rows.iter().map(|row| row[column].clone()).collect() };
     assert_eq!(of("timestamp_nanos"), ["567", "999"]);
     assert_eq!(of("observed_timestamp_nanos"), ["568", "0"]);
@@ -609,12 +611,19 @@ fn times_have_microseconds_and_nanoseconds() {
 fn a_request_that_is_cut_off_is_no_panic() {
     let request = profile().encode_to_vec();
     for end in 0..request.len() {
-        let mut tables = Tables::new(&Options::default());
+        let mut tables = Tables::new(&TableOptions::default());
         let layout = Arc::clone(&tables.layout);
         for signal in Signal::ALL {
-            let _ = append(signal, &request[..end], &layout, true, &mut tables);
+            let _ = append(
+                signal,
+                &request[..end],
+                &layout,
+                true,
+                &Unbounded,
+                &mut tables,
+            );
         }
-        for kind in Kind::ALL {
+        for kind in TableKind::ALL {
             tables.file(kind);
         }
     }
@@ -624,11 +633,11 @@ fn a_request_that_is_cut_off_is_no_panic() {
 fn every_column_is_documented() {
     let documentation = include_str!("../../../../docs/parquet.md");
     for layout in [ProfilesLayout::Wide, ProfilesLayout::Stacks] {
-        let layout = Layout::new(&Options {
+        let layout = Layout::new(&TableOptions {
             profiles: layout,
-            ..Options::default()
+            ..TableOptions::default()
         });
-        for kind in Kind::ALL {
+        for kind in TableKind::ALL {
             for column in layout.columns(kind) {
                 let name = format!("`{}`", column.name);
                 assert!(documentation.contains(&name), "{kind:?}: {name}");

@@ -9,7 +9,7 @@ use super::strings::Strings;
 use super::values::{Bounds, Encoder};
 
 /// Maps numbers to texts.
-pub(super) trait Source {
+pub(super) trait AttributeOwner {
     fn get(&self, id: u32) -> &[u8];
     fn len(&self) -> usize;
     /// Whether all texts are 64-bit numbers, which need no lengths.
@@ -22,7 +22,7 @@ pub(super) trait Source {
     }
 }
 
-impl Source for Strings {
+impl AttributeOwner for Strings {
     fn get(&self, id: u32) -> &[u8] {
         Strings::get(self, id)
     }
@@ -35,7 +35,7 @@ impl Source for Strings {
 /// 64-bit numbers instead of texts.
 pub(super) struct Words<'s>(pub(super) &'s Strings);
 
-impl Source for Words<'_> {
+impl AttributeOwner for Words<'_> {
     fn get(&self, id: u32) -> &[u8] {
         self.0.get(id)
     }
@@ -99,7 +99,7 @@ const DICTIONARY_BYTES: usize = 16 << 20;
 /// sorting is the most expensive step.
 pub(super) const SORTED_ENTRIES: usize = 4096;
 
-impl<'s, S: Source> Texts<'s, S> {
+impl<'s, S: AttributeOwner> Texts<'s, S> {
     /// Returns an encoder for exactly these numbers, each with its number of occurrences. Columns
     /// that are not flat use indices of whole bytes.
     pub(super) fn of(
@@ -200,7 +200,7 @@ impl<'s, S: Source> Texts<'s, S> {
     }
 }
 
-impl<S: Source> Encoder for Texts<'_, S> {
+impl<S: AttributeOwner> Encoder for Texts<'_, S> {
     type Item = u32;
 
     #[inline]

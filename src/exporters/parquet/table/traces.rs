@@ -8,9 +8,9 @@ use super::group::RowGroup;
 use super::order::{Rows, values};
 use super::ranges::Ranges;
 use super::read::{bytes, each, fields, number};
-use super::rows::{Place, Shared};
+use super::rows::{Item, Place, Shared};
 use super::strings::Strings;
-use super::{Kind, Layout, RowColumns, WriteError};
+use super::{Layout, RowColumns, TableKind, WriteError, row_memory};
 use tributary_otlp::Malformed;
 
 gathered! {
@@ -76,12 +76,14 @@ struct Span<'r> {
 }
 
 impl<'r> Span<'r> {
-    fn read(message: &'r [u8]) -> Result<(u64, Self), Malformed> {
+    fn read(message: &'r [u8]) -> Result<Item<Self>, Malformed> {
+        let mut all = 0;
         let mut span = Span {
             message,
             ..Span::default()
         };
         for field in fields(message) {
+            all += 1;
             match field? {
                 (1, value) => span.trace = bytes(value),
                 (2, value) => span.span = bytes(value),
@@ -99,7 +101,11 @@ impl<'r> Span<'r> {
                 _ => {}
             }
         }
-        Ok((span.start, span))
+        Ok(Item {
+            time: span.start,
+            memory: row_memory(message.len(), all),
+            content: span,
+        })
     }
 }
 
@@ -108,7 +114,7 @@ pub(super) fn append(
     place: &mut Place<'_, '_>,
 ) -> Result<ControlFlow<()>, Malformed> {
     let spans = each(scope, 2).map(Span::read);
-    place.append(Kind::Traces, spans, |table, context, span| {
+    place.append(TableKind::Traces, 0, spans, |table, context, span| {
         if let super::Columns::Traces(columns) = &mut table.columns {
             columns.push(&mut table.shared, context, &span);
         }

@@ -36,7 +36,7 @@ fn noise() -> String {
 }
 
 #[tokio::test]
-async fn what_a_store_refuses_stays_in_the_queue_and_goes_into_another_object_exactly_once() {
+async fn refused_object_is_rewritten_exactly_once() {
     let (mut bench, server) = start("").await;
     // Refused is for good: the client library does not try again, the queue does.
     server.will("begin", [Fault::Status(403); 3]);

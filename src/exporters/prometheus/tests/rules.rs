@@ -516,7 +516,7 @@ async fn a_series_that_exists_does_not_grow_beyond_the_limit() {
 async fn the_table_never_has_more_than_half_of_the_budget() {
     const LIMIT: usize = 1 << 20;
     let cx = context("prometheus");
-    cx.budget.state_limit(LIMIT);
+    cx.budget.set_limit(LIMIT);
     let table = Arc::new(Table::new(&Config::default(), &cx));
     let points = (0..5000).map(|number| point(&[("number", &number.to_string())], 1, 1.0));
     let series = from(&[], "", vec![gauge("g", points.collect())]);

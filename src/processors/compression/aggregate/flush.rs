@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Gatherer, Pending, Ready};
 use crate::pipeline::batch::Batch;
-use crate::pipeline::holding::{Collected, Holder, Holding, Most, in_pieces};
+use crate::pipeline::holding::{Collected, Holder, Holding, Most};
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use tributary_otlp::Signal;
@@ -48,11 +48,8 @@ impl Holder for Gatherer {
             Ready::Window(pending) => sum_up(self, *pending).await,
         };
         if let Some((items, batch, mut senders)) = ready {
-            let pieces = batch.clone();
-            let left = batch.items();
-            let apart = || in_pieces(pieces);
-            let merging = self.holding.merging(items, left, &senders);
-            let outcome = self.holding.hand_on(batch, &mut senders, apart).await;
+            let merging = self.holding.merging(items, batch.items(), &senders);
+            let outcome = self.holding.hand_on(batch, &mut senders).await;
             merging.over(&outcome);
             senders.tell(&outcome);
         }

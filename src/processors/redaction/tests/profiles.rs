@@ -430,7 +430,7 @@ proptest::proptest! {
         let items = tributary_otlp::count(Signal::Profiles, &before);
         let processor = processor(yaml, Signal::Profiles);
         let output = processor.process(Batch::new(Signal::Profiles, items, before.clone()));
-        let mut output = output.unwrap().unwrap();
+        let output = output.unwrap().unwrap();
         let after = output.wire().to_bytes();
         assert!(!has(&after, MAIL));
         assert_eq!(tributary_otlp::count(Signal::Profiles, &after), output.items());

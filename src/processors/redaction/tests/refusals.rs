@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use super::*;
 use tributary_config::Secret;
-use tributary_otlp::strings::Place;
+use tributary_otlp::strings::StringPlace;
 use tributary_redaction::{HashFunction, Hasher};
 
 /// A processor with its metrics.
@@ -127,7 +127,7 @@ fn a_text_with_too_many_matches_is_refused_wherever_they_come_from() {
 fn in_mode_report_the_same_bytes_go_on_whatever_is_in_them() {
     for (reason, signal, request) in refused() {
         let (processor, page) = counted(&yaml("mode: report"), signal);
-        let mut output = processor
+        let output = processor
             .process(Batch::new(signal, 1, request.clone()))
             .unwrap()
             .unwrap();
@@ -156,18 +156,18 @@ fn in_mode_report_hits_are_counted_by_detector_and_place() {
     let request = span(json!({
         "name": "jane@example.com and 4111111111111111", "attributes": set, "status": {"message": "jane@example.com"},
     }));
-    let mut batch = batch(Signal::Traces, &request);
+    let batch = batch(Signal::Traces, &request);
     let before = batch.wire().to_bytes();
     for round in 1..=2 {
-        let mut output = processor.process(batch.clone()).unwrap().unwrap();
+        let output = processor.process(batch.clone()).unwrap().unwrap();
         assert_eq!(output.wire().to_bytes().as_ptr(), before.as_ptr());
         for (detector, place, count) in [
-            ("email", Place::SpanAttributes, 2),
-            ("credit_card", Place::SpanAttributes, 1),
-            ("email", Place::SpanNames, 1),
-            ("credit_card", Place::SpanNames, 1),
-            ("email", Place::StatusMessages, 1),
-            ("credit_card", Place::StatusMessages, 0),
+            ("email", StringPlace::SpanAttributes, 2),
+            ("credit_card", StringPlace::SpanAttributes, 1),
+            ("email", StringPlace::SpanNames, 1),
+            ("credit_card", StringPlace::SpanNames, 1),
+            ("email", StringPlace::StatusMessages, 1),
+            ("credit_card", StringPlace::StatusMessages, 0),
         ] {
             let (place, count) = (place.name(), count * round);
             let page = page.render();

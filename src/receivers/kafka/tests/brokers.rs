@@ -148,8 +148,7 @@ async fn send(exporter: &Terminal, request: Vec<u8>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_of_the_brokers_and_one_of_the_receiver_lose_nothing_and_keep_the_order_of_each_key()
- {
+async fn restarts_lose_nothing_and_keep_order_per_key() {
     const SENT: usize = 3000;
     const SOURCES: usize = 7;
     let Some(mut kafka) = Kafka::start() else {
@@ -238,7 +237,7 @@ async fn a_password_is_proved_over_tls_and_a_wrong_one_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_trusted_wrongly_is_trusted_rightly_as_soon_as_the_file_is_renewed() {
+async fn renewed_ca_file_is_used_at_once() {
     let Some(kafka) = Kafka::start() else {
         return;
     };

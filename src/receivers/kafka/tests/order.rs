@@ -5,7 +5,7 @@ use super::super::lanes::{Lanes, Partition, Step};
 use super::*;
 use crate::pipeline::testing::Scripted;
 use tokio_util::sync::CancellationToken;
-use tributary_net::kafka::Encoding;
+use tributary_net::kafka::RecordEncoding;
 
 fn lanes(answers: impl IntoIterator<Item = Result<(), Nack>>) -> (Lanes, Arc<Scripted>) {
     let next = Scripted::new(answers);
@@ -22,7 +22,7 @@ fn message(partition: i32, offset: i64) -> Message {
         partition,
         offset,
         signal: Signal::Logs,
-        encoding: Encoding::OtlpProto,
+        encoding: RecordEncoding::OtlpProto,
         payload: log(&format!("{partition}/{offset}")).into(),
         headers: Vec::new(),
     }
@@ -40,7 +40,7 @@ fn taken(next: &Scripted) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_waits_for_its_first_message_and_the_others_do_not() {
+async fn partition_waits_for_its_first_message_only() {
     let (mut lanes, next) = lanes([Err(Nack::unavailable("away"))]);
     for (number, offset) in [(0, 5), (0, 6), (1, 9), (0, 7)] {
         lanes.push(message(number, offset));
@@ -56,7 +56,7 @@ async fn a_partition_waits_for_its_first_message_and_the_others_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_the_most_is_held_until_half_of_it_is_gone_and_others_have_room_meanwhile() {
+async fn largest_lane_pauses_until_half_is_delivered() {
     let (mut lanes, _) = lanes([Err(Nack::unavailable("away"))]);
     for offset in 0..4 {
         lanes.push(message(0, offset));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_grpc_client_gets_its_data_into_the_pipeline_however_it_is_sent() {
+async fn grpc_requests_in_all_encodings_arrive() {
     let fixture = Fixture::new();
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", fixture.grpc))
         .unwrap()
@@ -26,7 +26,7 @@ async fn a_grpc_client_gets_its_data_into_the_pipeline_however_it_is_sent() {
                 .insert("tenant", "acme".parse().unwrap());
             let response = client.export(request).await.unwrap().into_inner();
             assert_eq!(response.partial_success, None);
-            let mut batch = fixture.sink.taken.lock().unwrap().pop().unwrap();
+            let batch = fixture.sink.taken.lock().unwrap().pop().unwrap();
             assert_eq!(batch.items(), count);
             assert_eq!(batch.wire().to_bytes(), encoded(count));
             assert_eq!(batch.metadata.as_ref().unwrap()["tenant"], ["acme"]);
@@ -60,7 +60,7 @@ async fn an_empty_grpc_request_is_fine_and_no_batch() {
 }
 
 #[tokio::test]
-async fn what_a_grpc_client_does_wrong_is_answered_as_the_specification_says() {
+async fn grpc_client_errors_have_specified_statuses() {
     let fixture = Fixture::new();
     let good = framed(0, &encoded(1));
     let two = [good.clone(), good.clone()].concat();
@@ -219,7 +219,7 @@ async fn the_budget_counts_what_a_request_costs_besides_its_bytes() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_pipeline_reaches_the_grpc_client_with_its_time_to_retry() {
+async fn grpc_refusal_has_a_retry_delay() {
     let second = Duration::from_secs(1);
     for (nack, code, delay) in [
         (Nack::unavailable("queue full"), Code::Unavailable, None),
@@ -242,7 +242,7 @@ async fn a_refusal_of_the_pipeline_reaches_the_grpc_client_with_its_time_to_retr
 }
 
 #[tokio::test]
-async fn without_memory_a_client_is_told_to_come_back_before_its_body_is_read() {
+async fn exhausted_budget_refuses_before_the_body_is_read() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let fixture = metrics::with_local_recorder(&recorder, Fixture::new);
     let limit = fixture.budget.limit();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn an_http_client_gets_its_data_into_the_pipeline_however_it_is_encoded() {
+async fn http_requests_in_all_encodings_arrive() {
     let fixture = Fixture::new();
     let plain = encoded(2000);
     let zlib = {
@@ -62,7 +62,7 @@ async fn http2_without_tls_works_on_the_http_port() {
 }
 
 #[tokio::test]
-async fn what_an_http_client_does_wrong_is_answered_with_a_status_it_can_read() {
+async fn http_client_errors_have_readable_statuses() {
     let fixture = Fixture::with("max_request_body_size: 100000", Ok(()), false);
     let good = encoded(1);
     // Path, headers, body; status, part of the message.
@@ -180,7 +180,7 @@ async fn a_refusal_of_json_is_json() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_pipeline_reaches_the_http_client_with_its_time_to_retry() {
+async fn http_refusal_has_a_retry_delay() {
     for (nack, status, retry_after) in [
         (Nack::unavailable("queue full"), 503, None),
         (
@@ -266,7 +266,7 @@ async fn a_body_that_does_not_arrive_is_given_up_and_its_memory_freed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_trickles_is_given_up_after_the_grace_whatever_arrives() {
+async fn slow_body_is_refused_after_the_grace() {
     let limits = "limits: {body_grace: 5s, min_body_rate: 1KiB}";
     let fixture = Fixture::with(limits, Ok(()), false);
     let mut stream = TcpStream::connect(fixture.http).await.unwrap();
@@ -310,7 +310,7 @@ async fn without_a_minimum_rate_a_body_may_take_its_time() {
 }
 
 #[tokio::test]
-async fn who_sends_far_above_the_limit_without_looking_still_reads_why_it_was_refused() {
+async fn oversized_sender_can_read_the_refusal() {
     let fixture = Fixture::with("max_request_body_size: 1000", Ok(()), false);
     for head in ["content-length: 41943040", "transfer-encoding: chunked"] {
         let mut stream = TcpStream::connect(fixture.http).await.unwrap();
@@ -464,7 +464,7 @@ async fn the_answer_to_a_large_refused_body_arrives_over_http1() {
 }
 
 #[tokio::test]
-async fn who_is_not_known_is_refused_before_the_body_and_credentials_do_not_travel_with_the_data() {
+async fn unauthenticated_request_is_refused_before_its_body() {
     let fixture = Fixture::with(
         "auth: {authenticator: bearertokenauth}, max_request_body_size: 1000",
         Ok(()),

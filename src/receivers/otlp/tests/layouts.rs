@@ -35,7 +35,7 @@ fn old() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn an_old_layout_is_refused_with_what_to_do_over_both_transports() {
+async fn old_layout_is_refused_with_advice_over_both_transports() {
     let fixture = Fixture::new();
     for (version, body) in old() {
         let reply = fixture.call(PROFILES, &[], framed(0, &body)).await;
@@ -48,7 +48,7 @@ async fn an_old_layout_is_refused_with_what_to_do_over_both_transports() {
                 said.contains(&format!("layout of OTLP {version}")),
                 "{said}"
             );
-            assert!(said.contains("update what sends them"), "{said}");
+            assert!(said.contains("Update the sender"), "{said}");
         }
     }
     let headers = [("content-type", "application/json")];

@@ -119,7 +119,7 @@ impl Deltas {
             kept: Mutex::new(Kept {
                 series: HashMap::new(),
                 bytes: 0,
-                permit: budget.nothing(),
+                permit: budget.empty_permit(),
                 arrivals: 0,
             }),
             log: SampledLog::of_one_line(),
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_that_is_built_anew_knows_what_the_one_before_it_knew() {
+    fn rebuilt_receiver_keeps_remembered_totals() {
         let budget = Budget::new(1 << 20);
         let links = LinkLabels::default();
         let of = |id: &str| Deltas::of(&id.parse().unwrap(), &links, 1 << 16, &budget);

@@ -178,7 +178,7 @@ fn nothing_new_is_no_sample_and_no_profile() {
 }
 
 #[test]
-fn a_new_process_counts_from_nothing_but_turns_of_several_processes_do_not_count() {
+fn new_process_starts_from_zero() {
     let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 50));
     let (fit, told) = scrape(&deltas, 2000, &one(7, 4));
@@ -229,7 +229,7 @@ fn what_says_how_long_it_took_is_no_counter() {
 }
 
 #[test]
-fn a_clock_that_goes_back_leaves_a_difference_that_is_no_counter() {
+fn clock_going_back_gives_no_delta() {
     let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 2000, &one(7, 5));
     let (_, told) = scrape(&deltas, 1000, &one(7, 6));
@@ -298,7 +298,7 @@ async fn what_stays_away_makes_room_but_not_what_always_comes_late() {
 }
 
 #[test]
-fn what_is_kept_counts_in_the_memory_budget_and_is_a_quarter_of_it_at_most() {
+fn remembered_totals_take_a_quarter_of_the_budget_at_most() {
     let large = budget();
     let deltas = keeping(MEMORY, &large);
     assert_eq!(put(&deltas, "a"), 0);

@@ -45,7 +45,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn each_version_of_a_file_is_taken_once_and_only_when_it_has_settled() {
+async fn each_complete_file_version_is_taken_once() {
     let mut place = Place::new();
     place.write("a.pb", &small_file(1));
     assert_eq!(place.look().await, 0, "it may be half written");
@@ -92,7 +92,7 @@ async fn a_file_that_cannot_be_read_for_now_is_not_skipped() {
     let mut place = Place::new();
     let path = place.directory.path().join("a.pb");
     fs::write(&path, small_file(1)).unwrap();
-    let stamp = Stamp::of(&path).unwrap();
+    let stamp = FileStamp::of(&path).unwrap();
     fs::remove_file(&path).unwrap();
     assert!(!place.files.take(&path, &stamp).await, "it is gone");
     fs::create_dir(&path).unwrap();
@@ -114,7 +114,7 @@ async fn the_resource_has_the_attributes_that_are_configured() {
 }
 
 #[tokio::test]
-async fn what_the_pipeline_refuses_for_now_is_tried_again_and_for_good_is_not() {
+async fn only_retryable_refusals_are_retried() {
     let mut place = Place::new();
     place.write("a.pb", &small_file(1));
     place.look().await;

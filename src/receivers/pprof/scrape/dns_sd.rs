@@ -22,15 +22,15 @@ use tributary_net::discovery::one_family;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsSd {
-    /// Names to resolve.
+    /// Names to resolve, at least one. Required.
     pub names: Vec<String>,
-    /// Record type: `A` for IPv4, `AAAA` for IPv6. Default: `A`, or `AAAA` for a name without any
-    /// `A`: a server with both kinds of addresses is one target.
+    /// Record type: `A` for IPv4, `AAAA` for IPv6. A server with both kinds of addresses is one target. Default: `A`,
+    /// or `AAAA` for a name without any `A`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<RecordType>,
-    /// The port of all servers. Required.
+    /// Port of all servers. From 1 to 65535. Required.
     pub port: u16,
-    /// Interval at which the names are resolved. Default: 30s.
+    /// Interval at which the names are resolved. Above 0. Default: 30s.
     pub refresh_interval: Duration,
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_addresses_of_a_name_are_targets_and_one_that_does_not_resolve_is_none() {
+    async fn resolved_addresses_are_targets() {
         let config = DnsSd {
             names: vec!["localhost".to_owned(), "does-not-exist.invalid".to_owned()],
             kind: Some(RecordType::A),

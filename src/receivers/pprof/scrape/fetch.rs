@@ -198,7 +198,7 @@ async fn read(mut body: Incoming, bounds: &Bounds) -> Result<Held, Failure> {
     if declared > bounds.limit as u64 {
         return Err(Failure::TooLarge(bounds.limit));
     }
-    let mut permit = bounds.budget.nothing();
+    let mut permit = bounds.budget.empty_permit();
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Failure::Unreachable(full_error(&error)))?;

@@ -13,7 +13,7 @@ use super::discovery::Found;
 use crate::receivers::glob::Glob;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};
-use tributary_net::discovery::{Group, is_targets_file, read_targets};
+use tributary_net::discovery::{Group, MAX_LABELS, MAX_TARGETS, is_targets_file, read_targets};
 use tributary_net::files::FileWatch;
 
 /// Maximum number of files per pattern.
@@ -28,10 +28,12 @@ const MAX_FILES: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileSd {
-    /// Files, or patterns of files: `/etc/targets/*.yaml`. The names must end with `.json`, `.yml`
-    /// or `.yaml`. Changes are detected within seconds.
+    /// Files, or patterns of files: `/etc/targets/*.yaml`; at least one. The names must end with `.json`, `.yml` or
+    /// `.yaml`. Changes are detected within seconds. All files together may have 10000 targets, and 64 MiB of labels,
+    /// counted once for each target; a file that would exceed the limits is not read, and the targets that it had
+    /// before stay. Required.
     pub files: Vec<String>,
-    /// Interval at which the files are read even without a detected change. Default: 5m.
+    /// Interval at which the files are read even without a detected change. Above 0. Default: 5m.
     pub refresh_interval: Duration,
 }
 
@@ -76,9 +78,28 @@ pub(super) struct Files {
     refresh: std::time::Duration,
     id: ComponentId,
     watch: Option<FileWatch>,
-    /// Servers of each file when it was last readable.
-    known: BTreeMap<PathBuf, BTreeSet<Found>>,
+    known: Known,
 }
+
+/// Servers of each file when it was last readable.
+#[derive(Default)]
+struct Known {
+    files: BTreeMap<PathBuf, OfFile>,
+    /// Number of targets and bytes of labels of all files.
+    targets: usize,
+    labels: usize,
+}
+
+/// Servers of a file, with the number of targets and the bytes of labels that it had.
+#[derive(Default)]
+struct OfFile {
+    found: BTreeSet<Found>,
+    targets: usize,
+    labels: usize,
+}
+
+/// A file that was not read, and the reason.
+type Unread = (PathBuf, String);
 
 impl Files {
     pub(super) fn new(config: &FileSd, id: &ComponentId) -> Self {
@@ -93,7 +114,7 @@ impl Files {
             refresh: *config.refresh_interval,
             id: id.clone(),
             watch: None,
-            known: BTreeMap::new(),
+            known: Known::default(),
         }
     }
 
@@ -102,40 +123,76 @@ impl Files {
             let _ = timeout(self.refresh, watch.changed()).await;
         }
         let (patterns, directories) = (self.patterns.clone(), self.directories.clone());
+        let mut known = std::mem::take(&mut self.known);
         let look = tokio::task::spawn_blocking(move || {
             // Directories are watched too, since files come and go. The watch starts before the
             // files are read.
             let paths = matching(&patterns);
             let watch = FileWatch::new(paths.iter().cloned().chain(directories));
-            let read = paths.into_iter().map(|path| {
-                let groups = read_targets(&path);
-                (path, groups)
-            });
-            (watch, read.collect::<Vec<_>>())
+            let unread = known.read(paths);
+            (watch, known, unread)
         });
         // Only at shutdown.
-        let Ok((watch, read)) = look.await else {
+        let Ok((watch, known, unread)) = look.await else {
             return std::future::pending().await;
         };
         self.watch = Some(watch);
-        let mut before = std::mem::take(&mut self.known);
-        for (path, groups) in read {
-            let found = match groups {
-                Ok(groups) => groups.into_iter().flat_map(found).collect(),
-                Err(reason) => {
-                    warn!(
-                        otelcol.component.id = %self.id,
-                        otelcol.component.kind = "receiver",
-                        file = %path.display(),
-                        error = reason,
-                        "Cannot read the targets in a file; those it had before stay"
-                    );
-                    before.remove(&path).unwrap_or_default()
-                }
-            };
-            self.known.insert(path, found);
+        self.known = known;
+        for (path, reason) in unread {
+            warn!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "receiver",
+                file = %path.display(),
+                error = reason,
+                "Cannot read the targets in a file; those it had before stay"
+            );
         }
-        self.known.values().flatten().cloned().collect()
+        let files = self.known.files.values();
+        files.flat_map(|file| &file.found).cloned().collect()
+    }
+}
+
+impl Known {
+    /// Reads the existing files, one after the other. Returns those that were not read.
+    fn read(&mut self, paths: BTreeSet<PathBuf>) -> Vec<Unread> {
+        let gone = self.files.extract_if(.., |path, _| !paths.contains(path));
+        for (_, file) in gone {
+            self.targets -= file.targets;
+            self.labels -= file.labels;
+        }
+        let unread = paths.into_iter().filter_map(|path| {
+            let read = read_targets(&path).and_then(|groups| self.replace(&path, groups));
+            read.err().map(|reason| (path, reason))
+        });
+        unread.collect()
+    }
+
+    /// Replaces the servers of a file, unless all files would have too many.
+    fn replace(&mut self, path: &Path, groups: Vec<Group>) -> Result<(), String> {
+        let (targets, labels) = match self.files.get(path) {
+            Some(before) => (self.targets - before.targets, self.labels - before.labels),
+            None => (self.targets, self.labels),
+        };
+        let mut file = OfFile::default();
+        for group in &groups {
+            file.targets += group.targets.len();
+            file.labels += group.expanded_labels();
+        }
+        let (targets, labels) = (targets + file.targets, labels + file.labels);
+        if targets > MAX_TARGETS {
+            return Err(format!(
+                "with this file, all files have {targets} targets, more than {MAX_TARGETS}; use several receivers"
+            ));
+        }
+        if labels > MAX_LABELS {
+            return Err(format!(
+                "with this file, all files have more than {MAX_LABELS} bytes of labels, counted once for each target"
+            ));
+        }
+        file.found = groups.into_iter().flat_map(found).collect();
+        (self.targets, self.labels) = (targets, labels);
+        self.files.insert(path.to_owned(), file);
+        Ok(())
     }
 }
 
@@ -171,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn files_are_read_again_when_they_change_and_a_broken_one_keeps_what_it_said() {
+    async fn changed_files_are_read_and_broken_ones_keep_targets() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
@@ -198,5 +255,34 @@ mod tests {
         assert_eq!(addresses(&files.next().await), ["b:1"]);
         write("b.yaml", "");
         assert!(files.next().await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn file_beyond_the_total_of_targets_keeps_its_old_targets() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, targets: usize| {
+            let targets: Vec<String> = (0..targets).map(|at| format!("{name}:{at}")).collect();
+            let text = format!("- targets: [{}]\n", targets.join(", "));
+            std::fs::write(directory.path().join(format!("{name}.yaml")), text).unwrap();
+        };
+        let config = FileSd {
+            files: vec![directory.path().join("*.yaml").display().to_string()],
+            ..FileSd::default()
+        };
+        let mut files = Files::new(&config, &"pprof".parse().unwrap());
+        let most = MAX_TARGETS;
+        for (name, targets, all) in [
+            ("a", 2, 2),
+            ("b", most - 2, most),
+            ("c", 1, most),
+            ("a", 3, most),
+            ("b", 5, 8),
+            ("c", most, 9),
+        ] {
+            write(name, targets);
+            assert_eq!(files.next().await.len(), all, "{name} {targets}");
+        }
+        let few = files.next().await;
+        assert_eq!(addresses(&few)[..2], ["a:0", "a:1"]);
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_an_old_receiver_leaves_is_still_up_for_the_new_one() {
+    fn target_stays_up_across_a_reload() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let page = recorder.handle();
         metrics::with_local_recorder(&recorder, || {

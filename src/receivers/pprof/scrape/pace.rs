@@ -66,7 +66,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn the_time_within_the_interval_follows_from_the_key_and_the_clock() {
+    async fn offset_follows_from_key_and_clock() {
         let now = Instant::now();
         let interval = 60 * SECOND;
         let at = |wall: u64, key: &str| {

@@ -28,15 +28,14 @@ const CPU_SECONDS: u32 = 10;
 
 /// One profile of a target: a name, or a mapping.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Profile(pub Settings);
+pub struct ScrapedProfile(pub ProfileSettings);
 
 /// A profile as a mapping.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// Name of the profile: `cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`,
-    /// or any name together with `path`. The name becomes the attribute `pprof.profile.name` of the
-    /// profile's scope.
+pub struct ProfileSettings {
+    /// Name of the profile: `cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`, `threadcreate`, or any name
+    /// together with `path`. The name becomes the attribute `pprof.profile.name` of the profile's scope. Required.
     pub name: String,
     /// Path of the profile: from the root of the target (`/debug/fgprof`), or below `path_prefix`
     /// (`checkouts`). Default: the path of the well-known name.
@@ -55,10 +54,10 @@ pub struct Settings {
     pub delta: Option<bool>,
 }
 
-impl Profile {
+impl ScrapedProfile {
     /// Creates a well-known profile.
     pub(super) fn named(name: &str) -> Self {
-        Profile(Settings {
+        ScrapedProfile(ProfileSettings {
             name: name.to_owned(),
             path: None,
             seconds: None,
@@ -91,10 +90,10 @@ impl Profile {
     }
 }
 
-impl Profile {
+impl ScrapedProfile {
     /// Reports invalid settings, for a target with this interval.
     pub(super) fn check(&self, interval: Duration, problems: &mut Problems) {
-        let Settings {
+        let ProfileSettings {
             name,
             path,
             seconds,
@@ -160,7 +159,7 @@ impl Profile {
     }
 }
 
-impl<'de> Deserialize<'de> for Profile {
+impl<'de> Deserialize<'de> for ScrapedProfile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ProfileVisitor)
     }
@@ -169,29 +168,29 @@ impl<'de> Deserialize<'de> for Profile {
 struct ProfileVisitor;
 
 impl<'de> Visitor<'de> for ProfileVisitor {
-    type Value = Profile;
+    type Value = ScrapedProfile;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a profile, such as `heap`, or a mapping with `name`")
     }
 
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Profile, E> {
-        Ok(Profile::named(name))
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<ScrapedProfile, E> {
+        Ok(ScrapedProfile::named(name))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Profile, A::Error> {
-        Settings::deserialize(MapAccessDeserializer::new(map)).map(Profile)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ScrapedProfile, A::Error> {
+        ProfileSettings::deserialize(MapAccessDeserializer::new(map)).map(ScrapedProfile)
     }
 }
 
-impl JsonSchema for Profile {
+impl JsonSchema for ScrapedProfile {
     fn schema_name() -> Cow<'static, str> {
         "Profile".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
-        let settings = generator.subschema_for::<Settings>();
+        let settings = generator.subschema_for::<ProfileSettings>();
         json_schema!({"anyOf": [{"enum": names}, settings]})
     }
 }

@@ -20,24 +20,24 @@ pub(super) const MAX_BODY: ByteSize = ByteSize::mib(20);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Remote {
-    /// URL of the profile, as in `http://localhost:6060/debug/pprof/profile?seconds=5`. Required.
-    /// Redirects are logged and not followed, so that credentials are not sent to another server.
+    /// URL of the profile, as in `http://localhost:6060/debug/pprof/profile?seconds=5`. Redirects are logged and not
+    /// followed, so that credentials are not sent to another server. Required.
     pub endpoint: String,
-    /// Interval of scrapes. While scrapes fail, the interval grows up to 2m. Default: 10s.
+    /// Interval of scrapes. While scrapes fail, the interval grows up to 2m. Above 0. Default: 10s.
     pub collection_interval: Duration,
     /// Delay of the first scrape. Default: 1s.
     pub initial_delay: Duration,
     /// Timeout of a scrape; 0 means the `seconds` of the URL (30 for `/profile` without `seconds`)
     /// plus 10s. Default: 0.
     pub timeout: Duration,
-    /// Maximum size of a profile, both as received and after decompression. (The Collector has no
-    /// such key.) Default: 20MiB.
+    /// Maximum size of a profile, both as received and after decompression. Above 0. Default: 20MiB. (The Collector has
+    /// no such key.)
     pub max_response_body_size: ByteSize,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
-    /// TLS, for `https://`.
+    /// TLS settings for `https://`.
     pub tls: ClientTls,
-    /// Authentication to the server. Absent: only `headers` are sent.
+    /// Authentication to the server. Default: none, only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// Whether the TLS handshake offers HTTP/2; plain text connections always use HTTP/1.1.
@@ -49,13 +49,13 @@ pub struct Remote {
     pub max_idle_conns_per_host: usize,
     /// Has no effect and causes a warning: at most one request is in progress. Default: 0.
     pub max_conns_per_host: usize,
-    /// Time after which an idle connection is closed; 0 disables the timeout. Default: 90s.
+    /// Time after which an idle connection is closed; 0 disables the timeout. Default: 1m30s.
     pub idle_conn_timeout: Duration,
     /// Whether every request uses a new connection. Default: false.
     pub disable_keep_alives: bool,
     /// Idle time after which an HTTP/2 connection is pinged; 0 disables pings. Default: 0.
     pub http2_read_idle_timeout: Duration,
-    /// Time to wait for the answer to a ping before the connection is closed. Default: 15s.
+    /// Time to wait for the answer to a ping before the connection is closed. Above 0. Default: 15s.
     pub http2_ping_timeout: Duration,
     /// Bytes that the server may send over HTTP/2 before the collector reads them (the flow control
     /// window), at least 65535; 0 means 524288. Default: 0.
@@ -65,7 +65,7 @@ pub struct Remote {
     /// Has no effect and causes a warning: requests have no bodies. Default: `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// Has no effect and causes a warning: requests have no bodies.
+    /// Has no effect and causes a warning: requests have no bodies. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression_params: Option<CompressionParams>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dns_sd::DnsSd;
 use super::file_sd::FileSd;
-use super::profile::Profile;
+use super::profile::ScrapedProfile;
 use super::remote::MAX_BODY;
 use crate::component::auth;
 use crate::component::auth::Auth;
@@ -25,15 +25,15 @@ use tributary_net::tls::ClientTls;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Target {
-    /// URL of a server, as in `http://localhost:6060`; a path in the URL is a prefix of each
-    /// profile's path. Redirects are logged and not followed, so that credentials are not sent to
-    /// another server.
+    /// URL of a server, as in `http://localhost:6060`; a path in the URL is a prefix of each profile's path. Redirects
+    /// are logged and not followed, so that credentials are not sent to another server. Exactly one of `endpoint`,
+    /// `file_sd` and `dns_sd` is required. Default: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// Files that list the servers.
+    /// Files that list the servers. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_sd: Option<FileSd>,
-    /// Host names whose addresses are the servers.
+    /// Host names whose addresses are the servers. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_sd: Option<DnsSd>,
     /// URL scheme of discovered servers: `http` or `https`. Default: `http`.
@@ -44,14 +44,13 @@ pub struct Target {
     /// Profiles to scrape: names (`cpu`, `heap`, `allocs`, `goroutine`, `mutex`, `block`,
     /// `threadcreate`) or mappings with settings for each profile. Default: `cpu`, `heap` and
     /// `goroutine`.
-    pub profiles: Vec<Profile>,
-    /// Interval of scrapes of each profile. The offset within the interval is fixed for each server
-    /// and profile, so that scrapes are spread over time. While scrapes fail, the interval grows up
-    /// to 2m. Default: 1m.
+    pub profiles: Vec<ScrapedProfile>,
+    /// Interval of scrapes of each profile. The offset within the interval is fixed for each server and profile, so
+    /// that scrapes are spread over time. While scrapes fail, the interval grows up to 2m. Above 0. Default: 1m.
     pub collection_interval: Duration,
-    /// Timeout of a scrape, in addition to the `seconds` of the profile. Default: 10s.
+    /// Timeout of a scrape, in addition to the `seconds` of the profile. Above 0. Default: 10s.
     pub timeout: Duration,
-    /// Maximum size of a profile, both as received and after decompression. Default: 20MiB.
+    /// Maximum size of a profile, both as received and after decompression. Above 0. Default: 20MiB.
     pub max_response_body_size: ByteSize,
     /// Whether to subtract the previous profile from cumulative ones (Go's `allocs`, `mutex` and
     /// `block`, and half of `heap`); the first profile is only remembered. CPU profiles and gauges
@@ -62,9 +61,9 @@ pub struct Target {
     pub resource: BTreeMap<String, String>,
     /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
     pub headers: Headers,
-    /// TLS, for `https`.
+    /// TLS settings for `https`.
     pub tls: ClientTls,
-    /// Authentication to the servers. Absent: only `headers` are sent.
+    /// Authentication to the servers. Default: none, only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
 }
@@ -88,7 +87,9 @@ impl Default for Target {
             dns_sd: None,
             scheme: None,
             path_prefix: "/debug/pprof".to_owned(),
-            profiles: ["cpu", "heap", "goroutine"].map(Profile::named).into(),
+            profiles: ["cpu", "heap", "goroutine"]
+                .map(ScrapedProfile::named)
+                .into(),
             collection_interval: Duration::secs(60),
             timeout: Duration::secs(10),
             max_response_body_size: MAX_BODY,

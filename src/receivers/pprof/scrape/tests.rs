@@ -200,7 +200,7 @@ impl Trial {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_profile_that_takes_time_is_never_taken_twice_at_once_from_one_server() {
+async fn long_profiles_of_one_server_do_not_overlap() {
     let trial = Trial::new(99, []);
     let fake = Fake::new(8 * SECOND, |_| Ok(file(1)));
     let job = |url| trial.job(url, Some(8 * SECOND), fake.clone());
@@ -231,7 +231,7 @@ async fn no_more_requests_than_allowed_are_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_that_fails_is_asked_less_and_less_often_until_it_answers_again() {
+async fn failing_target_is_scraped_with_backoff() {
     let trial = Trial::new(9, []);
     let fake = Fake::new(Duration::ZERO, |number| match number {
         2..=6 => Err(Failure::Empty),
@@ -261,7 +261,7 @@ async fn a_target_that_fails_is_asked_less_and_less_often_until_it_answers_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_pipeline_refuses_is_dropped_and_counted_and_the_next_one_comes_in_time() {
+async fn refused_profile_is_dropped_and_counted() {
     let trial = Trial::new(9, [Ok(()), Err(Nack::unavailable("full"))]);
     let fake = Fake::new(Duration::ZERO, |_| Ok(file(1)));
     let job = trial.job("http://host/heap", None, fake.clone());
@@ -345,7 +345,7 @@ async fn counters_become_differences_where_that_is_wanted() {
     assert_eq!(fake.steps().len(), 4);
     assert_eq!(trial.consumer.taken(), [1, 1, 1, 1]);
     let batches = trial.consumer.batches();
-    let mut last = batches.last().unwrap().clone();
+    let last = batches.last().unwrap().clone();
     let tributary_otlp::Decoded::Profiles(request) = last.decoded().unwrap() else {
         panic!("not profiles");
     };
@@ -369,7 +369,7 @@ async fn a_reload_loses_no_interval_of_a_counter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_subtracted_from_each_other_is_not_taken_twice_at_once() {
+async fn delta_profiles_do_not_overlap() {
     let trial = Trial::new(9, []);
     let fake = Fake::new(SECOND, |_| Ok(file(1)));
     let job = || {
@@ -401,7 +401,7 @@ async fn intervals_stretch_while_the_machine_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_gives_up_what_is_under_way_at_once_and_keeps_nothing() {
+async fn shutdown_cancels_open_scrapes_at_once() {
     let trial = Trial::new(9, []);
     let fake = Fake::new(3600 * SECOND, |_| Ok(file(1)));
     let job = trial.job(

@@ -6,6 +6,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 
 use super::super::origin::text;
 use crate::pipeline::batch::Nack;
+use crate::serving::query::decode;
 
 /// Description of a file.
 #[derive(Debug, Default, PartialEq)]
@@ -56,24 +57,6 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
         }
     }
     Ok(labels)
-}
-
-/// Decodes percent-encoding; `None` if the result is not UTF-8.
-fn decode(part: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(part.len());
-    let mut bytes = part.bytes();
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                let (high, low) = (digit()?, digit()?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(decoded).ok()
 }
 
 /// Parameter that does not become an attribute.

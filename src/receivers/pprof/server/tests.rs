@@ -12,6 +12,8 @@ use hyper_util::rt::TokioExecutor;
 use super::super::testing::{Sink, small_file};
 use super::*;
 use crate::component::Host;
+use tributary_config::Endpoint;
+use tributary_net::server::Server;
 use tributary_profiles::Dictionary;
 use tributary_profiles::dictionary::Mapping;
 
@@ -32,7 +34,7 @@ impl Running {
         let intake = Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY);
         let mut listening = config.listening(&cx, intake).unwrap();
         listening.start();
-        let server = listening.running.unwrap();
+        let server = listening.server.unwrap();
         Running { sink, server }
     }
 
@@ -141,7 +143,11 @@ async fn what_is_no_profile_is_refused_with_the_reason() {
         ..config()
     });
     for (body, status, reason) in [
-        (Vec::new(), 400, "400 not a usable pprof file: it is empty"),
+        (
+            Vec::new(),
+            400,
+            "400 not a usable pprof file: the file is empty",
+        ),
         (b"<html>".to_vec(), 400, "400 not a usable pprof file: "),
         (
             gzip(b"nonsense")[..12].to_vec(),
@@ -165,7 +171,7 @@ async fn what_is_no_profile_is_refused_with_the_reason() {
     }
     let (_, group, _) = running.post("/v1/pprof", vec![0x4b, 0x4c]).await;
     assert!(
-        group.contains("a group (wire type 3 or 4), which is not used here"),
+        group.contains("a group (wire type 3 or 4), which is not supported"),
         "{group}"
     );
     let bad = running

@@ -62,10 +62,10 @@ fn calm(bytes: &[u8]) -> Option<String> {
     goodbye.and_then(|(code, text)| (code == ENHANCE_YOUR_CALM).then_some(text))
 }
 
-fn limited(limits: Limits) -> Options {
-    Options {
+fn limited(limits: Limits) -> ServerOptions {
+    ServerOptions {
         limits,
-        ..Options::default()
+        ..ServerOptions::default()
     }
 }
 
@@ -80,7 +80,7 @@ async fn clients_that_never_finish_their_first_words_are_disconnected() {
     let (config, _) = tls();
     let (_secure, secure) = start(
         counting(),
-        Options {
+        ServerOptions {
             tls: Some(Arc::new(config)),
             ..limited(limits)
         },
@@ -122,7 +122,7 @@ async fn clients_that_never_finish_their_first_words_are_disconnected() {
 
 #[tokio::test(start_paused = true)]
 async fn a_trickle_of_bytes_does_not_prolong_a_head() {
-    let (_server, address) = start(counting(), Options::default());
+    let (_server, address) = start(counting(), ServerOptions::default());
     for words in [
         b"GET / HTTP/1.1\r\nhost: server\r\nslow: ".to_vec(),
         [greeting(), frame(HEADERS, 0, 1, &[0x82; 4096])].concat(),
@@ -147,8 +147,8 @@ async fn a_trickle_of_bytes_does_not_prolong_a_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_has_its_time_from_its_first_byte_however_long_the_pause_before_it() {
-    let (_server, address) = start(counting(), Options::default());
+async fn head_timeout_starts_at_first_byte() {
+    let (_server, address) = start(counting(), ServerOptions::default());
     let mut client = TcpStream::connect(address).await.unwrap();
     let mut answer = [0; 256];
     for number in [b'1', b'2'] {
@@ -200,9 +200,9 @@ async fn one_connection_too_many_hears_so_in_its_own_protocol() {
 }
 
 #[tokio::test]
-async fn one_tls_connection_too_many_gets_an_alert_without_a_handshake() {
+async fn tls_connection_over_limit_gets_an_alert() {
     let (config, connector) = tls();
-    let options = Options {
+    let options = ServerOptions {
         tls: Some(Arc::new(config)),
         ..limited(Limits {
             max_connections: 1,
@@ -221,7 +221,7 @@ async fn one_tls_connection_too_many_gets_an_alert_without_a_handshake() {
 #[tokio::test(start_paused = true)]
 async fn a_stalled_tls_handshake_does_not_keep_its_place_for_ever() {
     let (config, connector) = tls();
-    let options = Options {
+    let options = ServerOptions {
         tls: Some(Arc::new(config)),
         ..limited(Limits {
             max_handshakes: 1,
@@ -252,7 +252,7 @@ async fn a_stalled_tls_handshake_does_not_keep_its_place_for_ever() {
 }
 
 #[tokio::test]
-async fn one_request_too_many_is_refused_at_once_and_its_body_is_not_read() {
+async fn request_over_limit_is_refused_without_reading_body() {
     let (entered, release) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (inside, gate) = (entered.clone(), release.clone());
     let handler: SimpleHandler = Arc::new(move |_| {
@@ -288,7 +288,7 @@ async fn one_request_too_many_is_refused_at_once_and_its_body_is_not_read() {
 
 #[tokio::test]
 async fn too_large_a_head_is_refused_with_431() {
-    let (_server, address) = start(counting(), Options::default());
+    let (_server, address) = start(counting(), ServerOptions::default());
     let large = "x".repeat(17 << 10);
     let request = format!("GET / HTTP/1.1\r\nhost: server\r\nlarge: {large}\r\n\r\n");
     let client = TcpStream::connect(address).await.unwrap();
@@ -354,10 +354,10 @@ async fn floods_of_control_frames_end_in_a_goaway() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_h2_refuses_by_itself_is_counted_too() {
+async fn refusals_by_h2_are_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recorder = ::metrics::set_default_local_recorder(&recorder);
-    let (_server, address) = start(counting(), Options::default());
+    let (_server, address) = start(counting(), ServerOptions::default());
     let post = frame(HEADERS, 0x4, 1, b"\x83\x86\x84\x41\x01s");
     // One large header, added to the table and then referenced repeatedly (HPACK bomb, CVE-2016-6581).
     let large = [
@@ -432,7 +432,7 @@ async fn a_client_may_measure_and_acknowledge_every_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_takes_is_not_kept_for_ever() {
-    let (_server, address) = start(counting(), Options::default());
+    let (_server, address) = start(counting(), ServerOptions::default());
     let client = TcpStream::connect(address).await.unwrap();
     // SETTINGS_INITIAL_WINDOW_SIZE 0: responses have heads but no bodies.
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -450,7 +450,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
         let body = body.clone();
         Box::pin(async move { Response::new(Full::new(body)) })
     });
-    let (server, address) = start(handler, Options::default());
+    let (server, address) = start(handler, ServerOptions::default());
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(GET).await.unwrap();
     while server.tasks.len() < 2 {
@@ -470,7 +470,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
 #[tokio::test(start_paused = true)]
 async fn a_data_frame_that_is_never_completed_is_not_kept_for_ever() {
     let handler: SimpleHandler = Arc::new(|_| Box::pin(std::future::pending()));
-    let (_server, address) = start(handler, Options::default());
+    let (_server, address) = start(handler, ServerOptions::default());
     let client = TcpStream::connect(address).await.unwrap();
     let post = frame(HEADERS, 0x4, 1, b"\x83\x86\x84\x41\x01s");
     let half = &frame(0, 0, 1, &[0; 16 << 10])[..9000];
@@ -489,10 +489,10 @@ async fn large_frames_that_arrive_in_part_wait_for_memory() {
             Response::new(Full::default())
         })
     });
-    let options = Options {
+    let options = ServerOptions {
         budget: Some(Budget::new(1)),
         stream_window: 2 << 20,
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let (_server, address) = start(handler, options);
     let post = frame(HEADERS, 0x4, 1, b"\x83\x86\x84\x41\x01s");

@@ -8,7 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::PathBuf;
 
-use crate::files::{MAX_PEM_FILE, Stamp, read_regular};
+use crate::files::{FileStamp, MAX_PEM_FILE, read_regular};
 
 /// The files of one TLS section.
 pub(super) struct Files {
@@ -19,7 +19,7 @@ pub(super) struct Files {
 
 /// Metadata of the files. Equal stamps mean that most likely nothing has changed.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Stamps(Vec<Option<Stamp>>);
+pub(super) struct Stamps(Vec<Option<FileStamp>>);
 
 /// Hashes of the files' contents; `None` for an unreadable file. Keys and certificates themselves are not kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ impl Files {
 
     /// Returns the current stamps. Costs one stat(2) per file.
     pub(super) fn stamps(&self) -> Stamps {
-        let stamp = |(_, path): &(_, PathBuf)| Stamp::of(path);
+        let stamp = |(_, path): &(_, PathBuf)| FileStamp::of(path);
         Stamps(self.files.iter().map(stamp).collect())
     }
 

@@ -12,7 +12,7 @@ use crate::tls::certificate::{Facts, date};
 
 /// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum CertificateRole {
     /// The own certificate, or an intermediate one that is presented with it.
     Certificate,
     /// A trusted authority of servers.
@@ -21,13 +21,13 @@ pub enum Kind {
     ClientAuthority,
 }
 
-impl Kind {
+impl CertificateRole {
     /// Returns the value of the label.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Certificate => "certificate",
-            Kind::Authority => "ca",
-            Kind::ClientAuthority => "client_ca",
+            CertificateRole::Certificate => "certificate",
+            CertificateRole::Authority => "ca",
+            CertificateRole::ClientAuthority => "client_ca",
         }
     }
 }
@@ -36,7 +36,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InUse {
     /// Role of the certificate.
-    pub kind: Kind,
+    pub kind: CertificateRole,
     /// Fields of the certificate.
     pub facts: Facts,
 }

@@ -15,7 +15,7 @@ use tracing::{error, info};
 
 use super::TlsError;
 use super::files::{Contents, Files, Stamps};
-use super::in_use::{Holder, InUse, Kind, Warnings, register};
+use super::in_use::{CertificateRole, Holder, InUse, Warnings, register};
 use super::trust::{Report, Trust};
 use crate::Owner;
 use crate::tls::certificate::{date, describe};
@@ -37,7 +37,7 @@ pub(super) trait Section: Send + Sync + 'static {
         previous: Option<&Built<Self::Config>>,
     ) -> Result<Built<Self::Config>, TlsError>;
     /// Returns well-formed certificates that are not valid at this time: expired, or not valid yet.
-    fn useless(&self, now: SystemTime) -> Vec<TlsError>;
+    fn invalid_now(&self, now: SystemTime) -> Vec<TlsError>;
 }
 
 /// A file, or the configured text instead of a file.
@@ -46,7 +46,7 @@ pub(super) struct Named<'a> {
     pub(super) file: &'a Path,
     pub(super) pem: &'a str,
     /// Role of the certificates in the file, if it has any.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<CertificateRole>,
     /// Whether the file is read again at all.
     pub(super) watched: bool,
     /// Whether the file decides which clients are admitted.
@@ -54,7 +54,12 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    pub(super) fn new(key: &'static str, file: &'a Path, pem: &'a str, kind: Option<Kind>) -> Self {
+    pub(super) fn new(
+        key: &'static str,
+        file: &'a Path,
+        pem: &'a str,
+        kind: Option<CertificateRole>,
+    ) -> Self {
         Named {
             key,
             file,
@@ -165,7 +170,7 @@ impl<S: Section> Source<S> {
         };
         let period = match watching.files.is_empty() {
             true => WITHOUT_FILES,
-            false => LOOK_EVERY.min(section.reload_interval()),
+            false => CHECK_INTERVAL.min(section.reload_interval()),
         };
         let source = Arc::new(Source {
             section,
@@ -208,12 +213,12 @@ impl<S: Section> Source<S> {
     }
 
     /// Checks once. Without changes this is only stat(2). Blocks.
-    pub(super) fn look(&self, now: Instant) {
-        self.look_at_files(now);
+    pub(super) fn check(&self, now: Instant) {
+        self.check_files(now);
         self.warn(now);
     }
 
-    fn look_at_files(&self, now: Instant) {
+    fn check_files(&self, now: Instant) {
         let mut watching = self.watching();
         let watching = &mut *watching;
         if watching.files.is_empty() {
@@ -242,8 +247,8 @@ impl<S: Section> Source<S> {
         let built = self.section.build(&alpn, Some(&current)).and_then(|built| {
             // An expired certificate, or one that is not valid yet, is worse than the current one. The next read tries
             // again.
-            let mut useless = self.section.useless(SystemTime::now()).into_iter();
-            let new = useless.find(|error| changed.contains(&error.key));
+            let mut invalid_now = self.section.invalid_now(SystemTime::now()).into_iter();
+            let new = invalid_now.find(|error| changed.contains(&error.key));
             new.map_or(Ok(built), Err)
         });
         if watching.files.contents() != contents {
@@ -277,7 +282,7 @@ impl<S: Section> Source<S> {
             certificate = leaf.map(|facts| facts.title()),
             serial = leaf.map(|facts| facts.serial.as_str()),
             valid_until = leaf.map(|facts| date(facts.not_after)),
-            "TLS files have changed: new connections use what is in them now"
+            "TLS files have changed: new connections use the new content"
         );
     }
 
@@ -287,8 +292,8 @@ impl<S: Section> Source<S> {
             return;
         };
         match bad.complained {
-            None if now.duration_since(bad.since) < PATIENCE => return,
-            Some(last) if now.duration_since(last) < REMIND_EVERY => return,
+            None if now.duration_since(bad.since) < LOG_AFTER => return,
+            Some(last) if now.duration_since(last) < REMINDER_INTERVAL => return,
             Some(_) => {}
             None => self.report.metrics.reloaded(false),
         }
@@ -305,7 +310,7 @@ impl<S: Section> Source<S> {
             certificate = leaf.map(|facts| facts.title()),
             serial = leaf.map(|facts| facts.serial.as_str()),
             valid_until = leaf.map(|facts| date(facts.not_after)),
-            "TLS files have changed and cannot be used: what was read before stays in use"
+            "TLS files have changed and cannot be used: the previous content stays in use"
         );
     }
 
@@ -345,7 +350,7 @@ impl<S: Section> Holder for Source<S> {
 /// Returns the own certificate, without the intermediate ones.
 fn leaf<C>(built: &Built<C>) -> Option<&InUse> {
     let mut certificates = built.certificates.iter();
-    certificates.find(|used| used.kind == Kind::Certificate)
+    certificates.find(|used| used.kind == CertificateRole::Certificate)
 }
 
 /// Checks the files periodically, on a thread that a slow file system may block.
@@ -362,7 +367,7 @@ async fn watch_over<S: Section>(
         let Some(source) = source.upgrade() else {
             return;
         };
-        let looked = spawn_blocking(move || source.look(Instant::now())).await;
+        let looked = spawn_blocking(move || source.check(Instant::now())).await;
         if looked.is_err() {
             return;
         }
@@ -370,10 +375,10 @@ async fn watch_over<S: Section>(
 }
 
 /// Interval of checks, unless the reload interval is shorter.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of expiry checks if there are no files to check.
 const WITHOUT_FILES: Duration = Duration::from_secs(10 * 60);
 /// Time for which the files may be unusable before that is logged.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOG_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which the log line is repeated.
-const REMIND_EVERY: Duration = Duration::from_secs(60 * 60);
+const REMINDER_INTERVAL: Duration = Duration::from_secs(60 * 60);

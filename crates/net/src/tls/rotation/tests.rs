@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
-use crate::server::{Limits, Options, Protocol, Server, SimpleHandler, serve};
+use crate::server::{Limits, Protocol, Server, ServerOptions, SimpleHandler, serve};
 use tributary_config::ComponentId;
 
 const NONE: tributary_config::units::Duration = tributary_config::units::Duration(Duration::ZERO);
@@ -166,7 +166,7 @@ fn replace(path: &Path, content: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renamed_file_is_in_use_a_few_seconds_later_and_the_old_one_is_forgotten() {
+async fn renamed_file_is_in_use_after_seconds() {
     let mut fixture = Fixture::new("otlp/renamed");
     let source = fixture.start();
     let before = source.config();
@@ -233,7 +233,7 @@ async fn a_certificate_waits_for_its_key_without_a_complaint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_cannot_be_used_change_nothing_and_are_complained_about_once() {
+async fn unusable_files_change_nothing_and_are_logged_once() {
     let mut fixture = Fixture::new("otlp/bad");
     let source = fixture.start();
     let before = source.config();
@@ -297,7 +297,7 @@ fn days_left_are_fractions_and_negative_after_the_end() {
     let facts = super::super::certificate::describe(&der[0]).unwrap();
     let end = facts.not_after;
     let used = InUse {
-        kind: Kind::Certificate,
+        kind: CertificateRole::Certificate,
         facts,
     };
     let half_a_day = Duration::from_secs(12 * 60 * 60);
@@ -309,7 +309,7 @@ fn days_left_are_fractions_and_negative_after_the_end() {
 fn mutual(fixture: &mut Fixture) -> (Server, RotatingServer) {
     fixture.tls.client_ca_file = fixture.path("ca.pem");
     let source = fixture.start();
-    let options = Options {
+    let options = ServerOptions {
         protocol: Protocol::Http2,
         tls: Some(Arc::new(source.clone())),
         // The paused clock jumps ahead while bytes are in flight, so no other timeout may end a connection.
@@ -320,7 +320,7 @@ fn mutual(fixture: &mut Fixture) -> (Server, RotatingServer) {
             send_timeout: NONE,
             ..Limits::default()
         },
-        ..Options::default()
+        ..ServerOptions::default()
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let handler: SimpleHandler = Arc::new(|_| Box::pin(async { Response::new(Full::default()) }));
@@ -368,7 +368,7 @@ impl Guest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_authority_that_is_removed_closes_the_connections_of_its_clients_and_no_others() {
+async fn removed_authority_closes_its_clients_only() {
     let mut fixture = Fixture::new("otlp/authorities");
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     fixture.put("ca.pem", &format!("{}{}", old.pem, new.pem));
@@ -396,7 +396,7 @@ async fn an_authority_that_is_removed_closes_the_connections_of_its_clients_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revocation_closes_the_connection_of_the_client_concerned_and_no_other() {
+async fn revocation_closes_the_revoked_client_only() {
     let mut fixture = Fixture::new("otlp/revoked");
     let authority = Authority::new("clients");
     fixture.put("ca.pem", &authority.pem);
@@ -459,7 +459,7 @@ async fn a_connection_ends_with_the_certificate_of_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_certificate_that_nobody_needs_costs_a_client_nothing() {
+async fn superfluous_expired_certificate_is_ignored() {
     let mut fixture = Fixture::new("otlp/needless");
     fixture.put("ca.pem", &fixture.authority.pem);
     let (server, _source) = mutual(&mut fixture);
@@ -486,7 +486,7 @@ fn a_look_at_files_that_are_the_same_costs_microseconds() {
     let looks = 10_000;
     let began = std::time::Instant::now();
     for _ in 0..looks {
-        source.source.look(now);
+        source.source.check(now);
     }
     let each = began.elapsed() / looks;
     println!("a look at three files: {each:?}");

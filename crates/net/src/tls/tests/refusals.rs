@@ -129,7 +129,7 @@ async fn serve(
     let (stream, _) = listener.accept().await.unwrap();
     let config = Arc::new(server.build(&[b"h2"]).unwrap());
     let stream = accept(config, stream).await.map_err(|error| match error {
-        AcceptError::Refused(refused) => Some((refused.reason, refused.text)),
+        AcceptError::TlsRefusal(refused) => Some((refused.reason, refused.text)),
         AcceptError::Network(_) => None,
     })?;
     let client = identity(&stream);
@@ -185,7 +185,7 @@ async fn meet(
 }
 
 #[tokio::test]
-async fn every_client_that_is_refused_is_told_why_and_so_is_the_operator() {
+async fn refusal_is_explained_to_client_and_operator() {
     let (ours, theirs) = (Authority::new("our CA"), Authority::new("their CA"));
     let namesake = Authority::new("our CA");
     let serial = |params: &mut CertificateParams| params.serial_number = Some(vec![77].into());
@@ -459,17 +459,17 @@ async fn a_client_of_tls_1_2_is_told_as_well() {
 }
 
 #[tokio::test]
-async fn plaintext_to_a_tls_port_and_tls_to_a_plaintext_port_are_named() {
+async fn plaintext_and_tls_mismatches_are_explained() {
     let ours = Authority::new("our CA");
     let config: Arc<rustls::ServerConfig> = Arc::new(ours.server().build(&[b"h2"]).unwrap());
     let start = |tls: Option<Arc<rustls::ServerConfig>>| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let handler: crate::server::SimpleHandler =
             Arc::new(|_| Box::pin(async { Response::new(Full::new(Bytes::new())) }));
-        let options = crate::server::Options {
+        let options = crate::server::ServerOptions {
             protocol: crate::server::Protocol::Http2,
             tls: tls.map(|tls| Arc::new(tls) as Arc<dyn crate::tls::TlsSource>),
-            ..crate::server::Options::default()
+            ..crate::server::ServerOptions::default()
         };
         let id = "otlp".parse().unwrap();
         crate::server::serve(
@@ -557,7 +557,7 @@ async fn again(
 }
 
 #[tokio::test]
-async fn a_session_is_resumed_with_its_identity_but_not_after_a_change_of_the_configuration() {
+async fn session_resumes_with_identity_until_configuration_changes() {
     let ours = Authority::new("our CA");
     for version in [TlsVersion::V1_3, TlsVersion::V1_2] {
         let server = ServerTls {
@@ -587,7 +587,7 @@ async fn a_session_is_resumed_with_its_identity_but_not_after_a_change_of_the_co
 }
 
 #[test]
-fn mistakes_in_the_keys_about_clients_are_found_without_a_connection() {
+fn client_key_mistakes_are_found_at_validation() {
     let ours = Authority::new("our CA");
     let lonely = ServerTls {
         client_ca_file: PathBuf::new(),
@@ -689,7 +689,7 @@ fn mistakes_in_certificates_and_keys_are_named() {
 }
 
 #[test]
-fn what_is_out_of_date_is_a_warning_with_the_date() {
+fn expired_certificate_is_a_warning_with_date() {
     let ours = Authority::new("our CA");
     let warnings = |change: fn(&mut CertificateParams)| {
         let (cert_pem, key) = ours.sign(change);
@@ -726,7 +726,7 @@ fn what_is_out_of_date_is_a_warning_with_the_date() {
 }
 
 #[test]
-fn keys_of_clients_on_a_server_are_taken_with_a_warning_as_in_the_collector() {
+fn client_keys_on_a_server_give_a_warning() {
     let ours = Authority::new("our CA");
     let server = ServerTls {
         ca_file: ours.ca(),

@@ -1,9 +1,11 @@
-//! Attributes of a set: those that nobody has anything to do with are passed over, the rewriter decides about others, and
-//! the strings of the rest are looked at.
+//! Walks over the attributes of a set: skips irrelevant ones, asks the rewriter about others, and inspects
+//! the strings of the rest.
 
 use std::borrow::Cow;
 
-use super::super::{Attribute, Change, Place, Refused, Rewriter, Seen};
+use super::super::{
+    AttributeDecision, RewriteError, Rewriter, SetAttribute, StringPlace, TextDecision,
+};
 use super::value::{KEY, NOT_UTF8};
 use super::{Part, Walk, Walked};
 use crate::edit::put_delimited;
@@ -22,7 +24,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             && let Some((attribute, rest)) = rest.split_at_checked(usize::from(*length))
         {
             let passes = match plain(attribute) {
-                Plain::Text(_, text) => self.rewriter.passes(text),
+                Plain::Text(_, text) => self.rewriter.is_clean(text),
                 Plain::Scalar => true,
                 Plain::No => false,
             };
@@ -34,19 +36,27 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         input
     }
 
-    /// An attribute of a set.
     #[inline(always)]
-    pub(super) fn attribute(&mut self, place: Place, part: Part<'a>, depth: u32) -> Walked<R> {
+    pub(super) fn attribute(
+        &mut self,
+        place: StringPlace,
+        part: Part<'a>,
+        depth: u32,
+    ) -> Walked<R> {
         if !self.rules && !self.keys {
             match plain(part.body) {
                 Plain::Text(key, text) => {
                     if text.is_empty() {
                         return Ok(());
                     }
-                    match self.rewriter.text(place, text).map_err(Refused::By)? {
-                        Change::Keep => {}
-                        Change::Replace(text) => self.put_attribute(&part, key, &text),
-                        Change::Remove => self.remove(&part),
+                    match self
+                        .rewriter
+                        .text(place, text)
+                        .map_err(RewriteError::Rewriter)?
+                    {
+                        TextDecision::Keep => {}
+                        TextDecision::Replace(text) => self.put_attribute(&part, key, &text),
+                        TextDecision::Remove => self.remove(&part),
                     }
                     return Ok(());
                 }
@@ -70,10 +80,10 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         self.put(part, &attribute);
     }
 
-    /// An attribute that the rewriter decides about first.
-    fn judged(&mut self, place: Place, part: Part<'a>, depth: u32) -> Walked<R> {
+    /// Handles an attribute that the rewriter decides about.
+    fn judged(&mut self, place: StringPlace, part: Part<'a>, depth: u32) -> Walked<R> {
         let (mut key, mut value) = (&b""[..], None);
-        // Values that occur several times are one value for their reader, the sum of their fields.
+        // Several occurrences of a value are merged by readers.
         let mut merged = Vec::new();
         let mut occurrences = (0, 0, 0);
         for field in Fields::new(part.body) {
@@ -97,7 +107,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         }
         let key = utf8(key)?;
         let range = self.range(&part);
-        let seen = Seen {
+        let seen = SetAttribute {
             key,
             value: match occurrences.1 {
                 0 | 1 => value,
@@ -106,12 +116,16 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             plain: occurrences.0 < 2 && occurrences.1 < 2 && occurrences.2 == 0,
             at: (range.start, range.end),
         };
-        match self.rewriter.attribute(place, seen).map_err(Refused::By)? {
-            Attribute::Look => self.looked(place, part, depth)?,
-            Attribute::KeepValue => self.key_alone(part)?,
-            Attribute::Keep | Attribute::Later => {}
-            Attribute::Remove => self.remove(&part),
-            Attribute::Replace(text) => {
+        match self
+            .rewriter
+            .attribute(place, seen)
+            .map_err(RewriteError::Rewriter)?
+        {
+            AttributeDecision::Inspect => self.looked(place, part, depth)?,
+            AttributeDecision::KeepValue => self.key_alone(part)?,
+            AttributeDecision::Keep | AttributeDecision::Deferred => {}
+            AttributeDecision::Remove => self.remove(&part),
+            AttributeDecision::Replace(text) => {
                 let key = self.key(key)?;
                 self.put_attribute(&part, key.as_bytes(), &text);
             }
@@ -119,7 +133,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// The key of an attribute whose value stays.
+    /// Inspects the key of an attribute whose value stays.
     fn key_alone(&mut self, part: Part<'a>) -> Walked<R> {
         if !self.keys {
             return Ok(());
@@ -132,7 +146,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             input = match key {
                 KEY => {
                     let part = Part::read(start, key, rest)?;
-                    self.text(Place::AttributeKeys, part)?;
+                    self.text(StringPlace::AttributeKeys, part)?;
                     part.rest
                 }
                 _ => value((key & 7) as u32, rest)?.1,
@@ -143,25 +157,27 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     /// Returns the new key of an attribute whose value is rewritten.
-    fn key<'k>(&mut self, key: &'k str) -> Result<Cow<'k, str>, Refused<R::Refusal>> {
+    fn key<'k>(&mut self, key: &'k str) -> Result<Cow<'k, str>, RewriteError<R::Refusal>> {
         if !self.keys || key.is_empty() {
             return Ok(Cow::Borrowed(key));
         }
-        let change = self.rewriter.text(Place::AttributeKeys, key.as_bytes());
-        Ok(match change.map_err(Refused::By)? {
-            Change::Keep => Cow::Borrowed(key),
-            Change::Replace(key) => Cow::Owned(key),
-            Change::Remove => Cow::Borrowed(""),
+        let change = self
+            .rewriter
+            .text(StringPlace::AttributeKeys, key.as_bytes());
+        Ok(match change.map_err(RewriteError::Rewriter)? {
+            TextDecision::Keep => Cow::Borrowed(key),
+            TextDecision::Replace(key) => Cow::Owned(key),
+            TextDecision::Remove => Cow::Borrowed(""),
         })
     }
 }
 
 #[inline(always)]
-fn utf8<R>(bytes: &[u8]) -> Result<&str, Refused<R>> {
-    std::str::from_utf8(bytes).map_err(|_| Refused::Malformed(NOT_UTF8))
+fn utf8<R>(bytes: &[u8]) -> Result<&str, RewriteError<R>> {
+    std::str::from_utf8(bytes).map_err(|_| RewriteError::Malformed(NOT_UTF8))
 }
 
-/// An attribute of the shape that SDKs write: key, then a short string, or a number.
+/// An attribute in the usual form of SDKs: a key, then a short string or a number.
 enum Plain<'a> {
     Text(&'a [u8], &'a [u8]),
     Scalar,

@@ -1,6 +1,6 @@
-//! Values, as attributes and bodies have them: the strings at every level of them.
+//! Walks over values of attributes and bodies, at every depth.
 
-use super::super::{Body, Change, Place, Refused, Rewriter};
+use super::super::{BodyDecision, RewriteError, Rewriter, StringPlace, TextDecision};
 use super::{Part, TOO_DEEP, Walk, Walked};
 use crate::DEPTH_LIMIT;
 use crate::Signal;
@@ -15,7 +15,7 @@ pub(super) enum Fate {
 
 pub(super) const NOT_UTF8: &str = "a string is not UTF-8";
 
-// Keys of fields, number and wire type together, of `KeyValue`, `AnyValue`, `ArrayValue` and `KeyValueList`.
+// Field keys (number and wire type) of `KeyValue`, `AnyValue`, `ArrayValue` and `KeyValueList`.
 pub(super) const KEY: u64 = 1 << 3 | 2;
 const VALUE: u64 = 2 << 3 | 2;
 const KEY_REFERENCE: u64 = 3 << 3;
@@ -24,7 +24,7 @@ const ARRAY: u64 = 5 << 3 | 2;
 const MAP: u64 = 6 << 3 | 2;
 const BYTES: u64 = 7 << 3 | 2;
 
-/// A boolean, an integer, a double, a reference to a string.
+/// Whether a field is a boolean, an integer, a double, or a reference to a string.
 fn is_scalar(key: u64) -> bool {
     const BOOL: u64 = 2 << 3;
     const INT: u64 = 3 << 3;
@@ -34,12 +34,12 @@ fn is_scalar(key: u64) -> bool {
 }
 
 impl<'a, R: Rewriter> Walk<'_, 'a, R> {
-    /// An attribute, or an entry of a map: the strings in it.
+    /// Inspects the strings of an attribute, or of an entry of a map.
     #[inline(never)]
-    pub(super) fn looked(&mut self, place: Place, part: Part<'a>, depth: u32) -> Walked<R> {
+    pub(super) fn looked(&mut self, place: StringPlace, part: Part<'a>, depth: u32) -> Walked<R> {
         // The attribute, and its value.
         if depth + 2 > DEPTH_LIMIT {
-            return Err(Refused::Malformed(TOO_DEEP));
+            return Err(RewriteError::Malformed(TOO_DEEP));
         }
         let claim = match self.embeds {
             true => self.claim(place, part.body)?,
@@ -54,7 +54,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 KEY => {
                     let part = Part::read(start, key, rest)?;
                     if self.keys {
-                        self.text(Place::AttributeKeys, part)?;
+                        self.text(StringPlace::AttributeKeys, part)?;
                     }
                     part.rest
                 }
@@ -77,34 +77,33 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// A body.
     pub(super) fn body(
         &mut self,
-        place: Place,
+        place: StringPlace,
         part: Part<'a>,
         set: bool,
         depth: u32,
     ) -> Walked<R> {
         if set {
             let body = self.rewriter.body(place, part.body);
-            match body.map_err(Refused::By)? {
-                Body::Look => {}
-                Body::Keep => return Ok(()),
-                Body::Remove => {
+            match body.map_err(RewriteError::Rewriter)? {
+                BodyDecision::Inspect => {}
+                BodyDecision::Keep => return Ok(()),
+                BodyDecision::Remove => {
                     self.remove(&part);
                     return Ok(());
                 }
-                Body::Replace(body) => {
+                BodyDecision::Replace(body) => {
                     self.put(&part, &body);
                     return Ok(());
                 }
             }
         }
         if depth + 1 > DEPTH_LIMIT {
-            return Err(Refused::Malformed(TOO_DEEP));
+            return Err(RewriteError::Malformed(TOO_DEEP));
         }
         let claim = match self.embeds {
-            true => self.rewriter.claims(place, None),
+            true => self.rewriter.embedded_signal(place, None),
             false => None,
         };
         if self.value(place, claim, part, depth)? == Fate::Goes {
@@ -117,14 +116,14 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// has several keys, any of them counts.
     fn claim(
         &self,
-        place: Place,
+        place: StringPlace,
         attribute: &'a [u8],
-    ) -> Result<Option<Signal>, Refused<R::Refusal>> {
+    ) -> Result<Option<Signal>, RewriteError<R::Refusal>> {
         for field in Fields::new(attribute) {
             let field = field?;
             if field.number == 1
                 && let Some(key) = field.value.bytes()
-                && let Some(signal) = self.rewriter.claims(place, Some(key))
+                && let Some(signal) = self.rewriter.embedded_signal(place, Some(key))
             {
                 return Ok(Some(signal));
             }
@@ -132,14 +131,15 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(None)
     }
 
-    /// A value, in the field `part` of a message at `depth`. If it goes, nothing is noted.
+    /// Inspects the value in the field `part` of a message at `depth`. If the value is removed, no edit is
+    /// recorded.
     fn value(
         &mut self,
-        place: Place,
+        place: StringPlace,
         claim: Option<Signal>,
         part: Part<'a>,
         depth: u32,
-    ) -> Result<Fate, Refused<R::Refusal>> {
+    ) -> Result<Fate, RewriteError<R::Refusal>> {
         let mark = self.editor.mark();
         let mut input = part.body;
         while !input.is_empty() {
@@ -172,10 +172,10 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(Fate::Stays)
     }
 
-    /// The values of an array or the entries of a map, in a message at `depth`.
+    /// Inspects the values of an array or the entries of a map, in a message at `depth`.
     fn list(
         &mut self,
-        place: Place,
+        place: StringPlace,
         claim: Option<Signal>,
         part: Part<'a>,
         map: bool,
@@ -183,7 +183,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     ) -> Walked<R> {
         // The list and its entries.
         if depth + 1 > DEPTH_LIMIT {
-            return Err(Refused::Malformed(TOO_DEEP));
+            return Err(RewriteError::Malformed(TOO_DEEP));
         }
         let mark = self.editor.mark();
         let mut input = part.body;
@@ -209,24 +209,24 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// The bytes of a value that claim to be a request.
-    fn embedded(&mut self, place: Place, signal: Signal, part: Part<'a>) -> Walked<R> {
+    /// Rewrites an embedded request in the bytes of a value.
+    fn embedded(&mut self, place: StringPlace, signal: Signal, part: Part<'a>) -> Walked<R> {
         if !self.tables.places.has(place) {
             return Ok(());
         }
-        let request = self.rewriter.embedded(place, signal, part.body);
-        if let Some(request) = request.map_err(Refused::By)? {
+        let request = self.rewriter.rewrite_embedded(place, signal, part.body);
+        if let Some(request) = request.map_err(RewriteError::Rewriter)? {
             self.put(&part, &request);
         }
         Ok(())
     }
 
-    /// The string, or bytes, of a value.
+    /// Inspects a string or bytes value.
     pub(super) fn string(
         &mut self,
-        place: Place,
+        place: StringPlace,
         part: Part<'a>,
-    ) -> Result<Fate, Refused<R::Refusal>> {
+    ) -> Result<Fate, RewriteError<R::Refusal>> {
         if !self.tables.places.has(place) {
             return Ok(Fate::Stays);
         }
@@ -234,17 +234,21 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             return Ok(Fate::Stays);
         }
         if std::str::from_utf8(part.body).is_ok() {
-            return match self.rewriter.text(place, part.body).map_err(Refused::By)? {
-                Change::Keep => Ok(Fate::Stays),
-                Change::Remove => Ok(Fate::Goes),
-                Change::Replace(text) => {
+            return match self
+                .rewriter
+                .text(place, part.body)
+                .map_err(RewriteError::Rewriter)?
+            {
+                TextDecision::Keep => Ok(Fate::Stays),
+                TextDecision::Remove => Ok(Fate::Goes),
+                TextDecision::Replace(text) => {
                     self.put(&part, text.as_bytes());
                     Ok(Fate::Stays)
                 }
             };
         }
-        if place != Place::Other && part.key == STRING {
-            return Err(Refused::Malformed(NOT_UTF8));
+        if place != StringPlace::Other && part.key == STRING {
+            return Err(RewriteError::Malformed(NOT_UTF8));
         }
         // Texts with other bytes between them.
         let mut fresh: Option<Vec<u8>> = None;
@@ -252,18 +256,20 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         for chunk in part.body.utf8_chunks() {
             let text = chunk.valid();
             let change = match text {
-                "" => Change::Keep,
+                "" => TextDecision::Keep,
                 text => {
                     let change = self.rewriter.text(place, text.as_bytes());
-                    change.map_err(Refused::By)?
+                    change.map_err(RewriteError::Rewriter)?
                 }
             };
             match (change, &mut fresh) {
-                (Change::Remove, _) => return Ok(Fate::Goes),
-                (Change::Keep, None) => {}
-                (Change::Keep, Some(fresh)) => fresh.extend_from_slice(text.as_bytes()),
-                (Change::Replace(text), Some(fresh)) => fresh.extend_from_slice(text.as_bytes()),
-                (Change::Replace(text), fresh) => {
+                (TextDecision::Remove, _) => return Ok(Fate::Goes),
+                (TextDecision::Keep, None) => {}
+                (TextDecision::Keep, Some(fresh)) => fresh.extend_from_slice(text.as_bytes()),
+                (TextDecision::Replace(text), Some(fresh)) => {
+                    fresh.extend_from_slice(text.as_bytes())
+                }
+                (TextDecision::Replace(text), fresh) => {
                     let mut so_far = part.body.get(..done).unwrap_or_default().to_vec();
                     so_far.extend_from_slice(text.as_bytes());
                     *fresh = Some(so_far);

@@ -1,7 +1,7 @@
-//! Names of C++, as the Itanium ABI mangles them and GNU's `c++filt` shows them.
+//! Demangles C++ names of the Itanium ABI, in the notation of GNU's `c++filt`.
 //!
-//! The crate `cpp_demangle` 0.5 cannot read names of Clang 18 and later (`Tn`, in templates that use `std::enable_if`), and writes
-//! others wrongly (`T const` for `T const&` in packs).
+//! The crate `cpp_demangle` 0.5 cannot read names of Clang 18 and later (`Tn`, in templates that use
+//! `std::enable_if`), and writes others wrongly (`T const` for `T const&` in packs).
 
 mod expressions;
 mod names;
@@ -15,7 +15,8 @@ use std::fmt::Write;
 use self::parse::Parser;
 use self::print::Printer;
 
-/// Demangles a name into `output`. Returns false if the name is not mangled; then `output` may hold part of a text.
+/// Demangles a name into `output`. Returns false if the name is not mangled; `output` may then hold partial
+/// text.
 pub(super) fn demangle(name: &str, output: &mut impl Write) -> bool {
     if let Some(rest) = name.strip_prefix("_GLOBAL_") {
         return global(rest, output);
@@ -59,7 +60,7 @@ fn global(rest: &str, output: &mut impl Write) -> bool {
     }
 }
 
-/// Splits the suffixes of copies that a compiler has made of a function, such as `.part.0`. None if the text is something else.
+/// Splits the suffixes of compiler-made copies of a function, such as `.part.0`. `None` for any other text.
 fn clones(mut rest: &str) -> Option<Vec<&str>> {
     let mut clones = Vec::new();
     while !rest.is_empty() {
@@ -70,7 +71,7 @@ fn clones(mut rest: &str) -> Option<Vec<&str>> {
             return None;
         }
         let mut end = 1 + length;
-        // `.part.0` is one, `.cold.1` too.
+        // A suffix may consist of a word and a number: `.part.0`, `.cold.1`.
         while let Some(number) = rest.get(end..).and_then(|rest| rest.strip_prefix('.')) {
             let digits = number.bytes().take_while(u8::is_ascii_digit).count();
             if digits == 0 {

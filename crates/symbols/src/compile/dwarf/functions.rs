@@ -12,7 +12,7 @@ use super::unit::UnitError;
 use crate::compile::model::{FileId, Function, FunctionId, Model};
 
 /// A unit and its file table.
-pub(super) struct Loaded<'d, 'a> {
+pub(super) struct LoadedUnit<'d, 'a> {
     pub(super) unit: Unit<Bytes<'a>>,
     pub(super) files: RefCell<Files>,
     skeleton: Option<Skeleton<'d, 'a>>,
@@ -20,13 +20,13 @@ pub(super) struct Loaded<'d, 'a> {
 
 /// The unit whose file table a split unit uses, and the sections with the strings of the table.
 pub(super) struct Skeleton<'d, 'a> {
-    pub(super) loaded: Rc<Loaded<'d, 'a>>,
+    pub(super) loaded: Rc<LoadedUnit<'d, 'a>>,
     pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
 }
 
-impl<'d, 'a> Loaded<'d, 'a> {
+impl<'d, 'a> LoadedUnit<'d, 'a> {
     pub(super) fn new(unit: Unit<Bytes<'a>>, skeleton: Option<Skeleton<'d, 'a>>) -> Rc<Self> {
-        Rc::new(Loaded {
+        Rc::new(LoadedUnit {
             unit,
             files: RefCell::default(),
             skeleton,
@@ -48,16 +48,14 @@ pub(super) struct Functions<'d, 'a> {
     pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
     pub(super) headers: Vec<UnitHeader<Bytes<'a>>>,
     /// Referenced units, by number. With link-time optimization any unit may be referenced.
-    loaded: HashMap<usize, Rc<Loaded<'d, 'a>>>,
+    loaded: HashMap<usize, Rc<LoadedUnit<'d, 'a>>>,
     known: HashMap<Target, FunctionId>,
     supplementary: Option<Box<Functions<'d, 'a>>>,
 }
 
-/// Target of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Target {
     Here(DebugInfoOffset),
-    /// An offset in the supplementary file.
     Supplementary(DebugInfoOffset),
 }
 
@@ -94,18 +92,17 @@ impl<'d, 'a> Functions<'d, 'a> {
     }
 
     /// Loads the unit with this number without keeping it.
-    pub(super) fn load(&self, number: usize) -> Result<Rc<Loaded<'d, 'a>>, UnitError> {
+    pub(super) fn load(&self, number: usize) -> Result<Rc<LoadedUnit<'d, 'a>>, UnitError> {
         if let Some(loaded) = self.loaded.get(&number) {
             return Ok(Rc::clone(loaded));
         }
         let header = self.headers.get(number).ok_or(UnitError::Damaged)?;
-        Ok(Loaded::new(self.dwarf.unit(*header)?, None))
+        Ok(LoadedUnit::new(self.dwarf.unit(*header)?, None))
     }
 
-    /// Returns the function at a reference.
     pub(super) fn get(
         &mut self,
-        here: &Rc<Loaded<'d, 'a>>,
+        here: &Rc<LoadedUnit<'d, 'a>>,
         target: Target,
         model: &mut Model,
     ) -> Result<FunctionId, UnitError> {
@@ -120,7 +117,7 @@ impl<'d, 'a> Functions<'d, 'a> {
     /// Returns the function with these names, completed from the entries that they refer to.
     pub(super) fn resolve(
         &mut self,
-        here: &Rc<Loaded<'d, 'a>>,
+        here: &Rc<LoadedUnit<'d, 'a>>,
         mut names: Names<'a>,
         mut target: Option<Target>,
         model: &mut Model,
@@ -155,13 +152,13 @@ impl<'d, 'a> Functions<'d, 'a> {
     /// Reads the entry at an offset; known values stay.
     fn entry(
         &mut self,
-        here: Option<&Rc<Loaded<'d, 'a>>>,
+        here: Option<&Rc<LoadedUnit<'d, 'a>>>,
         at: DebugInfoOffset,
         names: &mut Names<'a>,
         model: &mut Model,
     ) -> Result<Option<Target>, UnitError> {
         let within =
-            |loaded: &&Rc<Loaded<'d, 'a>>| at.to_unit_offset(&loaded.unit.header).is_some();
+            |loaded: &&Rc<LoadedUnit<'d, 'a>>| at.to_unit_offset(&loaded.unit.header).is_some();
         let loaded = match here.filter(within) {
             Some(here) => Rc::clone(here),
             None => self.unit_of(at)?,
@@ -181,7 +178,7 @@ impl<'d, 'a> Functions<'d, 'a> {
     }
 
     /// Returns the unit that contains an offset, and keeps it for later references.
-    fn unit_of(&mut self, at: DebugInfoOffset) -> Result<Rc<Loaded<'d, 'a>>, UnitError> {
+    fn unit_of(&mut self, at: DebugInfoOffset) -> Result<Rc<LoadedUnit<'d, 'a>>, UnitError> {
         let behind = self.headers.partition_point(|header| {
             header
                 .debug_info_offset()
@@ -202,7 +199,7 @@ impl<'a> Names<'a> {
     pub(super) fn take(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,
-        loaded: &Loaded<'_, 'a>,
+        loaded: &LoadedUnit<'_, 'a>,
         attribute: &gimli::Attribute<Bytes<'a>>,
         target: &mut Option<Target>,
         model: &mut Model,

@@ -1,22 +1,22 @@
-//! Line programs: which addresses are of which line.
+//! Reads line programs, which assign lines to addresses.
 
 use gimli::{ColumnType, Dwarf, LineProgramHeader, Unit};
 
 use super::Bytes;
 use super::unit::UnitError;
-use crate::compile::model::{FileId, Model, Place};
+use crate::compile::model::{FileId, Model, SourcePosition};
 use crate::compile::spans::Row;
 
-/// The files of a line program, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// Those that have been asked for.
+    /// Files that were looked up, by number.
     known: Vec<Option<FileId>>,
     path: Vec<u8>,
 }
 
 impl Files {
-    /// The path of a file: its directory, if that is relative in the directory of the compilation, and its name.
+    /// Returns the path of a file: the compilation directory, the file's directory and its name. An absolute
+    /// part replaces the parts before it.
     pub(super) fn get(
         &mut self,
         dwarf: &Dwarf<Bytes<'_>>,
@@ -28,7 +28,7 @@ impl Files {
             return 0;
         };
         let header = program.header();
-        // Numbers begin with 0 or 1; larger ones are wrong.
+        // File numbers begin with 0 or 1; larger numbers are invalid.
         let count = header.file_names().len();
         let Some(index) = usize::try_from(number).ok().filter(|index| *index <= count) else {
             return 0;
@@ -62,7 +62,7 @@ fn render(
     if let Some(directory) = unit.comp_dir {
         push(path, directory.slice());
     }
-    // Directory 0 is that of the compilation.
+    // Directory 0 is the compilation directory.
     if file.directory_index() != 0
         && let Some(directory) = file.directory(header)
         && let Ok(directory) = dwarf.attr_string(unit, directory)
@@ -74,7 +74,7 @@ fn render(
     Some(())
 }
 
-/// Appends to a path; an absolute one replaces it.
+/// Appends to a path; an absolute part replaces it.
 fn push(path: &mut Vec<u8>, part: &[u8]) {
     if part.starts_with(b"/") {
         path.clear();
@@ -84,7 +84,8 @@ fn push(path: &mut Vec<u8>, part: &[u8]) {
     path.extend_from_slice(part);
 }
 
-/// Reads the line program of a unit into `rows`, sorted; sequences that `is_code` denies are left out.
+/// Reads the line program of a unit into sorted `rows`. Sequences outside of the code (`is_code`) are
+/// skipped.
 pub(super) fn read(
     dwarf: &Dwarf<Bytes<'_>>,
     unit: &Unit<Bytes<'_>>,
@@ -97,7 +98,7 @@ pub(super) fn read(
     let Some(program) = unit.line_program.clone() else {
         return Ok(());
     };
-    // Where sequences begin.
+    // Index of the first row of each sequence.
     let mut begins = Vec::new();
     let mut in_sequence = false;
     let mut wanted = false;
@@ -107,7 +108,7 @@ pub(super) fn read(
         let row = match read.next_row() {
             Ok(Some((_, row))) => row,
             Ok(None) => break,
-            // What was read up to here is good.
+            // The rows before the error are valid.
             Err(error) => {
                 finish(rows, &begins, in_sequence && wanted);
                 return Err(error.into());
@@ -137,7 +138,7 @@ pub(super) fn read(
         };
         let row = Row {
             address,
-            place: Place {
+            place: SourcePosition {
                 file: file.1,
                 line: row
                     .line()
@@ -148,7 +149,7 @@ pub(super) fn read(
         };
         let first = begins.last() == Some(&rows.len());
         match rows.last_mut().filter(|_| !first) {
-            // The last one at an address counts.
+            // Of several rows at one address, the last one counts.
             Some(last) if last.address == address => *last = row,
             Some(last) if last.place == row.place && !row.end => {}
             _ => {
@@ -161,7 +162,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Puts the sequences in order. Of two that overlap the first one stays.
+/// Sorts the sequences. Of two overlapping sequences, the first one stays.
 fn finish(rows: &mut Vec<Row>, begins: &[usize], unfinished: bool) {
     if unfinished && let Some(last) = rows.last_mut() {
         last.end = true;

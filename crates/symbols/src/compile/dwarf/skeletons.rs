@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_of_a_unit_is_below_the_root_whatever_it_says() {
+    fn unit_path_stays_below_root() {
         for (directory, name, expected) in [
             ("/src/build", "a.dwo", Some(("src/build", "a.dwo"))),
             (

@@ -9,15 +9,15 @@ use gimli::{
     UnitType,
 };
 
-use super::functions::{Functions, Loaded, Names, Skeleton};
+use super::functions::{Functions, LoadedUnit, Names, Skeleton};
 use super::lines;
 use super::{Bytes, Read};
 use crate::compile::CompileError;
-use crate::compile::model::{Context, ContextId, Model, NO_CONTEXT, Place, Range};
+use crate::compile::model::{Context, ContextId, Model, NO_CONTEXT, Range, SourcePosition};
 use crate::compile::spans;
 use crate::compile::spans::{Row, Span};
-use crate::compile::symbol_table::holding;
-use crate::file::Source;
+use crate::compile::symbol_table::range_containing;
+use crate::file::NameSource;
 
 /// The reason why reading a unit stopped.
 #[derive(Debug)]
@@ -105,7 +105,6 @@ impl<'m> Reading<'m> {
         self.read
     }
 
-    /// Reads all units.
     pub(super) fn all<'a>(
         &mut self,
         mut functions: Functions<'_, 'a>,
@@ -152,7 +151,7 @@ impl<'m> Reading<'m> {
             None => self.entries(functions, &loaded),
         };
         let code = self.code;
-        let is_code = |address| holding(code, address).is_some();
+        let is_code = |address| range_containing(code, address).is_some();
         let files = &mut loaded.files.borrow_mut();
         let lines = lines::read(dwarf, unit, files, is_code, self.model, &mut self.rows);
         self.emit()?;
@@ -163,7 +162,7 @@ impl<'m> Reading<'m> {
     fn split<'d, 'a>(
         &mut self,
         functions: &mut Functions<'d, 'a>,
-        skeleton: &Rc<Loaded<'d, 'a>>,
+        skeleton: &Rc<LoadedUnit<'d, 'a>>,
         id: DwoId,
         splits: &Splits<'_, 'a>,
     ) -> Result<(), UnitError> {
@@ -202,14 +201,14 @@ impl<'m> Reading<'m> {
             dwarf: functions.dwarf,
         });
         let mut functions = Functions::new(dwarf);
-        self.entries(&mut functions, &Loaded::new(unit, files))
+        self.entries(&mut functions, &LoadedUnit::new(unit, files))
     }
 
     /// Reads the functions and inlined calls of a unit into spans.
     fn entries<'d, 'a>(
         &mut self,
         functions: &mut Functions<'d, 'a>,
-        loaded: &Rc<Loaded<'d, 'a>>,
+        loaded: &Rc<LoadedUnit<'d, 'a>>,
     ) -> Result<(), UnitError> {
         let mut scopes: Vec<Scope> = Vec::new();
         let mut entries = loaded.unit.entries_raw(None)?;
@@ -233,7 +232,7 @@ impl<'m> Reading<'m> {
             };
             let mut addresses = Addresses::default();
             let mut names = Names::default();
-            let mut call = Place::default();
+            let mut call = SourcePosition::default();
             let mut target = None;
             for specification in abbreviation.attributes() {
                 let attribute = entries.read_attribute_inline(*specification)?;
@@ -300,7 +299,7 @@ impl<'m> Reading<'m> {
     fn addresses<'a>(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,
-        loaded: &Loaded<'_, 'a>,
+        loaded: &LoadedUnit<'_, 'a>,
         addresses: &Addresses<'a>,
         depth: isize,
     ) -> Result<(), UnitError> {
@@ -336,7 +335,7 @@ impl<'m> Reading<'m> {
 
     fn span(&mut self, start: u64, end: u64, depth: isize) -> Result<(), UnitError> {
         // If a linker drops a function, the function's debug information stays, at an address near 0.
-        let Some(code) = holding(self.code, start) else {
+        let Some(code) = range_containing(self.code, start) else {
             return Ok(());
         };
         let end = end.min(code.end);
@@ -358,7 +357,7 @@ impl<'m> Reading<'m> {
         let ranges = &mut self.read.ranges;
         let before = ranges.len();
         spans::pieces(&mut self.spans, &self.rows, &mut |piece| {
-            let place = piece.row.map_or(Place::default(), |row| row.place);
+            let place = piece.row.map_or(SourcePosition::default(), |row| row.place);
             if let Some(last) = ranges.get_mut(before..).and_then(<[Range]>::last_mut)
                 && (last.end, last.context, last.place) == (piece.start, piece.context, place)
             {
@@ -370,14 +369,13 @@ impl<'m> Reading<'m> {
                 end: piece.end,
                 context: piece.context,
                 place,
-                source: Source::Dwarf,
+                source: NameSource::Dwarf,
             });
         });
         self.model.spend((self.read.ranges.len() - before) as u64)
     }
 }
 
-/// Whether the producer of a unit is GCC.
 fn is_of_gcc<'a>(dwarf: &Dwarf<Bytes<'a>>, unit: &Unit<Bytes<'a>>) -> Result<bool, UnitError> {
     let root = unit.entry(unit.header.root_offset())?;
     let producer = root.attr_value(gimli::DW_AT_producer);

@@ -16,8 +16,8 @@ pub(super) struct Module {
     pub(super) function_data: Option<u64>,
 }
 
-/// Place of `.gopclntab`.
-pub(super) struct Place<'data> {
+/// Location of `.gopclntab`.
+pub(super) struct TableLocation<'data> {
     pub(super) address: u64,
     /// Bytes from the start of the table, up to its end if the end is known.
     pub(super) data: &'data [u8],
@@ -26,13 +26,13 @@ pub(super) struct Place<'data> {
 }
 
 /// Finds the table by its section name, or by its magic number if there are no section names.
-pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
+pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<TableLocation<'data>> {
     let named = [".gopclntab", ".data.rel.ro.gopclntab"];
     let named = named.into_iter().find_map(|name| {
         let section = elf.section(name)?;
         let data = section.data(ENDIAN, elf.data).ok()?;
         let address = section.sh_addr(ENDIAN);
-        Some(Place {
+        Some(TableLocation {
             address,
             data,
             end: address.checked_add(data.len() as u64),
@@ -52,7 +52,7 @@ pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<Place<'data>> {
                     // The linker aligns the table, mostly to a page.
                     let aligned = at % 8 == 0;
                     let data = (aligned && Tables::parse(table).is_some()).then_some(table)?;
-                    Some(Place {
+                    Some(TableLocation {
                         address: segment.address.checked_add(at as u64)?,
                         data,
                         end: None,

@@ -2,7 +2,6 @@
 
 use crate::file::format::{u32_at, u64_at};
 
-/// Layout version of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     Go116,
@@ -115,12 +114,10 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// Returns the name at an offset.
     pub(super) fn name(&self, offset: u32) -> Option<&'a [u8]> {
         text(self.names, offset)
     }
 
-    /// Returns the path of a file by its number in a unit.
     pub(super) fn file(&self, unit: u32, number: i32) -> Option<&'a [u8]> {
         let number = usize::try_from(number).ok()?;
         let at = usize::try_from(unit).ok()?.checked_add(number)?;

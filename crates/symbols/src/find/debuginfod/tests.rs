@@ -1,4 +1,4 @@
-//! A server on the loopback interface answers as told.
+//! Tests with a scripted server on the loopback interface.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -27,7 +27,7 @@ fn servers(urls: &[String]) -> Servers {
     };
     let owner = Owner::new(&"symbolication".parse().unwrap(), "processor");
     let mut servers = Servers::new(&config, &owner).unwrap();
-    // Sockets need time to be what it is, so the waits are none.
+    // Sockets work in real time, so the waits between attempts are removed.
     for server in &mut servers.0 {
         server.first_wait = std::time::Duration::ZERO;
     }
@@ -54,15 +54,18 @@ async fn find(servers: &Servers, id: &BuildId) -> Result<Vec<Vec<u8>>, Failure> 
 }
 
 #[tokio::test]
-async fn debug_information_is_asked_for_first_then_the_binary_and_what_belongs_to_them() {
-    let (one, two, common) = (id(1), id(2), id(3));
-    let alt = [b"x\0".as_slice(), common.as_bytes()].concat();
+async fn debug_file_is_requested_before_binary_and_companions() {
+    let (one, two, supplementary_id) = (id(1), id(2), id(3));
+    let alt = [b"x\0".as_slice(), supplementary_id.as_bytes()].concat();
     let debug = elf_with(&one, &["main"], &[(".gnu_debugaltlink", &alt)]);
     let binary = elf(&two, &["main"]);
     let files = [
         (format!("/buildid/{one}/debuginfo"), debug.clone()),
         (format!("/buildid/{two}/executable"), binary.clone()),
-        (format!("/buildid/{common}/debuginfo"), b"common".to_vec()),
+        (
+            format!("/buildid/{supplementary_id}/debuginfo"),
+            b"supplementary_id".to_vec(),
+        ),
     ];
     let server = TestServer::start(None, move |request| {
         let mut files = files.iter();
@@ -75,7 +78,7 @@ async fn debug_information_is_asked_for_first_then_the_binary_and_what_belongs_t
     let empty = TestServer::start(None, |_| plain(404, b"")).await;
     let servers = servers(&[url(&empty), url(&server) + "/"]);
     let found = find(&servers, &one).await;
-    assert_eq!(found, Ok(vec![debug, b"common".to_vec()]));
+    assert_eq!(found, Ok(vec![debug, b"supplementary_id".to_vec()]));
     assert_eq!(find(&servers, &two).await, Ok(vec![binary]));
     assert_eq!(find(&servers, &id(4)).await, Err(Failure::NotFound));
     let requests = server.requests.lock().unwrap();
@@ -90,7 +93,7 @@ async fn debug_information_is_asked_for_first_then_the_binary_and_what_belongs_t
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_asked_again_and_then_left_alone() {
+async fn failing_server_is_retried_until_breaker_opens() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let server = TestServer::start(None, move |_| match counted.fetch_add(1, SeqCst) {
@@ -114,7 +117,7 @@ async fn a_server_that_fails_is_asked_again_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_larger_than_it_may_be_is_not_taken_whether_that_is_said_before_or_not() {
+async fn oversized_download_is_refused_with_and_without_length() {
     for (status, body, said) in [(200, vec![0; 65 << 10], false), (406, Vec::new(), true)] {
         let server = TestServer::start(None, move |_| plain(status, &body)).await;
         let failed = find(&servers(&[url(&server)]), &id(1)).await;
@@ -127,7 +130,7 @@ async fn what_is_larger_than_it_may_be_is_not_taken_whether_that_is_said_before_
 }
 
 #[tokio::test]
-async fn half_a_file_is_no_file() {
+async fn truncated_file_is_refused() {
     let server = TestServer::start(None, |_| {
         let headers = header_map(&[("content-length", "1000")]);
         Some(answer(200, headers, b"half", HeaderMap::new()))
@@ -138,14 +141,14 @@ async fn half_a_file_is_no_file() {
 }
 
 #[tokio::test]
-async fn redirects_end_and_take_no_headers_to_others() {
+async fn redirects_are_bounded_and_drop_headers() {
     let other = TestServer::start(None, |_| plain(200, b"file")).await;
-    let elsewhere = format!("{}/elsewhere", url(&other));
+    let redirect_connector = format!("{}/redirect_connector", url(&other));
     let server = TestServer::start(None, move |request| {
         let path = request.uri().path();
         match path.split('/').next_back() {
             Some("debuginfo") if path.contains(&id(1).to_string()) => redirect("/once"),
-            Some("once") => redirect(&elsewhere),
+            Some("once") => redirect(&redirect_connector),
             _ => redirect(path),
         }
     })
@@ -164,7 +167,7 @@ async fn redirects_end_and_take_no_headers_to_others() {
 }
 
 #[test]
-fn a_redirect_leads_to_a_url_or_a_path_and_nowhere_else() {
+fn redirect_target_is_url_or_path() {
     let from: Uri = "https://a.example/buildid/x".parse().unwrap();
     let to = |location: &str| {
         let headers = header_map(&[("location", location)]);
@@ -180,7 +183,7 @@ fn a_redirect_leads_to_a_url_or_a_path_and_nowhere_else() {
     }
 }
 
-/// Says the addresses of hosts as it was told, by the order of the questions; connects to where they really are.
+/// Resolves hosts to scripted addresses, in the order of the lookups, and connects to the test server.
 struct Told {
     addresses: std::sync::Mutex<VecDeque<&'static str>>,
     connected: std::sync::Mutex<Vec<Vec<SocketAddr>>>,
@@ -217,13 +220,13 @@ fn told(addresses: &[&'static str]) -> Arc<Told> {
     })
 }
 
-/// Asks a server for a file, with these addresses of hosts. Returns the result and the addresses that were
-/// connected to.
+/// Requests a file from a server with these resolved addresses. Returns the result and the addresses that
+/// were connected to.
 async fn led(server: &TestServer, addresses: &[&'static str]) -> (String, Vec<Vec<SocketAddr>>) {
     led_among(&[server], addresses).await
 }
 
-/// The same where there are more servers. Only the first one is asked.
+/// Like [`led`], with more configured servers. Only the first server is asked.
 async fn led_among(
     all: &[&TestServer],
     addresses: &[&'static str],
@@ -242,27 +245,27 @@ async fn led_among(
 }
 
 #[tokio::test]
-async fn a_server_outside_cannot_lead_into_a_private_network() {
+async fn public_server_cannot_redirect_into_private_network() {
     let inside = TestServer::start(None, |_| plain(200, b"secret")).await;
-    let elsewhere = format!("{}/latest/meta-data", url(&inside));
+    let redirect_connector = format!("{}/latest/meta-data", url(&inside));
     let between = {
-        let elsewhere = elsewhere.clone();
-        TestServer::start(None, move |_| redirect(&elsewhere)).await
+        let redirect_connector = redirect_connector.clone();
+        TestServer::start(None, move |_| redirect(&redirect_connector)).await
     };
     let onward = format!("{}/onward", url(&between));
-    let outside = TestServer::start(None, move |_| redirect(&elsewhere)).await;
-    // Where the server itself is, then where the redirect leads.
+    let outside = TestServer::start(None, move |_| redirect(&redirect_connector)).await;
+    // Address of the server, and target of the redirect.
     for (server, to) in [
         ("8.8.8.8:80", "10.0.0.1:80"),
         ("[2600::1]:80", "[::ffff:192.168.0.1]:80"),
         ("8.8.8.8:80", "8.8.4.4:80 10.0.0.1:80"),
-        // It says that it is inside, too.
+        // One public and one private address count as public.
         ("8.8.8.8:80 10.0.0.2:80", "10.0.0.3:80"),
     ] {
         let (said, _) = led(&outside, &[server, to]).await;
         assert!(said.contains("private network"), "{to}: {said}");
     }
-    // A server within leads outside, and what is there leads back.
+    // The internal server redirects to a public one, which redirects back.
     let within = TestServer::start(None, move |_| redirect(&onward)).await;
     let (said, _) = led(&within, &["10.0.0.1:80", "8.8.8.8:80", "10.0.0.2:80"]).await;
     assert!(said.contains("private network"), "{said}");
@@ -270,10 +273,10 @@ async fn a_server_outside_cannot_lead_into_a_private_network() {
 }
 
 #[tokio::test]
-async fn a_server_within_leads_to_others_that_are_configured_and_never_to_this_machine() {
+async fn private_redirects_reach_configured_servers_only() {
     let other = TestServer::start(None, |_| plain(200, b"file")).await;
-    let elsewhere = url(&other);
-    let within = TestServer::start(None, move |_| redirect(&elsewhere)).await;
+    let redirect_connector = url(&other);
+    let within = TestServer::start(None, move |_| redirect(&redirect_connector)).await;
     for to in [
         "127.0.0.1:80",
         "0.0.0.0:80",
@@ -284,7 +287,7 @@ async fn a_server_within_leads_to_others_that_are_configured_and_never_to_this_m
         "10.0.0.2:80 127.0.0.1:80",
     ] {
         let (said, _) = led_among(&[&within, &other], &["10.0.0.1:80", to]).await;
-        assert!(said.contains("this machine or its link"), "{to}: {said}");
+        assert!(said.contains("loopback or link-local"), "{to}: {said}");
     }
     let addresses = ["10.0.0.1:80", "10.0.0.2:80"];
     let (said, _) = led(&within, &addresses).await;
@@ -295,15 +298,15 @@ async fn a_server_within_leads_to_others_that_are_configured_and_never_to_this_m
 }
 
 #[tokio::test]
-async fn what_was_checked_is_what_is_connected_to() {
+async fn connection_uses_the_checked_address() {
     let other = TestServer::start(None, |_| plain(200, b"file")).await;
-    let elsewhere = url(&other);
+    let redirect_connector = url(&other);
     let server = TestServer::start(None, move |request| match request.uri().path() {
-        "/again" => redirect(&elsewhere),
+        "/again" => redirect(&redirect_connector),
         _ => redirect("/again"),
     })
     .await;
-    // Asked a second time, the same names would be somewhere else.
+    // A second resolution would return other addresses.
     let (said, connected) = led(&server, &["8.8.8.8:80", "8.8.4.4:80", "10.0.0.1:80"]).await;
     assert_eq!(said, "found");
     let expected = ["8.8.8.8:80", "8.8.8.8:80", "8.8.4.4:80"];

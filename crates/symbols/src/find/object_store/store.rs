@@ -1,4 +1,4 @@
-//! The client.
+//! The object store client.
 
 use std::sync::Arc;
 
@@ -11,25 +11,24 @@ use crate::build_id::BuildId;
 use crate::failure::Failure;
 use crate::find::breaker::Breaker;
 use crate::find::download::download;
-use crate::find::{Found, Source, Tools, layout};
+use crate::find::{BinarySource, Found, Tools, layout};
 use futures_util::future::BoxFuture;
 use tributary_net::client::full_error;
 
-/// A prefix of a bucket. Requests that fail are tried again by the client.
+/// A prefix of a bucket. The client retries failed requests.
 pub struct Store {
     client: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// For messages.
     url: String,
     max_bytes: u64,
     breaker: Breaker,
 }
 
 impl Store {
-    /// A client for the bucket. It does not connect.
+    /// Creates a client for the bucket, without connecting.
     ///
     /// # Errors
-    /// When the configuration is not one of a store.
+    /// Fails if the configuration is not valid for a store.
     pub fn new(config: &StoreConfig) -> Result<Self, String> {
         let (client, prefix) = config.bucket().client()?;
         Ok(Store {
@@ -46,31 +45,31 @@ impl Store {
         let binary = self.first(layout::binary(id), tools).await?;
         let mut found = match (debug, binary) {
             (Some(debug), Some(mut binary)) => {
-                // The segments of a binary are those that count; of a debug file they may be made up.
+                // The segments of the binary are authoritative; segments of a debug file may be wrong.
                 binary.add(debug);
                 binary
             }
             (Some(found), None) | (None, Some(found)) => found,
             (None, None) => return Err(Failure::NotFound),
         };
-        let mut common = None;
+        let mut supplementary_id = None;
         for file in found.files() {
-            // One that cannot be read is found out when it is compiled.
+            // The compilation reports an unreadable file.
             let description = tools.compiler.describe(file).await.unwrap_or_default();
-            common = common.or(description.common);
+            supplementary_id = supplementary_id.or(description.supplementary_id);
         }
-        // Most names do not need it.
-        if let Some(common) = common
-            && let Some(common) = self
-                .first(layout::debug_information(&common), tools)
+        // Most names can be resolved without the supplementary file.
+        if let Some(supplementary_id) = supplementary_id
+            && let Some(supplementary_id) = self
+                .first(layout::debug_information(&supplementary_id), tools)
                 .await?
         {
-            found.add(common);
+            found.add(supplementary_id);
         }
         Ok(found)
     }
 
-    /// The first of these that is there.
+    /// Returns the first of these files that exists.
     async fn first(&self, names: [String; 3], tools: &Tools) -> Result<Option<Found>, Failure> {
         for name in names {
             match self.fetch(&name, tools).await {
@@ -82,14 +81,17 @@ impl Store {
     }
 
     async fn fetch(&self, name: &str, tools: &Tools) -> Result<Found, Failure> {
-        if !self.breaker.admits() {
-            let reason = format!("{} is left alone: it failed several times", self.url);
+        if !self.breaker.allows_request() {
+            let reason = format!(
+                "not asking {} for up to a minute after repeated failures",
+                self.url
+            );
             return Err(Failure::Unreachable(reason));
         }
         let fetched = self.try_fetch(name, tools).await;
         match &fetched {
-            Err(Failure::Unreachable(_)) => self.breaker.failed(),
-            _ => self.breaker.worked(),
+            Err(Failure::Unreachable(_)) => self.breaker.record_failure(),
+            _ => self.breaker.record_success(),
         }
         fetched
     }
@@ -102,8 +104,10 @@ impl Store {
             Err(error) => {
                 let mut reason = format!("{}: {}", self.url, full_error(&error));
                 if let Error::PermissionDenied { .. } = error {
-                    // So does S3 answer to those who may not know what there is.
-                    reason.push_str("; what is missing looks like this without the permission to list the bucket");
+                    // S3 also answers so for a missing object, if the caller may not list the bucket.
+                    reason.push_str(
+                        "; without permission to list the bucket, a missing object looks like this",
+                    );
                 }
                 return Err(Failure::Unreachable(reason));
             }
@@ -116,7 +120,7 @@ impl Store {
     }
 }
 
-impl Source for Store {
+impl BinarySource for Store {
     fn name(&self) -> &'static str {
         "object_store"
     }

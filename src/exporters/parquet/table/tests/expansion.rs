@@ -10,7 +10,7 @@ use super::*;
 struct Nothing;
 
 impl Sink for Nothing {
-    fn table(&mut self, kind: Kind, _: &Partition) -> Option<&mut Table> {
+    fn table(&mut self, kind: TableKind, _: &Partition) -> Option<&mut Table> {
         panic!("rows of {kind:?}");
     }
 }
@@ -20,14 +20,14 @@ fn attributes(count: usize) -> Vec<KeyValue> {
 }
 
 fn refusal(signal: Signal, profiles: ProfilesLayout, request: &impl prost::Message) -> String {
-    let layout = Layout::new(&Options {
+    let layout = Layout::new(&TableOptions {
         profiles,
-        ..Options::default()
+        ..TableOptions::default()
     });
     let request = request.encode_to_vec();
     assert!(request.len() < 1 << 20, "{}", request.len());
-    let error = append(signal, &request, &layout, false, &mut Nothing).unwrap_err();
-    assert!(matches!(error, AppendError::TooMuch(_)), "{error}");
+    let error = append(signal, &request, &layout, false, &Unbounded, &mut Nothing).unwrap_err();
+    assert!(matches!(error, RowError::TooMuch(_)), "{error}");
     error.to_string()
 }
 
@@ -184,7 +184,7 @@ fn frames_that_too_many_samples_share_are_refused_before_there_are_rows() {
     // The one thing that is only in the frames of the table of stacks.
     let request = profiles(1, 1, dictionary(10_000, 1, 100_000), Vec::new());
     refusal(Signal::Profiles, ProfilesLayout::Stacks, &request);
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Profiles, &request);
     assert_eq!(tables.tables.values().next().unwrap().entries(), 10_000);
 }
@@ -192,9 +192,9 @@ fn frames_that_too_many_samples_share_are_refused_before_there_are_rows() {
 #[test]
 fn samples_that_share_a_deep_stack_have_it_once_in_the_table_of_stacks() {
     let request = profiles(50_000, 2000, dictionary(1, 1, 1), Vec::new());
-    let mut tables = Tables::new(&Options {
+    let mut tables = Tables::new(&TableOptions {
         profiles: ProfilesLayout::Stacks,
-        ..Options::default()
+        ..TableOptions::default()
     });
     tables.append(Signal::Profiles, &request);
     let entries = tables.tables.values().map(Table::entries);
@@ -209,10 +209,10 @@ fn a_row_group_ends_where_its_rows_have_too_many_entries() {
         .as_mut()
         .unwrap()
         .attributes = attributes(20_000);
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Logs, &request);
     assert_eq!(tables.tables.values().next().unwrap().entries(), 20_000_000);
-    let file = tables.file(Kind::Logs);
+    let file = tables.file(TableKind::Logs);
     let reader = SerializedFileReader::new(file).unwrap();
     let groups = reader.metadata().row_groups().iter();
     let rows: Vec<i64> = groups.map(|group| group.num_rows()).collect();
@@ -236,12 +236,12 @@ fn what_scopes_metrics_and_hours_share_is_held_once() {
             ..ScopeLogs::default()
         })
         .collect();
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Logs, &request);
     let table = tables.tables.values().next().unwrap();
     assert_eq!(table.rows(), 1000);
     assert!(table.memory() < 1_000_000, "{}", table.memory());
-    let rows = tables.rows(Kind::Logs);
+    let rows = tables.rows(TableKind::Logs);
     assert_eq!(rows[999]["scope_name"], "\"999\"");
 }
 
@@ -283,7 +283,7 @@ impl Sink for Few {
         self.most
     }
 
-    fn table(&mut self, _: Kind, _: &Partition) -> Option<&mut Table> {
+    fn table(&mut self, _: TableKind, _: &Partition) -> Option<&mut Table> {
         self.begun += 1;
         None
     }
@@ -292,11 +292,11 @@ impl Sink for Few {
 #[test]
 fn hours_that_come_again_count_again_only_where_their_tables_have_ended() {
     let request = over_hours(5000, 3).encode_to_vec();
-    let layout = Layout::new(&Options::default());
+    let layout = Layout::new(&TableOptions::default());
     let append = |most: usize| {
         let mut few = Few { most, begun: 0 };
-        append(Signal::Logs, &request, &layout, false, &mut few).map(|()| few.begun)
+        append(Signal::Logs, &request, &layout, false, &Unbounded, &mut few).map(|()| few.begun)
     };
     assert_eq!(append(3).unwrap(), 5000);
-    assert!(matches!(append(2), Err(AppendError::TooMuch(_))));
+    assert!(matches!(append(2), Err(RowError::TooMuch(_))));
 }

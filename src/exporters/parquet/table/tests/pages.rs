@@ -25,13 +25,13 @@ fn column<'m>(metadata: &'m ParquetMetaData, name: &str) -> &'m ColumnChunkMetaD
 
 /// A file of so many log records.
 fn file(count: u64, record: impl Fn(u64) -> LogRecord) -> Bytes {
-    let mut tables = Tables::new(&Options::default());
+    let mut tables = Tables::new(&TableOptions::default());
     let records = (0..count).map(|at| LogRecord {
         time_unix_nano: START + at,
         ..record(at)
     });
     tables.append(Signal::Logs, &logs("a", records.collect()));
-    tables.file(Kind::Logs)
+    tables.file(TableKind::Logs)
 }
 
 fn body(text: String) -> LogRecord {
@@ -131,9 +131,9 @@ fn bounds_longer_than_they_are_worth_are_left_out() {
 #[test]
 fn ids_of_traces_have_bloom_filters_if_wanted() {
     for bloom_filters in [true, false] {
-        let mut tables = Tables::new(&Options {
+        let mut tables = Tables::new(&TableOptions {
             bloom_filters,
-            ..Options::default()
+            ..TableOptions::default()
         });
         let record = LogRecord {
             trace_id: vec![7; 16],
@@ -142,7 +142,7 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
         // A few are found as fast without.
         for (rows, filtered) in [(FILTERED_IDS - 1, false), (FILTERED_IDS, bloom_filters)] {
             tables.append(Signal::Logs, &logs("a", vec![record.clone(); rows]));
-            let metadata = metadata(&tables.file(Kind::Logs));
+            let metadata = metadata(&tables.file(TableKind::Logs));
             let offset = column(&metadata, "trace_id").bloom_filter_offset();
             assert_eq!(offset.is_some(), filtered);
             assert_eq!(column(&metadata, "span_id").bloom_filter_offset(), None);
@@ -153,9 +153,9 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
 /// The size of a long text in a file does not depend on the number of rows that share it.
 #[test]
 fn long_texts_that_many_rows_share_are_there_once_however_long() {
-    let mut tables = Tables::new(&Options {
-        compression: Compression::None,
-        ..Options::default()
+    let mut tables = Tables::new(&TableOptions {
+        compression: PageCompression::None,
+        ..TableOptions::default()
     });
     const LENGTH: usize = 7 << 19;
     for number in 0..5 {
@@ -165,7 +165,7 @@ fn long_texts_that_many_rows_share_are_there_once_however_long() {
         resource.attributes.push(text("long", &long));
         tables.append(Signal::Logs, &request);
     }
-    let file = tables.file(Kind::Logs);
+    let file = tables.file(TableKind::Logs);
     assert!(file.len() < 6 * LENGTH, "{}", file.len());
 }
 
@@ -211,9 +211,9 @@ fn numbers_that_need_not_be_whole_have_bounds_without_what_is_no_number() {
                 ..metrics_proto::ResourceMetrics::default()
             }],
         };
-        let mut tables = Tables::new(&Options::default());
+        let mut tables = Tables::new(&TableOptions::default());
         tables.append(Signal::Metrics, &request);
-        let metadata = metadata(&tables.file(Kind::Metrics));
+        let metadata = metadata(&tables.file(TableKind::Metrics));
         let value = column(&metadata, "value");
         let bounds = bounds(value.statistics());
         bounds.map(|(min, max)| {
@@ -230,16 +230,16 @@ fn numbers_that_need_not_be_whole_have_bounds_without_what_is_no_number() {
 
 #[test]
 fn columns_without_a_value_say_how_many_nulls_they_have() {
-    let options = Options {
+    let options = TableOptions {
         promoted: vec![Promoted {
-            source: Source::Item,
+            source: AttributeOwner::Item,
             key: "nobody.sends.it".to_owned(),
         }],
-        ..Options::default()
+        ..TableOptions::default()
     };
     let mut tables = Tables::new(&options);
     tables.append(Signal::Logs, &logs("a", vec![LogRecord::default(); 3]));
-    let metadata = metadata(&tables.file(Kind::Logs));
+    let metadata = metadata(&tables.file(TableKind::Logs));
     for name in ["attribute_nobody_sends_it", "body", "trace_id"] {
         let nulls = column(&metadata, name).statistics().unwrap();
         assert_eq!(nulls.null_count_opt(), Some(3), "{name}");
@@ -248,13 +248,16 @@ fn columns_without_a_value_say_how_many_nulls_they_have() {
 
 #[test]
 fn files_say_what_their_rows_are_sorted_by() {
-    let layout = Layout::new(&Options::default());
+    let layout = Layout::new(&TableOptions::default());
     for (kind, expected) in [
-        (Kind::Logs, &["service_name", "timestamp"][..]),
-        (Kind::Traces, &["service_name", "timestamp"]),
-        (Kind::Metrics, &["service_name", "metric_name", "timestamp"]),
+        (TableKind::Logs, &["service_name", "timestamp"][..]),
+        (TableKind::Traces, &["service_name", "timestamp"]),
         (
-            Kind::Profiles,
+            TableKind::Metrics,
+            &["service_name", "metric_name", "timestamp"],
+        ),
+        (
+            TableKind::Profiles,
             &["service_name", "sample_type", "timestamp"],
         ),
     ] {
@@ -266,7 +269,7 @@ fn files_say_what_their_rows_are_sorted_by() {
     }
     assert!(
         layout
-            .writer_properties(Kind::Stacks)
+            .writer_properties(TableKind::Stacks)
             .sorting_columns()
             .is_none()
     );

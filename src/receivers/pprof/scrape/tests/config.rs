@@ -5,14 +5,10 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::receivers::pprof::scrape::discovery::Found;
 use crate::receivers::pprof::scrape::servers::identity;
-use tributary_config::{Problems, Validate};
+use tributary_config::Validate as _;
 
 fn problems(yaml: &str) -> Vec<String> {
-    let config: Config = serde_yaml::from_str(yaml).unwrap();
-    let mut problems = Problems::default();
-    config.validate(&mut problems);
-    let found = problems.found().iter();
-    found.map(|problem| problem.path.join("::")).collect()
+    crate::testing::problems::<Config>(yaml)
 }
 
 #[test]
@@ -135,7 +131,7 @@ async fn each_profile_of_a_target_has_its_url_and_its_times() {
 }
 
 #[tokio::test]
-async fn labels_of_a_discovered_server_say_where_its_profiles_are_and_what_it_is() {
+async fn discovered_labels_set_paths_and_attributes() {
     let servers =
         servers("{dns_sd: {names: [a], port: 1}, profiles: [heap], resource: {zone: x, team: y}}");
     let labels = [
@@ -188,7 +184,7 @@ async fn labels_of_a_discovered_server_say_where_its_profiles_are_and_what_it_is
 }
 
 #[test]
-fn the_host_is_the_name_of_a_service_without_one_unless_it_is_this_machine() {
+fn unnamed_service_is_named_after_its_host() {
     let of = |url: &str| identity(&url.parse().unwrap(), Vec::new());
     assert_eq!(of("http://localhost:6060").1, "unknown_service");
     let (attributes, name) = of("http://[2001:db8::1]:6060/x");

@@ -48,7 +48,7 @@ async fn fetched(
 }
 
 #[tokio::test]
-async fn a_body_is_taken_within_its_limit_and_the_memory_for_it_is_counted() {
+async fn body_within_limit_is_counted_in_memory() {
     let budget = Budget::new(1 << 20);
     let got = fetched(
         200,
@@ -133,7 +133,7 @@ impl ClientAuthenticator for Tokens {
 }
 
 #[tokio::test]
-async fn over_https_the_certificate_is_checked_before_credentials_are_sent() {
+async fn https_certificate_is_checked_before_credentials_are_sent() {
     let (ca, certificate, key) = certificates();
     let server = ServerTls {
         cert_pem: certificate,

@@ -1,6 +1,6 @@
-//! Expressions in the arguments of templates and in types.
+//! Parses expressions in template arguments and types.
 
-use super::names::{Kind, OPERATORS};
+use super::names::{OPERATORS, Operands};
 use super::node::{Id, List, Node};
 use super::parse::{NotAName, Parsed, Parser};
 
@@ -29,18 +29,18 @@ impl<'a> Parser<'a> {
         let code = self.rest().get(..2).ok_or(NotAName)?;
         let operator = OPERATORS.iter().find(|(of, ..)| *of == code);
         match operator {
-            Some((_, symbol, Kind::Prefix)) => {
+            Some((_, symbol, Operands::Prefix)) => {
                 self.bytes(2)?;
                 let of = self.expression()?;
                 return self.node(Node::Unary(symbol, of));
             }
-            Some((_, symbol, Kind::Binary)) => {
+            Some((_, symbol, Operands::Binary)) => {
                 self.bytes(2)?;
                 let left = self.expression()?;
                 let right = self.expression()?;
                 return self.node(Node::Binary(left, symbol, right));
             }
-            Some((_, symbol, Kind::Postfix)) => {
+            Some((_, symbol, Operands::Postfix)) => {
                 self.bytes(2)?;
                 let is_before = self.take("_");
                 let of = self.expression()?;
@@ -62,7 +62,7 @@ impl<'a> Parser<'a> {
         self.special_expression(code, before)
     }
 
-    /// An expression by its code, which was read.
+    /// Parses an expression whose operator code was read already.
     fn special_expression(&mut self, code: &str, before: &'static str) -> Parsed<Id> {
         match code {
             "at" => self.around_type("alignof (", ")"),
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Prefix(before, made))
     }
 
-    /// An expression, or what a member or an element of an array is set to.
+    /// Parses an expression, or the initializer of a member or array element.
     fn braced(&mut self) -> Parsed<Id> {
         self.deeper(|parser| {
             if parser.take("di") {
@@ -263,7 +263,7 @@ impl<'a> Parser<'a> {
         let operands: &[Id] = match kind {
             "l" => &[dots, first],
             "r" => &[first, dots],
-            // The pack is the first for one, the last for the other.
+            // A binary fold: one operand is the pack, the other the initial value.
             _ => {
                 let second = self.expression()?;
                 &[first, dots, second]
@@ -277,7 +277,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Around("(", folded, ")"))
     }
 
-    /// A name in an expression that depends on the arguments of a template.
+    /// Parses a name that depends on template arguments.
     fn unresolved_name(&mut self, is_global: bool) -> Parsed<Id> {
         let mut scope = None;
         if self.take("srN") {

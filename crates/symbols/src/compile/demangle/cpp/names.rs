@@ -1,11 +1,11 @@
-//! Names of functions, classes and so on.
+//! Parses names of functions, classes and operators.
 
 use super::node::{Id, Node};
 use super::parse::{NameState, NotAName, Parsed, Parser};
 
-/// Operators by their code, with the kind of expression that each makes.
-pub(super) const OPERATORS: &[(&str, &str, Kind)] = {
-    use Kind::{Binary, Postfix, Prefix, Special};
+/// Operators by their code, with the number and position of their operands.
+pub(super) const OPERATORS: &[(&str, &str, Operands)] = {
+    use Operands::{Binary, Postfix, Prefix, Special};
     &[
         ("aN", "&=", Binary),
         ("aS", "=", Binary),
@@ -59,11 +59,11 @@ pub(super) const OPERATORS: &[(&str, &str, Kind)] = {
     ]
 };
 
-/// The operands of an operator in an expression.
+/// Number and position of an operator's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Operands {
     Prefix,
-    /// Behind its operand, or with `_` before it.
+    /// Behind its operand, or before it with `_`.
     Postfix,
     Binary,
     Special,
@@ -108,10 +108,10 @@ impl<'a> Parser<'a> {
         self.unqualified_name(Some(std), state)
     }
 
-    /// A name in a class or a namespace.
+    /// Parses a name in a class or a namespace.
     fn nested_name(&mut self, mut state: Option<&mut NameState>) -> Parsed<Id> {
         self.expect("N")?;
-        // A function whose object is a parameter.
+        // A member function with an explicit object parameter.
         self.take("H");
         let mut qualifiers = self.qualifiers();
         qualifiers.reference = self.reference();
@@ -160,12 +160,11 @@ impl<'a> Parser<'a> {
         scope.ok_or(NotAName)
     }
 
-    /// A name in a function.
     fn local_name(&mut self, state: Option<&mut NameState>) -> Parsed<Id> {
         self.expect("Z")?;
         let function = self.encoding()?;
         self.expect("E")?;
-        // A reader knows the function by its name and parameters.
+        // The name and the parameters identify the function for a reader; its result is omitted.
         let function = match self.get(function) {
             Some(Node::Function(mut typed)) => {
                 typed.result = None;
@@ -191,7 +190,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Between(function, "::", entity))
     }
 
-    /// A number that tells names in one function apart. It is not shown.
+    /// Parses the number that distinguishes equal names in one function. It is not displayed.
     fn discriminator(&mut self) -> Parsed<()> {
         if self.take("__") {
             self.number()?;
@@ -201,19 +200,19 @@ impl<'a> Parser<'a> {
             self.expect("_")?;
             self.bytes(1)?;
         } else if self.look().is_ascii_digit() && self.rest().bytes().all(|b| b.is_ascii_digit()) {
-            // GCC before version 3.4 wrote them so.
+            // Form of GCC before version 3.4.
             self.number()?;
         }
         Ok(())
     }
 
-    /// A name without its namespaces and classes; `scope` is written before it.
+    /// Parses a name without its namespaces and classes; `scope` is written before it.
     fn unqualified_name(
         &mut self,
         mut scope: Option<Id>,
         state: Option<&mut NameState>,
     ) -> Parsed<Id> {
-        // A friend; a name that only its file sees.
+        // `F`: a friend. `L`: a name with internal linkage.
         self.take("F");
         self.take("L");
         let name = match (self.look(), self.peek(1)) {
@@ -251,7 +250,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Text(name))
     }
 
-    /// A type without a name: of a lambda, a structure, an enumeration, a block.
+    /// Parses an unnamed type: a lambda, a structure, an enumeration, a block.
     pub(super) fn unnamed_type(&mut self) -> Parsed<Id> {
         if self.take("Ut") {
             let number = self.ordinal()?.saturating_add(1);

@@ -1,9 +1,9 @@
-//! The parts of a C++ name.
+//! Syntax tree of a C++ name.
 
-/// A node, by its place among all nodes of a name.
+/// Index of a node among all nodes of a name.
 pub(super) type Id = u32;
 
-/// A list of nodes, by its place among all lists of a name.
+/// A list of nodes: a range of the node lists of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct List {
     pub(super) start: u32,
@@ -16,7 +16,7 @@ impl List {
     }
 }
 
-/// `const`, `volatile` and `restrict`, and `&` or `&&` behind a function.
+/// `const`, `volatile` and `restrict`, and `&` or `&&` after a member function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Qualifiers {
     pub(super) is_const: bool,
@@ -31,13 +31,11 @@ pub(super) enum Reference {
     RValue,
 }
 
-/// A function, with its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) result: Option<Id>,
-    /// None in a function type.
+    /// `None` in a function type.
     pub(super) name: Option<Id>,
-    /// The arguments of the template that is named.
     pub(super) arguments: Option<List>,
     pub(super) parameters: List,
     pub(super) qualifiers: Qualifiers,
@@ -45,45 +43,37 @@ pub(super) struct Function {
     pub(super) suffix: Option<Id>,
 }
 
-/// A part of a name, as far as its text needs it.
+/// A node of the syntax tree, as far as its text needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Node<'a> {
     Text(&'a str),
-    /// A text before a node.
     Prefix(&'a str, Id),
-    /// A text behind a node.
     Suffix(Id, &'a str),
-    /// A text, a node and another text.
     Around(&'a str, Id, &'a str),
-    /// Two nodes with a text in between.
     Between(Id, &'a str, Id),
-    /// Two expressions with an operator.
     Binary(Id, &'a str, Id),
-    /// An operator before an expression.
     Unary(&'a str, Id),
     Conditional(Id, Id, Id),
     /// An expression and a list in parentheses or braces.
     Call(Id, [&'a str; 2], List),
-    /// Nodes with commas between a text and another one.
+    /// A comma-separated list between two texts.
     Enclosed(&'a str, List, &'a str),
-    /// `static_cast<type>(expression)` and the like.
     Cast(&'a str, Id, Id),
-    /// `(type)expression`.
     CStyleCast(Id, List),
     /// Name and arguments of a template.
     Template(Id, List),
-    /// Arguments of a template that were given for one parameter.
+    /// Template arguments for one parameter pack.
     Pack(List),
     Expansion(Id),
-    /// A parameter of the named template, by its place. The scope in which it is written decides which argument it stands for.
+    /// A template parameter, by its position. The scope in which it is written decides which argument
+    /// replaces it.
     Argument(u64),
     /// A name, with the arguments of the template that it names.
     Scoped(Id, List),
-    /// The constructor (or destructor) of a class.
+    /// Constructor (or destructor, if true) of a class.
     Constructor(Id, bool),
-    /// A conversion operator.
     Conversion(Id),
-    /// An abbreviation such as `Ss`: the short form, the long form, and the name of the class.
+    /// A standard abbreviation such as `Ss`: the short form, the long form, and the name of the class.
     Standard(&'static [&'static str; 3]),
     Closure {
         parameters: List,
@@ -96,15 +86,15 @@ pub(super) enum Node<'a> {
     Referred(Id, Reference),
     MemberPointer(Id, Id),
     Array(Id, Option<Id>),
-    /// A number of a type that is not written behind it.
+    /// A literal whose type is written before it.
     Literal(Id, &'a str, bool),
-    /// A number with the letters behind it that say its type.
+    /// A number with the suffix that states its type.
     Number(&'a str, &'static str, bool),
     Parameter(u64),
 }
 
 impl Node<'_> {
-    /// The nodes that are written in this one, outside of other expansions.
+    /// Returns the children of this node, except for pack expansions.
     pub(super) fn parts(self) -> ([Option<Id>; 3], List) {
         let none = List::default();
         match self {

@@ -1,32 +1,33 @@
-//! Reads a mangled name of C++ (Itanium C++ ABI, section 5.1) into nodes.
+//! Parses a mangled C++ name (Itanium C++ ABI, section 5.1) into nodes.
 //!
-//! Names may be hostile: the depth and the number of nodes are bounded, and text outside of the grammar is an error, never a guess.
+//! Names may be malicious: depth and number of nodes are bounded, and text outside of the grammar is an
+//! error.
 
 use super::node::{Function, Id, List, Node, Qualifiers, Reference};
 
-/// The text is no name, or goes beyond a bound.
+/// The text is not a mangled name, or exceeds a bound.
 #[derive(Debug)]
 pub(super) struct NotAName;
 
 pub(super) type Parsed<T> = Result<T, NotAName>;
 
-/// Deeper names are not read.
+/// Maximum nesting depth.
 const DEEPEST: u32 = 160;
-/// Nodes of a name: no more than a few for each byte of a long one.
+/// Maximum number of nodes: a few for each byte of a long name.
 const MOST_NODES: usize = 1 << 16;
 
-/// Properties of the named function that only its name has.
+/// Properties of a function that its name alone determines.
 #[derive(Debug, Default)]
 pub(super) struct NameState {
-    /// A constructor, destructor or conversion, which has no result.
+    /// Whether the function is a constructor, destructor or conversion, which has no result type.
     pub(super) is_special: bool,
     pub(super) ends_with_arguments: bool,
     pub(super) qualifiers: Qualifiers,
-    /// The arguments of the template that is named.
+    /// Template arguments of the function.
     pub(super) arguments: Option<List>,
 }
 
-/// The nodes of a name, and what is left of its text.
+/// Parser state: the unread text and the nodes so far.
 #[derive(Debug, Default)]
 pub(super) struct Parser<'a> {
     text: &'a str,
@@ -68,7 +69,7 @@ impl<'a> Parser<'a> {
         self.take(text).then_some(()).ok_or(NotAName)
     }
 
-    /// The next `length` bytes.
+    /// Takes `length` bytes.
     pub(super) fn bytes(&mut self, length: usize) -> Parsed<&'a str> {
         let (taken, rest) = self.text.split_at_checked(length).ok_or(NotAName)?;
         self.text = rest;
@@ -102,7 +103,7 @@ impl<'a> Parser<'a> {
         id
     }
 
-    /// Reads something that may contain itself.
+    /// Parses one level deeper, within the maximum depth.
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= DEEPEST {
             return Err(NotAName);
@@ -113,7 +114,7 @@ impl<'a> Parser<'a> {
         read
     }
 
-    /// Items up to an `E`.
+    /// Parses items up to an `E`.
     pub(super) fn until_end(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Parsed<Id>,
@@ -125,7 +126,7 @@ impl<'a> Parser<'a> {
         self.list(&items)
     }
 
-    /// Digits, with `n` for a minus before them.
+    /// Parses digits, after an optional `n` for a minus sign.
     pub(super) fn digits(&mut self, may_be_negative: bool) -> Parsed<(&'a str, bool)> {
         let negative = may_be_negative && self.take("n");
         let end = self.text.bytes().position(|byte| !byte.is_ascii_digit());
@@ -141,7 +142,7 @@ impl<'a> Parser<'a> {
         digits.parse().map_err(|_| NotAName)
     }
 
-    /// A number and `_`: 0 for the latter alone, and one more than the number.
+    /// Parses an ordinal: `_` is 0, and a number followed by `_` is one more than the number.
     pub(super) fn ordinal(&mut self) -> Parsed<u64> {
         if self.take("_") {
             return Ok(0);
@@ -151,7 +152,7 @@ impl<'a> Parser<'a> {
         number.checked_add(1).ok_or(NotAName)
     }
 
-    /// The same in base 36.
+    /// Parses an ordinal in base 36.
     fn sequence(&mut self) -> Parsed<u64> {
         let end = self.text.find('_').ok_or(NotAName)?;
         let digits = self.bytes(end)?;
@@ -167,7 +168,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A function with its type, or something else that has a name.
+    /// Parses an encoding: a function with its type, a variable, or a special name.
     pub(super) fn encoding(&mut self) -> Parsed<Id> {
         self.deeper(|parser| {
             if matches!(parser.look(), b'G' | b'T') {
@@ -293,7 +294,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Prefix(text, of))
     }
 
-    /// The offset by which a thunk changes `this`.
+    /// Parses the offset by which a thunk changes `this`.
     fn offset(&mut self) -> Parsed<()> {
         if self.take("v") {
             self.digits(true)?;
@@ -360,7 +361,6 @@ impl<'a> Parser<'a> {
         self.substitutions.get(index).copied().ok_or(NotAName)
     }
 
-    /// Tags of an ABI behind a name.
     pub(super) fn tags(&mut self, mut name: Id) -> Parsed<Id> {
         while self.take("B") {
             let length = usize::try_from(self.number()?).map_err(|_| NotAName)?;
@@ -385,7 +385,7 @@ impl<'a> Parser<'a> {
         let index = self.ordinal()?;
         match level {
             0 => self.node(Node::Argument(index)),
-            // Of a lambda in a lambda.
+            // A lambda within a lambda.
             _ => {
                 let number = self.node(Node::Parameter(index.saturating_add(1)))?;
                 self.node(Node::Prefix("auto:", number))
@@ -393,7 +393,6 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Arguments of a template.
     pub(super) fn template_arguments(&mut self) -> Parsed<List> {
         self.expect("I")?;
         let takes = std::mem::replace(&mut self.takes_arguments, true);
@@ -435,7 +434,8 @@ impl<'a> Parser<'a> {
                 Ok(encoding)
             }
             b'L' => parser.literal(),
-            // Clang 18 and later declare the parameter before an argument that depends on others. The declaration is not shown.
+            // Clang 18 and later declare the parameter before a dependent argument. The declaration is not
+            // displayed.
             b'T' if matches!(parser.peek(1), b'y' | b'n' | b't' | b'p' | b'k') => {
                 parser.template_declaration()?;
                 parser.template_argument()
@@ -444,7 +444,6 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The declaration of a parameter of a template.
     pub(super) fn template_declaration(&mut self) -> Parsed<()> {
         self.deeper(|parser| {
             parser.expect("T")?;

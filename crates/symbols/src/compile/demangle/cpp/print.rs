@@ -1,20 +1,20 @@
-//! Writes the nodes of a name as C++ has them.
+//! Prints the syntax tree of a name in C++ notation.
 
 use std::fmt::{self, Write};
 
 use super::node::{Function, Id, List, Node, Qualifiers, Reference};
 use super::parse::Parser;
 
-/// The most nodes that are visited for one name. The length of the text is no bound, because empty packs write nothing.
+/// Maximum number of visited nodes. The length of the text is no bound, because empty packs print nothing.
 const MOST_STEPS: u32 = 1 << 18;
-/// A deeper text is not written.
+/// Maximum depth of printed nodes.
 const DEEPEST: u32 = 320;
 
-/// The meaning of template parameters at one place of a name.
+/// Meaning of template parameters in a part of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     None,
-    /// Parameters of a generic lambda, written `auto:1`.
+    /// Parameters of a generic lambda, printed as `auto:1`.
     Lambda,
     Arguments(List),
 }
@@ -22,18 +22,17 @@ enum Scope {
 pub(super) struct Printer<'p, 'a, W> {
     parser: &'p Parser<'a>,
     output: &'p mut W,
-    /// The last two characters.
+    /// The last two printed characters.
     last: [char; 2],
     written: usize,
-    /// The index in the pack whose expansion is being written.
+    /// Index in the parameter pack that is being expanded.
     pack: Option<usize>,
-    /// Scopes, each with the index of its outer scope. The first one is outside of all templates.
+    /// Scopes, each with the index of its outer scope. The first scope is outside of all templates.
     scopes: Vec<(Scope, usize)>,
-    /// The index of the current scope.
     scope: usize,
     steps: u32,
     depth: u32,
-    /// Whether a comma is due before the next text. An empty pack writes no text, so it gets no comma.
+    /// Whether a comma is due before the next text. An empty pack prints no text, so it gets no comma.
     comma: bool,
 }
 
@@ -77,7 +76,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         parser.lists.get(range).unwrap_or_default()
     }
 
-    /// A node as a whole.
+    /// Prints a whole node.
     pub(super) fn print(&mut self, id: Id) -> fmt::Result {
         self.left(id)?;
         self.right(id)
@@ -102,8 +101,8 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         self.deeper(|printer| printer.print_right(id))
     }
 
-    /// The argument of a template parameter in a scope, and the scope in which the argument is written. Of a pack it is the argument
-    /// with the index `pack`.
+    /// Returns the argument of a template parameter in a scope, and the scope of the argument. For a pack,
+    /// returns the argument with the index `pack`.
     fn argument(&self, index: u64, scope: usize, pack: Option<usize>) -> Option<(Id, usize)> {
         let (Scope::Arguments(list), around) = *self.scopes.get(scope)? else {
             return None;
@@ -131,7 +130,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         (id, scope)
     }
 
-    /// Writes an argument, in which other packs are lists.
+    /// Prints an argument, in which other packs are printed as lists.
     fn in_place(
         &mut self,
         scope: usize,
@@ -143,7 +142,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         printed
     }
 
-    /// Does something in another scope.
+    /// Runs `work` in another scope.
     fn within<T>(&mut self, scope: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.scope, scope);
         let done = work(self);
@@ -151,7 +150,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         done
     }
 
-    /// A scope in the present one.
+    /// Opens a scope within the current one.
     fn inner(&mut self, scope: Scope) -> usize {
         self.scopes.push((scope, self.scope));
         self.scopes.len() - 1
@@ -175,7 +174,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         }
     }
 
-    /// Whether a type has a part that is written behind the declared name, as `[10]` in `int (&name) [10]`.
+    /// Whether a type prints a part after the declared name, as `[10]` in `int (&name) [10]`.
     fn has_right(&self, id: Id, scope: usize, depth: u32) -> bool {
         if depth > DEEPEST {
             return false;
@@ -216,7 +215,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
                 self.print(second)
             }
             Node::Binary(first, operator, second) => {
-                // In the arguments of a template it would be their end.
+                // In template arguments, `>` would end the list.
                 let hides = operator == ">";
                 self.text(if hides { "((" } else { "(" })?;
                 self.print(first)?;
@@ -228,7 +227,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
             Node::Unary(operator, of) => {
                 self.text(operator)?;
                 match self.node(of) {
-                    // Of a function of a class the name is enough.
+                    // A member function is printed without its parameters.
                     Some(Node::Function(Function {
                         name: Some(name),
                         qualifiers,
@@ -252,7 +251,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
             Node::Call(of, [open, close], items) => {
                 match self.node(of) {
                     Some(Node::Function(function)) if open == "(" => {
-                        // Of the function that is called the name is enough.
+                        // A called function is printed by its name only.
                         self.print(function.name.unwrap_or(of))?;
                     }
                     Some(Node::Text(_) | Node::Template(..)) => self.print(of)?,
@@ -413,7 +412,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         self.text(&number.to_string())
     }
 
-    /// A part of an expression, in parentheses unless it is a name.
+    /// Prints an operand, in parentheses unless it is a name.
     fn operand(&mut self, id: Id) -> fmt::Result {
         let is_name = match self.node(id) {
             Some(Node::Text(text)) => !matches!(text, "true" | "false" | "nullptr"),
@@ -429,9 +428,9 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         self.text(if is_name { "" } else { ")" })
     }
 
-    /// Items with commas in between. Empty packs are none.
+    /// Prints comma-separated items; empty packs are omitted.
     fn list(&mut self, list: List) -> fmt::Result {
-        // A comma before the list is for the list.
+        // A pending comma belongs before the list as a whole.
         let mut is_first = true;
         for item in self.items(list) {
             let (before, comma) = (self.written, self.comma);
@@ -483,7 +482,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         Ok(())
     }
 
-    /// The number of arguments of the first pack in a node, other expansions left aside.
+    /// Returns the number of arguments of the first pack in a node, other expansions excluded.
     fn pack_size(&mut self, id: Id, scope: usize, depth: u32) -> Option<usize> {
         self.steps += 1;
         if depth > DEEPEST || self.steps >= MOST_STEPS {
@@ -510,7 +509,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
             .find_map(|part| self.pack_size(part, scope, depth + 1))
     }
 
-    /// The name of a class as its constructors have it.
+    /// Prints the class name as used in its constructors.
     fn base_name(&mut self, of: Id) -> fmt::Result {
         self.deeper(
             |printer| match printer.node(printer.behind(of, printer.scope).0) {
@@ -595,7 +594,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         self.within(scope, |printer| printer.right(to))
     }
 
-    /// A reference to a reference is one (`T&&` where `T` is `int&`).
+    /// Collapses references to references (`T&&` where `T` is `int&`).
     fn collapsed(&self, mut to: Id, mut reference: Reference) -> (Id, usize, Reference) {
         let mut scope = self.scope;
         for _ in 0..DEEPEST {

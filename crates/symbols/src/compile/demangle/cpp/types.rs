@@ -1,4 +1,4 @@
-//! Types in a mangled name.
+//! Parses types in a mangled name.
 
 use super::node::{Function, Id, Node, Qualifiers, Reference};
 use super::parse::{NotAName, Parsed, Parser};
@@ -50,7 +50,7 @@ impl<'a> Parser<'a> {
     }
 
     fn read_type(&mut self) -> Parsed<Id> {
-        // `Dd` begins like no other, but `d` does.
+        // In reverse, so that `Dd` is found before `d`.
         for (code, text) in BUILT_IN.iter().rev() {
             if self.take(code) {
                 return self.node(Node::Text(text));
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         Ok(self.substitutable(type_))
     }
 
-    /// Whether a function type begins here, with what it may throw before it.
+    /// Whether a function type begins here, possibly with an exception specification before it.
     fn is_function(&self) -> bool {
         match self.look() {
             b'F' => true,
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
         } else {
             None
         };
-        // Of a transaction; of C.
+        // `Dx`: transaction-safe. `Y`: extern "C".
         self.take("Dx");
         self.expect("F")?;
         self.take("Y");
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Array(of, size))
     }
 
-    /// A literal, or the address of something that has a name.
+    /// Parses a literal, or the address of a named entity.
     pub(super) fn literal(&mut self) -> Parsed<Id> {
         const SUFFIXES: [(&str, &str); 6] = [
             ("i", ""),

@@ -1,6 +1,6 @@
-//! A server on the loopback interface that speaks as much of S3's protocol as reading takes.
+//! A test server on the loopback interface that speaks the read part of S3's protocol.
 //!
-//! On real time: requests go through sockets, which a paused clock does not wait for.
+//! The tests use real time, because a paused clock does not wait for sockets.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -46,7 +46,7 @@ fn plain(status: u16) -> Option<Answer> {
     Some(answer(status, HeaderMap::new(), b"", HeaderMap::new()))
 }
 
-/// A server with these objects below the prefix.
+/// Starts a server with these objects below the prefix.
 async fn serve(objects: BTreeMap<String, Vec<u8>>) -> TestServer {
     TestServer::start(None, move |request| {
         let path = request.uri().path();
@@ -69,30 +69,30 @@ async fn find(store: &Store, id: &BuildId) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 #[tokio::test]
-async fn files_have_the_names_of_directories_and_what_belongs_together_is_found() {
-    let (one, two, common) = (id(1), id(2), id(3));
-    let alt = [b"x\0".as_slice(), common.as_bytes()].concat();
+async fn directory_names_are_used_and_companions_are_found() {
+    let (one, two, supplementary_id) = (id(1), id(2), id(3));
+    let alt = [b"x\0".as_slice(), supplementary_id.as_bytes()].concat();
     let debug = elf_with(&one, &["main"], &[(".gnu_debugaltlink", &alt)]);
     let binary = elf(&one, &["main"]);
     let alone = elf(&two, &["main"]);
-    let [_, short, _] = layout::debug_information(&common);
+    let [_, short, _] = layout::debug_information(&supplementary_id);
     let [_, _, executable] = layout::binary(&two);
     let objects = [
         (layout::debug_information(&one)[0].clone(), debug.clone()),
         (layout::binary(&one)[0].clone(), binary.clone()),
-        (short, b"common".to_vec()),
+        (short, b"supplementary_id".to_vec()),
         (executable, alone.clone()),
     ];
     let server = serve(objects.into()).await;
     let store = store(&server);
     let found = find(&store, &one).await;
-    assert_eq!(found, Ok(vec![binary, debug, b"common".to_vec()]));
+    assert_eq!(found, Ok(vec![binary, debug, b"supplementary_id".to_vec()]));
     assert_eq!(find(&store, &two).await, Ok(vec![alone]));
     assert_eq!(find(&store, &id(4)).await, Err(Failure::NotFound));
 }
 
 #[tokio::test]
-async fn what_is_larger_than_it_may_be_is_not_taken() {
+async fn object_over_limit_is_refused() {
     let large = (layout::binary(&id(1))[0].clone(), vec![0; 65 << 10]);
     let server = serve([large].into()).await;
     let failed = find(&store(&server), &id(1)).await;
@@ -100,7 +100,7 @@ async fn what_is_larger_than_it_may_be_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_let_us_in_says_so_and_is_left_alone() {
+async fn forbidden_store_is_reported_and_breaker_opens() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let server = TestServer::start(None, move |_| {
@@ -115,7 +115,7 @@ async fn a_store_that_does_not_let_us_in_says_so_and_is_left_alone() {
     }
     let failed = find(&store, &id(1)).await.unwrap_err().to_string();
     assert!(
-        failed.contains("s3://bucket/some/prefix is left alone"),
+        failed.contains("not asking s3://bucket/some/prefix"),
         "{failed}"
     );
     assert_eq!(count.load(SeqCst), 5, "five failures in a row are enough");

@@ -1,0 +1,124 @@
+//! Recently written blocks, which a reader that keeps up gets from memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::NewRecord;
+use super::format::BlockHeader;
+use super::record::{Place, Record};
+
+/// Recently written blocks.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// Ordered by sequence number, without gaps.
+    blocks: VecDeque<RecentBlock>,
+    bytes: usize,
+    /// Maximum size in bytes, uncompressed. The limit is half of that while the reader is behind: then the reader needs
+    /// these blocks only after it has read the files.
+    limit: usize,
+    /// Sequence number behind the last block.
+    end: u64,
+    /// Sequence number of the next record that the reader has not received from a block here.
+    read: u64,
+}
+
+/// A recently written block. It shares the bytes of the appended records.
+#[derive(Debug, Clone)]
+pub(super) struct RecentBlock {
+    pub(super) header: BlockHeader,
+    pub(super) records: Arc<[NewRecord]>,
+    pub(super) place: Place,
+}
+
+impl RecentBlock {
+    /// Returns the approximate memory use in bytes.
+    fn bytes(&self) -> usize {
+        self.records.iter().map(NewRecord::bytes_in_memory).sum()
+    }
+
+    /// Returns the records of the block for the reader.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> {
+        let numbered = (self.header.first..).zip(&*self.records);
+        numbered.map(|(sequence, record)| Record {
+            sequence,
+            items: record.items,
+            parts: record.parts.clone(),
+            place: self.place,
+            memory: record.memory.clone(),
+        })
+    }
+}
+
+impl Recent {
+    /// Creates an empty list that grows to `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Recent {
+            limit,
+            ..Recent::default()
+        }
+    }
+
+    /// Changes the maximum size in bytes.
+    pub(super) fn limit_to(&mut self, bytes: usize) {
+        self.limit = bytes;
+        self.let_go();
+    }
+
+    /// Whether the reader's next records are only on disk.
+    pub(super) fn is_behind(&self) -> bool {
+        let front = self.blocks.front();
+        front.map_or(self.end, |front| front.header.first) > self.read
+    }
+
+    /// Adds the newest block.
+    pub(super) fn push(&mut self, block: RecentBlock) {
+        if self
+            .blocks
+            .back()
+            .is_some_and(|last| last.header.end() != block.header.first)
+        {
+            self.clear();
+        }
+        self.bytes += block.bytes();
+        self.end = block.header.end();
+        self.blocks.push_back(block);
+        self.let_go();
+    }
+
+    /// Drops the oldest blocks until the rest is within the limits.
+    fn let_go(&mut self) {
+        while self.bytes > self.limit || self.is_behind() && self.bytes > self.limit / 2 {
+            self.pop();
+        }
+    }
+
+    /// Records that the reader has received all records before `next`.
+    pub(super) fn read_to(&mut self, next: u64) {
+        self.read = next;
+    }
+
+    /// Returns the block that contains `sequence`. Blocks before it have been read and are dropped.
+    pub(super) fn take(&mut self, sequence: u64) -> Option<RecentBlock> {
+        while self
+            .blocks
+            .front()
+            .is_some_and(|block| block.header.end() <= sequence)
+        {
+            self.pop();
+        }
+        self.read_to(sequence);
+        let front = self.blocks.front()?;
+        (front.header.first <= sequence).then(|| front.clone())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.bytes = 0;
+    }
+
+    fn pop(&mut self) {
+        if let Some(block) = self.blocks.pop_front() {
+            self.bytes -= block.bytes();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Lifecycle of a processor that buffers data, and its task that delivers flushed data.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::ready::{Bytes as _, Most};
+use super::{Collected, Holder};
+use crate::pipeline::account::DropReason;
+use crate::pipeline::{Component, Undelivered};
+
+/// The task that delivers flushed data. Runs until the processor is closed and empty.
+async fn flush<H: Holder>(holder: Arc<H>) {
+    let holding = holder.holding();
+    let mut under_way = FuturesUnordered::new();
+    let (mut count_under_way, mut bytes_under_way) = (0, 0);
+    loop {
+        let Collected { due, closed } = holder.collect().await;
+        let done = {
+            let mut state = holding.state();
+            loop {
+                let now = Most {
+                    count: count_under_way,
+                    bytes: bytes_under_way,
+                };
+                let Some(ready) = state.ready.pop(H::UNDER_WAY, now) else {
+                    break;
+                };
+                let one = Most {
+                    count: usize::from(!ready.is_patient()),
+                    bytes: ready.bytes(),
+                };
+                count_under_way += one.count;
+                bytes_under_way += one.bytes;
+                let handed_on = holder.hand_on(ready);
+                under_way.push(async move {
+                    handed_on.await;
+                    one
+                });
+                holding.gone.notify_waiters();
+            }
+            closed && state.ready.is_empty() && under_way.is_empty()
+        };
+        if done {
+            return;
+        }
+        tokio::select! {
+            () = holding.wake.notified() => {}
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            Some(one) = under_way.next() => {
+                count_under_way -= one.count;
+                bytes_under_way -= one.bytes;
+            }
+        }
+    }
+}
+
+/// Lifecycle of a processor that buffers data.
+pub(crate) struct Life<H: Holder> {
+    holder: Arc<H>,
+    flusher: Option<JoinHandle<()>>,
+}
+
+impl<H: Holder> Life<H> {
+    pub(crate) fn new(holder: Arc<H>) -> Self {
+        Life {
+            holder,
+            flusher: None,
+        }
+    }
+}
+
+impl<H: Holder> Component for Life<H> {
+    fn start(&mut self) {
+        self.flusher
+            .get_or_insert_with(|| tokio::spawn(flush(self.holder.clone())));
+    }
+
+    fn idle(&self) -> bool {
+        self.holder.holding().state().held == 0
+    }
+
+    fn flush(&self) {
+        let holding = self.holder.holding();
+        holding.state().ending = true;
+        holding.wake();
+    }
+
+    fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
+        Box::pin(async move {
+            let holder = self.holder.clone();
+            let holding = holder.holding();
+            {
+                // Both under one lock: a collector that sees `closed` must find everything ready.
+                let mut state = holding.state();
+                state.closed = true;
+                state.ending = true;
+            }
+            holding.closing.cancel();
+            holding.wake();
+            if let Some(flusher) = &mut self.flusher
+                && timeout_at(deadline, &mut *flusher).await.is_err()
+            {
+                // A delivery after this point would be counted twice.
+                flusher.abort();
+                let _ = flusher.await;
+            }
+            let left = std::mem::take(&mut holding.state().held);
+            if left > 0 {
+                holding.next.account.dropped(left, DropReason::Shutdown);
+            }
+            Undelivered { items: left }
+        })
+    }
+}
+
+impl<H: Holder> Drop for Life<H> {
+    fn drop(&mut self) {
+        if let Some(flusher) = &self.flusher {
+            flusher.abort();
+        }
+    }
+}

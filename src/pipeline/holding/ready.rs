@@ -1,0 +1,78 @@
+//! Flushed data that waits for the next stage.
+
+use std::collections::VecDeque;
+
+use crate::pipeline::batch::Batch;
+
+/// Number of flushed batches waiting for the next stage from which clients are refused.
+pub(crate) const MAX_READY: usize = 8;
+
+/// Limit or count of concurrent deliveries. A single delivery may exceed the limit in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+}
+
+/// A type with a memory size.
+pub(crate) trait Bytes {
+    /// Returns the approximate memory size in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Whether the next stage may keep the data for long, because its senders wait and still have it. Such a delivery
+    /// must not block others.
+    fn is_patient(&self) -> bool {
+        false
+    }
+}
+
+impl Bytes for Batch {
+    fn bytes(&self) -> usize {
+        Batch::bytes(self)
+    }
+}
+
+/// Flushed data that waits for the next stage. After a push, call [`Holding::wake`] to wake the flusher.
+pub(crate) struct Queue<R> {
+    waiting: VecDeque<R>,
+    bytes: usize,
+}
+
+impl<R> Default for Queue<R> {
+    fn default() -> Self {
+        Queue {
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<R: Bytes> Queue<R> {
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether no more data may be accepted, because of the number or the bytes of the waiting batches.
+    pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
+        self.waiting.len() >= MAX_READY || self.bytes >= most_bytes
+    }
+
+    pub(crate) fn push(&mut self, ready: R) {
+        self.bytes += ready.bytes();
+        self.waiting.push_back(ready);
+    }
+
+    /// Takes the next batch, if the limit of concurrent deliveries allows it.
+    pub(super) fn pop(&mut self, most: Most, under_way: Most) -> Option<R> {
+        let front = self.waiting.front()?;
+        let next = front.bytes();
+        let fits = under_way.bytes == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
+        let in_turn = under_way.count < most.count || front.is_patient() && most.count > 1;
+        if !in_turn || !fits {
+            return None;
+        }
+        self.bytes = self.bytes.saturating_sub(next);
+        self.waiting.pop_front()
+    }
+}

@@ -1,0 +1,46 @@
+//! The account of incoming items until the queue takes or refuses them.
+
+use std::sync::Arc;
+
+use super::delivery::Delivery;
+use super::entry::Ledger;
+use crate::pipeline::account::{Decided, DropReason, Pending};
+
+/// Items that came in and that the queue has not taken.
+pub(super) struct Arrival(Pending<Arc<Ledger>>);
+
+impl Decided for Arc<Ledger> {
+    /// The entries of the queue count them.
+    fn accepted(&self, _items: usize) {}
+
+    fn refused(&self, items: usize) {
+        self.metrics.refused(items);
+    }
+}
+
+impl Arrival {
+    /// Counts items that came in. They count as refused on drop.
+    pub(super) fn new(ledger: &Arc<Ledger>, items: usize) -> Self {
+        ledger.metrics.received(items);
+        Arrival(Pending::new(ledger.clone(), items))
+    }
+
+    /// Returns the number of items.
+    pub(super) fn items(&self) -> usize {
+        self.0.items()
+    }
+
+    /// Counts the items as dropped, because the queue is full and configured to drop.
+    pub(super) fn dropped(self, delivery: &Delivery) {
+        let items = self.items();
+        self.taken().dropped(items, DropReason::QueueFull);
+        delivery.is_full(items, true);
+    }
+
+    /// Ends the account here, because the queue took the items.
+    pub(super) fn taken(self) -> Arc<Ledger> {
+        let ledger = self.0.counters().clone();
+        self.0.accepted();
+        ledger
+    }
+}

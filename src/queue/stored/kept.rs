@@ -1,0 +1,129 @@
+//! A record in flight.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::sleep;
+
+use super::ahead::Credit;
+use super::{PAUSE, Stored, record};
+use crate::pipeline::batch::Batch;
+use tributary_storage::{Place, Record};
+
+/// The record that a request was read from. On drop, the record is acknowledged or returned to the log.
+pub(in crate::queue) struct Kept {
+    stored: Arc<Stored>,
+    record: Marked,
+    /// The record's share of the read-ahead.
+    credit: Mutex<Option<Credit>>,
+    given_back: AtomicBool,
+    /// Items that are already delivered or dropped. They are sent again if the record is returned.
+    settled: AtomicUsize,
+}
+
+/// A record without its content.
+#[derive(Debug, Clone, Copy)]
+struct Marked {
+    sequence: u64,
+    items: usize,
+    place: Place,
+}
+
+impl Kept {
+    /// Creates the handle of a record. A record dropped before [`begin`](Self::begin) returns to the log.
+    pub(super) fn new(stored: &Arc<Stored>, record: &Record) -> Self {
+        stored.under_way.fetch_add(1, Relaxed);
+        Kept {
+            stored: stored.clone(),
+            record: Marked {
+                sequence: record.sequence,
+                items: record.items,
+                place: record.place,
+            },
+            credit: Mutex::new(None),
+            given_back: AtomicBool::new(true),
+            settled: AtomicUsize::new(0),
+        }
+    }
+
+    /// From now on, dropping the record acknowledges it, unless [`give_back`](Self::give_back) is called first.
+    pub(super) fn begin(&mut self) {
+        *self.given_back.get_mut() = false;
+    }
+
+    /// Returns the number of items in the record.
+    pub(in crate::queue) fn items(&self) -> usize {
+        self.record.items
+    }
+
+    /// Returns the record to the log, whose next reader sends it again.
+    pub(in crate::queue) fn give_back(&self) {
+        self.given_back.store(true, Relaxed);
+    }
+
+    /// Counts items that were delivered or dropped.
+    pub(in crate::queue) fn settle(&self, items: usize) {
+        self.settled.fetch_add(items, Relaxed);
+    }
+
+    /// Keeps the record's share of the read-ahead.
+    pub(super) fn hold(&self, credit: Credit) {
+        *self.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
+    }
+
+    /// Releases the read-ahead credit, because the content is not in memory. Other records may be read instead.
+    pub(in crate::queue) fn unloaded(&self) {
+        self.credit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+
+    /// Reads the content again. Returns `None` if the record is damaged.
+    pub(in crate::queue) async fn reload(&self) -> Option<Batch> {
+        loop {
+            let log = self.stored.log().clone();
+            let Marked {
+                sequence, place, ..
+            } = self.record;
+            let read = tokio::task::spawn_blocking(move || log.reread(sequence, place)).await;
+            match read {
+                Ok(Ok(record)) => {
+                    let record = record?;
+                    let permit = self.stored.ahead.memory(record.bytes());
+                    let mut batch = record::decode(record.parts, record.items)?;
+                    batch.hold(permit);
+                    return Some(batch);
+                }
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "A stored queue cannot be read. It is tried again.");
+                    sleep(PAUSE).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Marked {
+            sequence,
+            items,
+            place,
+        } = self.record;
+        let log = self.stored.log();
+        if *self.given_back.get_mut() {
+            // These items are counted again when they are sent again.
+            self.stored
+                .ledger
+                .metrics
+                .recovered(*self.settled.get_mut());
+            log.give_back(sequence, place);
+        } else {
+            log.acknowledge(sequence, items);
+        }
+        self.stored.under_way.fetch_sub(1, Relaxed);
+        self.stored.show();
+    }
+}

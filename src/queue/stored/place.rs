@@ -1,0 +1,118 @@
+//! Room for new records, and the ways to make some.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+use super::{Read, Stored};
+use crate::pipeline::account::DropReason;
+use crate::queue::config::Overflow;
+use crate::queue::room::NoRoom;
+
+/// Room for a record that is being appended. Released on drop, when the log counts the record or the append has failed.
+pub(in crate::queue) struct Place {
+    stored: Arc<Stored>,
+    units: usize,
+}
+
+impl Stored {
+    /// Takes room for a batch. If configured to do so, drops older data or waits.
+    pub(in crate::queue) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+        loop {
+            let freed = self.log().freed();
+            tokio::pin!(freed);
+            // Registered before the check, so that no notification is lost.
+            freed.as_mut().enable();
+            let no_room = match self.try_place(units) {
+                Ok(place) => {
+                    self.drops_nothing();
+                    return Ok(place);
+                }
+                Err(no_room) => no_room,
+            };
+            match no_room {
+                NoRoom::Full if self.config.overflow == Overflow::DropOldest => {
+                    if self.log().is_stuck() {
+                        // Dropping data would not make room.
+                        return Err(NoRoom::Full);
+                    } else if self.log().is_freeing() {
+                        freed.await;
+                    } else if !self.drop_oldest().await {
+                        return Err(NoRoom::Full);
+                    }
+                }
+                NoRoom::Full if self.config.block_on_overflow => freed.await,
+                no_room => return Err(no_room),
+            }
+        }
+    }
+
+    /// Logs that the queue has room again, and the data dropped meanwhile.
+    fn drops_nothing(&self) {
+        if let Some(ended) = self.dropping.over() {
+            tracing::info!(
+                directory = %self.log().directory().display(),
+                lasted = ?ended.lasted,
+                dropped_items = ended.items,
+                "A stored queue has room again, and drops no data any more."
+            );
+        }
+    }
+
+    /// Whether less than a quarter of the queue would remain free after `units` more.
+    pub(in crate::queue) fn is_scarce(&self, units: usize) -> bool {
+        let size = self.config.queue_size;
+        self.held().saturating_add(units) > size - size / 4
+    }
+
+    fn try_place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+        if self.closed.load(Relaxed) {
+            return Err(NoRoom::Closed);
+        }
+        if units > self.config.queue_size {
+            return Err(NoRoom::TooLarge);
+        }
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.held().saturating_add(*reserved);
+        if taken.saturating_add(units) > self.config.queue_size {
+            self.log().make_room();
+            return Err(NoRoom::Full);
+        }
+        *reserved += units;
+        Ok(Place {
+            stored: self.clone(),
+            units,
+        })
+    }
+
+    /// Drops the oldest record. Returns false if there was none.
+    async fn drop_oldest(self: &Arc<Self>) -> bool {
+        let Ok(Read::Records(records)) = self.next(1).await else {
+            return false;
+        };
+        for (mut kept, record) in records {
+            self.ledger.dropped(record.items, DropReason::QueueFull);
+            if self.dropping.occurs(record.items) {
+                tracing::error!(
+                    directory = %self.log().directory().display(),
+                    "A stored queue is full and drops its oldest data until it has room: check the next hop, or raise \
+                     `sending_queue.queue_size`."
+                );
+            }
+            kept.begin();
+        }
+        true
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut reserved = self
+            .stored
+            .reserved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *reserved -= self.units;
+        drop(reserved);
+        self.stored.log().room_given_back();
+    }
+}
