@@ -212,6 +212,7 @@ fn processor(
         listeners: Listeners::default(),
         stored_queues: Default::default(),
         profile_stores: Default::default(),
+        introspection: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         pipeline: String::new(),

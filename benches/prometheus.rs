@@ -82,6 +82,7 @@ fn measure(
         listeners: Listeners::default(),
         stored_queues: Default::default(),
         profile_stores: Default::default(),
+        introspection: Default::default(),
         health: Arc::<Health>::default(),
         extensions: Extensions::default(),
         pipeline: String::new(),

@@ -165,6 +165,7 @@ fn naming(
         extensions: Extensions::default(),
         stored_queues: Default::default(),
         profile_stores: Default::default(),
+        introspection: Default::default(),
         pipeline: String::new(),
     };
     let mut config = Config {

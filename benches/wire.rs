@@ -303,6 +303,7 @@ fn processor<C: ProcessorConfig + DeserializeOwned>(id: &str, yaml: &str) -> Box
         listeners: Listeners::default(),
         stored_queues: Default::default(),
         profile_stores: Default::default(),
+        introspection: Default::default(),
         health: Arc::default(),
     };
     let config = serde_yaml::from_str::<C>(yaml);

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::introspection::Introspection;
 use crate::metric::Metric;
 use crate::pipeline::health::Health;
 use crate::pipeline::id::PipelineId;
@@ -32,6 +33,8 @@ pub struct Host {
     pub stored_queues: Logs,
     /// Profile stores that are open. They survive a reload.
     pub profile_stores: ProfileStores,
+    /// State of the running pipelines for people who look at them.
+    pub introspection: Arc<Introspection>,
 }
 
 impl Host {
@@ -44,6 +47,7 @@ impl Host {
             health: self.health.clone(),
             stored_queues: self.stored_queues.clone(),
             profile_stores: self.profile_stores.clone(),
+            introspection: self.introspection.clone(),
             extensions: Extensions::default(),
             pipeline: String::new(),
         }
@@ -57,6 +61,7 @@ impl Host {
             health: Arc::default(),
             stored_queues: Logs::default(),
             profile_stores: ProfileStores::default(),
+            introspection: Arc::default(),
         }
     }
 }
@@ -76,6 +81,8 @@ pub struct BuildContext {
     pub stored_queues: Logs,
     /// Profile stores that are open. They survive a reload.
     pub profile_stores: ProfileStores,
+    /// State of the running pipelines for people who look at them.
+    pub introspection: Arc<Introspection>,
     /// Services of the extensions in the same configuration.
     pub extensions: Extensions,
     /// Pipeline that a processor is built for; empty for other components.

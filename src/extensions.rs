@@ -2,6 +2,7 @@
 
 pub mod basicauth;
 pub mod bearertokenauth;
+pub mod console;
 mod credentials;
 pub mod file_storage;
 pub mod health_check;
@@ -14,6 +15,7 @@ use crate::component::{Entry, ExtensionConfig};
 pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
     basicauth::ENTRY,
     bearertokenauth::ENTRY,
+    console::ENTRY,
     file_storage::ENTRY,
     health_check::ENTRY,
     symbol_upload::ENTRY,

@@ -25,6 +25,7 @@ pub mod extensions;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod introspection;
 pub mod metric;
 pub mod pipeline;
 pub mod processors;

@@ -6,6 +6,7 @@ pub(crate) mod calls;
 mod chain;
 pub(crate) mod episode;
 mod fan_out;
+pub mod flow;
 pub(crate) mod gathering;
 pub mod health;
 pub(crate) mod holding;

@@ -9,8 +9,10 @@ use crate::component::{
     BuildContext, BuildError, Extension, ExtensionConfig, Extensions, Host, Outputs, Stage,
     Terminal,
 };
+use crate::introspection::graph::{NodeKind, node_name, processor_name};
 use crate::pipeline::Next;
 use crate::pipeline::account::{Account, ProcessorMetrics};
+use crate::pipeline::flow::{Flow, Metered};
 use crate::pipeline::id::{PipelineConfig, PipelineId};
 use crate::pipeline::{Chain, Consumer, Counted, Exit, FanOut, PipelineEntry, Processor, Switch};
 use tributary_config::{ComponentId, ExtensionUse, Validate};
@@ -160,7 +162,7 @@ impl<'a> Builder<'a> {
         let mut exporters = Vec::with_capacity(pipeline.exporters.len());
         let mut level = 0;
         for exporter in &pipeline.exporters {
-            let (input, below) = self.terminal(exporter, id.signal, &place)?;
+            let (input, below) = self.terminal(exporter, id, &place)?;
             exporters.push(input);
             level = level.max(below);
         }
@@ -187,11 +189,15 @@ impl<'a> Builder<'a> {
         (exit, mut level): Leveled<Arc<dyn Consumer>>,
     ) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
         let mut next = exit;
+        let flows = &self.host.introspection.flows;
+        let pipeline_name = id.to_string();
         let mut pure: Vec<(Box<dyn Processor>, ProcessorMetrics)> = Vec::new();
         for processor in pipeline.processors.iter().rev() {
             let place = format!("processors.{processor}");
             let configured = lookup(&self.config.processors, processor, &place)?;
-            let metrics = ProcessorMetrics::new(processor, id.signal);
+            let node = processor_name(&pipeline_name, &processor.to_string());
+            let flow = flows.edge(&pipeline_name, &node);
+            let metrics = ProcessorMetrics::new(processor, id.signal, flow);
             let cx = BuildContext {
                 pipeline: id.to_string(),
                 ..self.context(processor)
@@ -223,24 +229,27 @@ impl<'a> Builder<'a> {
         Ok((chain(pure, account, next), level))
     }
 
-    /// Returns the end of a pipeline of `signal`: an exporter or a connector.
+    /// Returns the end of a pipeline: an exporter or a connector.
     fn terminal(
         &mut self,
         id: &'a ComponentId,
-        signal: Signal,
-        pipeline: &str,
+        pipeline: &PipelineId,
+        place: &str,
     ) -> Result<Leveled<Arc<dyn Consumer>>, GraphError> {
         let is_connector = self.config.connectors.iter().any(|(key, _)| key == id);
-        let (inputs, level) = if is_connector {
-            self.connector(id)?
+        let (inputs, level, kind) = if is_connector {
+            let (inputs, level) = self.connector(id)?;
+            (inputs, level, NodeKind::Connector)
         } else {
-            (self.exporter(id)?, 0)
+            (self.exporter(id)?, 0, NodeKind::Exporter)
         };
+        let signal = pipeline.signal;
         let input = inputs.get(signal).cloned().ok_or_else(|| GraphError {
-            place: pipeline.to_owned(),
+            place: place.to_owned(),
             problem: format!("`{id}` does not take {signal}"),
         })?;
-        Ok((input, level))
+        let flow = self.flow(pipeline, kind, id);
+        Ok((Arc::new(Metered::new(flow, input)), level))
     }
 
     fn exporter(&mut self, id: &'a ComponentId) -> Result<Outputs, GraphError> {
@@ -276,7 +285,7 @@ impl<'a> Builder<'a> {
         }
         let place = format!("connectors.{id}");
         let configured = lookup(&self.config.connectors, id, &place)?;
-        let (outputs, below) = self.outputs_to_pipelines(id)?;
+        let (outputs, below) = self.outputs_to_pipelines(NodeKind::Connector, id)?;
         let level = below + 1;
         let signals = self.signals_of(|pipeline| &pipeline.exporters, id);
         let Terminal { inputs, component } = configured
@@ -295,7 +304,7 @@ impl<'a> Builder<'a> {
     fn receivers(&mut self) -> Result<(), GraphError> {
         for (id, configured) in &self.config.receivers {
             let name = format!("receivers.{id}");
-            let (pipelines, _) = self.outputs_to_pipelines(id)?;
+            let (pipelines, _) = self.outputs_to_pipelines(NodeKind::Receiver, id)?;
             let mut outputs = Outputs::default();
             let mut switches = Vec::new();
             for signal in Signal::ALL {
@@ -330,7 +339,11 @@ impl<'a> Builder<'a> {
 
     /// Returns, for every signal, the entries of all pipelines that begin with the receiver or
     /// connector `id`.
-    fn outputs_to_pipelines(&mut self, id: &ComponentId) -> Result<Leveled<Outputs>, GraphError> {
+    fn outputs_to_pipelines(
+        &mut self,
+        kind: NodeKind,
+        id: &ComponentId,
+    ) -> Result<Leveled<Outputs>, GraphError> {
         let mut outputs = Outputs::default();
         let mut level = 0;
         let mut each = Vec::new();
@@ -339,6 +352,8 @@ impl<'a> Builder<'a> {
             for (key, body) in &self.config.service.pipelines {
                 if key.signal == signal && body.receivers.contains(id) {
                     let (entry, below) = self.pipeline(key)?;
+                    let flow = self.flow(key, kind, id);
+                    let entry: Arc<dyn Consumer> = Arc::new(Metered::new(flow, entry));
                     each.push((key.clone(), entry.clone()));
                     entries.push(entry);
                     level = level.max(below);
@@ -350,6 +365,13 @@ impl<'a> Builder<'a> {
         }
         outputs.set_pipelines(each);
         Ok((outputs, level))
+    }
+
+    /// Returns the counters of the edge between a pipeline and a component outside it.
+    fn flow(&self, pipeline: &PipelineId, kind: NodeKind, id: &ComponentId) -> Arc<Flow> {
+        let node = node_name(kind, &id.to_string());
+        let flows = &self.host.introspection.flows;
+        flows.edge(&pipeline.to_string(), &node)
     }
 
     fn signals_of(

@@ -7,6 +7,7 @@ mod health;
 mod profiles;
 mod queue;
 mod symbols;
+mod top;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -159,6 +160,21 @@ enum Command {
         #[command(flatten)]
         fetching: fetch::Fetching,
     },
+    /// Show the pipelines of a running collector, its queues, rates and errors, once a second.
+    ///
+    /// Reads the collector's console extension. Ctrl-C ends.
+    Top {
+        /// URL of the console extension.
+        #[arg(default_value = "http://localhost:55679/")]
+        url: String,
+        /// Print one snapshot after a second, for scripts. Implied if the output is not a terminal.
+        #[arg(long)]
+        once: bool,
+        #[command(flatten)]
+        shape: Shape,
+        #[command(flatten)]
+        fetching: fetch::Fetching,
+    },
     /// Check, convert, merge, show and compare profiles from files and URLs.
     #[command(subcommand)]
     Profiles(Box<profiles::Command>),
@@ -273,6 +289,12 @@ fn dispatch(arguments: Arguments) -> Result<Invocation, Failure> {
             let (answer, code) = health::ask(&url, shape, &fetching)?;
             return deliver(answer.as_bytes(), ExitCode::from(code));
         }
+        Some(Command::Top {
+            url,
+            once,
+            shape,
+            fetching,
+        }) => return top::run(&url, once, shape.json, &fetching),
         Some(Command::Profiles(command)) => {
             let outcome = profiles::run(&command, before.strict);
             let code = ExitCode::from(outcome.code);

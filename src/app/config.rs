@@ -5,10 +5,12 @@ mod check;
 mod load;
 mod model;
 mod print;
+mod running;
 mod schema;
 
 pub(crate) use load::Registries;
 pub use load::{Loaded, load};
 pub use model::{Config, Configured, ServiceConfig};
 pub(in crate::app) use print::ONLY_HERE;
+pub use running::running_graph;
 pub use schema::schema;

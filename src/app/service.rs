@@ -16,13 +16,15 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use crate::app::config::{Config, Loaded};
+use crate::app::config::{Config, Loaded, running_graph};
 use crate::app::graph::{Graph, describe};
 use crate::app::reference::describe_metrics;
 use crate::app::{allocator, code_pages};
 use crate::component::Host;
+use crate::introspection::Introspection;
 use crate::pipeline::Undelivered;
 use crate::pipeline::health::{Health, Phase};
+use crate::telemetry::config::MetricsLevel;
 use crate::telemetry::endpoint::MetricsEndpoint;
 use crate::telemetry::exposition::{Exposition, Holder};
 use crate::telemetry::logs::LogHandle;
@@ -70,7 +72,9 @@ pub async fn run(options: ServiceOptions) -> ExitCode {
         say(&loaded.report, None);
         return ExitCode::FAILURE;
     };
-    let logs = match LogHandle::install(&config.service.telemetry) {
+    let introspection = Arc::new(Introspection::default());
+    let warnings = introspection.warnings.clone();
+    let logs = match LogHandle::install(&config.service.telemetry, warnings) {
         Ok(logs) => logs,
         Err(error) => {
             eprintln!("Error: {error}");
@@ -84,7 +88,7 @@ pub async fn run(options: ServiceOptions) -> ExitCode {
         "Starting collector..."
     );
     warn_of_root();
-    match Service::start(options, config, logs) {
+    match Service::start(options, config, logs, introspection) {
         Ok(service) => service.serve(signals).await,
         Err(problem) => {
             error!(error = problem, "Cannot start.");
@@ -167,7 +171,13 @@ struct Signals {
 }
 
 impl Service {
-    fn start(options: ServiceOptions, config: Config, logs: LogHandle) -> Result<Service, String> {
+    fn start(
+        options: ServiceOptions,
+        config: Config,
+        logs: LogHandle,
+        introspection: Arc<Introspection>,
+    ) -> Result<Service, String> {
+        let config = Arc::new(config);
         let exposition = Exposition::install().map_err(|error| error.to_string())?;
         describe_metrics();
         tokio::spawn(exposition.clone().keep_up());
@@ -177,11 +187,16 @@ impl Service {
             health: Arc::new(Health::default()),
             stored_queues: Default::default(),
             profile_stores: Default::default(),
+            introspection,
         };
         tokio::spawn(allocator::keep_small(host.budget.clone()));
+        let (metrics, budget) = (exposition.clone(), host.budget.clone());
+        let render = move || metrics.render(MetricsLevel::Normal, &budget, &[]);
+        host.introspection.set_metrics(render);
         let panicked = watch_for_panics(host.health.clone());
         let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
         graph.start();
+        host.introspection.publish(running_graph(&config));
         describe(&config);
         let mut stored = HashMap::new();
         note_stored_queues(&config, &mut stored);
@@ -276,7 +291,7 @@ impl Service {
     /// complete.
     async fn reload(&mut self, loaded: Loaded) {
         say(&loaded.report, Some(&self.logs));
-        let Some(config) = loaded.config else {
+        let Some(config) = loaded.config.map(Arc::new) else {
             error!("The new configuration is bad. The old one keeps running.");
             return;
         };
@@ -317,6 +332,7 @@ impl Service {
             Poll::Pending => self.retired.spawn(retired),
             Poll::Ready(left) => self.retired.spawn(async move { left }),
         };
+        self.host.introspection.publish(running_graph(&config));
         describe(&config);
         note_stored_queues(&config, &mut self.stored);
         info!("Configuration reloaded.");

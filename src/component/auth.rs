@@ -96,7 +96,7 @@ pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &
 }
 
 /// Whether `host` is a loopback address.
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
         || host

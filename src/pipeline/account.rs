@@ -1,10 +1,14 @@
 //! Item counters of pipelines, exporters and connectors.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
+
+use crate::pipeline::batch::Batch;
+use crate::pipeline::flow::Flow;
 
 /// Reason why accepted items were not delivered: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -199,11 +203,13 @@ pub struct ProcessorMetrics {
     incoming: Counter,
     outgoing: Counter,
     internal: Histogram,
+    /// Counters of the edge into the processor.
+    flow: Arc<Flow>,
 }
 
 impl ProcessorMetrics {
-    /// Returns the metrics of a processor for one signal.
-    pub fn new(processor: &ComponentId, signal: Signal) -> Self {
+    /// Returns the metrics of a processor for one signal. `flow` counts what enters it in this pipeline.
+    pub fn new(processor: &ComponentId, signal: Signal, flow: Arc<Flow>) -> Self {
         let items = |direction: &str| {
             counter!(
                 format!("otelcol_processor_{direction}_items"),
@@ -219,12 +225,14 @@ impl ProcessorMetrics {
                 "processor" => processor.to_string(),
                 "otel_signal" => signal.name()
             ),
+            flow,
         }
     }
 
-    /// Counts items that entered the processor.
-    pub fn incoming(&self, items: usize) {
-        self.incoming.increment(items as u64);
+    /// Counts a batch that entered the processor.
+    pub fn incoming(&self, batch: &Batch) {
+        self.incoming.increment(batch.items() as u64);
+        self.flow.passes(batch);
     }
 
     /// Records the time that the processor took for a batch.

@@ -83,7 +83,7 @@ impl Consumer for Chain {
             let mut left = Some(batch);
             for (processor, metrics) in &self.processors {
                 let Some(batch) = left else { break };
-                metrics.incoming(batch.items());
+                metrics.incoming(&batch);
                 let began = Instant::now();
                 let processed = processor.process(batch);
                 metrics.worked(began.elapsed());
@@ -137,13 +137,13 @@ impl Counted {
 
 impl Consumer for Counted {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        let items = batch.items();
         match self.side {
             Side::Incoming => {
-                self.metrics.incoming(items);
+                self.metrics.incoming(&batch);
                 self.next.consume(batch)
             }
             Side::Outgoing => Box::pin(async move {
+                let items = batch.items();
                 self.next.consume(batch).await?;
                 self.metrics.outgoing(items);
                 Ok(())
@@ -222,7 +222,8 @@ mod tests {
             let account = Account::of_pipeline("traces");
             let exit = Arc::new(Exit::new(account.clone(), exporter));
             let id = "half".parse().unwrap();
-            let metrics = ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces);
+            let metrics =
+                ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces, Arc::default());
             let chain = Chain::new(vec![(Box::new(Half), metrics)], account.clone(), exit);
             PipelineEntry::new(account, Arc::new(chain), finishes)
         });
@@ -268,7 +269,8 @@ mod tests {
         let exporter = Scripted::new([Err(Nack::unavailable("full"))]);
         let outgoing = metrics::with_local_recorder(&recorder, || {
             let id = "batch".parse().unwrap();
-            let metrics = ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces);
+            let metrics =
+                ProcessorMetrics::new(&id, tributary_otlp::Signal::Traces, Arc::default());
             Counted::outgoing(metrics, exporter)
         });
         outgoing.consume(spans(["a"])).await.unwrap_err();

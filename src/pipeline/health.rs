@@ -1,10 +1,12 @@
-//! Health of the process: reported by the service and the exporters, served by `health_check`.
+//! Health of the process and of its exporters: reported by the service and the exporters, served to probes and people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
@@ -39,6 +41,37 @@ pub struct Trouble {
     epoch: Instant,
     /// Start of the failure in milliseconds after the epoch, plus one. 0 while the exporter is healthy.
     since: AtomicU64,
+    last_error: Mutex<Option<LastError>>,
+    arrivals: Mutex<VecDeque<Weak<Arrived>>>,
+}
+
+/// The last error of an exporter.
+#[derive(Debug, Clone)]
+pub struct LastError {
+    /// Time of the error.
+    pub time: SystemTime,
+    /// The error, in one line.
+    pub message: String,
+}
+
+/// The arrival of requests within the same second. Each of the requests holds it until its outcome is known.
+#[derive(Debug)]
+pub struct Arrived(Instant);
+
+/// State of one exporter for a person who looks at it.
+#[derive(Debug)]
+pub struct ExporterState {
+    /// Id of the exporter.
+    pub id: ComponentId,
+    /// Signal of the state.
+    pub signal: Signal,
+    /// Time since the first failed attempt after the last delivery. `None` while the exporter is healthy.
+    pub failing: Option<Duration>,
+    /// The last error, even if the exporter has delivered since then.
+    pub last_error: Option<LastError>,
+    /// Time since the arrival of the oldest request without an outcome, to about a second. A request from a queue on disk
+    /// arrives when it is read.
+    pub oldest: Option<Duration>,
 }
 
 impl Default for Health {
@@ -82,31 +115,40 @@ impl Health {
         let trouble = Arc::new(Trouble {
             epoch: Instant::now(),
             since: AtomicU64::new(0),
+            last_error: Mutex::default(),
+            arrivals: Mutex::default(),
         });
-        let mut exporters = self
-            .exporters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut exporters = self.exporters.lock();
         let of_that_name = exporters.entry((id.clone(), signal)).or_default();
         of_that_name.retain(|other| other.strong_count() > 0);
         of_that_name.push(Arc::downgrade(&trouble));
         trouble
     }
 
+    /// Returns the state of each exporter.
+    pub fn exporters(&self) -> Vec<ExporterState> {
+        let exporters = self.exporters.lock();
+        let state =
+            |((id, signal), of_that_name): (&(ComponentId, Signal), &Vec<Weak<Trouble>>)| {
+                let current = of_that_name.iter().rev().find_map(Weak::upgrade)?;
+                Some(ExporterState {
+                    id: id.clone(),
+                    signal: *signal,
+                    failing: current.lasting(),
+                    last_error: current.last_error.lock().clone(),
+                    oldest: current.oldest(),
+                })
+            };
+        exporters.iter().filter_map(state).collect()
+    }
+
     /// Returns exporters that have delivered nothing for longer than `tolerance` since the first failed attempt.
     pub fn failing(&self, tolerance: Duration) -> Vec<(ComponentId, Signal, Duration)> {
-        let exporters = self
-            .exporters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        exporters
-            .iter()
-            .filter_map(|((id, signal), of_that_name)| {
-                let current = of_that_name.iter().rev().find_map(Weak::upgrade)?;
-                let lasting = current.lasting().filter(|lasting| *lasting >= tolerance)?;
-                Some((id.clone(), *signal, lasting))
-            })
-            .collect()
+        let lasting = |state: ExporterState| {
+            let lasting = state.failing.filter(|lasting| *lasting >= tolerance)?;
+            Some((state.id, state.signal, lasting))
+        };
+        self.exporters().into_iter().filter_map(lasting).collect()
     }
 }
 
@@ -126,6 +168,43 @@ impl Trouble {
             .compare_exchange(0, now.saturating_add(1), Relaxed, Relaxed);
     }
 
+    /// Records the error of a failed attempt.
+    pub fn failed(&self, error: &impl Display) {
+        *self.last_error.lock() = Some(LastError {
+            time: SystemTime::now(),
+            message: error.to_string(),
+        });
+    }
+
+    /// Records the arrival of a request. The request has no outcome until the result is dropped.
+    pub fn arrived(&self) -> Arc<Arrived> {
+        let mut arrivals = self.arrivals.lock();
+        if let Some(current) = arrivals.back().and_then(Weak::upgrade)
+            && current.0.elapsed() < Arrived::SPAN
+        {
+            return current;
+        }
+        arrivals.retain(|arrived| arrived.strong_count() > 0);
+        // During a long outage a few thousand are left: the older half loses every second one.
+        if arrivals.len() >= MAX_ARRIVALS {
+            let mut at = 0;
+            arrivals.retain(|_| {
+                at += 1;
+                at > MAX_ARRIVALS / 2 || at % 2 == 1
+            });
+        }
+        let current = Arc::new(Arrived(Instant::now()));
+        arrivals.push_back(Arc::downgrade(&current));
+        current
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        let mut arrivals = self.arrivals.lock();
+        arrivals.retain(|arrived| arrived.strong_count() > 0);
+        let oldest = arrivals.iter().find_map(Weak::upgrade)?;
+        Some(oldest.0.elapsed())
+    }
+
     fn lasting(&self) -> Option<Duration> {
         let since = self.since.load(Relaxed).checked_sub(1)?;
         Some(
@@ -135,6 +214,14 @@ impl Trouble {
         )
     }
 }
+
+impl Arrived {
+    /// Time within which arrivals count as simultaneous.
+    const SPAN: Duration = Duration::from_secs(1);
+}
+
+/// Maximum number of arrivals that one exporter remembers. More would only make the age of old requests more exact.
+const MAX_ARRIVALS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -173,6 +260,34 @@ mod tests {
         let successor = health.exporter(&id, Signal::Traces);
         assert!(health.failing(Duration::ZERO).is_empty());
         drop(successor);
+    }
+
+    #[test]
+    fn oldest_request_counts_until_its_outcome() {
+        let health = Health::default();
+        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
+        let oldest = || health.exporters()[0].oldest;
+        assert_eq!(oldest(), None);
+        let (first, second) = (trouble.arrived(), trouble.arrived());
+        drop(first);
+        assert!(oldest().is_some());
+        drop(second);
+        assert_eq!(oldest(), None);
+    }
+
+    #[test]
+    fn last_error_stays_after_a_delivery() {
+        let health = Health::default();
+        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
+        trouble.begins();
+        trouble.failed(&"connection refused");
+        trouble.over();
+        let state = &health.exporters()[0];
+        assert_eq!(
+            state.last_error.as_ref().unwrap().message,
+            "connection refused"
+        );
+        assert_eq!(state.failing, None);
     }
 
     #[test]

@@ -303,6 +303,7 @@ impl Delivery {
         if job.is_empty() {
             return;
         }
+        self.ledger.metrics.failed_with(error);
         let stays = reason == DropReason::Shutdown && job.iter().all(Entry::is_on_disk);
         if !stays && let Some(suppressed) = self.logs.drop.admit() {
             let why = match reason {

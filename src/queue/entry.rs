@@ -13,6 +13,7 @@ use super::stored::Kept;
 use crate::pipeline::Undelivered;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::health::Arrived;
 use crate::pipeline::split;
 use crate::pipeline::split::{Divisible, Fault, Parts};
 use crate::queue::metrics::ExporterMetrics;
@@ -41,6 +42,7 @@ pub(super) struct Request {
     kept: Option<Kept>,
     _place: Option<Place>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
+    _arrived: Arc<Arrived>,
     failed: Mutex<Option<Nack>>,
 }
 
@@ -109,23 +111,26 @@ impl Request {
     pub(super) fn new(
         place: Option<Place>,
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
+        arrived: Arc<Arrived>,
     ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
             kept: None,
             _place: place,
             waiting,
+            _arrived: arrived,
             failed: Mutex::new(None),
         })
     }
 
     /// Creates a request that was read from a log. The log keeps the record until the request has its outcome.
-    pub(super) fn of_record(kept: Kept) -> Arc<Self> {
+    pub(super) fn of_record(kept: Kept, arrived: Arc<Arrived>) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
             kept: Some(kept),
             _place: None,
             waiting: None,
+            _arrived: arrived,
             failed: Mutex::default(),
         })
     }

@@ -1,5 +1,6 @@
 //! Metrics of exporters.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tributary_otlp::Signal;
 
 use crate::component::BuildContext;
 use crate::pipeline::account::{Account, DropReason};
-use crate::pipeline::health::Trouble;
+use crate::pipeline::health::{Arrived, Trouble};
 
 /// Metrics of an exporter for one signal.
 #[derive(Clone)]
@@ -93,6 +94,16 @@ impl ExporterMetrics {
     /// Reports to the health check that the next hop did not accept data.
     pub fn in_trouble(&self) {
         self.trouble.begins();
+    }
+
+    /// Records the error of a failed attempt, for people who look at the exporter.
+    pub fn failed_with(&self, error: &impl Display) {
+        self.trouble.failed(error);
+    }
+
+    /// Records the arrival of a request. The request has no outcome until the result is dropped.
+    pub fn arrived(&self) -> Arc<Arrived> {
+        self.trouble.arrived()
     }
 
     /// Counts items from a pipeline. They are in flight until one of the methods below is called for them.

@@ -111,8 +111,9 @@ impl SendingQueue {
     /// Sends the batch while the upstream sender waits and keeps its data.
     async fn send_now(&self, batch: Batch, arrival: Arrival) -> Result<(), Nack> {
         let (tell, outcome) = oneshot::channel();
-        let request = Request::new(None, Some(tell));
-        let entry = Entry::new(Held::Plain(batch), request, arrival.taken());
+        let ledger = arrival.taken();
+        let request = Request::new(None, Some(tell), ledger.metrics.arrived());
+        let entry = Entry::new(Held::Plain(batch), request, ledger);
         self.delivery.deliver(Job::from_iter([entry]), None).await;
         outcome.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -158,8 +159,8 @@ impl SendingQueue {
             }
             false => (None, None),
         };
-        let request = Request::new(Some(place), tell);
         let ledger = arrival.taken();
+        let request = Request::new(Some(place), tell, ledger.metrics.arrived());
         let entry = |held| Entry::new(held, request.clone(), ledger.clone());
         let entries: Job = held.into_iter().map(entry).collect();
         drop(request);

@@ -100,6 +100,7 @@ impl Bench {
             listeners: Default::default(),
             stored_queues: Default::default(),
             profile_stores: Default::default(),
+            introspection: Default::default(),
             health: Default::default(),
             extensions: Default::default(),
             pipeline: String::new(),

@@ -102,6 +102,7 @@ impl Delivery {
     /// Counts and logs a failed attempt that will be retried.
     pub(super) fn will_retry(&self, job: &Job, error: &SendError, wait: Duration, trial: &Trial) {
         self.ledger.metrics.attempt_failed();
+        self.ledger.metrics.failed_with(error);
         let items = job.iter().map(Entry::items).sum();
         if !trial.is_suspect() {
             self.ledger.metrics.in_trouble();

@@ -75,6 +75,7 @@ impl ReceiverConfig for Config {
                 outputs: outputs.clone(),
                 budget: cx.budget.clone(),
                 metrics: ReceiverMetrics::new(&cx.id, transport),
+                introspection: cx.introspection.clone(),
                 refusals: SampledLog::default(),
                 no_memory: Episode::default(),
                 stamp: stamp(tls),

@@ -23,6 +23,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tributary_storage::own_files;
 
 use crate::component::identity::resource;
+use crate::introspection::warnings::RecentWarnings;
 use crate::telemetry::config::{LogEncoding, LogLevel, Sampling, TelemetryConfig};
 use crate::telemetry::terminal;
 
@@ -51,13 +52,17 @@ struct Style {
 }
 
 impl LogHandle {
-    /// Installs the logger. Call it once; a process that already has a logger keeps it.
+    /// Installs the logger. Call it once; a process that already has a logger keeps it. Warnings and errors are also
+    /// added to `warnings`.
     ///
     /// # Errors
     /// Returns an error that names the file if a file of `output_paths` cannot be opened.
-    pub fn install(config: &TelemetryConfig) -> io::Result<LogHandle> {
+    pub fn install(
+        config: &TelemetryConfig,
+        warnings: Arc<RecentWarnings>,
+    ) -> io::Result<LogHandle> {
         let style = Arc::new(ArcSwap::from_pointee(Style::new(config)?));
-        let subscriber = tracing_subscriber::registry().with(layer(style.clone()));
+        let subscriber = tracing_subscriber::registry().with(layer(style.clone(), warnings));
         let _ = tracing::subscriber::set_global_default(subscriber);
         Ok(LogHandle { style })
     }
@@ -108,7 +113,7 @@ impl Style {
     }
 }
 
-fn layer<S>(style: Current) -> impl Layer<S>
+fn layer<S>(style: Current, warnings: Arc<RecentWarnings>) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -119,7 +124,7 @@ where
     let writer = style.clone();
     tracing_subscriber::fmt::layer()
         .with_writer(move || writer.load().outputs.clone())
-        .event_format(Shape(style))
+        .event_format(Shape { style, warnings })
         .with_filter(filter)
 }
 
@@ -240,7 +245,11 @@ const OF_OURS: Sampling = Sampling {
 };
 const WINDOW: tributary_config::units::Duration = tributary_config::units::Duration::secs(10);
 
-struct Shape(Current);
+/// Format of lines.
+struct Shape {
+    style: Current,
+    warnings: Arc<RecentWarnings>,
+}
 
 impl<S, N> FormatEvent<S, N> for Shape
 where
@@ -253,12 +262,16 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let style = self.0.load();
+        let style = self.style.load();
         let mut fields = Fields {
             message: String::new(),
             rest: style.initial.clone(),
         };
         event.record(&mut fields);
+        if *event.metadata().level() <= Level::WARN {
+            let is_error = *event.metadata().level() == Level::ERROR;
+            self.warnings.add(is_error, fields.in_one_line());
+        }
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
             Level::WARN => "warn",
@@ -314,6 +327,18 @@ struct Fields {
 }
 
 impl Fields {
+    /// Returns the message with the fields of the line, as `message key=value key=value`.
+    fn in_one_line(&self) -> String {
+        let mut line = self.message.clone();
+        for (key, value) in &self.rest {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            line.push_str(&format!(" {key}={value}"));
+        }
+        line
+    }
+
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.rest.insert(field.name().to_owned(), value.into());
     }
@@ -366,7 +391,7 @@ mod tests {
             ..TelemetryConfig::default()
         };
         let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));
-        let subscriber = tracing_subscriber::registry().with(layer(style));
+        let subscriber = tracing_subscriber::registry().with(layer(style, Arc::default()));
         tracing::subscriber::with_default(subscriber, || (0..lines).for_each(|_| log()));
         std::fs::read_to_string(file.path())
             .unwrap()
@@ -412,7 +437,10 @@ mod tests {
         let writer = captured.clone();
         let layer = tracing_subscriber::fmt::layer()
             .with_writer(move || writer.clone())
-            .event_format(Shape(style));
+            .event_format(Shape {
+                style,
+                warnings: Arc::default(),
+            });
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || tracing::info!(answer = 42, "hello"));
         let bytes = captured.0.lock().unwrap();

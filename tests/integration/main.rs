@@ -21,6 +21,7 @@ mod bombs;
 mod call_sites;
 mod chaos;
 mod command_line;
+mod console;
 mod debug_exporter;
 mod deployment;
 mod docs;

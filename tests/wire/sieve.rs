@@ -30,6 +30,7 @@ pub(crate) fn processor(config: &dyn ProcessorConfig, signal: Signal) -> Box<dyn
         listeners: Default::default(),
         stored_queues: Default::default(),
         profile_stores: Default::default(),
+        introspection: Default::default(),
         health: Arc::default(),
         extensions: Default::default(),
         pipeline: String::new(),

@@ -106,7 +106,7 @@ async fn push(
     let (partition, pieces) = batcher.split(batch, &delivery.budget).await;
     // From here on, each piece has an outcome or returns the record.
     kept.begin();
-    let request = Request::of_record(kept);
+    let request = Request::of_record(kept, delivery.ledger.metrics.arrived());
     let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
     let entries: Job = pieces.into_iter().map(entry).collect();
     drop(request);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use crate::component::Outputs;
+use crate::introspection::Introspection;
 use crate::pipeline::account::Pending;
 use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::episode::Episode;
@@ -31,6 +32,7 @@ pub(super) struct Intake {
     pub(super) outputs: Outputs,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: ReceiverMetrics,
+    pub(super) introspection: Arc<Introspection>,
     /// Limits the log lines that a client can cause by refused requests.
     pub(super) refusals: SampledLog,
     /// Time without room in the memory budget.
@@ -88,12 +90,15 @@ impl Intake {
             .grow(BATCH_BYTES + kept)
             .map_err(out_of_memory)
             .inspect_err(|nack| self.unreadable(signal, nack))?;
+        let bytes = held.bytes.len();
         let mut batch = Batch::new(signal, items, held.bytes);
         batch.hold(held.permit);
         batch.metadata = metadata;
         let pending = Pending::new(self.metrics.of_signal(signal), items);
         consumer.consume(batch).await?;
         pending.accepted();
+        let clients = &self.introspection.clients;
+        clients.accepted(peer, &self.id, signal, items, bytes);
         self.log_room();
         Ok(())
     }

@@ -112,6 +112,7 @@ impl Fixture {
             listeners: Listeners::default(),
             stored_queues: Default::default(),
             profile_stores: Default::default(),
+            introspection: Default::default(),
             health: Arc::default(),
             extensions: Extensions::from_iter([authenticator()]),
             pipeline: String::new(),

@@ -154,6 +154,7 @@ fn exporter(config: &Config, id: &ComponentId, signal: Signal) -> Result<Termina
         health: Arc::new(Health::default()),
         stored_queues: Logs::default(),
         profile_stores: Default::default(),
+        introspection: Default::default(),
     };
     let found = config.exporters.iter().find(|(other, _)| other == id);
     let (_, configured) =

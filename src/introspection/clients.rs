@@ -1,0 +1,145 @@
+//! Clients of the receivers, and the data that they sent.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use tributary_config::ComponentId;
+use tributary_net::server::Peer;
+use tributary_otlp::Signal;
+
+/// Maximum number of clients that are counted one by one. Any number of addresses may send.
+const MAX_CLIENTS: usize = 1000;
+
+/// Identifies the sender of data: the identity of its certificate and its address.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientKey {
+    /// Identity from the client's certificate. `None` without mutual TLS.
+    pub identity: Option<Arc<str>>,
+    /// Address of the client.
+    pub address: IpAddr,
+    /// Receiver that accepted the data.
+    pub receiver: ComponentId,
+    /// Signal of the data.
+    pub signal: Signal,
+}
+
+/// Accepted data of one client.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientCounts {
+    /// Number of requests.
+    pub requests: u64,
+    /// Number of spans, data points, log records or samples.
+    pub items: u64,
+    /// Bytes of the decompressed requests.
+    pub bytes: u64,
+    /// Time of the last request.
+    pub last: SystemTime,
+    /// Position of the last request among all requests.
+    order: u64,
+}
+
+/// Counters of all clients.
+#[derive(Default)]
+pub struct Clients(Mutex<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    clients: HashMap<ClientKey, ClientCounts>,
+    /// Requests of clients that were forgotten.
+    forgotten: u64,
+    requests: u64,
+}
+
+impl Clients {
+    /// Counts a request that the pipeline accepted. If too many clients are known, the one that was quiet for longest is
+    /// forgotten.
+    pub fn accepted(
+        &self,
+        peer: &Peer,
+        receiver: &ComponentId,
+        signal: Signal,
+        items: usize,
+        bytes: usize,
+    ) {
+        let key = ClientKey {
+            identity: peer.identity.clone(),
+            address: peer.address.ip(),
+            receiver: receiver.clone(),
+            signal,
+        };
+        let now = SystemTime::now();
+        let mut counted = self.0.lock();
+        counted.requests += 1;
+        let order = counted.requests;
+        if counted.clients.len() >= MAX_CLIENTS && !counted.clients.contains_key(&key) {
+            counted.forget_quietest();
+        }
+        let counts = counted.clients.entry(key).or_insert(ClientCounts {
+            requests: 0,
+            items: 0,
+            bytes: 0,
+            last: now,
+            order,
+        });
+        counts.requests += 1;
+        counts.items += items as u64;
+        counts.bytes += bytes as u64;
+        counts.last = now;
+        counts.order = order;
+    }
+
+    /// Returns all known clients, and the number of requests of clients that were forgotten.
+    pub fn all(&self) -> (Vec<(ClientKey, ClientCounts)>, u64) {
+        let counted = self.0.lock();
+        let clients = counted.clients.iter();
+        let clients = clients.map(|(key, counts)| (key.clone(), *counts));
+        (clients.collect(), counted.forgotten)
+    }
+}
+
+impl Counted {
+    /// Forgets the quieter half of the clients, so that a flood of new addresses costs little for each request.
+    fn forget_quietest(&mut self) {
+        let mut orders: Vec<u64> = self.clients.values().map(|counts| counts.order).collect();
+        let half = orders.len() / 2;
+        let (_, median, _) = orders.select_nth_unstable(half);
+        let median = *median;
+        let mut forgotten = 0;
+        self.clients.retain(|_, counts| {
+            let stays = counts.order > median;
+            forgotten += if stays { 0 } else { counts.requests };
+            stays
+        });
+        self.forgotten += forgotten;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_bounded_and_busy_ones_stay() {
+        let clients = Clients::default();
+        let receiver: ComponentId = "otlp".parse().unwrap();
+        let mut peer = Peer::nobody();
+        for address in 0..5000_u32 {
+            peer.address = (std::net::Ipv4Addr::from(address), 0).into();
+            clients.accepted(&peer, &receiver, Signal::Logs, 2, 10);
+            peer.address = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+            clients.accepted(&peer, &receiver, Signal::Logs, 1, 5);
+        }
+        let (all, forgotten) = clients.all();
+        assert!(all.len() <= MAX_CLIENTS);
+        assert_eq!(forgotten, 5001 - all.len() as u64);
+        let busy = all.iter().find(|(key, _)| key.address.is_loopback());
+        let (_, counts) = busy.unwrap();
+        assert_eq!(
+            (counts.requests, counts.items, counts.bytes),
+            (5000, 5000, 25_000)
+        );
+    }
+}
