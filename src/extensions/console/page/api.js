@@ -1,59 +1,43 @@
 // Requests to the collector. Addresses are relative, because the page may be served below a prefix.
 
 /** A request without an answer, with what to do about it. `status` is 0 if there was no response. */
-export class AskError extends Error {
+class AskError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 }
 
-const HINTS = new Map([
-  [401, "The collector wants authentication. Reload the page to enter a user name and a password, or open it through a proxy that adds the token."],
-  [403, "The collector refuses this client. Check the settings of the extension console."],
-  [404, "The collector does not serve this path. Check the prefix of the proxy in front of it."],
-  [502, "The proxy does not reach the collector."],
-  [504, "The proxy does not reach the collector in time."],
-]);
-
-/** Seconds after which a request has failed: the server ends its own ones after 10. */
-const PATIENCE = 15;
+const HINTS = {
+  0: "The collector does not answer. Check that it runs and that this address is right.",
+  401: "The collector wants authentication. Reload the page to log in, or open it through a proxy that adds the token.",
+  404: "The collector does not serve this path. Check the prefix of the proxy in front of it.",
+};
+/** Milliseconds after which a request has failed: the server ends its own ones after 10 s. */
+const PATIENCE = 15000;
 /** Number of attempts while the server is busy. */
 const ATTEMPTS = 4;
 
 const errorOf = async (response) => {
-  const text = await response.text().catch(() => "");
-  let said = "";
-  try {
-    said = JSON.parse(text).error ?? "";
-  } catch {
-    // An answer of a proxy: its page says less than its status.
-  }
-  const hint = response.status === 401 || !said ? HINTS.get(response.status) ?? "" : "";
-  return new AskError(response.status, [said, hint].filter(Boolean).join(". ") || `The answer has the status ${response.status}.`);
+  // The page of a proxy says less than its status.
+  const said = response.status === 401 ? null : await response.json().catch(() => null);
+  return new AskError(response.status, said?.error ?? HINTS[response.status] ?? `The server in front of the collector answers with status ${response.status}.`);
 };
 
-const once = async (address, { signal, body }) => {
-  const patience = AbortSignal.timeout(PATIENCE * 1000);
+const once = async (url, { signal, body }) => {
+  const patience = AbortSignal.timeout(PATIENCE);
   const options = { cache: "no-store", signal: signal ? AbortSignal.any([signal, patience]) : patience };
-  if (body) Object.assign(options, { method: "POST", body });
-  try {
-    const response = await fetch(address, options);
-    if (!response.ok) throw await errorOf(response);
-    return response;
-  } catch (error) {
-    if (error instanceof AskError || signal?.aborted) throw error;
-    throw new AskError(0, "The collector does not answer. Check that it runs and that this address is right.");
-  }
+  const response = await fetch(url, body ? { ...options, method: "POST", body } : options).catch((error) => {
+    throw signal?.aborted ? error : new AskError(0, HINTS[0]);
+  });
+  if (!response.ok) throw await errorOf(response);
+  return response;
 };
 
-const later = (millis) => new Promise((resolve) => setTimeout(resolve, millis));
-
-/** Returns the address of a path below `api/v1/`. Parameters that are null or undefined are left out. */
+/** Returns the address of a path below `api/v1/`, without parameters that are null. */
 export const address = (path, params = {}) => {
-  const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== null);
-  const text = new URLSearchParams(given).toString();
-  return `api/v1/${path}${text ? `?${text}` : ""}`;
+  const given = Object.entries(params).filter(([, value]) => value !== null);
+  return `api/v1/${path}?${new URLSearchParams(given)}`;
 };
 
 /** Asks for a path below `api/v1/`; waits and asks again while the server is busy. */
@@ -63,7 +47,7 @@ export const ask = async (path, params, options = {}) => {
       return await once(address(path, params), options);
     } catch (error) {
       if (error.status !== 503 || attempt === ATTEMPTS) throw error;
-      await later(1000);
+      await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   }
 };

@@ -1,69 +1,57 @@
 // The effective configuration as lines, with the section of a component marked.
 
-import { el, replace } from "./dom.js";
-
-/** Longest line to show, in characters. */
-const LONGEST = 400;
+import { el, lines, renew } from "./dom.js";
+import { visible } from "./format.js";
 
 const keyOf = (line) => {
-  const match = /^( *)(?:"((?:[^"\\]|\\.)*)"|'((?:[^']|'')*)'|([^\s#"'-][^:]*|[^:\s]+)):(?: +(.*))?$/.exec(line);
-  if (!match) return null;
-  return { indent: match[1].length, key: match[2] ?? match[3]?.replaceAll("''", "'") ?? match[4], value: match[5] ?? "" };
+  const match = /^( *)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s#"'-][^:]*):(?: +(.*))?$/.exec(line);
+  return match && { indent: match[1].length, key: match[2].replace(/^["']|["']$/g, ""), value: match[3] ?? "" };
 };
 
 /** Returns the lines of a section as `[first, end]`, or null. */
-export const section = (lines, path) => {
-  let [first, end, indent] = [0, lines.length, -1];
+export const section = (text, path) => {
+  let [first, end, indent] = [0, text.length, -1];
   for (const wanted of path) {
-    let found = -1;
-    let level = -1;
-    for (let at = indent < 0 ? first : first + 1; at < end && found < 0; at += 1) {
-      const entry = keyOf(lines[at]);
+    let [found, level] = [-1, -1];
+    for (let at = first; at < end && found < 0; at += 1) {
+      const entry = keyOf(text[at]);
+      if (!entry || entry.indent <= indent) continue;
       // The first key tells how far the keys of this level are indented.
-      if (entry && level < 0) level = entry.indent;
-      if (entry && entry.indent === level && level > indent && entry.key === wanted) found = at;
+      if (level < 0) level = entry.indent;
+      if (entry.indent === level && entry.key === wanted) found = at;
     }
     if (found < 0) return null;
     let next = found + 1;
-    const isInside = (line) => line.trim() === "" || line.search(/\S/) > level || (line.search(/\S/) === level && /^ *- /.test(line));
-    while (next < end && isInside(lines[next])) next += 1;
+    // Items of a list may be as far to the left as their key.
+    while (next < end && (!text[next].trim() || text[next].search(/\S/) > level || text[next].startsWith("- ", level))) next += 1;
     [first, end, indent] = [found, next, level];
   }
   return [first, end];
 };
 
-/** Returns the value of a key in the text of a configuration, or null. */
+/** Returns the value of a key, or null. */
 export const valueAt = (text, path) => {
-  const lines = text.split("\n");
-  const found = section(lines, path);
-  const value = found && keyOf(lines[found[0]]).value.replace(/^["']|["']$/g, "");
-  return value || null;
+  const found = section(text, path);
+  return found && (keyOf(text[found[0]]).value.replace(/^["']|["']$/g, "") || null);
 };
 
-export const createConfig = (place) => {
+export const createConfig = () => {
   const body = el("pre", { tabindex: 0, "aria-label": "Effective configuration", class: "config" });
-  const details = el("details", { class: "card" }, el("summary", {}, "Effective configuration (secrets masked)"), body);
-  place.append(details);
-  let lines = [];
-  let marked = null;
-  const show = () => {
-    const range = marked && section(lines, marked);
-    replace(body, lines.map((line, at) =>
-      el("span", { class: range && at >= range[0] && at < range[1] ? "line marked" : "line" }, line.length > LONGEST ? `${line.slice(0, LONGEST)}..` : line || " ")));
-    return range;
-  };
+  const element = el("details", { class: "card" }, el("summary", {}, "Effective configuration (secrets masked)"), body);
+  let text = [];
   return {
-    update(text) {
-      lines = text.replace(/\n$/, "").split("\n");
-      show();
+    element,
+    update(next) {
+      text = next;
+      renew(body, lines(text.map((line) => visible(line, 400))));
     },
     /** Opens the configuration at the section of a component. */
     reveal(path) {
-      marked = path;
-      details.open = true;
-      const range = show();
+      element.open = true;
+      const [first, end] = section(text, path) ?? [0, 0];
+      [...body.children].forEach((line, at) => line.classList.toggle("marked", at >= first && at < end));
       body.focus({ preventScroll: true });
-      (range ? body.children[range[0]] : details).scrollIntoView({ block: "center" });
+      (body.children[first] ?? element).scrollIntoView({ block: "center" });
     },
   };
 };

@@ -14,12 +14,9 @@ export const visible = (text, most = 300) => {
 
 const scaled = (value, factor, names) => {
   let step = 0;
-  while (Math.abs(value) >= factor * 0.9995 && step + 1 < names.length) {
-    value /= factor;
-    step += 1;
-  }
-  const digits = step === 0 ? 0 : Math.abs(value) < 10 ? 2 : Math.abs(value) < 100 ? 1 : 0;
-  return `${value.toFixed(digits)} ${names[step]}`.trim();
+  for (; Math.abs(value) >= factor * 0.9995 && step + 1 < names.length; step += 1) value /= factor;
+  const size = Math.abs(value);
+  return `${value.toFixed(step === 0 || size >= 100 ? 0 : size < 10 ? 2 : 1)} ${names[step]}`.trim();
 };
 
 export const count = (value) =>
@@ -28,58 +25,39 @@ export const count = (value) =>
 export const bytes = (value) => scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 
 /** Returns a rate without its unit. Small rates keep a digit, so that they are not shown as none. */
-export const rate = (value) => {
-  if (value === 0) return "0";
-  return value < 0.05 ? "<0.1" : value < 10 ? value.toFixed(1) : count(value);
-};
+export const rate = (value) => (value === 0 ? "0" : value < 0.05 ? "<0.1" : value < 10 ? value.toFixed(1) : count(value));
 
-/** Returns a span of time in seconds as text. */
+/** Returns a number of seconds as text. */
 export const duration = (seconds) => {
-  const size = Math.abs(seconds);
-  if (size < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (size < 120) return `${seconds.toFixed(size < 10 ? 1 : 0)} s`;
-  if (size < 7200) return `${Math.round(seconds / 60)} min`;
-  return size < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 120) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 };
-
-const two = (value) => String(value).padStart(2, "0");
 
 /** Returns the local date and time of a number of milliseconds since 1970. */
 export const dateTime = (millis) => {
-  const date = new Date(millis);
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${time(millis)}`;
+  // A link may have a time that no date has.
+  if (!(Math.abs(millis) < 8e15)) return String(millis);
+  const zone = new Date(millis).getTimezoneOffset() * 60000;
+  return new Date(millis - zone).toISOString().slice(0, 19).replace("T", " ");
 };
 
-/** Returns the local time of day. */
-export const time = (millis) => {
-  const date = new Date(millis);
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-};
+export const time = (millis) => dateTime(millis).slice(11);
 
-/** Returns the time of day, and the date unless that is the date of `now`. */
-export const moment = (millis, now = Date.now()) => {
-  const [day, clock] = dateTime(millis).split(" ");
-  return dateTime(now).startsWith(day) ? clock : `${day} ${clock}`;
-};
+/** Returns the time of day, with the date unless it is today. */
+export const moment = (millis) => (dateTime(millis).slice(0, 10) === dateTime(Date.now()).slice(0, 10) ? time(millis) : dateTime(millis));
 
 const TIMES = ["ns", "us", "ms", "s"];
-const UNITS = new Map([
-  ["nanoseconds", TIMES], ["ns", TIMES],
-  ["microseconds", TIMES.slice(1)], ["us", TIMES.slice(1)],
-  ["milliseconds", TIMES.slice(2)], ["ms", TIMES.slice(2)],
-  ["seconds", ["s"]], ["s", ["s"]],
-]);
+const UNITS = { nanoseconds: 0, ns: 0, microseconds: 1, us: 1, milliseconds: 2, ms: 2, seconds: 3, s: 3 };
 
 /** Returns a value of a profile with its unit. */
 export const amount = (value, unit) => {
   if (unit === "bytes" || unit === "By") return bytes(value);
-  const steps = UNITS.get(unit);
-  return steps ? scaled(value, 1000, steps) : count(value);
+  return Object.hasOwn(UNITS, unit) ? scaled(value, 1000, TIMES.slice(UNITS[unit])) : count(value);
 };
 
-/** Returns a value with its sign. */
-export const change = (value, unit) => `${value > 0 ? "+" : ""}${amount(value, unit)}`;
+export const signed = (value, unit) => `${value > 0 ? "+" : ""}${amount(value, unit)}`;
 
 export const share = (part, whole) => `${(whole ? (100 * part) / whole : 0).toFixed(2)}%`;
 

@@ -1,185 +1,141 @@
 // The pipelines as a picture: receivers on the left, exporters on the right, connectors between pipelines.
 
-import { svg, setText } from "./dom.js";
+import { nodeState, sum } from "./box.js";
+import { setText, svg } from "./dom.js";
 import { bytes, count, plural, rate, visible } from "./format.js";
-import { nodeState, sums } from "./box.js";
 import { layout } from "./layout.js";
 
 /** Milliseconds for which an edge stays marked after something passed: one span passes in an instant. */
 const RECENT = 4000;
-/** Smallest scale at which names are readable. */
-const SMALLEST = 0.78;
 /** Width of a character of the names, in pixels. */
 const CHARACTER = 7.3;
+/** Smallest scale at which names are readable. */
+const SMALLEST = 0.78;
 
-const curve = (points) => {
-  const [first, ...rest] = points;
-  let path = `M${first[0]},${first[1]}`;
-  let [x, y] = first;
+const curve = ([[x, y], ...rest]) => {
+  let path = `M${x},${y}`;
   for (const [nextX, nextY] of rest) {
     const middle = (x + nextX) / 2;
-    path += y === nextY ? `L${nextX},${nextY}` : `C${middle},${y} ${middle},${nextY} ${nextX},${nextY}`;
+    path += `C${middle},${y} ${middle},${nextY} ${nextX},${nextY}`;
     [x, y] = [nextX, nextY];
   }
   return path;
 };
 
-const fitted = (text, width) => visible(text, Math.max(Math.floor(width / CHARACTER), 4));
+const text = (kind, x, y, anchor = "start", content = "") => svg("text", { class: kind, x, y, "text-anchor": anchor }, content);
+const fitted = (name, width) => visible(name, Math.max(Math.floor(width / CHARACTER), 4));
 
-/** Creates the picture. `onSelect` gets the id of a box or of a pipeline. */
+/** Creates the picture in its place. `onSelect` gets the id of a box or of a pipeline. */
 export const createGraph = (place, onSelect) => {
   const root = svg("svg", { class: "graph", role: "group", "aria-label": "Graph of the pipelines" });
   place.append(root);
-  let drawn = { key: "", boxes: new Map(), edges: new Map(), groups: new Map() };
+  /** Parts of the picture by id, and what makes another picture necessary. */
+  let parts = new Map();
+  let key = "";
+  let joined = null;
   let selected = null;
+  /** Items of each edge in the last snapshot, and when they grew. */
+  const passed = new Map();
 
-  const pressable = (id, props) => ({
-    ...props,
-    tabindex: 0,
-    role: "button",
-    onclick: () => onSelect(id),
-    onkeydown: (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      onSelect(id);
-    },
-  });
-
-  const drawBox = (node, { x, y, w, h }) => {
-    const parts = {
-      state: svg("text", { class: "state", x: w - 10, y: 17, "text-anchor": "end" }),
-      flow: svg("text", { class: "figures", x: 12, y: h - 13 }),
-      fill: svg("rect", { class: "fill", x: 0, y: h - 4, width: 0, height: 4 }),
-      title: svg("title"),
-    };
-    const mark = svg("path", { class: "mark", d: "M-9,-9 L9,-9 L0,7 Z" });
-    mark.setAttribute("transform", `translate(${w - 2},2) rotate(180)`);
-    parts.box = svg("g", pressable(node.id, { class: `box ${node.kind}`, transform: `translate(${x},${y})`, "data-id": node.id }),
-      parts.title,
-      svg("rect", { class: "frame", width: w, height: h, rx: node.kind === "processor" ? 3 : 9 }),
-      svg("text", { class: "kind", x: 12, y: 17 }, node.kind),
-      svg("text", { class: "name", x: 12, y: 36 }, fitted(node.component, w - 22)),
-      parts.flow, parts.state, parts.fill, mark, svg("text", { class: "mark", x: w - 2, y: 7, "text-anchor": "middle" }, "!"));
-    return parts;
+  const choose = (event) => {
+    const id = event.target.closest("[data-id]")?.dataset.id;
+    if (!id || (event.type === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    onSelect(id);
   };
+  root.addEventListener("click", choose);
+  root.addEventListener("keydown", choose);
+
+  const add = (id, group, own) => {
+    parts.set(id, { group, ...own });
+    group.append(...Object.values(own));
+    root.append(group);
+  };
+  const pressable = (id, kind, { x, y }, ...children) =>
+    svg("g", { class: kind, transform: `translate(${x},${y})`, "data-id": id, tabindex: 0, role: "button" }, children);
+
+  const drawGroup = (one) =>
+    add(one.id, pressable(one.id, "group", one, svg("rect", { class: "frame", width: one.w, height: one.h, rx: 6 }),
+      text("kind", 8, 14, "start", fitted(one.title, one.w - 16)), one.isEmpty ? text("kind", 8, 28, "start", "no processors") : null), { title: svg("title") });
 
   const drawEdge = (edge) => {
-    const path = curve(edge.points);
-    const parts = {
-      group: svg("g", { class: "edge", "data-edge": `${edge.from} -> ${edge.to}` }),
-      line: svg("path", { class: "line", d: path }),
-      first: svg("text", { class: "figures", x: edge.label[0], y: edge.label[1] - 4, "text-anchor": "middle" }),
-      second: svg("text", { class: "figures", x: edge.label[0], y: edge.label[1] + 11, "text-anchor": "middle" }),
-      title: svg("title"),
-      items: null,
-      last: -RECENT,
-    };
-    parts.group.append(parts.title, svg("path", { class: "base", d: path }), parts.line, parts.first, parts.second);
-    return parts;
+    const [x, y] = edge.label;
+    const d = curve(edge.points);
+    add(edge.id, svg("g", { class: "edge", "data-from": edge.from, "data-to": edge.to }, svg("path", { class: "base", d })),
+      { line: svg("path", { class: "line", d }), first: text("figures", x, y - 4, "middle"), second: text("figures", x, y + 11, "middle"), title: svg("title") });
   };
 
-  const drawGroup = (group) => {
-    const figures = svg("text", { class: "figures", x: group.w - 8, y: 13, "text-anchor": "end" });
-    const title = svg("title");
-    const box = svg("g", pressable(group.id, { class: "group", transform: `translate(${group.x},${group.y})` }),
-      title,
-      svg("rect", { width: group.w, height: group.h, rx: 6 }),
-      svg("text", { class: "kind", x: 8, y: 13 }, fitted(group.pipeline.id, group.w - 16)));
-    if (group.isEmpty) box.append(svg("text", { class: "kind", x: 8, y: 28 }, "no processors"));
-    return { box, figures, title };
+  const drawBox = (node, box) => {
+    const { w, h } = box;
+    const group = pressable(node.id, "box", box, svg("rect", { class: "frame", width: w, height: h, rx: node.kind === "processor" ? 3 : 9 }),
+      text("kind", 12, 17, "start", node.kind), text("name", 12, 36, "start", fitted(node.component, w - 22)),
+      svg("path", { class: "mark", d: `M${w - 11},9 L${w + 7},9 L${w - 2},-7 Z` }), text("mark", w - 2, 7, "middle", "!"));
+    add(node.id, group, { state: text("state", w - 12, 17, "end"), flow: text("figures", 12, h - 13), fill: svg("rect", { class: "fill", y: h - 4, height: 4 }), title: svg("title") });
+    parts.get(node.id).width = w;
   };
 
   const draw = (snapshot, width) => {
     const plan = layout(snapshot, width);
-    root.replaceChildren();
-    root.setAttribute("viewBox", `0 0 ${plan.width} ${plan.height}`);
     // A graph that is a little too wide is drawn smaller; a much wider one is scrolled.
     const scale = plan.width > width && plan.width * SMALLEST <= width ? width / plan.width : 1;
-    root.setAttribute("width", plan.width * scale);
-    root.setAttribute("height", plan.height * scale);
-    const keep = drawn.edges;
-    drawn = { key: "", boxes: new Map(), edges: new Map(), groups: new Map() };
-    for (const group of plan.groups) {
-      const parts = drawGroup(group);
-      drawn.groups.set(group.id, parts);
-      root.append(parts.box);
-    }
-    for (const edge of plan.edges) {
-      const parts = drawEdge(edge);
-      const before = keep.get(edge.id);
-      if (before) [parts.items, parts.last] = [before.items, before.last];
-      drawn.edges.set(edge.id, parts);
-      root.append(parts.group);
-    }
-    for (const node of snapshot.nodes) {
-      const spot = plan.boxes.get(node.id);
-      const parts = drawBox(node, spot);
-      parts.width = spot.w;
-      drawn.boxes.set(node.id, parts);
-      root.append(parts.box);
-    }
-    return plan;
+    const size = { viewBox: `0 0 ${plan.width} ${plan.height}`, width: plan.width * scale, height: plan.height * scale };
+    for (const [name, value] of Object.entries(size)) root.setAttribute(name, value);
+    root.replaceChildren();
+    parts = new Map();
+    plan.groups.forEach(drawGroup);
+    plan.edges.forEach(drawEdge);
+    for (const node of snapshot.nodes) drawBox(node, plan.boxes.get(node.id));
+    joined = plan.joined;
+  };
+
+  const name = (id, about) => {
+    const { group, title } = parts.get(id);
+    setText(title, about);
+    group.setAttribute("aria-label", title.textContent);
+    group.classList.toggle("selected", id === selected);
   };
 
   const updateBox = (node) => {
-    const parts = drawn.boxes.get(node.id);
-    const state = nodeState(node);
-    const total = sums(node);
-    const flows = node.items_per_second > 0;
-    const items = node.kind === "exporter" ? total.delivered : total.received;
-    setText(parts.flow, flows ? `${rate(node.items_per_second)}/s  ${bytes(node.bytes_per_second)}/s` : plural(items, "item"));
-    setText(parts.state, state.text);
-    setText(parts.title, `${node.id}: ${state.text || "no problems"}`);
-    parts.box.dataset.level = state.level;
-    parts.box.setAttribute("aria-label", `${node.kind} ${visible(node.component)}, ${state.text || "no problems"}`);
-    parts.box.classList.toggle("selected", node.id === selected);
-    parts.fill.setAttribute("width", parts.width * Math.min(state.fill, 1));
+    const { group, flow, state, fill, width } = parts.get(node.id);
+    const now = nodeState(node);
+    const items = sum(node, node.kind === "exporter" ? "delivered" : "received");
+    setText(flow, node.items_per_second > 0 ? `${rate(node.items_per_second)}/s  ${bytes(node.bytes_per_second)}/s` : plural(items, "item"));
+    setText(state, now.text);
+    name(node.id, `${node.kind} ${node.component}: ${now.text || "no problems"}`);
+    group.dataset.level = now.level;
+    fill.setAttribute("width", width * now.fill);
   };
 
-  const updateEdge = (edge, now) => {
-    const parts = drawn.edges.get(edge.id);
-    if (parts.items !== null && edge.items > parts.items) parts.last = now;
-    parts.items = edge.items;
+  const updateEdge = (edge) => {
+    const { group, line, first, second, title } = parts.get(edge.id) ?? {};
+    if (!group) return;
+    const now = performance.now();
+    const before = passed.get(edge.id) ?? { items: edge.items, grew: -RECENT };
+    const grew = edge.items > before.items ? now : before.grew;
+    passed.set(edge.id, { items: edge.items, grew });
     const flows = edge.items_per_second > 0;
-    const isRecent = flows || now - parts.last < RECENT;
-    parts.group.classList.toggle("flows", isRecent);
-    setText(parts.first, flows ? `${rate(edge.items_per_second)}/s` : count(edge.items));
-    const second = edge.bytes_per_second === null ? "" : `${bytes(edge.bytes_per_second)}/s`;
-    setText(parts.second, flows ? second : edge.items === 1 ? "item" : "items");
-    setText(parts.title, `${edge.pipeline}: ${plural(edge.items, "item")} from ${edge.from} to ${edge.to}`);
+    group.classList.toggle("flows", flows || now - grew < RECENT);
+    setText(first, flows ? `${rate(edge.items_per_second)}/s` : count(edge.items));
+    const volume = edge.bytes_per_second === null ? "" : `${bytes(edge.bytes_per_second)}/s`;
+    setText(second, flows ? volume : edge.items === 1 ? "item" : "items");
+    setText(title, `${edge.pipeline}: ${plural(edge.items, "item")} from ${edge.from} to ${edge.to}`);
     // A tenfold rate is one pixel wider.
-    parts.line.setAttribute("stroke-width", 1.5 + (flows ? Math.min(Math.log10(1 + edge.items_per_second), 6) : 0));
+    line.setAttribute("stroke-width", 1.5 + (flows ? Math.min(Math.log10(1 + edge.items_per_second), 6) : 0));
   };
 
   return {
-    reveal: (id) => drawn.boxes.get(id)?.box.scrollIntoView({ block: "nearest", inline: "center" }),
     /** Shows a snapshot; draws anew only if the graph or the width changed. */
     update(snapshot) {
       const width = place.clientWidth;
       if (!width) return;
-      const parts = [width, snapshot.nodes.map((node) => node.id), snapshot.pipelines.map((one) => one.id), snapshot.edges.map((edge) => [edge.from, edge.to, edge.pipeline])];
-      const key = JSON.stringify(parts);
-      const hadFocus = root.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-      if (key !== drawn.key) {
-        const plan = draw(snapshot, width);
-        drawn.key = key;
-        drawn.joined = plan.joined;
-        if (hadFocus) drawn.boxes.get(hadFocus)?.box.focus();
-      }
+      const next = JSON.stringify([width, snapshot.generation, snapshot.nodes.map((node) => node.id), snapshot.edges.map((edge) => [edge.from, edge.to])]);
+      if (next !== key) draw(snapshot, width);
+      key = next;
       snapshot.nodes.forEach(updateBox);
-      for (const edge of drawn.joined(snapshot)) updateEdge(edge, performance.now());
-      for (const pipeline of snapshot.pipelines) {
-        const group = drawn.groups.get(`pipeline:${pipeline.id}`);
-        if (!group) continue;
-        setText(group.title, `Pipeline ${pipeline.id}: ${plural(pipeline.forwarded, "item")} forwarded`);
-        group.box.setAttribute("aria-label", `Pipeline ${pipeline.id}`);
-        group.box.classList.toggle("selected", selected === `pipeline:${pipeline.id}`);
-      }
+      joined(snapshot).forEach(updateEdge);
+      for (const { id, forwarded } of snapshot.pipelines) if (parts.has(`pipeline:${id}`)) name(`pipeline:${id}`, `Pipeline ${id}: ${plural(forwarded, "item")} forwarded`);
     },
-    select(id) {
-      selected = id;
-      for (const [box, { box: element }] of drawn.boxes) element.classList.toggle("selected", box === id);
-      for (const [group, { box: element }] of drawn.groups) element.classList.toggle("selected", group === id);
-    },
+    select: (id) => (selected = id),
+    element: (id) => parts.get(id)?.group,
   };
 };

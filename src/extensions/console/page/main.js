@@ -10,53 +10,50 @@ import * as profiles from "./profiles.js";
 const INTERVAL = 1000;
 /** Longest time between attempts while the collector does not answer, in milliseconds. */
 const LONGEST_WAIT = 5000;
+const THEMES = ["system", "light", "dark"];
 
 const at = (id) => document.getElementById(id);
-const root = document.documentElement;
-
 /** Shared by the pages. */
 const app = { snapshot: null, paused: false, isConnected: false };
-const pages = {
-  pipeline: pipeline.create(at("pipeline"), app),
-  profiles: profiles.create(at("profiles"), app),
-};
+const pages = { pipeline: pipeline.create(at("pipeline"), app), profiles: profiles.create(at("profiles"), app) };
+const all = Object.values(pages);
 let shown = null;
+let fragment = "";
 
 const route = () => {
   const [name, query = ""] = location.hash.slice(1).split("?");
   const next = Object.hasOwn(pages, name) ? name : "pipeline";
-  for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.page === next) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+  for (const link of document.querySelectorAll("nav a[data-page]")) {
+    link.setAttribute("aria-current", link.dataset.page === next ? "page" : "false");
+    // The way back leads to what was shown.
+    if (link.dataset.page === shown && shown !== next) link.href = fragment;
+    at(link.dataset.page).hidden = link.dataset.page !== next;
   }
-  for (const page of Object.keys(pages)) at(page).hidden = page !== next;
   if (shown && shown !== next) pages[shown].hide();
   shown = next;
   pages[next].show(new URLSearchParams(query));
 };
+// Pages change their fragment without an event.
+const remember = () => (fragment = location.hash || "#pipeline");
 
-// Themes: that of the system, unless the user chose one.
-const THEMES = ["system", "light", "dark"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let theme = "system";
-try {
-  theme = localStorage.getItem("theme") ?? "system";
-} catch {
-  // Storage is off: the choice lasts until the page is left.
-}
-
 const setTheme = (forced) => {
-  root.dataset.theme = forced ?? (theme === "system" ? (dark.matches ? "dark" : "light") : theme);
+  document.documentElement.dataset.theme = forced ?? (theme === "system" ? (dark.matches ? "dark" : "light") : theme);
   at("theme").textContent = `Theme: ${theme}`;
-  for (const page of Object.values(pages)) page.redraw();
+  for (const page of all) page.redraw();
+};
+// Without storage, the choice lasts until the page is left.
+const stored = (action) => {
+  try {
+    return action(localStorage);
+  } catch {
+    return null;
+  }
 };
 at("theme").addEventListener("click", () => {
   theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-  try {
-    localStorage.setItem("theme", theme);
-  } catch {
-    // As above.
-  }
+  stored((storage) => storage.setItem("theme", theme));
   setTheme();
 });
 dark.addEventListener("change", () => setTheme());
@@ -64,84 +61,69 @@ dark.addEventListener("change", () => setTheme());
 addEventListener("beforeprint", () => setTheme("light"));
 addEventListener("afterprint", () => setTheme());
 
-// Snapshots. A hidden tab asks for nothing.
 let timer = 0;
 let isAsking = false;
 let failures = 0;
 
-const status = (text, kind) => {
-  setText(at("status"), text);
+const show = (kind, status, message) => {
   at("status").dataset.kind = kind;
-};
-
-const alertWith = (text) => {
-  at("alert").hidden = !text;
-  setText(at("alert"), text);
+  setText(at("status"), status);
+  at("alert").hidden = !message;
+  setText(at("alert"), message);
 };
 
 const received = (snapshot) => {
-  const before = app.snapshot;
-  const wasLost = failures > 0;
-  failures = 0;
-  app.isConnected = true;
-  app.snapshot = snapshot;
-  status(app.paused ? "paused" : "live", app.paused ? "paused" : "live");
-  const restarted = before && before.started !== snapshot.started;
-  if (restarted) alertWith("The collector was restarted. Counts begin anew.");
-  else if (wasLost || snapshot.time - snapshot.started > 60000) alertWith("");
-  const place = [snapshot.host, `version ${snapshot.version}`, snapshot.phase, `up ${duration((snapshot.time - snapshot.started) / 1000)}`];
-  setText(at("host"), place.filter(Boolean).join(" | "));
-  document.title = snapshot.host ? `Tributary on ${at("host").textContent.split(" | ")[0]}` : "Tributary";
-  for (const page of Object.values(pages)) page.update(snapshot, { restarted, recovered: wasLost });
+  const age = (snapshot.time - snapshot.started) / 1000;
+  const isNew = app.snapshot && app.snapshot.started !== snapshot.started;
+  if (isNew) app.restarted = true;
+  const returned = isNew || failures > 0;
+  [failures, app.isConnected, app.snapshot] = [0, true, snapshot];
+  show(app.paused ? "paused" : "live", app.paused ? "paused" : "live", app.restarted && age < 60 ? "The collector was restarted. Counts began anew." : "");
+  setText(at("host"), [snapshot.host, `version ${snapshot.version}`, snapshot.phase, `up ${duration(age)}`].filter(Boolean).join(" | "));
+  for (const page of all) page.update(snapshot);
+  if (returned) for (const page of all) page.refresh(true);
 };
 
 const lost = (error) => {
   failures += 1;
   app.isConnected = false;
-  const isDown = error.status === 0 || error.status >= 502;
-  status(isDown ? "disconnected, retrying" : "no data", "lost");
-  const data = app.snapshot ? " What is shown is from before." : "";
-  alertWith(`${error.message}${data}`);
+  const isDown = error.status === 0 || error.status > 500;
+  show("lost", isDown ? "disconnected, retrying" : "no data, retrying", `${error.message}${app.snapshot ? " The page shows the last data." : ""}`);
 };
 
+/** Fetches a snapshot, and the next one later. A hidden tab asks for nothing. */
 const poll = async () => {
   clearTimeout(timer);
   if (isAsking || document.hidden || app.paused) return;
   isAsking = true;
   const began = performance.now();
-  let snapshot = null;
-  try {
-    snapshot = await askJson("pipeline");
-  } catch (error) {
-    lost(error);
-  }
+  const snapshot = await askJson("pipeline").catch(lost);
   isAsking = false;
-  // Outside of the block above: an error of the page is no error of the collector.
   const wait = snapshot ? INTERVAL : Math.min(INTERVAL * 2 ** (failures - 1), LONGEST_WAIT);
   timer = setTimeout(poll, Math.max(wait - (performance.now() - began), 0));
   if (snapshot) received(snapshot);
 };
-document.addEventListener("visibilitychange", () => {
-  for (const page of Object.values(pages)) page.visible(!document.hidden);
+const resume = () => {
   poll();
-});
-addEventListener("online", poll);
-
+  for (const page of all) page.refresh(false);
+};
+document.addEventListener("visibilitychange", resume);
+addEventListener("online", resume);
 at("pause").addEventListener("click", () => {
   app.paused = !app.paused;
-  at("pause").setAttribute("aria-pressed", String(app.paused));
-  at("pause").textContent = app.paused ? "Resume" : "Pause";
-  status(app.paused ? "paused" : "resuming", app.paused ? "paused" : "live");
-  poll();
+  at("pause").setAttribute("aria-pressed", app.paused);
+  show(app.paused ? "paused" : "live", app.paused ? "paused" : "live", "");
+  resume();
 });
-
 // The fragment names a page, so the link to the content moves the focus by itself.
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("main").focus();
 });
 
+theme = stored((storage) => storage.getItem("theme")) ?? "system";
 setTheme();
+document.querySelector("nav").addEventListener("click", remember);
 addEventListener("hashchange", route);
 route();
 poll();
