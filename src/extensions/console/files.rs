@@ -33,10 +33,29 @@ macro_rules! page_files {
     };
 }
 
-static FILES: [PageFile; 3] = page_files! {
+static FILES: [PageFile; 22] = page_files! {
     "index.html": HTML,
     "style.css": CSS,
+    "api.js": JAVASCRIPT,
+    "box.js": JAVASCRIPT,
+    "colors.js": JAVASCRIPT,
+    "config.js": JAVASCRIPT,
+    "dom.js": JAVASCRIPT,
+    "flamegraph.js": JAVASCRIPT,
+    "flameview.js": JAVASCRIPT,
+    "format.js": JAVASCRIPT,
+    "frames.js": JAVASCRIPT,
+    "graph.js": JAVASCRIPT,
+    "heatmap.js": JAVASCRIPT,
+    "layout.js": JAVASCRIPT,
     "main.js": JAVASCRIPT,
+    "pipeline.js": JAVASCRIPT,
+    "plot.js": JAVASCRIPT,
+    "profiles.js": JAVASCRIPT,
+    "sandwich.js": JAVASCRIPT,
+    "selection.js": JAVASCRIPT,
+    "table.js": JAVASCRIPT,
+    "timeline.js": JAVASCRIPT,
 };
 
 /// Returns the file for a path below the root of the page.
