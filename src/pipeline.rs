@@ -44,8 +44,8 @@ pub trait Consumer: Send + Sync + 'static {
     /// responsibility and the data.
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>>;
 
-    /// Returns the consumers to which this one passes batches. Without them, a stage upstream does not know that a
-    /// queue downstream persists its batches, and acknowledges at another moment.
+    /// Returns the consumers to which this stage passes batches. Without them, an upstream stage does not know that a
+    /// downstream queue persists its batches, and acknowledges too early.
     fn behind(&self) -> Vec<Arc<dyn Consumer>>;
 
     /// Whether a stage from here on persists the batches that it takes.
@@ -53,7 +53,7 @@ pub trait Consumer: Send + Sync + 'static {
         self.behind().iter().any(|next| next.stores())
     }
 
-    /// Asks all stages from here on that buffer batches to flush them without waiting for more. Returns at once.
+    /// Asks all stages from this one on to flush their batches without waiting for more. Returns at once.
     fn settle(&self, why: Settle) {
         self.behind().iter().for_each(|next| next.settle(why));
     }

@@ -41,11 +41,11 @@ use tributary_net::server::cores;
 pub const PREFIX: &str = "/api/v1/profiles/";
 /// Beginning of the paths of Pyroscope's query API.
 pub const PYROSCOPE_PREFIX: &str = "/querier.v1.QuerierService/";
-/// Maximum size of the body of a request, in bytes: an uploaded file as it is sent.
+/// Maximum size of a request body as sent, in bytes.
 pub const MAX_BODY: usize = 32 << 20;
-/// Maximum time from the arrival of a request to its answer, with the time that it waits for a turn.
+/// Maximum time from the arrival of a request to its response, including the wait for a turn.
 const TIME: Duration = Duration::from_secs(10);
-/// Maximum number of requests that wait for a turn. A page with several pictures asks for all of them at once.
+/// Maximum number of requests that wait for a turn. A page with several pictures requests all of them at once.
 const WAITING: usize = 32;
 /// Maximum number of queries at a time; more would only compete for the same processors.
 const AT_ONCE: usize = 4;
@@ -77,8 +77,8 @@ impl ProfileApi {
         path.starts_with(PREFIX) || path.starts_with(PYROSCOPE_PREFIX)
     }
 
-    /// Answers a request. Its path begins with [`PREFIX`] or [`PYROSCOPE_PREFIX`]; the body is complete, as it was
-    /// sent, and has at most [`MAX_BODY`] bytes.
+    /// Handles a request. The path begins with [`PREFIX`] or [`PYROSCOPE_PREFIX`]; the body is complete, still
+    /// encoded, and has at most [`MAX_BODY`] bytes.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Bytes> {
         let (parts, body) = request.into_parts();
         let is_connect = parts.uri.path().starts_with(PYROSCOPE_PREFIX);
@@ -97,7 +97,7 @@ impl ProfileApi {
                 format!("the body is larger than {MAX_BODY} bytes"),
             ));
         }
-        let busy = || ApiError::busy("too many queries run: try again in a second");
+        let busy = || ApiError::busy("too many queries are running; retry in a second");
         let waiting = self.waiting.try_acquire().map_err(|_| busy())?;
         let turn = timeout(self.time, self.turns.clone().acquire_owned()).await;
         let turn = turn.map_err(|_| busy())?;
@@ -201,8 +201,8 @@ impl Route {
                     return Err(ApiError::new(
                         StatusCode::NOT_FOUND,
                         format!(
-                            "there is no `{path}`; there are: stores, types, labels, labels/NAME/values, series, totals, \
-                             heatmap, flamegraph, diff, table, sandwich, download, view"
+                            "unknown path `{path}`; available: stores, types, labels, labels/NAME/values, series, \
+                             totals, heatmap, flamegraph, diff, table, sandwich, download, view"
                         ),
                     ));
                 }

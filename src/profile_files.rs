@@ -85,7 +85,7 @@ pub(crate) fn valid(bytes: &[u8]) -> Result<(), String> {
     // A message of an old layout often cannot be decoded; this error names the reason.
     layout::check(bytes).map_err(|error| error.to_string())?;
     tributary_otlp::validate(Signal::Profiles, bytes)
-        .map_err(|error| format!("these are no OTLP profiles: {error}"))?;
+        .map_err(|error| format!("not OTLP profiles: {error}"))?;
     Ok(())
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn valid(bytes: &[u8]) -> Result<(), String> {
 pub(crate) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, String> {
     valid(bytes)?;
     ExportProfilesServiceRequest::decode(bytes)
-        .map_err(|error| format!("these are no OTLP profiles: {error}"))
+        .map_err(|error| format!("not OTLP profiles: {error}"))
 }
 
 /// Splits a file into messages: one message, or several with four bytes of length (big-endian)
@@ -109,7 +109,7 @@ pub(crate) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
         let Some((message, after)) = after.split_at_checked(length) else {
             let missing = length - after.len();
             return Err(format!(
-                "it ends {missing} bytes before the end of its last message"
+                "the file ends {missing} bytes before the end of its last message"
             ));
         };
         messages.push(message);
@@ -117,7 +117,7 @@ pub(crate) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
     }
     match rest {
         [] => Ok(messages),
-        _ => Err("it ends within the length of a message".to_owned()),
+        _ => Err("the file ends within the length of a message".to_owned()),
     }
 }
 
@@ -193,9 +193,9 @@ pub(crate) fn read_profiles(
 pub(crate) fn requests(bytes: &[u8], kind: FileKind) -> Result<Vec<Vec<u8>>, String> {
     if kind == FileKind::OtlpJson {
         let request = json::to_wire(Signal::Profiles, bytes)
-            .map_err(|error| format!("these are no OTLP profiles as JSON: {error}"))?;
+            .map_err(|error| format!("not OTLP profiles as JSON: {error}"))?;
         if request.is_empty() && bytes.trim_ascii() != b"{}" {
-            return Err("this is JSON, but no OTLP profiles: it has no `resourceProfiles`".into());
+            return Err("the JSON is not OTLP profiles: `resourceProfiles` is missing".into());
         }
         return Ok(vec![request]);
     }
@@ -208,7 +208,7 @@ pub(crate) fn requests(bytes: &[u8], kind: FileKind) -> Result<Vec<Vec<u8>>, Str
 /// # Errors
 /// The file is not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, String> {
-    str::from_utf8(bytes).map_err(|error| format!("this is no text: {error}"))
+    str::from_utf8(bytes).map_err(|error| format!("the file is not text: {error}"))
 }
 
 /// Returns a resource with the name of the program, because OTLP has no first mapping.

@@ -86,13 +86,13 @@ pub trait Sender: Send + Sync + 'static {
         false
     }
 
-    /// Makes one attempt. A sender that gathers may take the batch over and report the outcome later. The default calls
-    /// [`send`](Self::send).
+    /// Makes one attempt. A sender that buffers may acknowledge the batch and report its outcome later. The default
+    /// calls [`send`](Self::send).
     fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
         Box::pin(async move { self.send(batch).await.map(Taken::Delivered) })
     }
 
-    /// Asks a sender that gathers to finish the batches that it took over, without waiting for more. Returns at once.
+    /// Asks a sender that buffers to finish its batches without waiting for more. Returns at once.
     fn settle(&self, _why: Settle) {}
 }
 
@@ -101,7 +101,7 @@ pub trait Sender: Send + Sync + 'static {
 pub enum Taken {
     /// The next hop accepted the batch.
     Delivered(Outcome),
-    /// The sender took the batch over and reports the outcome later. Dropping the other end of the channel fails the
+    /// The sender buffers the batch and reports its outcome later. Dropping the other end of the channel fails the
     /// attempt.
     Over(Settled),
 }
@@ -118,7 +118,7 @@ pub struct Encoded {
     pub items: usize,
     /// Chunks of the body, in order.
     pub chunks: Arc<[Bytes]>,
-    /// Bytes that the queue or the waiting upstream sender keeps for a retry once the batch is taken over.
+    /// Bytes that the queue or the waiting upstream sender keeps for a retry while the sender buffers the batch.
     pub held: usize,
     /// Identity of the batch. Its address is the same in all attempts, and different from the address of any other
     /// batch.
@@ -178,8 +178,8 @@ impl SendError {
         }
     }
 
-    /// Creates the error for a batch that was not encoded for want of `memory`. Less than the reserve for outputs fits
-    /// once other outputs are gone. More may be sent in halves.
+    /// Creates the error for a batch that was not encoded for lack of `memory`. A batch smaller than the reserve for
+    /// outputs is retried, because memory becomes free. A larger batch is split in halves.
     pub fn no_memory(memory: &OutputMemory) -> Self {
         let no_room = memory.no_room();
         let reason = format!("no memory to encode the batch: {no_room}");

@@ -14,7 +14,7 @@ pub(crate) use component::Serving;
 
 use tributary_config::{Endpoint, Problems};
 
-/// Checks what every listening socket is configured with. `example` is an endpoint as it could be.
+/// Checks the configuration of a listening socket. `example` is a valid endpoint for the error message.
 pub(crate) fn validate_socket(
     endpoint: &Endpoint,
     transport: &str,

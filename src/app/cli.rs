@@ -415,8 +415,8 @@ fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
 
 fn require_config(sources: &Sources) -> Result<(), Failure> {
     if sources.configs.is_empty() {
-        let text = "nothing to check: name a file, as in `collector validate --config=config.yaml`\n\n\
-                    For more information, try '--help'.";
+        let text = "no configuration given: name a file, as in `collector validate --config=config.yaml`\n\nFor \
+                    more information, try '--help'.";
         return Err(Failure::usage(text.to_owned()));
     }
     Ok(())
@@ -439,7 +439,7 @@ fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
 fn cannot_print(error: &dyn std::error::Error) -> Failure {
     Failure {
         code: 1,
-        text: format!("error: cannot print this: {error}\n"),
+        text: format!("error: cannot print the result: {error}\n"),
     }
 }
 

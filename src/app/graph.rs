@@ -283,13 +283,16 @@ async fn stop(part: Part, deadline: Instant) -> Undelivered {
                 warn!(
                     component = part.name,
                     items = left.items,
-                    "Not everything was delivered."
+                    "Items were not delivered before the deadline."
                 );
             }
             left
         }
         Err(_) => {
-            warn!(component = part.name, "Did not stop before the deadline.");
+            warn!(
+                component = part.name,
+                "A component did not stop before the deadline."
+            );
             Undelivered::default()
         }
     }

@@ -85,7 +85,7 @@ pub(super) struct MetricLine {
     pub help: String,
 }
 
-/// Returns the pages of all components, also of those that need a feature, and the page of `service`.
+/// Returns the pages of all components, including those that need a feature, and the page of `service`.
 pub(super) fn pages() -> Vec<Page> {
     let registries = Registries::built_in();
     let mut pages = of_kind("receiver", registries.receivers);

@@ -111,8 +111,8 @@ async fn load(options: ServiceOptions) -> Loaded {
 fn warn_of_root() {
     if rustix::process::geteuid().is_root() {
         warn!(
-            "Running as root. No feature needs it: run the collector as a user of its own, which can read its \
-             configuration and keys and write its directories"
+            "Running as root, which no feature needs. Run the collector as a dedicated user that can read its \
+             configuration and keys and write to its directories"
         );
     }
 }
@@ -247,8 +247,8 @@ impl Service {
         } else {
             error!(
                 place = panicked.place.get().map(String::as_str),
-                "A stage has panicked: this is a defect of the collector, please report it. Ending the process; what \
-                 it holds is delivered first."
+                "A stage has panicked. This is a defect of the collector; please report it. Shutting down; buffered \
+                 items are delivered first."
             );
         }
         let health = self.host.health.clone();
@@ -274,7 +274,7 @@ impl Service {
         if left.items > 0 {
             error!(
                 undelivered_items = left.items,
-                "Shutdown complete, but not everything was delivered."
+                "Shutdown complete, but some items were not delivered."
             );
         } else {
             info!("Shutdown complete.");
@@ -292,7 +292,7 @@ impl Service {
     async fn reload(&mut self, loaded: Loaded) {
         say(&loaded.report, Some(&self.logs));
         let Some(config) = loaded.config.map(Arc::new) else {
-            error!("The new configuration is bad. The old one keeps running.");
+            error!("The new configuration is invalid; still running the previous one.");
             return;
         };
         let built = build(&config, &self.host, &self.exposition, Some(&self.graph));
@@ -301,7 +301,7 @@ impl Service {
             Err(problem) => {
                 error!(
                     error = problem,
-                    "The new configuration cannot run. The old one keeps running."
+                    "The new configuration cannot be started; still running the previous one."
                 );
                 return;
             }
@@ -310,7 +310,7 @@ impl Service {
         self.host.budget.reset_limit(default_budget());
         graph.start();
         if let Err(error) = self.logs.apply(&config.service.telemetry) {
-            error!(%error, "Logs go where they went before.");
+            error!(%error, "Cannot apply the new log settings; still using the previous ones.");
         }
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
@@ -325,9 +325,8 @@ impl Service {
                 .unwrap_or_else(Instant::now)
         };
         let mut retired = Box::pin(old.retire(terminate, self.handing_over.token()));
-        // The first poll stops the old receivers from accepting. It happens now, because the log
-        // says that they are replaced: no client may be admitted by an old token or list of names
-        // afterwards.
+        // The first poll stops the old receivers from accepting. The log reports them as replaced now, so no client
+        // may be admitted by an old token or list of names afterwards.
         match futures_util::poll!(&mut retired) {
             Poll::Pending => self.retired.spawn(retired),
             Poll::Ready(left) => self.retired.spawn(async move { left }),
@@ -375,8 +374,8 @@ async fn report_progress(exposition: Exposition, drain_timeout: Duration) -> Inf
         let left = deadline.saturating_duration_since(Instant::now());
         info!(
             seconds_left = left.as_secs(),
-            "Waiting for items in flight: {}. A second signal (Ctrl-C) ends the collector at once; items that no queue on \
-             disk keeps are lost then.",
+            "Waiting for items in flight: {}. A second signal (Ctrl-C) ends the collector at once and loses the \
+             items that are not in a queue on disk.",
             held.join(", ")
         );
     }
@@ -408,9 +407,7 @@ fn last_words(held: &[Holder], stored: &HashMap<String, bool>) -> (Level, String
         true => words.push_str("; nothing is lost."),
         false => {
             let lost = list(&lost);
-            words.push_str(&format!(
-                "; items lost unless their senders send them again: {lost}."
-            ));
+            words.push_str(&format!("; items lost unless their senders retry: {lost}."));
         }
     }
     if !kept.is_empty() {
@@ -514,7 +511,7 @@ mod tests {
             last_words(&held, &stored),
             (
                 Level::Error,
-                "Received a second signal. Ending at once; items lost unless their senders send them again: exporter \
+                "Received a second signal. Ending at once; items lost unless their senders retry: exporter \
                  memory: 5, pipeline disk: 2. Items that stay in queues on disk: exporter disk: 7."
                     .to_owned()
             )

@@ -81,7 +81,7 @@ pub fn client(
 fn unable(id: &ComponentId, capability: Capability) -> BuildError {
     let lack = capability.does_not();
     BuildError(format!(
-        "auth::authenticator: the extension `{id}` does not run, or {lack}"
+        "auth::authenticator: the extension `{id}` is not running, or {lack}"
     ))
 }
 
@@ -90,7 +90,7 @@ pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &
     if auth.is_some() && !tls && !is_loopback(host) {
         problems.warning(
             &["auth"],
-            "the credentials travel in the clear: set up `tls`, or use `localhost`",
+            "the credentials are sent unencrypted: configure `tls`, or use `localhost`",
         );
     }
 }

@@ -58,9 +58,9 @@ impl ConnectorConfig for Config {
         inputs: &[Signal],
         outputs: Outputs,
     ) -> Result<Terminal, BuildError> {
-        let next = outputs
-            .get(Signal::Metrics)
-            .ok_or_else(|| BuildError("no metrics pipeline starts with it".to_owned()))?;
+        let next = outputs.get(Signal::Metrics).ok_or_else(|| {
+            BuildError("no metrics pipeline lists the connector as a receiver".to_owned())
+        })?;
         let clock = Arc::new(Clock::new());
         let mut entrances = Outputs::default();
         for signal in inputs {

@@ -49,11 +49,11 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_connector_failover_count",
-        "Number of times that a level was left because it refused, by signal and level",
+        "Number of failovers away from a level because it refused data, by signal and level",
     ),
     metric::gauge(
         "tributary_connector_failover_level",
-        "Number of the level in use, counted from 1, by signal",
+        "The level in use, counted from 1, by signal",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Hands everything on, so that pipelines can be joined and parted, with a queue in between where that is wanted.
+//! Forwards batches from pipelines to pipelines, optionally with a queue between them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ impl ConnectorConfig for Config {
     ) -> Result<Terminal, BuildError> {
         match &*self.sending_queue {
             Some(queue) => queued(cx, signals, queue, outputs),
-            // What comes out of the pipeline before is what goes into the one after: not even a call lies between.
+            // Without a queue, the following pipeline is connected directly.
             None => Ok(Terminal {
                 inputs: outputs,
                 component: Box::new(Idle),

@@ -70,7 +70,7 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
 const OWN_METRICS: &[metric::Metric] = &[
     metric::counter(
         "tributary_connector_profile_metrics_windows",
-        "Number of windows that became metrics, by the end of the window: its interval or the memory bound",
+        "Number of windows emitted as metrics, by the end of the window: its interval or the memory bound",
     ),
     metric::counter(
         "tributary_connector_profile_metrics_unknown_profiles",
@@ -82,8 +82,8 @@ const OWN_METRICS: &[metric::Metric] = &[
     ),
     metric::counter(
         "tributary_connector_profile_metrics_forgotten_series",
-        "Number of cumulative series forgotten for lack of memory; their growth until the next profile is in no \
-         metric",
+        "Number of cumulative series forgotten for lack of memory; no metric counts their growth until the next \
+         profile",
     ),
 ];
 
@@ -175,9 +175,9 @@ impl ConnectorConfig for Config {
         inputs: &[Signal],
         outputs: Outputs,
     ) -> Result<Terminal, BuildError> {
-        let next = outputs
-            .get(Signal::Metrics)
-            .ok_or_else(|| BuildError("no metrics pipeline starts with it".to_owned()))?;
+        let next = outputs.get(Signal::Metrics).ok_or_else(|| {
+            BuildError("no metrics pipeline lists the connector as a receiver".to_owned())
+        })?;
         Ok(stage::build(self, cx, inputs, next.clone()))
     }
 }

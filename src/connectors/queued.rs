@@ -34,13 +34,13 @@ pub(super) fn queued(
     let settings = Settings {
         queue: Some(queue.clone()),
         retry: Some(RetryConfig {
-            // For ever: what is in the queue was acknowledged.
+            // Without a limit, because the queued data was acknowledged.
             max_elapsed_time: Some(Default::default()),
             // A stage in the same process that is full is so for a short time.
             initial_interval: FIRST_WAIT,
             ..RetryConfig::default()
         }),
-        // What follows has those of its exporters.
+        // The following pipelines have the timeouts of their exporters.
         timeout: Duration::ZERO,
     };
     let sender: Arc<dyn Sender> = Arc::new(Offering {
@@ -54,8 +54,8 @@ pub(super) fn queued(
 /// Consumer of the queue's batches.
 struct Offering {
     outputs: Outputs,
-    /// Whether the queue has a batch until the outcome is known, without memory; in memory it passes on the patience of
-    /// who waits for it.
+    /// The batch has the mark of a queue on disk, which keeps it until the outcome is known. A queue in memory passes
+    /// on the patience of its waiting sender.
     on_disk: bool,
     budget: Arc<Budget>,
 }
@@ -66,7 +66,7 @@ impl Sender for Offering {
             let Some(next) = self.outputs.get(batch.signal) else {
                 return Ok(Outcome::default());
             };
-            // The queue holds the memory for as long as this takes.
+            // The queue keeps its memory permit meanwhile.
             heard(next.consume(offered(batch)).await)
         })
     }
@@ -82,15 +82,15 @@ impl Sender for Offering {
                 return self.send(batch).await.map(Taken::Delivered);
             };
             let mut offered = offered(batch);
-            // The queue lets go of its memory once the batch is taken in. Without room for both until then it goes on all the
-            // same: waiting for what the queue holds itself could take for ever.
+            // The queue releases its memory once the batch is accepted. Without room for both copies, the batch is
+            // sent without a permit: waiting for memory that the queue itself uses could take forever.
             let memory = self.budget.acquire(offered.bytes());
             offered.hold(memory.unwrap_or_else(|_| self.budget.empty_permit()));
             let patience = Arc::new(Patience::default());
             offered.patience = Some(patience.clone());
             let (tell, mut outcome) = oneshot::channel();
             let offering = tokio::spawn(async move {
-                // The receiver is gone after the queue has stopped.
+                // The receiver was dropped, because the queue has stopped.
                 let _ = tell.send(heard(next.consume(offered).await));
             });
             let offering = AbortOnDropHandle::new(offering);
@@ -135,5 +135,8 @@ fn heard(taken: Result<(), Nack>) -> Result<Outcome, SendError> {
 }
 
 fn gone() -> SendError {
-    SendError::transient(Code::Unavailable, "what follows the connector has ended")
+    SendError::transient(
+        Code::Unavailable,
+        "the pipelines after the connector are shutting down",
+    )
 }

@@ -144,13 +144,13 @@ impl Validate for Config {
             if self.output_paths != Config::default().output_paths {
                 problems.warning(
                     &["output_paths"],
-                    "has no effect unless `use_internal_logger` is false",
+                    "has no effect with `use_internal_logger: true`: set that to false, or remove this key",
                 );
             }
         } else if self.output_paths.is_empty() {
             problems.error(
                 &["output_paths"],
-                "must name at least one of `stdout`, `stderr` or a file",
+                "must not be empty: list `stdout`, `stderr` or a file",
             );
         }
         for (at, path) in self.output_paths.iter().enumerate() {
@@ -224,10 +224,10 @@ impl Consumer for Debug {
             if self.sampler.admits(Instant::now()) {
                 match self.print(&batch) {
                     Ok(()) => {}
-                    // Telemetry is not refused for want of a terminal: other exporters may
-                    // have taken it.
+                    // A missing terminal does not refuse telemetry, because other exporters may have accepted it.
                     Err(Unprinted::Io(error)) => {
-                        warn!(otelcol.component.id = %self.id, %error, "cannot write debug output");
+                        warn!(otelcol.component.id = %self.id, %error, "Cannot write the debug output; check \
+                            `output_paths`");
                         self.metrics.dropped(items, DropReason::Permanent);
                         return Ok(());
                     }
@@ -329,11 +329,13 @@ impl Debug {
 }
 
 /// Text printed instead of a batch that is too large to be decoded.
-const NO_ROOM: &str = "(not printed: the memory budget has no room to decode it; raise the limit of `memory_limiter`, or send smaller requests)\n";
+const NO_ROOM: &str = "(not printed: decoding needs more than the memory budget; raise the limit of \
+                       `memory_limiter`, or send smaller requests)\n";
 
-/// Prints what a person is to read beyond the counts; several lines, or none.
+/// Prints the text beyond the counts, in any number of lines.
 ///
 /// # Errors
+///
 /// The first piece that could not be emitted.
 pub(super) fn render(
     decoded: &Decoded,
@@ -354,7 +356,7 @@ pub(super) fn render(
     };
     out.finish(match printed {
         Ok(()) => "",
-        Err(_) => "... and more, which is left out: the text is longer than 64MiB\n",
+        Err(_) => "... (the text is cut at 64MiB)\n",
     })
 }
 

@@ -1,7 +1,7 @@
-//! `file`: writes requests to a file, as JSON lines or behind their lengths.
+//! `file`: writes requests to a file, as JSON lines or with length prefixes.
 //!
-//! A request is written with one call, and cut off again if that fails halfway; then the sender hears of it and still
-//! has its data. So is what a crash leaves of a request when the file is opened next.
+//! A request is written with one call. If the call fails partway, the incomplete request is removed, and the sender
+//! gets the error and still has its data. An incomplete request of a crash is removed when the file is opened next.
 
 mod backups;
 mod config;
@@ -62,7 +62,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 /// Metrics of this component alone.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_exporter_file_rotations",
-    "Number of rotations: a full file was renamed and a new one begun",
+    "Number of rotations: a full file is renamed and a new file is created",
 )];
 
 impl ExporterConfig for Config {
@@ -86,7 +86,7 @@ impl ExporterConfig for Config {
         };
         let queue = self.sending_queue.0.clone();
         let settings = Settings {
-            // Who waits has the data, and can keep it or refuse it in turn.
+            // A waiting sender still has the data, and can retry.
             retry: self.retry_on_failure.0.clone().filter(|_| queue.is_some()),
             queue,
             timeout: Duration::ZERO,
@@ -126,7 +126,7 @@ impl Files {
         if config.create_directory || groups.is_some() {
             let within = groups.as_ref().map(|_| path.join("file"));
             make_directory(within.as_deref().unwrap_or(path), config)
-                .map_err(|error| unusable("make the directory of", &error, ""))?;
+                .map_err(|error| unusable("create the directory of", &error, ""))?;
         }
         if groups.is_some() {
             rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)
@@ -136,7 +136,9 @@ impl Files {
         let output = Output::of(path);
         output.probe().map_err(|error| {
             let hint = match error.kind() {
-                io::ErrorKind::NotFound => " (`create_directory: true` makes its directory)",
+                io::ErrorKind::NotFound => {
+                    " (set `create_directory: true` to create its directory)"
+                }
                 _ => "",
             };
             unusable("write to", &error, hint)
@@ -162,7 +164,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// Returns a request as it will stand in a file, with what sets it apart from the next.
+    /// Returns a request in its form in the file, with its newline or length.
     fn record(
         &self,
         signal: Signal,
@@ -209,7 +211,8 @@ impl Exporter {
         let len: usize = parts.iter().map(Bytes::len).sum();
         let prefix = u32::try_from(len).map_err(|_| {
             let reason =
-                format!("the batch has {len} bytes, and the format has room for 4294967295");
+                format!("the batch has {len} bytes, more than the 4294967295 that the format allows; send smaller \
+                         batches");
             SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
         })?;
         take(len + 4)?;
@@ -223,7 +226,7 @@ impl Exporter {
 }
 
 impl queue::Sender for Exporter {
-    /// One chunk: the request as it will stand in the file. With `group_by`, two chunks for each file.
+    /// Returns one chunk with the request in its form in the file; with `group_by`, two chunks for each file.
     fn encode(
         &self,
         signal: Signal,
@@ -279,7 +282,7 @@ fn unfit(error: &dyn Error) -> SendError {
     SendError::permanent(Code::Internal, Fault::Content, reason)
 }
 
-/// The life of the exporter: its queues, and the task that forces what was written to the disk.
+/// Lifecycle of the exporter: its queues, and the task that syncs written data to disk.
 struct Writer {
     id: ComponentId,
     queues: Box<dyn Component>,
@@ -313,8 +316,7 @@ impl Component for Writer {
                     for output in files.open() {
                         output.prune();
                         if let Err(error) = output.sync() {
-                            let reason =
-                                output.describe("cannot force to the disk what is in", &error);
+                            let reason = output.describe("cannot sync (fsync) the file", &error);
                             error!(otelcol.component.id = %id, otelcol.component.kind = "exporter", "{reason}");
                         }
                     }
@@ -351,5 +353,5 @@ impl Component for Writer {
     }
 }
 
-/// The shortest time between two flushes: with less, nothing else would be done.
+/// Minimum time between two flushes, because each flush takes time itself.
 const SHORTEST: Duration = Duration::from_millis(1);

@@ -92,7 +92,8 @@ impl ExporterConfig for Config {
         {
             let names: Vec<&str> = key.signals().iter().map(|signal| signal.name()).collect();
             let message = format!(
-                "`{}` is a key of {}, not of {signal}: use another exporter for these pipelines, or another key",
+                "`{}` is supported for {}, not for {signal}: set another key, or use a separate exporter for \
+                 {signal}",
                 key.name(),
                 names.join(" and ")
             );

@@ -40,8 +40,8 @@ use tributary_net::rpc::Status;
 use tributary_net::tls::rotation::RotatingClient;
 use tributary_otlp::{Requests, Signal};
 
-/// The most of a response that is read: gRPC's own default. A partial success is a number and a sentence; but the
-/// status comes after the message, so what is too long fails the call.
+/// Maximum size of a response message: gRPC's default. The status follows the message, so a longer message fails the
+/// call.
 const RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The registry's entry.
@@ -115,7 +115,7 @@ impl Exporter {
         };
         let mut headers = headers(config)?;
         if let Some(auth) = &auth {
-            // So that there is room for them in the copy of every request; their values are those of the moment.
+            // Reserves room for the credentials in the copied headers; each request gets the current values.
             auth.add(&mut headers);
         }
         let authority = match config.authority.as_str() {
@@ -219,7 +219,7 @@ impl queue::Sender for Exporter {
             }
         };
         let len = u32::try_from(len).map_err(|_| {
-            let reason = format!("the batch has {len} bytes, more than gRPC's 4 GiB");
+            let reason = format!("the batch has {len} bytes, more than gRPC's limit of 4 GiB");
             SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
         })?;
         let mut frame = BytesMut::with_capacity(5);
@@ -257,7 +257,8 @@ fn service(signal: Signal) -> &'static str {
     }
 }
 
-/// The headers of every request, those of the gRPC protocol last so that no configured one replaces them.
+/// Returns the headers of every request. The headers of the gRPC protocol come last, so that no configured header
+/// replaces them.
 fn headers(config: &Config) -> Result<HeaderMap, String> {
     let mut headers = config.headers.to_map();
     let user_agent = match config.user_agent.as_str() {
@@ -265,7 +266,7 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
         text => text,
     };
     let user_agent = HeaderValue::from_str(user_agent)
-        .map_err(|_| "user_agent has characters that no header may have".to_owned())?;
+        .map_err(|_| "user_agent has characters that are not allowed in a header".to_owned())?;
     headers.insert(USER_AGENT, user_agent);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -324,7 +325,7 @@ fn http_refusal(status: StatusCode) -> SendError {
     };
     let reason = format!("unexpected HTTP status code received from server: {status}");
     let mut error = refused(code, &reason, None);
-    // A proxy said so, not the server that reads the data.
+    // A proxy sent this status, not the gRPC server.
     error.fault = Fault::Elsewhere;
     error
 }
@@ -335,7 +336,7 @@ async fn collect(body: Incoming) -> Result<(Bytes, HeaderMap), SendError> {
         .collect()
         .await
         .map_err(|error| {
-            let reason = format!("the response broke off: {error}");
+            let reason = format!("the connection closed before the end of the response: {error}");
             refused(Code::Unavailable, &reason, None)
         })?;
     let trailers = collected.trailers().cloned().unwrap_or_default();

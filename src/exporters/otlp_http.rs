@@ -64,7 +64,7 @@ impl ExporterConfig for Config {
         let mut exporter = Exporter::new(self, signals, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
         if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
-            // So that there is room for them in the copy of every request; their values are those of the moment.
+            // Reserves room for the credentials in the copied headers; each request gets the current values.
             auth.add(&mut exporter.headers);
             exporter.auth = Some(auth);
         }
@@ -80,7 +80,7 @@ impl ExporterConfig for Config {
 
 struct Exporter {
     client: RenewingClient,
-    /// By signal; those that are in use have one.
+    /// By signal; `None` for unused signals.
     targets: [Option<Target>; 4],
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,
@@ -103,7 +103,7 @@ impl Exporter {
     fn new(config: &Config, signals: &[Signal], id: &ComponentId) -> Result<Self, String> {
         let mut targets = [const { None }; 4];
         let mut connectors = HashMap::new();
-        // One for all hosts.
+        // One TLS configuration for all hosts.
         let mut tls: Option<RotatingClient> = None;
         let mut proxy = config
             .proxy()
@@ -222,7 +222,7 @@ impl Exporter {
         }
         let (body, whole) = read(body).await;
         match head.status.is_success() {
-            // The status came first, so the data arrived; what is missing said how much of it was rejected, at most.
+            // The status arrived, so the data was accepted. The missing body could only have reported rejected items.
             true if !whole => Ok(Outcome::default()),
             true => accepted(&target.url, &head.headers, &body),
             false => Err(refused(&target.url, head.status, &head.headers, &body)),
@@ -340,7 +340,8 @@ fn client(
     options.client(hosts, tls)
 }
 
-/// The headers of every request. A configured one replaces ours, except those that say what the body is.
+/// Returns the headers of every request. Configured headers replace the defaults, except those that describe the
+/// body.
 fn headers(config: &Config) -> HeaderMap {
     let mut headers = config.headers.to_map();
     headers
@@ -401,7 +402,7 @@ pub(super) fn accepted(url: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<Ou
     outcome.map_err(|error| {
         let url = url.to_string();
         let url = tributary_config::without_url_secrets(&url);
-        let reason = format!("{url} answered something that is not OTLP: {error}");
+        let reason = format!("the response from {url} is not OTLP: {error}");
         SendError::permanent(Code::Unknown, Fault::Elsewhere, reason)
     })
 }

@@ -30,7 +30,7 @@ struct PartialSuccess {
     error_message: String,
 }
 
-/// The outcome in a protobuf response body; an empty one is full success.
+/// Reads the outcome in a protobuf response body; an empty body is full success.
 pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
     let partial = ExportResponse::decode(body)?
         .partial_success
@@ -43,7 +43,7 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
 
 /// The outcome in a JSON response body.
 pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
-    /// JSON has a name of its own for each signal's count, and 64-bit integers are strings in protobuf's JSON.
+    /// JSON names the count differently for each signal, and encodes 64-bit integers as strings.
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
     struct JsonResponse {
@@ -158,7 +158,10 @@ pub(super) fn unless_renewed(
         auth.refresh();
         match auth.version() == version {
             true => error,
-            false => SendError::transient(error.code, error.reason + " (they have changed since)"),
+            false => SendError::transient(
+                error.code,
+                error.reason + " (the credentials have changed since)",
+            ),
         }
     })
 }
@@ -172,7 +175,7 @@ pub(super) fn binary_header(value: &[u8]) -> Option<Vec<u8>> {
     EITHER.decode(value).ok()
 }
 
-/// `grpc-message` is percent-encoded UTF-8; what is not valid is taken as it is.
+/// Decodes `grpc-message`, which is percent-encoded UTF-8. Invalid sequences stay as they are.
 pub(super) fn percent_decoded(value: &[u8]) -> String {
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value;

@@ -93,7 +93,7 @@ const METRICS: &[Metric] = &[
     ),
     metric::counter(
         "tributary_exporter_parquet_overflow_rows",
-        "Number of rows in files shared by the partitions beyond `max_partitions`",
+        "Number of rows in shared files, because there were more partitions than `max_partitions`",
     ),
     metric::gauge(
         "tributary_exporter_parquet_open_files",
@@ -189,7 +189,7 @@ impl Sender for Exporter {
             let given_up = |_| {
                 Err(SendError::transient(
                     Code::Unavailable,
-                    "the file was given up",
+                    "the file was discarded",
                 ))
             };
             self.files.take(batch).await?.await.unwrap_or_else(given_up)

@@ -48,7 +48,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     Config,
     "profile_store",
     aliases: &[],
-    "Keeps the profiles of the last hours for flame graphs and other queries.",
+    "Stores recent profiles for flame graphs and other queries.",
     &[(Signal::Profiles, Stability::Alpha)],
     collector: Origin::Own,
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::DISK, METRICS]
@@ -75,7 +75,7 @@ impl ExporterConfig for Config {
                     otelcol.component.id = %cx.id,
                     otelcol.component.kind = "exporter",
                     requests = recovered.requests,
-                    "Read the profiles that were not in blocks yet."
+                    "Recovered profiles from the journal of the profile store."
                 );
             }
             if recovered.damaged > 0 {
@@ -84,7 +84,7 @@ impl ExporterConfig for Config {
                     otelcol.component.kind = "exporter",
                     directory = %directory.display(),
                     files = recovered.damaged,
-                    "Files of the profile store are damaged. They were renamed to `*.damaged` and are left out."
+                    "Files of the profile store are damaged; renamed them to `*.damaged` and ignoring them."
                 );
             }
         }
@@ -142,7 +142,7 @@ impl Store {
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 %error,
-                "The profile store keeps its settings."
+                "Cannot apply the changed settings of the profile store; still using the previous ones."
             );
         }
     }
@@ -162,7 +162,8 @@ impl Store {
             progress.add(at);
             if appended.too_old > 0 {
                 outcome.rejected_items += usize::try_from(appended.too_old).unwrap_or(usize::MAX);
-                outcome.message = "profiles are older than the `retention` of the store".to_owned();
+                outcome.message =
+                    "the profiles are older than the `retention` of the store".to_owned();
             }
             drop(memory);
             // Until the next round of upkeep measures the store.
@@ -198,7 +199,8 @@ impl Store {
                 otelcol.component.kind = "exporter",
                 directory = %store.options().directory.display(),
                 %error,
-                "Cannot write profiles to blocks. They stay in the journal; this is tried again every second."
+                "Cannot write profiles to blocks; they stay in the journal and are retried every second. Check the \
+                 disk."
             ),
             Err(_) => {}
             Ok(()) => {

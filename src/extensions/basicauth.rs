@@ -33,7 +33,7 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "basicauth",
     aliases: &[],
-    "Authenticates with user and password: checks them on servers, adds them on clients.",
+    "Authenticates with user name and password: servers check them, and clients send them.",
     &[],
     collector: Origin::Contrib,
     metrics: &[shared::CREDENTIALS]
@@ -128,7 +128,7 @@ impl Htpasswd {
             };
             let reason = found.first().map(|found| format!(": {}", found.wrong.1));
             let reason = reason.unwrap_or_default();
-            return Err((key, format!("{what} has no user{reason}")));
+            return Err((key, format!("{what} has no valid user{reason}")));
         }
         let users = Users::new(entries).map_err(|reason| ("file", reason))?;
         Ok((users, found))
@@ -160,7 +160,7 @@ impl ClientAuth {
         };
         // RFC 7617, 2.
         if user.contains(':') {
-            return Err((user_key, "a user has no colon in it".to_owned()));
+            return Err((user_key, "a user name must not contain a colon".to_owned()));
         }
         for (key, text) in [(user_key, user), (password_key, password)] {
             if text.chars().any(char::is_control) {
@@ -200,11 +200,13 @@ impl Validate for Config {
         };
         match (&self.htpasswd, &self.client_auth) {
             (Some(_), Some(_)) => {
-                let reason = "only one of `htpasswd` and `client_auth`: define two extensions";
+                let reason =
+                    "`htpasswd` and `client_auth` cannot be combined: define two extensions";
                 wrong("", ("client_auth", reason.to_owned()), false);
             }
             (None, None) => {
-                let reason = "set `htpasswd`, to check clients, or `client_auth`, to be one";
+                let reason =
+                    "set `htpasswd` to check clients, or `client_auth` to authenticate to servers";
                 wrong("", ("", reason.to_owned()), false);
             }
             (Some(htpasswd), None) => match htpasswd.read() {

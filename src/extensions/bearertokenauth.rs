@@ -28,7 +28,7 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     Config,
     "bearertokenauth",
     aliases: &[],
-    "Authenticates with a token in a header: checks it on servers, adds it on clients.",
+    "Authenticates with a token in a header: servers check it, and clients send it.",
     &[],
     collector: Origin::Contrib,
     metrics: &[shared::CREDENTIALS]
@@ -74,10 +74,12 @@ impl Config {
         let name = self.header.as_str();
         let header: HeaderName = name
             .parse()
-            .map_err(|_| format!("`{name}` is no header name"))?;
+            .map_err(|_| format!("`{name}` is not a header name"))?;
         let text = header.as_str();
         match TAKEN.contains(&text) || text.starts_with("grpc-") {
-            true => Err(format!("the header `{name}` has another meaning already")),
+            true => Err(format!(
+                "the header `{name}` is reserved: use another header"
+            )),
             false => Ok(header),
         }
     }
@@ -105,7 +107,7 @@ impl Config {
                 Tokens::new(&self.scheme, [token].into_iter()).map_err(|reason| ("token", reason))
             }
             (_, _) => {
-                let reason = "either `token` or `tokens`, not both";
+                let reason = "cannot be combined with `token`: remove one of the two";
                 Err(("tokens", reason.to_owned()))
             }
         }
@@ -118,9 +120,9 @@ impl Validate for Config {
             problems.error(&["header"], reason);
         }
         if let Err(reason) = HeaderValue::try_from(&self.scheme)
-            .map_err(|_| "has characters that no header may have")
+            .map_err(|_| "has characters that are not allowed in a header")
             .and_then(|_| match self.scheme.contains(' ') {
-                true => Err("must not contain spaces: the one in front of the token is added"),
+                true => Err("must not contain spaces; the space before the token is added"),
                 false => Ok(()),
             })
         {
@@ -138,7 +140,7 @@ impl Validate for Config {
         for (key, _) in others.iter().filter(|(_, set)| *set && self.has_file()) {
             problems.warning(
                 &[key],
-                "is ignored, because `filename` is set: remove one of them",
+                "is ignored, because `filename` is set: remove one of the two",
             );
         }
     }
@@ -233,7 +235,8 @@ struct Tokens {
 
 impl Tokens {
     fn new<'a>(scheme: &str, tokens: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let unfit = || "a token has characters that no header may have, or is empty".to_owned();
+        let unfit =
+            || "a token is empty, or has characters that are not allowed in a header".to_owned();
         let mut accepted = Vec::new();
         let mut sent = None;
         for token in tokens {
@@ -253,7 +256,7 @@ impl Tokens {
         }
         match sent {
             Some(sent) => Ok(Tokens { accepted, sent }),
-            None => Err("there is no token in it".to_owned()),
+            None => Err("the file has no token".to_owned()),
         }
     }
 

@@ -28,7 +28,7 @@ const LARGEST_FILE: u64 = 4 << 20;
 pub(super) fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let bytes = read_regular(path, LARGEST_FILE).map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|_| format!("{shown} is not text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8"))
 }
 
 /// Returns the text after the scheme in the single header of this name, or the whole value if the
@@ -143,7 +143,7 @@ impl Reloader {
                 info!(
                     otelcol.component.id = %self.id,
                     otelcol.component.kind = "extension",
-                    "Credentials have changed and were read again."
+                    "Loaded the changed credentials file."
                 );
             }
             Err(reason) => {
@@ -152,7 +152,7 @@ impl Reloader {
                     otelcol.component.id = %self.id,
                     otelcol.component.kind = "extension",
                     error = reason,
-                    "Cannot take over changed credentials. Those from before still count."
+                    "Cannot load the changed credentials file; still using the previous credentials."
                 );
             }
         }

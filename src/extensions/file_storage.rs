@@ -43,7 +43,7 @@ impl ExtensionConfig for Config {
             let mode = self.directory_mode().unwrap_or(0o750);
             own_files::create_directories(directory, mode).map_err(|error| {
                 BuildError(format!(
-                    "cannot make the directory {}: {error}",
+                    "cannot create the directory {}: {error}",
                     directory.display()
                 ))
             })?;
@@ -73,8 +73,8 @@ struct Watch {
 
 impl Component for Watch {
     fn start(&mut self) {
-        // Exporters have opened theirs: they are built before anything starts. Looking into the others takes as long as
-        // the disk needs to read them.
+        // Exporters have opened their queues, because they are built before any component starts. Reading the other
+        // queues takes as long as the disk needs.
         let storage = self.storage.clone();
         tokio::task::spawn_blocking(move || report_unused(&storage));
     }
@@ -89,7 +89,7 @@ fn report_unused(storage: &Storage) {
         Ok(queues) => queues,
         Err(error) => {
             let directory = storage.directory.display();
-            tracing::error!(%directory, %error, "The directory of stored queues cannot be listed.");
+            tracing::error!(%directory, %error, "Cannot list the directory of queues on disk.");
             return;
         }
     };
@@ -105,8 +105,8 @@ fn report_unused(storage: &Storage) {
                 directory = %path,
                 records = contents.found.records,
                 items = contents.found.items,
-                "This queue has dead letters: records that the next hop did not take while it took others. To send \
-                 them, run `collector queue drain {path} --endpoint URL`."
+                "This queue has dead letters: records that failed repeatedly while other records were delivered. To \
+                 send them, run `collector queue drain {path} --endpoint URL`."
             ),
             Ok(contents) => tracing::warn!(
                 otelcol.component.id = %name.exporter,
@@ -116,11 +116,11 @@ fn report_unused(storage: &Storage) {
                 records = contents.found.records,
                 items = contents.found.items,
                 bytes = contents.found.bytes,
-                "No exporter uses this stored queue, and it holds data. To send it, name an exporter so again, or run \
-                 `collector queue drain {path} --endpoint URL`."
+                "This queue on disk has a backlog, but no exporter uses it. To send the backlog, configure an \
+                 exporter with the same id, or run `collector queue drain {path} --endpoint URL`."
             ),
             Err(error) => {
-                tracing::error!(%error, "A stored queue that no exporter uses cannot be read.")
+                tracing::error!(%error, "Cannot read a queue on disk that no exporter uses.")
             }
         }
     }

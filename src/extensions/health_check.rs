@@ -118,7 +118,7 @@ impl Validate for Config {
         if pipeline.is_some_and(|check| check.enabled) {
             problems.warning(
                 &["check_collector_pipeline"],
-                "has no effect: `recovery_duration` says when exporters count as unhealthy; remove it",
+                "has no effect: an exporter is unhealthy if it fails for longer than `recovery_duration`; remove it",
             );
         }
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());

@@ -79,7 +79,7 @@ impl Config {
         let uploads = Uploads::open(&self.directory, self.max_bytes.0, reader).map_err(|error| {
             let place = self.directory.display();
             BuildError(format!(
-                "directory: {place} cannot be used: {error}; it must be a directory that this user may write to"
+                "directory: cannot use {place}: {error}; this user must be able to write to the directory"
             ))
         })?;
         let guard = auth::guard(self.auth.as_ref(), cx, &owner)?;

@@ -16,7 +16,7 @@ pub(super) struct Tries {
     buckets: Mutex<Buckets>,
     /// Networks with the hash of each credential with which they were served.
     served: RwLock<HashSet<(IpAddr, u64)>>,
-    /// Key of the hashes: nobody can choose credentials with equal hashes.
+    /// Random key of the hashes, so that no client can choose credentials with equal hashes.
     key: RandomState,
 }
 

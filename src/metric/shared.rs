@@ -176,7 +176,7 @@ pub const SERVER: &[Metric] = &[
     ),
     counter(
         "tributary_server_limited",
-        "Number of connections and requests refused or cut because of a limit, by limit",
+        "Number of connections and requests refused or closed because of a limit, by limit",
     ),
     counter(
         "tributary_server_unauthenticated",
@@ -269,7 +269,7 @@ pub const PIPELINE: &[Metric] = &[
     ),
     counter(
         "tributary_pipeline_forwarded_items",
-        "Number of items that all exporters of the pipeline took responsibility for",
+        "Number of items that all exporters of the pipeline accepted",
     ),
     counter(
         "tributary_pipeline_refused_items",

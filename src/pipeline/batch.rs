@@ -30,10 +30,10 @@ pub struct Batch {
     permits: Permits,
 }
 
-/// The branches of a fan-out that have already taken a batch.
+/// The branches of a fan-out that have already accepted a batch.
 ///
-/// A stage that retries a batch uses the same progress for all attempts. Otherwise an exporter that refuses would cause
-/// duplicates at the other exporters.
+/// A stage that retries a batch uses the same progress for all attempts. Otherwise an exporter that refuses would
+/// cause duplicates at the other exporters.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<SmallVec<[usize; 4]>>);
 
@@ -186,8 +186,8 @@ impl Batch {
         }
     }
 
-    /// The same batch with content that was made of its own, for which `permit` is. What it held before is given back,
-    /// unless some of the requests are still the same.
+    /// Returns the same batch with newly made content, which `permit` accounts for. The previous permits are
+    /// released, unless some of the requests are unchanged.
     pub fn with_output(self, items: usize, requests: impl Into<Requests>, permit: Permit) -> Self {
         let requests = requests.into();
         let is_same = |part: &Bytes| {

@@ -54,7 +54,7 @@ async fn enter(account: &Account, first: &Arc<dyn Consumer>, batch: Batch) -> Re
     Ok(())
 }
 
-/// Processors that edit batches, run one after the other in the task of the caller.
+/// Processors that edit batches, run in sequence in the caller's task.
 pub struct Chain {
     processors: Vec<(Box<dyn Processor>, ProcessorMetrics)>,
     account: Account,

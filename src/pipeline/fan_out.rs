@@ -15,11 +15,10 @@ use futures_util::future::BoxFuture;
 
 /// Gives every batch to all of its branches concurrently.
 ///
-/// The payload is encoded first, so that the copies share the same bytes. A batch is taken when all branches took it.
-/// If one branch refuses, the sender is refused and retries the batch. The retry goes only to branches that have not
-/// taken it. The sender's [`Progress`](crate::pipeline::batch::Progress) names those branches; without one, the batch
-/// is recognized by its content (see `refused`). Delivery is at least once.
-/// `refused`). Delivery is at least once.
+/// The payload is encoded first, so that the copies share the same bytes. A batch is accepted when all branches have
+/// accepted it. If one branch refuses, the sender is refused and retries the batch. The retry goes only to branches
+/// that have not accepted it. The sender's [`Progress`](crate::pipeline::batch::Progress) names those branches;
+/// without progress, the batch is recognized by its content (see `refused`). Delivery is at least once.
 pub struct FanOut {
     branches: Vec<(usize, Arc<dyn Consumer>)>,
     refused: Refused,

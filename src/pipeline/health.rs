@@ -19,7 +19,7 @@ pub struct Health {
     exporters: Mutex<Exporters>,
 }
 
-/// Around a reload there may be several exporters with one name. The last one that still exists counts.
+/// During a reload, several exporters may have one name. The newest one that still exists counts.
 type Exporters = BTreeMap<(ComponentId, Signal), Vec<Weak<Trouble>>>;
 
 /// Phase in the life of the process.

@@ -47,7 +47,7 @@ impl FromStr for PipelineId {
         let Some(signal) = Signal::from_name(id.kind()) else {
             let known = Signal::ALL.map(Signal::name).join(", ");
             return Err(InvalidId(format!(
-                "`{text}` is not a pipeline: write one of {known}, or `traces/name`"
+                "`{text}` is not a pipeline id: write one of {known}, or `SIGNAL/NAME`, as in `traces/name`"
             )));
         };
         Ok(PipelineId {

@@ -12,10 +12,12 @@ use tributary_memory::{Budget, NoRoom};
 use tributary_otlp::{Signal, count};
 use tributary_profiles::{Joined, decoded_bytes, join};
 
-/// Merges requests of profiles into one, if that is at most `most_bytes` long. Each request has a dictionary of its own,
-/// so merging decodes all of them; no sample changes. See [`join`]. The memory is taken from `memory` before.
+/// Merges requests of profiles into one, if the result has at most `most_bytes` bytes. Each request has its own
+/// dictionary, so merging decodes all of them; the samples do not change. See [`join`]. The memory is reserved in
+/// `memory` first.
 ///
 /// # Errors
+///
 /// The budget has no room.
 pub(crate) fn merge_profiles(
     requests: &[Bytes],
@@ -29,8 +31,8 @@ pub(crate) fn merge_profiles(
     Ok(join(requests, most_bytes))
 }
 
-/// Merges the requests of a finished batch into the batches to send. The result is one batch, unless they are profiles
-/// that cannot be merged, or `budget` has no room to decode them: then each request is sent separately.
+/// Merges the requests of a finished batch into the batches to send. The result is one batch. Profiles that cannot be
+/// merged, or cannot be decoded within `budget`, are sent as separate requests.
 pub(crate) async fn merge(
     batch: Batch,
     most_bytes: usize,

@@ -21,8 +21,8 @@ pub(super) struct Last {
     pub(super) at_the_end: bool,
 }
 
-/// Offers the batch until it is taken, is refused permanently, or a refusal is final as `last` says. All attempts share
-/// the batch's progress. Once the stage is `closing`, waits are short.
+/// Offers the batch until it is accepted, is refused permanently, or a refusal is final according to `last`. All
+/// attempts share the batch's progress. Once the stage is `closing`, waits are short.
 pub(super) async fn offer(
     next: &Next,
     closing: &CancellationToken,

@@ -1,11 +1,11 @@
-//! The memory of what a component makes of a request.
+//! Memory of the outputs of a component.
 //!
-//! One rule for all components that decode, edit, split, transcode, render or compress: the bytes of the output are taken
-//! from the memory budget before they are there. [`OutputMemory`] is the budget as a [`Room`] of the functions in
-//! [`wire`](tributary_otlp), which take from it as they go on; [`OutputMemory::take`] serves where the size is known beforehand,
-//! as from [`decoded_bytes`](tributary_otlp::decoded_bytes). A request for which there is no room is refused by processors,
-//! see [`refusal`], and retried or split by exporters, see
-//! [`SendError::no_memory`](crate::queue::SendError::no_memory).
+//! All components that decode, edit, split, transcode, render or compress follow one rule: they reserve the bytes of
+//! the output in the memory budget before they allocate them. [`OutputMemory`] implements [`Room`] for the functions
+//! of [`tributary_otlp`], which reserve while they run. [`OutputMemory::take`] reserves a size known in advance, as
+//! from [`decoded_bytes`](tributary_otlp::decoded_bytes). If the budget has no room, a processor refuses the request
+//! (see [`refusal`]), and an exporter retries or splits it (see
+//! [`SendError::no_memory`](crate::queue::SendError::no_memory)).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tributary_otlp::room::{Full, Room};
 
 /// Delay that a refused sender is told to wait before it retries.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Small outputs ask the budget once.
+/// Minimum size of a reservation, so that small outputs ask the budget once.
 const STEP: usize = 16 << 10;
 
 /// Memory of an output while a stage produces it, and the permit for that memory.
@@ -29,7 +29,7 @@ pub struct OutputMemory {
 }
 
 impl OutputMemory {
-    /// Nothing yet.
+    /// Creates an empty reservation in the budget.
     pub fn new(budget: &Arc<Budget>) -> Self {
         OutputMemory {
             permit: RefCell::new(budget.for_output()),
@@ -68,7 +68,7 @@ impl OutputMemory {
         self.permit.borrow().reserve()
     }
 
-    /// The permit for so many bytes, which are all that is left of what was made.
+    /// Returns the permit for the given number of bytes, and releases the remaining memory.
     pub fn keep(self, bytes: usize) -> Permit {
         let mut permit = self.permit.into_inner();
         permit.shrink_to(bytes);
@@ -96,12 +96,12 @@ impl Room for OutputMemory {
 pub fn refusal(no_room: NoRoom) -> Nack {
     if no_room.may_fit_later() {
         return Nack::exhausted(
-            "the memory budget of this collector has no room to process the request; try again later",
+            "the memory budget of this collector is used up; retry the request later",
             RETRY_AFTER,
         );
     }
     let reason = format!(
-        "the request cannot be processed: {no_room}; send smaller requests or raise the limit of `memory_limiter`"
+        "cannot process the request: {no_room}; send smaller requests, or raise the limit of `memory_limiter`"
     );
     Nack::permanent(Code::ResourceExhausted, reason)
 }

@@ -28,7 +28,7 @@ impl Keys {
             if keys.iter().take(at).any(|before| before == key) {
                 problems.error(
                     &["metadata_keys", &at.to_string()],
-                    format!("duplicate entry `{key}` (upper and lower case do not differ)"),
+                    format!("duplicate entry `{key}` (case is ignored)"),
                 );
             }
         }
@@ -48,6 +48,6 @@ impl Keys {
 pub(crate) fn too_many() -> Nack {
     Nack::permanent(
         Code::ResourceExhausted,
-        "too many combinations of metadata values: see `metadata_cardinality_limit`",
+        "too many combinations of metadata values; send fewer, or raise `metadata_cardinality_limit`",
     )
 }

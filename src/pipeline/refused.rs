@@ -1,7 +1,7 @@
-//! Remembers batches that some branches of a fan-out took and others refused.
+//! Remembers batches that some branches of a fan-out accepted and others refused.
 //!
 //! The sender of such a batch retries the same bytes. Recognizing the content avoids duplicates at the branches that
-//! took it. Otherwise one full queue would fill all others with duplicates.
+//! accepted it. Otherwise one full queue would fill all other queues with duplicates.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -22,7 +22,7 @@ pub(crate) struct Senders {
     acknowledged: usize,
 }
 
-/// A sender waiting for the outcome of one piece of its batch. A waiter that is dropped before [`tell`](Self::tell)
+/// A sender waiting for the outcome of one part of its batch. A waiter that is dropped before [`tell`](Self::tell)
 /// refuses the whole batch.
 struct Waiter(Option<Arc<Waiting>>);
 
@@ -65,7 +65,7 @@ impl Senders {
         (senders, answer)
     }
 
-    /// Returns senders that have been acknowledged and wait for nothing.
+    /// Returns senders that have been acknowledged and do not wait.
     pub(crate) fn acknowledged(items: usize) -> Self {
         Senders {
             acknowledged: items,
@@ -119,7 +119,7 @@ impl Senders {
         self.patient
     }
 
-    /// Returns the patience to pass to the next stage.
+    /// Returns the patience for the next stage.
     pub(crate) fn patience(&self) -> Option<Arc<Patience>> {
         self.patient.then(Arc::default)
     }

@@ -100,8 +100,8 @@ impl Fault {
     pub(crate) fn of(code: Code) -> Self {
         match code {
             Code::ResourceExhausted => Fault::Size,
-            // INTERNAL and UNKNOWN are what servers say that do not tell bad data from their own trouble, tonic's and
-            // Go's generated ones for undecodable requests among them.
+            // Servers return INTERNAL and UNKNOWN both for bad data and for their own failures. For example, the
+            // generated servers of tonic and Go return them for undecodable requests.
             Code::Internal | Code::Unknown => Fault::Unclear,
             Code::InvalidArgument => Fault::Content,
             _ => Fault::Elsewhere,
@@ -167,9 +167,10 @@ impl Search {
     }
 }
 
-/// Splits requests that were sent as one into parts, each with its number of items: several requests between them, a
-/// single one inside. A fault in one client's request concerns that request only, so a single request is split only if
-/// it is too large or was `joined` from several. Returns `None` if the requests cannot be split.
+/// Splits requests that were sent as one into parts, each with its number of items. Several requests are split
+/// between requests, and a single request inside. A fault in one client's request concerns that request only, so a
+/// single request is split only if it is too large or was `joined` from several. Returns `None` if the requests
+/// cannot be split.
 pub(crate) fn halve(
     signal: Signal,
     items: usize,

@@ -16,7 +16,7 @@ pub struct Switch {
     current: ArcSwap<Destination>,
 }
 
-/// Target of a switch. Its reference count tells whether requests still pass through it.
+/// Target of a switch. Its reference count shows whether requests still pass through it.
 pub(crate) struct Destination(Arc<dyn Consumer>);
 
 impl Switch {

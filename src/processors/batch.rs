@@ -205,7 +205,8 @@ const MAX_UNDER_WAY: Most = Most {
     bytes: 8 << 20,
 };
 
-const FULL: &str = "the batch processor is full: the next stage does not take its batches";
+const FULL: &str =
+    "the batch processor is full, because the next stage does not accept batches; retry later";
 
 struct Batcher {
     sizes: Sizes,

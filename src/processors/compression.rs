@@ -153,7 +153,7 @@ impl Validate for Config {
             ] {
                 if given {
                     let message =
-                        "has no meaning without `mode: aggregate`: set that, or remove it";
+                        "has no effect without `mode: aggregate`: set the mode, or remove this key";
                     problems.error(&[key], message);
                 }
             }

@@ -12,11 +12,12 @@ use tributary_otlp::Signal;
 use tributary_otlp::edit::Unedited;
 use tributary_profiles::decoded_bytes;
 
-/// Takes the memory for decoding these requests of profiles, all at once. Without it, a processor refuses the requests
-/// (see [`output_memory::refusal`]) or forwards them unchanged.
+/// Reserves the memory for decoding these profiles requests, all at once. Without memory, a processor refuses the
+/// requests (see [`output_memory::refusal`]) or forwards them unchanged.
 ///
 /// # Errors
-/// When the budget has no room for what they become.
+///
+/// The budget has no room for the decoded requests.
 pub(super) fn room(requests: &[Bytes], budget: &Arc<Budget>) -> Result<Permit, NoRoom> {
     let needed = requests.iter().map(|request| decoded_bytes(request));
     budget.acquire(needed.fold(0, usize::saturating_add))

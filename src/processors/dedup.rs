@@ -110,10 +110,7 @@ impl Default for Config {
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         if self.window.is_zero() {
-            problems.error(
-                &["window"],
-                "must be greater than zero: nothing would be remembered",
-            );
+            problems.error(&["window"], "must be above 0");
         }
         if self.max_bytes.as_usize() < CHUNK * BYTES_PER_KEY {
             problems.error(
@@ -134,7 +131,8 @@ impl Validate for Config {
     fn removed_keys() -> &'static [(&'static str, &'static str)] {
         &[(
             "logs",
-            "the processor `log_dedup` has these keys without `mode`: add it after `dedup` in the pipeline",
+            "is not supported here: add the processor `log_dedup` after `dedup`, and move the keys there without \
+             `mode`",
         )]
     }
 }

@@ -1,7 +1,7 @@
 //! `filter`: drops telemetry by conditions or by properties.
 //!
-//! Key names and meanings are those of the Collector's filter processor; of the language of its conditions, what
-//! `ottl` says is here. What becomes empty by dropping, such as a scope, goes too.
+//! Key names and meanings are those of the Collector's filter processor. The crate `ottl` implements the language of
+//! conditions. Scopes, resources and metrics that become empty are dropped, too.
 
 mod config;
 mod metrics;
@@ -138,7 +138,7 @@ struct Filtering<'f, 'a> {
     signal: Signal,
     selecting: Selecting<'f>,
     here: EvaluationTarget<'a>,
-    /// The conditions with what is known of the resource, the scope and the item at hand, where they ask for that.
+    /// Conditions partially evaluated for the current resource, scope and item, where they use them.
     within: [Option<Conditions>; 3],
     /// The first error that is to be propagated.
     error: Option<String>,
@@ -208,7 +208,7 @@ impl<'f, 'a> Filtering<'f, 'a> {
     }
 
     fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<bool, WireFault> {
-        // Of a metric whose points are in several fields, as protobuf allows, the last one alone says nothing.
+        // Protobuf allows the points of a metric in several fields, so all fields count.
         let (mut any_stays, mut any_goes) = (false, false);
         for field in metric.fields() {
             let field = field?;

@@ -1,16 +1,16 @@
-//! Counts equal log records over an interval and hands on one of them with their number.
+//! Counts equal log records over an interval, and emits one of them with the count.
 //!
-//! Records are equal when they have the same resource, scope, body, severity, event name and attributes, or the same
-//! values of `include_fields`. The one that leaves is the first of them, with its number (`log_count`) and the times at
-//! which the first and the last came (`first_observed_timestamp`, `last_observed_timestamp`) as attributes; its own time
-//! is that of leaving, its time of observation that at which the first came. A record that came once leaves so too. Of
-//! the others nothing is left but the count: their times, trace ids and span ids are not.
+//! Records are equal if they have the same resource, scope, body, severity, event name and attributes, or the same
+//! values of `include_fields`. The emitted record is the first one. Its attributes have the count (`log_count`) and
+//! the times of arrival of the first and the last record (`first_observed_timestamp`, `last_observed_timestamp`). Its
+//! timestamp is the time of emission, and its observed timestamp is the arrival of the first record. A record without
+//! duplicates is emitted in the same form. The times, trace ids and span ids of the duplicates are lost.
 //!
-//! Records are compared as they were encoded: the same attributes in another order are equal, the same map in another
-//! order inside of a body is not.
+//! Records are compared in encoded form. The order of attributes does not matter; the order of entries in a map
+//! inside a body does.
 //!
-//! This is the Collector's processor `log_dedup`. Unlike there, a record counts as delivered only when it is in memory
-//! that is bounded, and what the next stage refuses is offered again.
+//! This is the Collector's processor `log_dedup`. Unlike the Collector, it acknowledges a record only when the record
+//! is in bounded memory, and retries when the next stage refuses.
 
 mod conditions;
 mod count;
@@ -155,7 +155,7 @@ fn validate_fields(key: &str, fields: &[String], problems: &mut Problems) {
         } else if key == "include_fields" && field == "attributes" {
             problems.error(
                 &place,
-                "names all attributes: name one, as in `attributes.KEY`",
+                "is not supported: name one attribute, as in `attributes.KEY`",
             );
         }
     }

@@ -42,7 +42,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_memory_limiter_accepted_{items}",
-        "Number of {items} that the memory limiter let pass",
+        "Number of {items} that the memory limiter accepted",
     ),
     metric::counter(
         "otelcol_processor_memory_limiter_refused_{items}",
@@ -112,15 +112,13 @@ impl Validate for Config {
             ),
         ] {
             if !interval.is_zero() {
-                let message = "has no effect: memory is counted, and there is no garbage collector; remove it";
+                let message = "has no effect, because this collector counts its memory and has no garbage \
+                               collector: remove it";
                 problems.warning(&[key], message);
             }
         }
         if self.limit_mib == 0 && self.limit_percentage == 0 {
-            problems.error(
-                &[],
-                "`limit_mib` or `limit_percentage` must be greater than zero: without one there is no limit",
-            );
+            problems.error(&[], "`limit_mib` or `limit_percentage` must be above 0");
         }
         if self.limit_mib > 0 && self.spike_limit_mib >= self.limit_mib {
             problems.error(&["spike_limit_mib"], "must be smaller than `limit_mib`");

@@ -1,9 +1,9 @@
-//! `probabilistic_sampler`: lets a percentage of traces, of log records, or of profiles, pass.
+//! `probabilistic_sampler`: samples a percentage of traces, log records or profiles.
 //!
-//! Keys, decisions and what is written into spans and records are those of the Collector's processor: collectors of both
-//! kinds with the same settings let the same traces pass. Profiles, which the Collector's does not know, are decided about
-//! by their id as spans are by their trace's. Metrics are not sampled: a sum or a gauge without some of its data points is
-//! wrong, and not an estimate. `filter` takes out whole metrics.
+//! Keys, decisions and the data written into spans and records are those of the Collector's processor: with the same
+//! settings, both sample the same traces. Profiles, which the Collector does not support, are sampled by their
+//! profile id in the way spans are sampled by their trace id. Metrics are not sampled, because a sum or gauge without
+//! some of its data points is wrong. The processor `filter` drops whole metrics.
 
 mod carrier;
 mod logs;
@@ -162,12 +162,12 @@ impl Validate for Config {
         if !percentage.is_finite() || percentage < 0.0 {
             problems.error(&[key], "must be a number from 0 to 100");
         } else if percentage == 0.0 {
-            problems.warning(
-                &[key],
-                "is 0: nothing passes but what has a priority of its own",
-            );
+            problems.warning(&[key], "is 0: only items with a sampling priority pass");
         } else if percentage / 100.0 < LEAST_PROBABILITY {
-            problems.error(&[key], "must be 0, or at least 1.4e-15: 56 bits decide");
+            problems.error(
+                &[key],
+                "must be 0, or at least 1.4e-15, the smallest probability of 56 bits",
+            );
         }
         if !(1..=DIGITS).contains(&self.sampling_precision) {
             problems.error(
@@ -178,7 +178,7 @@ impl Validate for Config {
         if self.attribute_source == AttributeSource::Record && self.from_attribute.is_empty() {
             problems.warning(
                 &["attribute_source"],
-                "is `record`, but there is no `from_attribute` to hash: for no record a decision can be made",
+                "is `record`, but `from_attribute` is not set, so no record can be sampled: set `from_attribute`",
             );
         }
     }
@@ -245,7 +245,7 @@ impl ProcessorConfig for Config {
     }
 }
 
-/// The processor. What is particular to logs does no harm to spans.
+/// The processor of one signal. The settings for logs have no effect on spans.
 struct ProbabilisticSampler {
     logs: Logs,
     metrics: SamplerMetrics,
@@ -272,9 +272,9 @@ impl Processor for ProbabilisticSampler {
             match sieved {
                 Sieved::Same => left.push(part.clone()),
                 Sieved::Changed(after) if signal == Signal::Profiles => {
-                    // What only the dropped ones referred to goes too. Items are samples.
+                    // Removes entries that only dropped samples referred to. Items are samples.
                     let after = Bytes::from(after);
-                    // Where there is no room to look for it, it stays.
+                    // Without memory to look for unreferenced entries, they stay.
                     let room = decoding::room(std::slice::from_ref(&after), &self.budget);
                     let collected = room.ok().and_then(|_room| drop_unreferenced(&after));
                     let after = collected.unwrap_or(after);

@@ -1,12 +1,11 @@
-//! `redaction`: takes out what is private, wherever in a request it stands.
+//! `redaction`: removes private data from all parts of a request.
 //!
-//! Requests are looked at on the wire. One in which nothing is found goes on as it is, the very same bytes; in one with
-//! hits only the strings with hits change, and the lengths around them. Profiles share their strings, so there each is
-//! looked at once; what refers to it decides, and a string that nothing refers to any more is not passed on.
+//! Requests are scanned on the wire. A request without hits is forwarded with the same bytes. In a request with hits,
+//! only the strings with hits and the enclosing lengths change. Profiles share strings, so each string is scanned
+//! once. The references decide whether a string is redacted, and strings without references are removed.
 //!
-//! The keys of the Collector's processor are here with their meaning, next to detectors of what most people have to
-//! hide. Requests that cannot be scanned are refused, unless `mode` is `report`. No error, log line or metric contains
-//! text of a request.
+//! The keys of the Collector's processor have the same meaning here, in addition to built-in detectors. Requests that
+//! cannot be scanned are refused, unless `mode` is `report`. No error, log line or metric contains text of a request.
 
 mod body;
 mod config;
@@ -64,7 +63,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_redaction_hits",
-        "Number of hits, by detector or rule, signal and place",
+        "Number of hits, by detector or rule, signal and place in the item",
     ),
     metric::counter(
         "tributary_processor_redaction_refused_requests",
@@ -96,7 +95,7 @@ impl Redaction {
         })
     }
 
-    /// A request without what is private; none when it stays as it is.
+    /// Returns a request without private data; `None` if it stays unchanged.
     fn redact(&self, signal: Signal, request: &Bytes) -> Result<Option<Redacted>, Nack> {
         let (policy, counters, budget) = (&self.policy, &self.counters, &self.budget);
         let output = OutputMemory::new(budget);
@@ -132,7 +131,7 @@ impl Redaction {
             RewriteError::Rewriter(refusal) => refusal.to_string(),
         };
         Err(Nack::invalid(format!(
-            "the {signal} request cannot be redacted, so it is not passed on: {why}"
+            "cannot redact the {signal} request, and therefore refusing it: {why}"
         )))
     }
 }
@@ -171,7 +170,7 @@ impl Processor for Redaction {
         if changed.is_empty() {
             return Ok(Some(batch));
         }
-        // The one that is there already and the one to come: for a moment they both are.
+        // The old and the new request are in memory at the same time.
         let made: usize = changed.iter().map(|(_, request)| request.len()).sum();
         let output = OutputMemory::new(&self.budget);
         output.take(made).map_err(output_memory::refusal)?;

@@ -102,7 +102,8 @@ impl Config {
         let cache = Cache::open(directory, self.cache.max_bytes.0).map_err(|error| {
             let place = directory.display();
             BuildError(format!(
-                "cache::directory: {place} cannot be used: {error}; it must be a directory of this user that nobody else may write to"
+                "cache::directory: cannot use {place}: {error}; the directory must belong to this user and must not \
+                 be writable for other users"
             ))
         })?;
         let mut sources: Vec<Box<dyn BinarySource>> = Vec::new();

@@ -57,7 +57,7 @@ pub(super) fn answer(asked: &Asked, method: &str, headers: &HeaderMap, body: &By
         _ => Err(ApiError::new(
             StatusCode::NOT_IMPLEMENTED,
             format!(
-                "there is no method `{method}`; there are: ProfileTypes, LabelNames, LabelValues, Series, \
+                "unknown method `{method}`; available: ProfileTypes, LabelNames, LabelValues, Series, \
                  SelectMergeStacktraces, SelectSeries, SelectMergeProfile, Diff, GetProfileStats"
             ),
         )),
@@ -108,7 +108,7 @@ fn refuse_stacks(
     };
     Err(ApiError::new(
         StatusCode::NOT_IMPLEMENTED,
-        format!("this store does not select {what}: leave out the selector"),
+        format!("this store does not support selecting {what}: remove the selector"),
     ))
 }
 
@@ -121,7 +121,7 @@ impl MergeStacktracesRequest {
         if self.format == FORMAT_TREE {
             return Err(ApiError::new(
                 StatusCode::NOT_IMPLEMENTED,
-                "this store has no trees: use the format PROFILE_FORMAT_FLAMEGRAPH",
+                "tree formats are not supported: use the format PROFILE_FORMAT_FLAMEGRAPH",
             ));
         }
         let range = (self.start, self.end);
@@ -200,8 +200,7 @@ fn select_series(
     if request.aggregation == AGGREGATION_AVERAGE {
         return Err(ApiError::new(
             StatusCode::NOT_IMPLEMENTED,
-            "this store adds values and does not know the number of profiles: use \
-             TIME_SERIES_AGGREGATION_TYPE_SUM",
+            "the aggregation is not supported: use TIME_SERIES_AGGREGATION_TYPE_SUM",
         ));
     }
     let range = (request.start, request.end);
@@ -213,7 +212,7 @@ fn select_series(
     )?;
     let step = Duration::try_from_secs_f64(request.step).ok();
     let step = step.filter(|step| !step.is_zero());
-    let step = step.ok_or_else(|| ApiError::bad("`step` must be a number of seconds above 0"))?;
+    let step = step.ok_or_else(|| ApiError::bad("`step` must be above 0, in seconds"))?;
     let by: Vec<String> = request
         .group_by
         .iter()

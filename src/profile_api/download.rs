@@ -27,7 +27,7 @@ pub(super) fn download(asked: &Asked, params: &Params) -> Result<Response<Bytes>
     match format {
         "svg" | "html" | "json" => picture(asked, params, format),
         _ if params.compares() => Err(ApiError::bad(format!(
-            "`{format}` has no place for a comparison: leave out `before_*`, or use svg, html or json"
+            "`{format}` does not support comparisons: remove `before_*`, or use svg, html or json"
         ))),
         _ => profile(asked, params, format),
     }
@@ -112,7 +112,7 @@ fn title(params: &Params, shown: &Shown) -> String {
 }
 
 fn nothing() -> ApiError {
-    ApiError::not_found("no profiles are selected: choose another range or other series")
+    ApiError::not_found("the selection has no profiles: change the range or the series")
 }
 
 /// Makes a response a file, which a browser saves.

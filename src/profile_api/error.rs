@@ -11,11 +11,11 @@ use tributary_profile_store::selector::SelectorError;
 /// Seconds after which a client may ask again.
 const RETRY_AFTER: u64 = 1;
 
-/// Reason why a request has no answer.
+/// Reason for a failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) status: StatusCode,
-    /// Text with what is wrong and what to do.
+    /// Error message, with the remedy.
     pub(super) message: String,
     allowed: Option<Method>,
 }
@@ -97,7 +97,7 @@ impl From<QueryError> for ApiError {
 impl From<SelectorError> for ApiError {
     fn from(error: SelectorError) -> Self {
         ApiError::bad(format!(
-            "{error}; a selector is written as in {{service_name=\"cart\", version=~\"1.4.*\"}}"
+            "{error}; write a selector as in {{service_name=\"cart\", version=~\"1.4.*\"}}"
         ))
     }
 }

@@ -22,7 +22,7 @@ use tributary_profiles::Dictionary;
 const FRAMES: usize = 4000;
 /// Default number of frames of each half of a sandwich.
 const HALF: usize = 2000;
-/// Maximum number of frames of an answer.
+/// Maximum number of frames in a response.
 pub(super) const MOST_FRAMES: usize = 100_000;
 /// Default number of functions of a table.
 const ROWS: usize = 1000;
@@ -49,11 +49,11 @@ pub(super) trait Source {
     /// Dictionaries with the functions of the tree.
     fn dictionaries(&self) -> Vec<&Dictionary>;
 
-    /// Takes memory for what is made of the tree, up to a number of bytes in total.
+    /// Reserves memory for structures made from the tree, up to a total number of bytes.
     fn meter(&mut self) -> Box<dyn FnMut(usize) -> Result<(), ApiError> + '_>;
 }
 
-/// Answers of a store; the last one is the selection.
+/// Responses of a store; the last one is the selection.
 impl Source for Vec<QueryAnswer> {
     fn dictionaries(&self) -> Vec<&Dictionary> {
         let answers = self.iter();
@@ -84,7 +84,7 @@ struct Picture<'v> {
 }
 
 impl Asked {
-    /// Merges the profiles of a request, and of what it is compared with.
+    /// Merges the selected profiles of a request, and the profiles to compare with.
     pub(super) fn shown(&self, params: &Params, compares: bool) -> Result<Shown, ApiError> {
         let store = self.store(params)?;
         let query = self.query(params, Side::Selected)?;
@@ -142,7 +142,7 @@ impl Shown {
         let view = self.tree.view(&zoom, most, self.scales);
         view.ok_or_else(|| {
             ApiError::not_found(format!(
-                "no function is called by the path `{}` in the selected profiles",
+                "no function has the call path `{}` in the selected profiles",
                 zoom.path.join(";")
             ))
         })

@@ -1,4 +1,4 @@
-//! Questions that the indices of a store answer: stores, types, labels, series, totals and heat maps.
+//! Queries that the indices of a store answer: stores, types, labels, series, totals and heat maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -141,7 +141,7 @@ pub(super) fn heat_map(asked: &Asked, params: &Params) -> Answer {
     let query = asked.query(params, Side::Selected)?;
     if query.spans.is_some() {
         return Err(ApiError::bad(
-            "a heat map has no spans: leave out `trace_id` and `span_id`",
+            "a heat map does not support spans: remove `trace_id` and `span_id`",
         ));
     }
     json(&asked.store(params)?.heat_map(&query)?)

@@ -67,7 +67,7 @@ impl Params {
             if !NAMES.contains(&name.as_str()) {
                 let names = NAMES.join(", ");
                 return Err(ApiError::bad(format!(
-                    "there is no parameter `{name}`; there are: {names}"
+                    "unknown parameter `{name}`; known: {names}"
                 )));
             }
             if params.iter().any(|(known, _)| *known == name) {
@@ -147,7 +147,7 @@ impl Params {
     }
 }
 
-/// The selection of a request, or what it is compared with.
+/// The selection of a request, or the selection to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Selected,
@@ -163,7 +163,7 @@ impl Asked {
         self.stores.get(id).ok_or_else(|| {
             let ids: Vec<String> = self.stores.all().into_iter().map(|(id, _)| id).collect();
             ApiError::not_found(format!(
-                "no exporter `{id}` keeps profiles; there are: {}",
+                "there is no profile store `{id}`; available: {}",
                 ids.join(", ")
             ))
         })
@@ -173,8 +173,7 @@ impl Asked {
         let first = self.stores.all().into_iter().next();
         first.map(|(_, store)| store).ok_or_else(|| {
             ApiError::not_found(
-                "no exporter keeps profiles: add `profile_store` to the exporters of a pipeline of \
-                 profiles",
+                "there is no profile store: add the exporter `profile_store` to a profiles pipeline",
             )
         })
     }
@@ -205,7 +204,7 @@ impl Asked {
             }
             (Some(_), Some(_)) => {
                 return Err(ApiError::bad(
-                    "give `trace_id` or `span_id`: a span belongs to one trace only",
+                    "`trace_id` and `span_id` cannot be combined: remove one of the two",
                 ));
             }
         };

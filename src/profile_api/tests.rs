@@ -45,7 +45,7 @@ impl Fixture {
         }
     }
 
-    /// Appends folded stacks of a service, so many seconds ago.
+    /// Appends folded stacks of a service, from `seconds` ago.
     pub(super) fn append(&self, service: &str, version: &str, ago: u64, stacks: &str) {
         let mut profiles = folded::read(stacks).unwrap();
         let resource = &mut profiles.resources[0];
@@ -438,7 +438,7 @@ async fn file_beyond_the_memory_budget_is_refused() {
 async fn wrong_requests_are_refused_with_a_hint() {
     let fixture = Fixture::filled();
     for (path, hint) in [
-        ("flamegraph?nope=1", "there is no parameter `nope`"),
+        ("flamegraph?nope=1", "unknown parameter `nope`"),
         ("flamegraph?from=now&from=now", "given twice"),
         ("flamegraph?query=%ff", "percent-encoded"),
         ("flamegraph?query=%7Ba%7D", "at byte 2"),
@@ -569,7 +569,12 @@ async fn requests_beyond_the_waiting_line_are_refused() {
         .unwrap();
     let answer = fixture.ask("GET", &format!("{PREFIX}stores"), &[]).await;
     let error = json_of(&answer, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(error["error"].as_str().unwrap().contains("try again"));
+    assert!(
+        error["error"]
+            .as_str()
+            .unwrap()
+            .contains("retry in a second")
+    );
     assert_eq!(answer.headers()[header::RETRY_AFTER], "1");
     drop(waiting);
     let asked = fixture.get("stores");

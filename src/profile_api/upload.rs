@@ -1,4 +1,4 @@
-//! Looks at an uploaded file, of which nothing is kept.
+//! Views of an uploaded file, which is not stored.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -57,7 +57,9 @@ fn meter(permit: &mut Permit, deadline: Instant) -> impl FnMut(usize) -> Result<
 
 fn no_room(error: NoRoom) -> ApiError {
     match error.may_fit_later() {
-        true => ApiError::busy(format!("no memory to read the file now: {error}")),
+        true => ApiError::busy(format!(
+            "not enough memory to read the file now: {error}; retry later"
+        )),
         false => ApiError::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             format!("the file is too large: {error}; use `collector profiles` for large files"),
@@ -96,7 +98,7 @@ impl Asked {
         let read = read_profiles(&body, file_kind(&body), &options, &mut permit);
         let (profiles, _) = read.map_err(|error| match error {
             FileError::Malformed(error) => ApiError::bad(format!(
-                "the body is no file of profiles (pprof, OTLP or folded stacks): {error}"
+                "the body is not a profile (pprof, OTLP or folded stacks): {error}"
             )),
             FileError::NoRoom(error) => no_room(error),
         })?;
@@ -168,7 +170,7 @@ fn types(
         None => {
             let ids: Vec<&str> = types.iter().map(|kind| kind.id.as_str()).collect();
             Err(ApiError::bad(format!(
-                "the file has no type `{wanted}`; it has: {}",
+                "the file has no profile type `{wanted}`; available: {}",
                 ids.join(", ")
             )))
         }

@@ -82,7 +82,7 @@ impl Aside {
 impl Trial {
     /// Records a failed attempt that may be retried.
     pub(super) fn failed(&mut self, aside: &Aside, error: &SendError) {
-        // Throttling applies to all data, so it says nothing about this job.
+        // Throttling applies to all data, so a throttled attempt does not count against this job.
         if error.throttle.is_some() || error.code == Code::ResourceExhausted {
             return;
         }

@@ -101,7 +101,7 @@ impl Batcher {
         &self.keys
     }
 
-    /// Splits a batch that is larger than one may be. Returns the parts and their partition.
+    /// Splits a batch that exceeds the maximum size. Returns the parts and their partition.
     pub(super) async fn split(
         &self,
         batch: Batch,

@@ -223,7 +223,7 @@ impl QueueConfig {
 impl Validate for QueueConfig {
     fn validate(&self, problems: &mut Problems) {
         if self.num_consumers == 0 {
-            problems.error(&["num_consumers"], "must be at least 1, or nothing is sent");
+            problems.error(&["num_consumers"], "must be at least 1");
         }
         if self.queue_size == 0 {
             problems.error(
@@ -234,7 +234,8 @@ impl Validate for QueueConfig {
         if self.block_on_overflow && self.drop_on_overflow {
             problems.error(
                 &["drop_on_overflow"],
-                "a full queue cannot both drop and make the sender wait: remove one of them",
+                "cannot be combined with `block_on_overflow`: a full queue either drops data or blocks the sender; \
+                 remove one of the two",
             );
         }
         self.validate_storage(problems);
@@ -248,7 +249,7 @@ impl Validate for QueueConfig {
                 problems.error(
                     &["batch", "min_size"],
                     format!(
-                        "must not be above queue_size ({}): the queue would be full before a batch is",
+                        "must be at most queue_size ({}), or the queue is full before a batch reaches this size",
                         self.queue_size
                     ),
                 );
@@ -263,8 +264,8 @@ impl QueueConfig {
             if self.overflow == Overflow::DropOldest {
                 problems.error(
                     &["overflow"],
-                    "a queue in memory refuses what does not fit, or drops it with `drop_on_overflow`: to drop \
-                     the oldest, set `storage`",
+                    "`drop_oldest` needs a queue on disk: set `storage`, or use `drop_on_overflow`, which drops the \
+                     newest data",
                 );
             }
             return;
@@ -274,19 +275,20 @@ impl QueueConfig {
         {
             problems.error(
                 &["overflow"],
-                "a full queue does one thing: remove this, or `block_on_overflow` and `drop_on_overflow`",
+                "cannot be combined with `block_on_overflow` or `drop_on_overflow`: remove this key or those two",
             );
         }
         if self.wait_for_result {
             problems.error(
                 &["wait_for_result"],
-                "a sender that waits for the result keeps its data itself: remove this, or `storage`",
+                "cannot be combined with `storage`: a queue on disk acknowledges data before it is delivered; \
+                 remove one of the two",
             );
         }
         if self.compression != HeldCompression::None {
             problems.error(
                 &["compression"],
-                "this is for queues in memory: remove it; the storage extension has a `compression` of its own",
+                "has no effect with `storage`: remove it, and set `compression` in the storage extension",
             );
         }
     }
@@ -346,8 +348,8 @@ pub(crate) fn warn_of_giving_up(
         problems.warning(
             &["retry_on_failure", "max_elapsed_time"],
             format!(
-                "batches are given up after {:?} although the queue is on disk; leave the key out to keep them until \
-                 the next hop is back",
+                "batches are dropped after {:?} although the queue is on disk; remove the key to retry them until \
+                 the next hop accepts them",
                 *limit
             ),
         );

@@ -50,7 +50,7 @@ pub(super) struct Delivery {
     pub(super) outage: Episode,
     /// Episode in which the queue has no room.
     pub(super) full: Episode,
-    /// Budget for compressed copies of batches that a sender may take over. `None` means no compression.
+    /// Budget for compressed copies of batches that a sender buffers. `None` means no compression.
     pub(super) packs_in: Option<Arc<Budget>>,
     /// Maximum size in bytes of requests of profiles after merging.
     pub(super) most_bytes: usize,
@@ -89,12 +89,12 @@ struct Failure {
 }
 
 impl Delivery {
-    /// Sends a job until every entry of it has its outcome.
+    /// Sends a job until each of its entries has an outcome.
     ///
-    /// A batch that was merged from several requests and refused permanently is sent again in halves. So one bad
-    /// request does not take the data of the others with it.
+    /// A merged batch that is refused permanently is sent again in halves, so that one bad request does not take the
+    /// other requests with it.
     ///
-    /// Returns jobs that the consumers should try instead: halves of a job that fails while other data is delivered.
+    /// Returns jobs for the consumers to try instead: halves of a job that fails while other data is delivered.
     pub(super) async fn deliver(&self, job: Job, mut turn: Turn) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
@@ -142,7 +142,7 @@ impl Delivery {
         again
     }
 
-    /// Sends one batch until it is accepted, refused permanently, or its time is over.
+    /// Sends one batch until it is accepted, refused permanently, or out of time.
     async fn send(
         &self,
         job: &mut Job,
@@ -181,7 +181,7 @@ impl Delivery {
             };
             let (attempted, refused) = match &ready {
                 Ok((batch, _)) => (self.attempt(batch).await, DropReason::Permanent),
-                // Nobody was asked: the file of a queue is damaged or was removed.
+                // No attempt was made: the file of a queue is damaged or was removed.
                 Err(error) if error.code == Code::DataLoss => {
                     (Err(error.clone()), DropReason::Damaged)
                 }
@@ -265,7 +265,10 @@ impl Delivery {
         let outcome = match self.timeout {
             None => sending.await,
             Some(limit) => timeout(limit, sending).await.unwrap_or_else(|_| {
-                let reason = format!("no answer within the timeout of {limit:?}");
+                let reason = format!(
+                    "no response within the timeout of {limit:?}; check the next hop, or raise \
+                                      `timeout`"
+                );
                 Err(SendError::transient(Code::DeadlineExceeded, reason))
             }),
         };
@@ -308,7 +311,7 @@ impl Delivery {
         if !stays && let Some(suppressed) = self.logs.drop.admit() {
             let why = match reason {
                 DropReason::Permanent => "not retryable error",
-                DropReason::Damaged => "not in the queue any more",
+                DropReason::Damaged => "the stored record is damaged or was removed",
                 DropReason::Shutdown => "interrupted due to shutdown",
                 _ if self.retry.is_none() => "retry_on_failure is off",
                 _ => "no more retries left",
@@ -347,7 +350,8 @@ impl Delivery {
                 otelcol.component.kind = "exporter",
                 otelcol.signal = %self.signal,
                 undelivered_items,
-                "The time for shutdown is over. What the queue still holds is lost."
+                "Shutdown ended before the sending queue was delivered; its items are lost. Raise \
+                 `--drain-timeout`, or set `sending_queue.storage` to persist the queue."
             );
         }
     }
@@ -369,7 +373,10 @@ impl Delivery {
 
 /// The error if a sender took a batch over and dropped it without an outcome.
 fn given_up() -> SendError {
-    SendError::transient(Code::Unavailable, "the exporter gave the batch up")
+    SendError::transient(
+        Code::Unavailable,
+        "the exporter ended without sending the batch",
+    )
 }
 
 /// Rounds for log lines.

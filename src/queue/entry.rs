@@ -1,4 +1,4 @@
-//! The unit of responsibility of the queue: one request, or a piece of one, with its outcome.
+//! The unit of responsibility of the queue: one request, or a part of one, with its outcome.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,8 +46,8 @@ pub(super) struct Request {
     failed: Mutex<Option<Nack>>,
 }
 
-/// A request or a piece of one, which must end as delivered, dropped or returned. Dropping an entry without an outcome
-/// counts it as lost in the shutdown. If the sender still waits, it counts as returned instead.
+/// A request or a part of one, which must end as delivered, dropped or returned. Dropping an entry without an outcome
+/// counts it as returned if the sender still waits, and otherwise as lost in the shutdown.
 pub(super) struct Entry {
     held: Option<Held>,
     items: usize,
@@ -273,9 +273,9 @@ impl Entry {
         expanded.saturating_add(halves)
     }
 
-    /// Splits the entry into entries that can be sent separately. The entry is returned as it is if it cannot be split.
-    /// If the sender waits, only an entry that is too large is split: the sender still has the data, and can retry its
-    /// requests one by one.
+    /// Splits the entry into entries that can be sent separately. Returns the entry unchanged if it cannot be split.
+    /// If the sender waits, only an entry that is too large is split: the sender still has the data, and can retry
+    /// its requests one by one.
     fn halve(mut self, fault: Fault) -> Job {
         if fault != Fault::Size && self.is_awaited() {
             return Job::from_iter([self]);
@@ -307,7 +307,7 @@ impl Entry {
         self.request.waiting.is_some()
     }
 
-    /// Creates an entry for a piece of this one.
+    /// Creates an entry for a part of this one.
     fn piece(&self, piece: Batch) -> Entry {
         Entry::new(
             Held::Plain(piece),
@@ -339,7 +339,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if self.held.is_some() {
-            let nack = Nack::unavailable("the exporter stopped before this was delivered");
+            let nack = Nack::unavailable("the exporter stopped before it delivered the request");
             self.fail(DropReason::Shutdown, nack);
         }
     }

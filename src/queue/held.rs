@@ -44,7 +44,7 @@ pub(super) enum Held {
 
 /// Error if a block does not decompress to the original content. The cause is corrupted memory.
 #[derive(Debug, thiserror::Error)]
-#[error("a queued batch cannot be read: {0}")]
+#[error("cannot read a queued batch: {0}")]
 pub(super) struct Damaged(String);
 
 impl Held {
@@ -177,7 +177,7 @@ impl Content {
         matches!(self, Content::Packed(..))
     }
 
-    /// Bytes that [`requests`](Self::requests) takes besides what is there.
+    /// Additional bytes that [`requests`](Self::requests) needs.
     pub(super) fn bytes_to_expand(&self) -> usize {
         match self {
             Content::Packed(_, lengths) => lengths.iter().sum(),
@@ -195,7 +195,10 @@ impl Content {
                 let whole = lz4_flex::block::decompress(&block, bytes)
                     .map_err(|error| Damaged(error.to_string()))?;
                 if whole.len() != bytes {
-                    return Err(Damaged(format!("{} bytes of {bytes}", whole.len())));
+                    return Err(Damaged(format!(
+                        "{} bytes after decompression, expected {bytes}",
+                        whole.len()
+                    )));
                 }
                 let mut rest = Bytes::from(whole);
                 let request = |length: &usize| rest.split_to(*length);

@@ -87,7 +87,8 @@ impl Stored {
         };
         let storage = cx.extensions.get(id).storage.ok_or_else(|| {
             BuildError(format!(
-                "sending_queue::storage: the extension `{id}` does not run, or keeps no queues"
+                "sending_queue::storage: the extension `{id}` is not running or is not a storage extension; name a \
+                 `file_storage` extension that `service.extensions` lists"
             ))
         })?;
         let name = QueueName {
@@ -118,7 +119,7 @@ impl Stored {
         })))
     }
 
-    /// Takes the log over from an exporter that this one replaces, and logs the recovered data.
+    /// Acquires the log from the exporter that this one replaces, and logs the recovered data.
     pub(super) fn start(&self) {
         let recovered = self
             .recovered
@@ -147,7 +148,7 @@ impl Stored {
             items = found.items,
             bytes = found.bytes,
             took = ?found.took,
-            "A stored queue is open. What it holds is sent; some of it may have been sent before."
+            "Opened a queue on disk. Its backlog is sent now; some items may be delivered twice."
         );
     }
 
@@ -260,7 +261,7 @@ impl Stored {
         }
     }
 
-    /// Whether there is nothing left to do: all data is delivered, or another exporter has taken over.
+    /// Whether there is nothing left to do: all data is delivered, or another exporter has acquired the log.
     pub(super) fn idle(&self) -> bool {
         self.under_way.load(Relaxed) == 0
             && (self.log().usage().records == 0 || !self.lease.reads())
@@ -290,7 +291,7 @@ impl Stored {
             if left > 0 {
                 tracing::info!(
                     directory = %self.log().directory().display(), items = left,
-                    "A stored queue is closed. What it holds is sent when it is opened again."
+                    "Closed a queue on disk. Its backlog stays on disk and is sent when the queue is opened again."
                 );
             }
         }

@@ -60,8 +60,9 @@ impl Delivery {
                         directory = %directory.display(),
                         items,
                         %error,
-                        "A record fails again and again while other data is delivered. It was moved to the dead \
-                         letters: look at it with `collector queue export`, send it with `collector queue drain`."
+                        "Moved a record to the dead letters: it failed repeatedly while other records were \
+                         delivered. Inspect it with `collector queue export`, or send it with `collector queue \
+                         drain`."
                     );
                     entry.failed(DropReason::DeadLetter, error.to_nack());
                 }
@@ -72,7 +73,8 @@ impl Delivery {
                         otelcol.signal = %self.signal,
                         items,
                         error = why,
-                        "A record cannot be moved to the dead letters. It stays in the queue and is retried."
+                        "Cannot move a record to the dead letters; it stays in the queue and is retried. Check the \
+                         disk."
                     );
                     entry.unload();
                     left.push(entry);
@@ -94,7 +96,7 @@ impl Delivery {
                 otelcol.signal = %self.signal,
                 outage = ?ended.lasted,
                 failed_attempts = ended.times,
-                "The next hop takes data again."
+                "The next hop accepts data again."
             );
         }
     }
@@ -112,7 +114,8 @@ impl Delivery {
                     otelcol.component.kind = "exporter",
                     otelcol.signal = %self.signal,
                     %error,
-                    "The next hop does not take data. It is retried; one line says when data gets through again."
+                    "The next hop does not accept data; retrying. Another line reports the recovery. Check the next \
+                     hop and the connection to it."
                 );
             }
         } else if let Some(suppressed) = self.logs.suspect.admit() {
@@ -123,7 +126,8 @@ impl Delivery {
                 items,
                 %error,
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "A record fails again and again while other data is delivered. It is set aside and retried for an hour."
+                "Set a record aside: it failed repeatedly while other records were delivered. It is retried for an \
+                 hour, then moved to the dead letters."
             );
         }
         if !error.retryable
@@ -135,8 +139,8 @@ impl Delivery {
                 otelcol.signal = %self.signal,
                 %error,
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "The next hop refuses the credentials of this exporter. The data stays in the queue and is retried: \
-                 check `auth`, `headers` or `tls`."
+                "The next hop refuses the credentials of this exporter; the data stays in the queue and is retried. \
+                 Check `auth`, `headers` or `tls`."
             );
         }
         self.log_retry(error, wait);
@@ -160,7 +164,7 @@ impl Delivery {
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 otelcol.signal = %self.signal,
-                "The sending queue is full. Requests are refused until it has room: check the next hop, or raise \
+                "The sending queue is full; refusing requests until it has room. Check the next hop, or raise \
                  `sending_queue.queue_size`."
             );
         }
@@ -176,7 +180,8 @@ impl Delivery {
                 lasted = ?ended.lasted,
                 requests = ended.times,
                 items = ended.items,
-                "The sending queue has room again. These requests were refused or dropped while it was full."
+                "The sending queue has room again. The fields count the requests and items refused or dropped \
+                 meanwhile."
             );
         }
     }

@@ -48,8 +48,8 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 /// Metrics of this component alone.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_kafka_skipped_messages",
-    "Number of Kafka messages that were skipped because they were not readable or were refused for good, by \
-         reason",
+    "Number of Kafka messages that were skipped because they were not readable or were refused permanently, by \
+     reason",
 )];
 
 impl ReceiverConfig for Config {

@@ -60,7 +60,8 @@ impl ReceiverMetrics {
                 false => Counter::noop(),
             })
         };
-        // For the Collector's dashboards, as its own 0: whatever fails here is a refusal.
+        // Always 0, as in the Collector: every failure counts as refused. Dashboards of the Collector use this
+        // metric.
         let _ = each("failed");
         ReceiverMetrics {
             refusals: Refusals::new(receiver, transport),

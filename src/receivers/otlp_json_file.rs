@@ -52,8 +52,8 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 /// Metrics of this component alone.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_file_skipped_records",
-    "Number of records that were skipped because they were not readable, too large, or refused for good; by \
-         reason",
+    "Number of records that were skipped because they were not readable, too large, or refused permanently; by \
+     reason",
 )];
 
 impl ReceiverConfig for Config {
@@ -66,8 +66,8 @@ impl ReceiverConfig for Config {
         if self.format == InputFormat::Proto && signals.len() > 1 {
             let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
             return Err(BuildError(format!(
-                "`format: proto` does not say of which signal a request is, and the receiver is \
-                 in pipelines of {}: use one receiver for each, with files of its own",
+                "`format: proto` does not encode the signal of a request, and the receiver is in pipelines of {}: \
+                 use a separate receiver, with separate files, for each signal",
                 names.join(" and ")
             )));
         }
@@ -75,7 +75,8 @@ impl ReceiverConfig for Config {
         if let Some(id) = &self.storage {
             let storage = cx.extensions.get(id).storage.ok_or_else(|| {
                 BuildError(format!(
-                    "storage: the extension `{id}` does not run, or keeps nothing on disk"
+                    "storage: the extension `{id}` is not running or is not a storage extension; name a \
+                     `file_storage` extension that `service.extensions` lists"
                 ))
             })?;
             let file = storage.directory.join(positions_file(&cx.id));
@@ -115,9 +116,9 @@ struct Files {
     positions: Option<Positions>,
     /// Open files, by device and inode.
     tails: HashMap<(u64, u64), Following>,
-    /// A look was taken.
+    /// A poll has been completed.
     has_looked: bool,
-    /// No look was taken yet, and no positions are stored.
+    /// No poll yet, and no stored positions.
     first: bool,
     /// Whether the log already says that there are too many files.
     too_many: bool,
@@ -140,7 +141,7 @@ impl Look for Files {
         if is_first {
             self.load_positions().await;
         }
-        // At the first look, the positions at the ends of files are new.
+        // At the first poll, the positions at the ends of files are new.
         let mut has_moved = is_first;
         self.find().await;
         let mut identities: Vec<_> = self.tails.keys().copied().collect();
@@ -189,7 +190,7 @@ fn positions_file(id: &ComponentId) -> String {
 }
 
 impl Files {
-    /// Loads the stored positions at the first look. If there are any, `start_at` has no effect, as in the Collector.
+    /// Loads the stored positions at the first poll. If there are any, `start_at` has no effect, as in the Collector.
     async fn load_positions(&mut self) {
         let Some(mut positions) = self.positions.take() else {
             return;
@@ -210,7 +211,7 @@ impl Files {
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
                 %error,
-                "Could not load the read positions; `start_at` says where to begin"
+                "Cannot load the read positions; starting at `start_at`"
             ),
         }
     }
@@ -222,7 +223,7 @@ impl Files {
         let tails = std::mem::take(&mut self.tails);
         let storing = spawn_blocking(move || {
             let open = tails.values().filter_map(|one| one.tail.as_ref());
-            // A file that was cut gets a position at its next look.
+            // A truncated file gets a position at its next poll.
             let open = open.filter_map(|tail| tail.position().ok()).collect();
             let stored = positions.store(open);
             (tails, positions, stored)
@@ -239,7 +240,7 @@ impl Files {
                 otelcol.component.kind = "receiver",
                 %error,
                 suppressed,
-                "Could not store the read positions; a restart reads some records again. Trying again"
+                "Cannot store the read positions; retrying. A restart before that reads some records twice"
             );
         }
     }
@@ -291,7 +292,8 @@ impl Files {
             warn!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
-                "More than {MOST} files match `include`; the others are not read"
+                "More than {MOST} files match `include`; the rest is not read. Use several receivers with narrower \
+                 patterns"
             );
         }
         for (identity, following) in &mut self.tails {
@@ -343,7 +345,7 @@ impl Files {
                 path = %path.display(),
                 %error,
                 suppressed,
-                "Could not read a file; trying again"
+                "Cannot read a file; retrying"
             );
         }
     }
@@ -393,7 +395,7 @@ impl Files {
                         otelcol.component.id = %self.id,
                         otelcol.component.kind = "receiver",
                         path = %tail.path.display(),
-                        "A file was cut; reading it from its beginning"
+                        "A file was truncated; reading it from the beginning"
                     );
                 }
                 Some(records)

@@ -1,4 +1,4 @@
-//! Receivers that look at the same place again and again: files.
+//! Receivers that poll files.
 
 use std::future::Future;
 use std::time::Duration;

@@ -84,7 +84,7 @@ const METRICS: &[Metric] = &[
     ),
     metric::gauge(
         "tributary_receiver_pprof_interval_stretch",
-        "Factor by which scrape intervals are stretched because the CPU is busy; 1 if it is not",
+        "Factor by which scrape intervals are longer because the CPU is busy; otherwise 1",
     ),
 ];
 

@@ -9,8 +9,8 @@ use tributary_config::ComponentId;
 
 /// `tributary_receiver_refused_requests` of a receiver, for one transport.
 ///
-/// The label `client` is the identity of the client's verified certificate, and is missing where there was none: only
-/// what an authority signed gets into a label. A hundred clients have a series of their own; the rest share `other`.
+/// The label `client` is the identity in the client's verified certificate; it is missing without one. Only a text
+/// signed by an authority becomes a label. A hundred clients have their own series; the rest share `other`.
 #[derive(Clone)]
 pub(super) struct Refusals(Arc<Shared>);
 
@@ -21,14 +21,14 @@ struct Shared {
     known: Mutex<HashMap<Arc<str>, Counter>>,
 }
 
-/// Clients with a series of their own, per receiver. Series outlive a receiver that is built anew when the
-/// configuration is reloaded, so this does too.
+/// Clients with their own series, per receiver. Series outlive a receiver that is replaced in a reload, so this list
+/// does, too.
 static SERIES: LazyLock<Mutex<BTreeMap<String, BTreeSet<Arc<str>>>>> =
     LazyLock::new(Mutex::default);
 
 /// Maximum number of client labels per receiver.
 const CLIENTS: usize = 100;
-/// The label of all others.
+/// Label of the remaining clients.
 const OTHER: &str = "other";
 
 impl Refusals {

@@ -33,7 +33,7 @@ pub(crate) fn out_of_memory(no_room: NoRoom) -> Nack {
     if no_room.may_fit_later() {
         return Nack::exhausted(OUT_OF_MEMORY, RETRY_AFTER);
     }
-    let reason = format!("{no_room}; send smaller batches or raise the limit of `memory_limiter`");
+    let reason = format!("{no_room}; send smaller batches, or raise the limit of `memory_limiter`");
     Nack::permanent(Code::ResourceExhausted, reason)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn out_of_memory(no_room: NoRoom) -> Nack {
 pub(crate) fn too_large(limit: usize, key: &str) -> Nack {
     Nack::permanent(
         Code::ResourceExhausted,
-        format!("the request is larger than {limit} bytes; send smaller batches or raise `{key}`"),
+        format!("the request is larger than {limit} bytes; send smaller batches, or raise `{key}`"),
     )
 }
 
@@ -237,7 +237,9 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
             let frame = frame.map_err(|error| {
                 // Usually the connection or the stream is gone, and no client receives this
                 // response. A client that sent invalid chunks does.
-                Nack::invalid(format!("the body broke off: {error}"))
+                Nack::invalid(format!(
+                    "the connection closed before the end of the body: {error}"
+                ))
             })?;
             if let Ok(data) = frame.into_data()
                 && !data.is_empty()

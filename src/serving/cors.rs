@@ -175,7 +175,7 @@ impl Validate for Cors {
                 if HeaderName::try_from(name).is_err() {
                     problems.error(
                         &[key, &at.to_string()],
-                        format!("`{name}` is no header name"),
+                        format!("`{name}` is not a header name"),
                     );
                 }
             }

@@ -67,7 +67,7 @@ impl Front {
                 .await
                 .unwrap_or_else(|_| {
                     late(Nack::unavailable(
-                        "the data was not taken within `write_timeout`",
+                        "the request was not accepted within `write_timeout`",
                     ))
                 }),
         };

@@ -6,7 +6,7 @@ use http::HeaderMap;
 
 use crate::pipeline::batch::Metadata;
 
-/// The headers to keep with a batch: those whose values are texts.
+/// Returns the headers to keep with a batch: those with values that are text.
 pub(crate) fn of(headers: &HeaderMap) -> Arc<Metadata> {
     let mut metadata = Metadata::new();
     for (name, value) in headers {

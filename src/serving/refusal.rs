@@ -25,8 +25,8 @@ pub(crate) struct Refusal {
 }
 
 impl From<Nack> for Refusal {
-    /// Clients decide from the code alone whether to try again (OTLP specification, "Failures"), so a code that says
-    /// the opposite of the [`Nack`] is replaced.
+    /// Clients decide by the code alone whether to retry (OTLP specification, "Failures"), so a code that contradicts
+    /// the [`Nack`] is replaced.
     fn from(nack: Nack) -> Self {
         let code = match (nack.retryable, nack.code) {
             (true, Code::ResourceExhausted) => Code::ResourceExhausted,
@@ -50,7 +50,8 @@ impl From<Nack> for Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status: the Collector's mapping, but what will never fit is 413, because clients try again after 429.
+    /// Returns the HTTP status by the Collector's mapping. A request that can never fit is 413 instead of 429,
+    /// because clients retry after 429.
     pub(crate) fn http_status(&self) -> StatusCode {
         match self.code {
             Code::InvalidArgument => StatusCode::BAD_REQUEST,
@@ -64,7 +65,7 @@ impl Refusal {
         }
     }
 
-    /// `Retry-After` in seconds, rounded up so that nobody comes early.
+    /// Returns `Retry-After` in seconds, rounded up so that no client retries too early.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         let delay = self.retry_after?;
         Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
@@ -95,14 +96,14 @@ impl Refusal {
 
 /// The refusal of a request that is one too many for `limits::max_requests`.
 pub(crate) fn too_busy() -> Nack {
-    let reason = "too many requests are under way on this server; try again later";
+    let reason = "too many requests are in flight on this server; retry later";
     Nack::exhausted(reason, BUSY_RETRY_AFTER)
 }
 
-/// Says who was refused, and why. What the client will not get through by trying again, somebody has to look at: that
-/// is in the log for people, as far as they can read it.
+/// Logs a refused client and the reason. Refusals that a retry cannot resolve need an operator, so they are logged as
+/// warnings, at a limited rate.
 pub(crate) fn log_refusal(id: &ComponentId, sampled: &SampledLog, nack: &Nack, peer: &Peer) {
-    // A body that broke off is no refusal to anybody.
+    // An incomplete body is not a refusal.
     let people = !nack.retryable && nack.code != Code::Cancelled;
     match people.then(|| sampled.admit()).flatten() {
         Some(suppressed) => warn!(

@@ -376,24 +376,24 @@ impl Validate for TelemetryConfig {
 impl Validate for LogsConfig {
     fn validate(&self, problems: &mut Problems) {
         if self.output_paths.is_empty() {
-            let message = "logs must go somewhere: name `stderr`, `stdout` or a file";
+            let message = "must not be empty: list `stderr`, `stdout` or a file";
             problems.error(&["output_paths"], message);
         }
         if !self.processors.is_empty() {
-            let message = "sending own logs as OTLP is not supported: use `output_paths`";
+            let message = "exporting own logs as OTLP is not supported: use `output_paths`";
             problems.error(&["processors"], message);
         }
         // Settings that only change the look of lines cause a warning, not an error.
         let mut no_effect = |key: &str, asked: bool, what: &str| {
             if asked {
-                problems.warning(&[key], format!("this has no effect: {what}"));
+                problems.warning(&[key], format!("has no effect: {what}"));
             }
         };
         let elsewhere = |paths: &Vec<String>| paths.iter().any(|path| path != "stderr");
         no_effect(
             "error_output_paths",
             self.error_output_paths.as_ref().is_some_and(elsewhere),
-            "errors of the logger itself go to stderr",
+            "errors of the logger are always written to stderr",
         );
         let stack = self.disable_stacktrace == Some(false);
         no_effect("disable_stacktrace", stack, "lines carry no stack traces");
@@ -401,7 +401,7 @@ impl Validate for LogsConfig {
         no_effect(
             "development",
             development,
-            "there is no such mode; set `level: debug`",
+            "is not supported; set `level: debug`",
         );
     }
 }
@@ -409,11 +409,11 @@ impl Validate for LogsConfig {
 impl Validate for MetricsConfig {
     fn validate(&self, problems: &mut Problems) {
         if self.address.is_some() && self.readers.is_some() {
-            let message = "`address` and `readers` say the same thing: remove `address`";
+            let message = "cannot be combined with `readers`: remove `address`";
             problems.error(&["address"], message);
         }
         if !self.views.is_empty() {
-            let message = "views are not supported: drop metrics where they are scraped";
+            let message = "views are not supported: drop metrics in the scrape configuration";
             problems.error(&["views"], message);
         }
         if let Some(tls) = &*self.tls {
@@ -430,20 +430,19 @@ impl Validate for MetricsConfig {
         }
         let readers = self.readers.as_deref().unwrap_or_default();
         if self.readers.is_some() && readers.is_empty() && self.level != MetricsLevel::None {
-            let message = "without a reader nobody sees the metrics: add one, or set `level: none`";
+            let message = "must not be empty: add a `pull` reader, or set `level: none`";
             problems.error(&["readers"], message);
         }
         for (index, reader) in readers.iter().enumerate() {
             let index = index.to_string();
             if reader.periodic.is_some() {
-                let message = "sending own metrics is not supported: use a `pull` reader, and a \
-                               `prometheus` receiver elsewhere";
+                let message = "exporting own metrics is not supported: use a `pull` reader, and scrape the endpoint";
                 problems.error(&["readers", &index, "periodic"], message);
             } else if reader.pull.is_none() {
-                let message = "a reader needs `pull: {exporter: {prometheus: {host, port}}}`";
+                let message = "a reader must be `pull: {exporter: {prometheus: {host, port}}}`";
                 problems.error(&["readers", &index], message);
             } else if index != "0" {
-                let message = "only one reader is supported: remove this one";
+                let message = "only one reader is supported: remove this reader";
                 problems.error(&["readers", &index], message);
             }
             let Some(pull) = &reader.pull else {
@@ -456,7 +455,10 @@ impl Validate for MetricsConfig {
             ] {
                 if value == Some(false) {
                     let path = ["readers", &index, "pull", "exporter", "prometheus", key];
-                    problems.warning(&path, "this has no effect: metric names are the plain ones");
+                    problems.warning(
+                        &path,
+                        "has no effect: metric names have no units and no scope labels",
+                    );
                 }
             }
         }
@@ -472,15 +474,15 @@ impl TracesConfig {
 impl Validate for TracesConfig {
     fn validate(&self, problems: &mut Problems) {
         if !self.processors.is_empty() {
-            let message = "the collector makes no traces of its own: remove this";
+            let message = "is not supported: the collector creates no traces of its own; remove it";
             problems.error(&["processors"], message);
         }
         if !self.propagators.is_empty() {
-            let message = "this has no effect: the collector makes no traces of its own";
+            let message = "has no effect: the collector creates no traces of its own";
             problems.warning(&["propagators"], message);
         }
         if self.level.is_some_and(|level| level != MetricsLevel::None) {
-            let message = "this has no effect: the collector makes no traces of its own";
+            let message = "has no effect: the collector creates no traces of its own";
             problems.warning(&["level"], message);
         }
     }

@@ -35,7 +35,7 @@ impl Drop for Watched {
     }
 }
 
-/// Asks all file systems. One on a network may not answer for long, so this must not run where sockets are served.
+/// Queries all file systems. A network file system may block, so this must not run on threads that serve sockets.
 pub(super) fn measure() {
     let directories: Vec<PathBuf> = {
         let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ pub(super) fn measure() {
             continue;
         };
         let bytes = |blocks: u64| blocks as f64 * found.f_frsize as f64;
-        // What only root may use is not free.
+        // Space reserved for root is not free.
         set(&directory, bytes(found.f_bavail), bytes(found.f_blocks));
     }
 }

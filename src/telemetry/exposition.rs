@@ -88,14 +88,15 @@ impl Exposition {
         }
     }
 
-    /// Exporters and connectors that hold items.
+    /// Exporters and connectors with items in flight.
     pub fn in_flight(&self) -> Vec<Holder> {
         let mut held = self.all_in_flight();
         held.retain(|holder| holder.kind != "pipeline");
         held
     }
 
-    /// Exporters, connectors and pipelines that hold items. Items that wait for an exporter without a queue count in both.
+    /// Exporters, connectors and pipelines with items in flight. Items that wait for an exporter without a queue
+    /// count in both.
     pub fn all_in_flight(&self) -> Vec<Holder> {
         holders(&self.handle.render())
     }

@@ -45,7 +45,7 @@ pub(super) fn render(page: &mut String) {
     }
 }
 
-/// Without the one that counting takes.
+/// Excludes the descriptor that is open for counting.
 fn open_descriptors() -> Option<usize> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     Some(entries.count().saturating_sub(1))

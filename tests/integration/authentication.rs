@@ -266,13 +266,13 @@ async fn a_token_changes_under_load_without_a_refused_request() {
     // A file that holds nothing changes nothing, and is told.
     accepted.write("\n");
     reloaded(&server, "failure", 1.0).await;
-    let bad = "Cannot take over changed credentials. Those from before still count.";
+    let bad = "Cannot load the changed credentials file; still using the previous credentials.";
     assert!(
         server
             .wait_for(bad)
             .await
             .field("error")
-            .contains("there is no token in it")
+            .contains("the file has no token")
     );
     more().await;
     enough.cancel();

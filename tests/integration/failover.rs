@@ -81,7 +81,9 @@ async fn second_rack_serves_while_the_first_is_away() {
             client.send(&client.request(signal, 3)).await.unwrap();
         }
     }
-    collector.wait_for("A higher level takes data again.").await;
+    collector
+        .wait_for("A higher level accepts data again; returning to it.")
+        .await;
     oracle.settle_among(&[&first, &second]).await;
     collector.assert_conservation().await;
 }

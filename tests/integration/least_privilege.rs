@@ -142,7 +142,7 @@ async fn running_as_root_is_a_warning() {
     let lines = collector.lines();
     let warned = lines
         .iter()
-        .any(|line| line.message().starts_with("Running as root."));
+        .any(|line| line.message().starts_with("Running as root,"));
     assert_eq!(warned, rustix::process::geteuid().is_root());
 }
 

@@ -66,7 +66,7 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             (
                 &ours,
                 stranger.certificate(exporter),
-                "add ours to its client_ca_file",
+                "add our authority to the server's client_ca_file",
                 "unknown_authority",
             ),
             (
@@ -87,7 +87,8 @@ async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authori
             let error = line.field("error");
             assert!(error.contains(advice), "{}", line.text);
             // No retry can succeed, so this is an error at once.
-            let hopeless = |line: &Line| line.message().starts_with("TLS fails until");
+            let hopeless =
+                |line: &Line| line.message().starts_with("TLS handshakes fail; retrying");
             let line = sidecar
                 .wait_for_line("an error about TLS", 0, hopeless)
                 .await;

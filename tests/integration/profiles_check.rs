@@ -158,7 +158,7 @@ fn a_broken_rule_is_named_with_its_place_and_does_not_hide_other_files() {
     assert_eq!(code, 1);
     let lines: Vec<&str> = text.lines().collect();
     assert!(
-        lines[0].contains("missing.otlp: error: cannot read it"),
+        lines[0].contains("missing.otlp: error: cannot read the file"),
         "{text}"
     );
     assert!(
@@ -224,7 +224,7 @@ fn what_is_no_profile_or_an_old_one_is_called_that() {
     let json = files.write("speedscope.json", br#"{"shared": {"frames": []}}"#);
     let (code, text) = check(&[&json], &[]);
     assert_eq!(code, 1);
-    assert!(text.contains("it has no `resourceProfiles`"), "{text}");
+    assert!(text.contains("`resourceProfiles` is missing"), "{text}");
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles/heap.pb.gz");
     let (code, text) = check(&[&recorded], &[]);
     assert_eq!(code, 1);
@@ -241,7 +241,7 @@ fn what_is_no_profile_or_an_old_one_is_called_that() {
     let gzip = files.write("bad.gz", &[0x1f, 0x8b, 8, 0, 1, 2]);
     let (code, text) = check(&[&gzip], &[]);
     assert_eq!(code, 1);
-    assert!(text.contains("cannot read it"), "{text}");
+    assert!(text.contains("cannot read the file"), "{text}");
 }
 
 #[test]

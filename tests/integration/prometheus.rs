@@ -144,10 +144,10 @@ async fn a_page_is_served_in_the_format_that_was_asked_for() {
 async fn points_beyond_max_series_are_logged_and_counted() {
     let collector = collector("max_series: 2").await;
     send(&collector, metrics(now(), 5, 10)).await;
-    let message = "Dropped points of new series. Raise it, or send fewer series.";
+    let message = "Dropped points of new series. Raise `max_series`, or send fewer series.";
     let line = collector.wait_for(message).await;
     assert_eq!(line.field("level"), "warn", "{}", line.text);
-    assert_eq!(line.field("reason"), "there are `max_series` series");
+    assert_eq!(line.field("reason"), "the limit `max_series` is reached");
     assert_eq!(line.number("max_series"), 2);
     let own = collector.assert_conservation().await;
     let dropped = own.sum("tributary_exporter_dropped_items", &[]);

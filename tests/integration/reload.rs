@@ -180,8 +180,8 @@ async fn a_reload_opens_new_doors_and_closes_old_ones() {
     let refused = Client::http("late", collector.http(), &oracle);
     let refused = refused.send(&refused.request(Signal::Logs, 1)).await;
     assert!(
-        refused.unwrap_err().message.contains("no answer"),
-        "nobody listens"
+        refused.unwrap_err().message.contains("no response"),
+        "no listener"
     );
     collector.reload(&before).await.unwrap();
     let http = Client::http("again", collector.http(), &oracle);

@@ -260,8 +260,9 @@ async fn a_profile_that_is_given_up_at_the_end_is_named() {
     let asked = |_: &_| !service.asked.lock().unwrap().is_empty();
     collector.wait_for_metrics("a request", asked).await;
     let ended = collector.terminate().await;
-    let line = ended
-        .line("Gave up a profile that was being taken: the receiver ends, or the target is gone");
+    let line = ended.line(
+        "Cancelled a scrape in progress: the receiver is shutting down, or the target was removed",
+    );
     assert_eq!(line.field("url"), url);
     assert!(line.field("after").ends_with('s'), "{}", line.text);
 }

@@ -90,9 +90,10 @@ async fn what_a_dead_next_hop_did_not_take_is_reported_and_the_exit_code_is_1() 
         }
         let ended = collector.terminate().await;
         assert_eq!(ended.status.code(), Some(1));
-        let report = ended.line("Shutdown complete, but not everything was delivered.");
+        let report = ended.line("Shutdown complete, but some items were not delivered.");
         assert_eq!(report.number("undelivered_items"), 15);
-        let loss = "The time for shutdown is over. What the queue still holds is lost.";
+        let loss = "Shutdown ended before the sending queue was delivered; its items are lost. Raise \
+                    `--drain-timeout`, or set `sending_queue.storage` to persist the queue.";
         let loss = ended.line(loss);
         assert_eq!(loss.number("undelivered_items"), 15);
         assert_eq!(loss.field("otelcol.component.id"), *exporter);
@@ -172,7 +173,7 @@ async fn a_next_hop_that_never_answers_does_not_outlast_the_drain_timeout() {
         .await;
     let ended = collector.terminate().await;
     assert_eq!(ended.status.code(), Some(1));
-    let report = ended.line("Shutdown complete, but not everything was delivered.");
+    let report = ended.line("Shutdown complete, but some items were not delivered.");
     assert_eq!(report.number("undelivered_items"), 5);
 }
 
@@ -192,7 +193,7 @@ async fn a_second_signal_ends_at_once() {
     let ended = collector.terminate().await;
     assert_eq!(ended.status.code(), Some(1));
     ended.line(
-        "Received a second signal. Ending at once; items lost unless their senders send them again: exporter otlp_grpc \
+        "Received a second signal. Ending at once; items lost unless their senders retry: exporter otlp_grpc \
          (logs): 5.",
     );
 }

@@ -244,7 +244,7 @@ async fn a_reload_hands_the_queue_on_and_a_queue_that_nobody_has_is_reported_and
         .unwrap();
     assert!(collector.terminate().await.status.success());
     let collector = Collector::start(&config("otlp_grpc/renamed", &other)).await;
-    let message = "No exporter uses this stored queue, and it holds data.";
+    let message = "This queue on disk has a backlog, but no exporter uses it.";
     let line = collector
         .wait_for_line(message, 0, |line| line.message().starts_with(message))
         .await;
@@ -298,7 +298,7 @@ async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
     backend.always(Answer::Accept);
     let drained = drain("otlp_grpc/old").await.unwrap();
     assert!(drained.status.success(), "{}", text(&drained));
-    assert!(text(&drained).contains("7 items were delivered; 0 records"));
+    assert!(text(&drained).contains("7 items; 0 records"));
     assert_eq!(oracle.settle(&backend).await, 0);
 }
 
@@ -395,7 +395,7 @@ async fn a_flipped_bit_costs_its_block_and_is_reported() {
     backend.always(Answer::Accept);
     let collector = Collector::start(&config).await;
     collector
-        .wait_for("A block of a stored queue is damaged. It is skipped.")
+        .wait_for("Skipped a damaged block of a queue on disk.")
         .await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_storage_damaged_blocks", &[]), 1.0);

@@ -82,7 +82,7 @@ impl Chain {
     }
 }
 
-const IN_USE: &str = "TLS files have changed: new connections use the new content";
+const IN_USE: &str = "Loaded changed TLS files; new connections use the new content";
 
 /// A step is done when its last file is in use.
 fn taken(line: &crate::harness::collector::Line) -> bool {
@@ -205,7 +205,7 @@ async fn what_is_in_use_is_in_the_metrics_and_bad_files_are_not_used() {
     let file = chain.files.file("rack.pem");
     let leaf = authority.leaf_of(|params| params.not_after = rcgen::date_time_ymd(2030, 1, 1));
     replace(&file, &leaf.certificate);
-    let bad = "TLS files have changed and cannot be used: the previous content stays in use";
+    let bad = "Cannot load changed TLS files; still using the previous content";
     let line = chain.rack.wait_for(bad).await;
     assert_eq!(line.field("files"), file.display().to_string());
     assert!(

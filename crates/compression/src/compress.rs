@@ -57,7 +57,7 @@ impl CompressionParams {
             Some(Codec::Gzip | Codec::Zlib) => 1..=9,
             Some(Codec::Zstd) => 1..=22,
             Some(Codec::SnappyBlock | Codec::SnappyFramed | Codec::Lz4) => {
-                let message = "this compression has no levels; remove the key";
+                let message = "is not supported for this compression; remove the key";
                 return problems.error(&["compression_params", "level"], message);
             }
             None => {

@@ -186,7 +186,7 @@ fn zlib(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     };
     let consumed = inflate(Decompress::new(wrapped), input, output)?;
     if consumed < input.len() {
-        return Err(corrupt("there is more after the end of the stream"));
+        return Err(corrupt("there is data after the end of the stream"));
     }
     Ok(())
 }
@@ -225,7 +225,7 @@ fn inflate_reason(error: &flate2::DecompressError) -> &str {
     let message = error.message();
     message
         .filter(|message| !message.starts_with("repeated call"))
-        .unwrap_or("it is not deflate")
+        .unwrap_or("the data is not deflate")
 }
 
 /// Decompresses zstd (RFC 8878): one or more frames. Skippable frames are skipped.
@@ -304,7 +304,7 @@ fn snappy_block(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressE
     }
     if declared > input.len().saturating_mul(SNAPPY_RATIO) {
         return Err(corrupt(format!(
-            "the snappy block declares {declared} bytes, more than it can hold"
+            "the snappy block declares {declared} bytes, more than a block of its size can expand to"
         )));
     }
     output.reserve(declared)?;
@@ -347,7 +347,7 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
         return Err(truncated());
     }
     if !decoder.get_ref().rest.is_empty() {
-        return Err(corrupt("there is more after the end of the lz4 frame"));
+        return Err(corrupt("there is data after the end of the lz4 frame"));
     }
     Ok(())
 }
@@ -371,7 +371,7 @@ fn corrupt(reason: impl std::fmt::Display) -> DecompressError {
 }
 
 fn truncated() -> DecompressError {
-    DecompressError::Corrupt("the compressed body ends early".to_owned())
+    DecompressError::Corrupt("the compressed body is truncated".to_owned())
 }
 
 /// First allocation in bytes, if the size is unknown.

@@ -77,7 +77,7 @@ impl<'a> NodeDeserializer<'a> {
                 text,
                 "yes" | "no" | "on" | "off" | "Yes" | "No" | "On" | "Off"
             ) {
-                error = error.help("booleans are written `true` and `false`");
+                error = error.help("write a boolean as `true` or `false`");
             } else if text.starts_with('0') && looks_typed(text.trim_start_matches('0')) {
                 error = error.help("write the number without leading zeros (octal is `0o17`)");
             }

@@ -54,7 +54,10 @@ fn read<T: DeserializeOwned + Validate>(
         attempts += 1;
         if wrong.len() >= MAX_ERRORS || attempts > MAX_ATTEMPTS {
             let span = node.key.unwrap_or(node.span);
-            report.push(Diagnostic::error("there are more errors in this", span));
+            report.push(Diagnostic::error(
+                "there are more errors in this section",
+                span,
+            ));
             break None;
         }
         let error = match T::deserialize(NodeDeserializer::new(&work, &secrets)) {

@@ -115,7 +115,7 @@ fn value(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<Expand
 /// Expands everything in the text. Also returns whether the text contained an expansion.
 fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String, bool), Failed> {
     if depth > MAX_DEPTH {
-        return Err(resolver.error("these expansions go in circles, or nest too deep"));
+        return Err(resolver.error("the expansions are circular or nested too deep"));
     }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -128,8 +128,8 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
         } else if let Some(inner) = after.strip_prefix('{') {
             let Some(end) = closing(inner) else {
                 resolver.warn(
-                    "`${` without a `}`: this stays as it is",
-                    "write `$${` to mean it",
+                    "`${` without a `}`: the text is not expanded",
+                    "write `$${` for a literal `${`",
                 );
                 out.push('$');
                 rest = after;
@@ -143,7 +143,7 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
             let resolved = resolver.resolve(&reference, depth)?;
             let Some(text) = as_text(&resolved) else {
                 let message = format!(
-                    "`${{{}}}` is {}: it cannot be a part of a text",
+                    "`${{{}}}` is {}, which cannot be part of a string",
                     resolve::shown(&reference),
                     resolved.kind()
                 );

@@ -42,12 +42,12 @@ impl FromStr for ComponentId {
         };
         if kind.is_empty() {
             return Err(InvalidId(format!(
-                "in \"{text}\" the part before / must not be empty"
+                "the part before / in \"{text}\" must not be empty"
             )));
         }
         if name.is_some_and(str::is_empty) {
             return Err(InvalidId(format!(
-                "in \"{text}\" the part after / must not be empty"
+                "the part after / in \"{text}\" must not be empty"
             )));
         }
         check_kind(kind)?;
@@ -72,7 +72,7 @@ fn check_kind(kind: &str) -> Result<(), InvalidId> {
         return Ok(());
     }
     Err(InvalidId(format!(
-        "\"{kind}\" is not a type: types have a letter, then up to 62 letters, digits and _"
+        "\"{kind}\" is not a type: a type has a letter, followed by up to 62 letters, digits and _"
     )))
 }
 

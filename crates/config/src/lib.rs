@@ -251,7 +251,7 @@ impl Capability {
         match self {
             Capability::ServerAuth => "checks the credentials of clients",
             Capability::ClientAuth => "adds credentials to requests",
-            Capability::Storage => "keeps queues on disk",
+            Capability::Storage => "stores queues on disk",
         }
     }
 
@@ -260,7 +260,7 @@ impl Capability {
         match self {
             Capability::ServerAuth => "does not check the credentials of clients",
             Capability::ClientAuth => "does not add credentials to requests",
-            Capability::Storage => "does not keep queues on disk",
+            Capability::Storage => "does not store queues on disk",
         }
     }
 }

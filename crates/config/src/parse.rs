@@ -79,7 +79,7 @@ impl<'a> Builder<'a> {
                     return Err(self.flaw(
                         span,
                         "a second YAML document starts here: a configuration is one document",
-                        Some("give each document its own --config; they are merged in order"),
+                        Some("move each document to a separate --config; configurations are merged in order"),
                     ));
                 }
                 Event::DocumentStart(_) => {}
@@ -165,7 +165,7 @@ impl<'a> Builder<'a> {
                 self.duplicates.push(
                     duplicate
                         .path(self.path.clone())
-                        .help("remove one of them, or join them"),
+                        .help("remove one of the two, or merge their values"),
                 );
                 continue;
             }
@@ -204,7 +204,11 @@ impl<'a> Builder<'a> {
 
     fn alias(&mut self, anchor: usize, span: Span) -> Result<Node, Flaw> {
         let Some(node) = self.anchors.get(&anchor) else {
-            return Err(self.flaw(span, "this alias is inside the value it stands for", None));
+            return Err(self.flaw(
+                span,
+                "the alias is inside the value that it refers to",
+                None,
+            ));
         };
         self.copied = self.copied.saturating_add(node.size());
         if self.copied > MAX_COPIED_NODES {
@@ -220,7 +224,7 @@ impl<'a> Builder<'a> {
             ("tag:yaml.org,2002:", "int" | "float" | "bool" | "null") => Ok(Tag::Resolve),
             _ => Err(self.flaw(
                 span,
-                &format!("the tag `{handle}{suffix}` has no meaning in a configuration"),
+                &format!("the tag `{handle}{suffix}` is not supported"),
                 Some("known tags: !!str, !!int, !!float, !!bool, !!null"),
             )),
         }
@@ -241,8 +245,9 @@ impl<'a> Builder<'a> {
                 let marker = error.marker();
                 let span = self.span(marker.line(), marker.col(), 1);
                 let tab = error.info().contains("tab");
-                let help = tab.then_some("indent with spaces: YAML does not allow tabs there");
-                let message = format!("this is not YAML: {}", error.info());
+                let help =
+                    tab.then_some("indent with spaces: YAML does not allow tabs for indentation");
+                let message = format!("invalid YAML: {}", error.info());
                 Err(self.flaw(span, &message, help))
             }
             None => Ok((Event::StreamEnd, self.start())),

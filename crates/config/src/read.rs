@@ -29,8 +29,9 @@ pub fn read(sources: &Sources, default: &str, report: &mut Report) -> Option<Nod
     let mut trees = Vec::new();
     let mut complete = true;
     if sources.configs.is_empty() {
-        let message = "no `--config` is given: this is the built-in default configuration";
-        let help = "`collector print-config` shows it; name your own with `--config=FILE`";
+        let message = "no `--config` is given: using the built-in default configuration";
+        let help =
+            "show the default with `collector print-config`; name another one with `--config=FILE`";
         report.push(Diagnostic::new(Level::Notice, message, None).help(help));
         let name = "(built-in default)".to_owned();
         trees.extend(source(name, default.to_owned(), false, report));
@@ -83,8 +84,7 @@ fn config(location: &str, report: &mut Report) -> Option<Node> {
         }
         Some((scheme, _)) => {
             let message = format!("unknown scheme `{scheme}:` in --config {location}");
-            let help =
-                "known schemes: `file:`, `env:`, `yaml:`; a path with a colon in it needs `file:`";
+            let help = "known schemes: `file:`, `env:`, `yaml:`; a path with a colon needs `file:`";
             report.push(Diagnostic::new(Level::Error, message, None).help(help));
             return None;
         }
@@ -161,7 +161,7 @@ pub(crate) fn read_file(path: &str) -> Result<String, String> {
         let valid = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..valid).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        format!("the file {path} is not UTF-8: see line {line}")
+        format!("the file {path} is not UTF-8 at line {line}")
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
@@ -187,7 +187,7 @@ fn set(argument: &str, report: &mut Report) -> Option<Node> {
     };
     let Some((path, value)) = argument.split_once('=') else {
         let span = at(1, length(argument));
-        let message = "this has no `=`: write `--set section.key=value`";
+        let message = "the `=` is missing: write `--set section.key=value`";
         report.push(Diagnostic::error(message, span));
         return None;
     };

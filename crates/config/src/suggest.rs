@@ -44,7 +44,7 @@ pub fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
 /// Joins all known names in one line.
 pub fn list<S: AsRef<str>>(known: &[S]) -> String {
     if known.is_empty() {
-        return "nothing is allowed here".to_owned();
+        return "no keys are allowed here".to_owned();
     }
     // A value that is also accepted in another case is listed once, in lower case.
     let other_case = |name: &str| {

@@ -319,8 +319,8 @@ fn headers_are_a_mapping_or_a_list() {
     assert_eq!(
         findings::<Sample>("headers: {\"a b\": c, d: \"e\\nf\"}"),
         [
-            "1:11 error: `a b` is not the name of a header",
-            "1:24 error: the value of a header is one line of visible ASCII characters",
+            "1:11 error: `a b` is not a header name",
+            "1:24 error: the value of a header must be one line of visible ASCII characters",
         ]
     );
 }
@@ -389,10 +389,7 @@ fn messages_do_not_repeat_expansion_results() {
         ),
         ("mode: ${yaml:hunter2}", "unknown value `${...}`"),
         ("mode: a${yaml:hunter2}", "unknown value `${...}`"),
-        (
-            "size: ${yaml:1hunter2}",
-            "`${...}` is not an amount of bytes",
-        ),
+        ("size: ${yaml:1hunter2}", "`${...}` is not a size"),
     ] {
         let (_, report) = read::<Sample>(&format!("{text}\n"));
         let rendered = report.render();

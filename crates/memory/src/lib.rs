@@ -210,7 +210,7 @@ impl Budget {
 
 /// Reason why a permit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no room for {needed} bytes in the memory budget of {limit} bytes")]
+#[error("the memory budget of {limit} bytes has no room for {needed} bytes")]
 pub struct NoRoom {
     /// Requested size of the permit in bytes.
     pub needed: usize,

@@ -67,7 +67,8 @@ impl FileWatch {
         }
     }
 
-    /// Whether a file has changed since the last look. Runs on a blocking thread, because a file system may be slow.
+    /// Whether a file has changed since the previous check. Runs on a blocking thread, because a file system may be
+    /// slow.
     async fn look(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
         let stamps = move || {

@@ -164,7 +164,7 @@ mod tests {
         let other = listeners.bind(&"otlp/2".parse().unwrap(), &any()).unwrap();
         assert_ne!(address, other.local_addr().unwrap());
 
-        // Regardless of configurations that come and go without this endpoint.
+        // Independent of earlier configurations without this endpoint.
         let again = listeners.bind(&owner, &any()).unwrap();
         assert_eq!(address, again.local_addr().unwrap());
         drop(first);

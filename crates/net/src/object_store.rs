@@ -38,7 +38,8 @@ impl Bucket<'_> {
         if !SCHEMES.iter().any(|scheme| self.url.starts_with(scheme)) {
             problems.error(
                 &["url"],
-                "must be a bucket, with a prefix if you like: `s3://bucket/prefix`, `gs://...` or `az://...`",
+                "must be the URL of a bucket, with an optional prefix: `s3://bucket/prefix`, `gs://...` or \
+                 `az://...`",
             );
         }
         #[cfg(feature = "object-store")]
@@ -97,12 +98,12 @@ mod client {
 
     /// Creates a client with the settings of the environment. Settings of the configuration take precedence.
     pub(super) fn new(bucket: &Bucket<'_>) -> Result<(Arc<dyn ObjectStore>, Path), String> {
-        // The same provider as in the rest of the program. reqwest has none of its own.
+        // The program's crypto provider; reqwest is built without one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let url = Url::parse(bucket.url).map_err(|error| error.to_string())?;
         let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| error.to_string())?;
         let timeout = format!("{}ms", bucket.timeout.as_millis());
-        // The caller retries what fails for longer than this.
+        // The caller retries requests that fail for longer than this.
         let retry = RetryConfig {
             max_retries: 3,
             retry_timeout: *bucket.timeout * 4,
@@ -130,7 +131,7 @@ mod client {
             ObjectStoreScheme::AmazonS3 => client!(AmazonS3Builder),
             ObjectStoreScheme::GoogleCloudStorage => client!(GoogleCloudStorageBuilder),
             ObjectStoreScheme::MicrosoftAzure => client!(MicrosoftAzureBuilder),
-            _ => return Err("it is not the URL of a bucket".to_owned()),
+            _ => return Err("the URL is not that of a bucket".to_owned()),
         };
         Ok((store, prefix))
     }

@@ -99,7 +99,7 @@ impl Handler for SimpleHandler {
 
 /// Returns the plain-text response to a request over the limit.
 pub fn busy() -> Response<Full<Bytes>> {
-    let text = "too many requests are under way; try again later\n";
+    let text = "too many requests are in flight; retry later\n";
     let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
@@ -318,7 +318,7 @@ impl Server {
         {
             warn!(
                 connections = self.tasks.len(),
-                "Closing connections with open requests: the time for shutdown is over"
+                "Closing connections with open requests, because the shutdown deadline has passed"
             );
             self.force.cancel();
             self.tasks.wait().await;
@@ -357,7 +357,7 @@ async fn accept_loop<H: Handler>(
                         transport = owner.transport,
                         %error,
                         suppressed,
-                        "Cannot accept connections; trying again all the time"
+                        "Cannot accept connections; retrying"
                     );
                 }
                 tokio::select! {

@@ -41,12 +41,12 @@ impl Nack {
         }
     }
 
-    /// Refuses for good, because the data is invalid (`INVALID_ARGUMENT`).
+    /// Refuses permanently, because the data is invalid (`INVALID_ARGUMENT`).
     pub fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
         Nack::permanent(Code::InvalidArgument, reason)
     }
 
-    /// Refuses for good, with the given status.
+    /// Refuses permanently, with the given status.
     pub fn permanent(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Nack {
             retryable: false,

@@ -56,13 +56,15 @@ pub struct ProfileFields {
 pub enum Undecided {
     #[error("cannot be evaluated: a value does not have the key")]
     NoKeys,
-    #[error("cannot be evaluated: an index is not within a list")]
+    #[error("cannot be evaluated: an index is out of range")]
     NoPosition,
-    #[error("cannot be evaluated: a value is not a text")]
+    #[error("cannot be evaluated: a value is not a string")]
     NoText,
-    #[error("cannot be evaluated: Len needs a text, a list or a map")]
+    #[error("cannot be evaluated: Len needs a string, a list or a map")]
     NoLength,
-    #[error("cannot be evaluated: arithmetic needs numbers, times or durations within their range")]
+    #[error(
+        "cannot be evaluated: arithmetic needs numbers, times or durations, with a result in range"
+    )]
     NoNumber,
     #[error("cannot be evaluated: division by zero")]
     ByZero,
@@ -70,7 +72,7 @@ pub enum Undecided {
     NoList,
     #[error("cannot be evaluated: ParseJSON needs a JSON object or list")]
     NoJson,
-    #[error("cannot be evaluated: Substring exceeds the text")]
+    #[error("cannot be evaluated: Substring is out of range")]
     NoPart,
 }
 

@@ -78,11 +78,13 @@ fn token(rest: &str, first: char) -> Result<(TokenKind, usize), String> {
                 _ => (TokenKind::Symbol(word), length),
             })
         }
-        '=' => Err("a single `=`: comparisons are written `==`".to_owned()),
-        '&' | '|' | '!' => Err(format!("`{first}`: write `and`, `or`, `not`")),
+        '=' => Err("a single `=`: write `==` to compare".to_owned()),
+        '&' | '|' | '!' => Err(format!(
+            "`{first}` is not supported: write `and`, `or`, `not`"
+        )),
         '{' => Err("maps are not supported".to_owned()),
-        '\'' => Err("texts stand in double quotes".to_owned()),
-        _ => Err(format!("`{}` has no meaning here", first.escape_debug())),
+        '\'' => Err("write strings in double quotes".to_owned()),
+        _ => Err(format!("unexpected character `{}`", first.escape_debug())),
     }
 }
 
@@ -99,7 +101,7 @@ fn string(rest: &str) -> Result<(TokenKind, usize), String> {
                 Some(escaped @ ('"' | '\\' | '/')) => text.push(escaped),
                 Some(escaped) => {
                     return Err(format!(
-                        "`\\{}` is no escape: a backslash in a text is written `\\\\`",
+                        "`\\{}` is not an escape sequence: write `\\\\` for a backslash",
                         escaped.escape_debug()
                     ));
                 }
@@ -108,7 +110,7 @@ fn string(rest: &str) -> Result<(TokenKind, usize), String> {
             next => text.push(next),
         }
     }
-    Err("this text has no closing quote".to_owned())
+    Err("the string has no closing quote".to_owned())
 }
 
 fn number(rest: &str) -> Result<(TokenKind, usize), String> {
@@ -124,7 +126,7 @@ fn number(rest: &str) -> Result<(TokenKind, usize), String> {
         let bytes: Option<Vec<u8>> = bytes.collect();
         return match bytes.filter(|bytes| !bytes.is_empty()) {
             Some(bytes) => Ok((TokenKind::Bytes(bytes), length + 2)),
-            None => Err("bytes are written with two hexadecimal digits each".to_owned()),
+            None => Err("write each byte with two hexadecimal digits".to_owned()),
         };
     }
     let mut length = 0;
@@ -145,5 +147,5 @@ fn number(rest: &str) -> Result<(TokenKind, usize), String> {
         false => text.parse().ok().map(TokenKind::Int),
     };
     kind.map(|kind| (kind, length))
-        .ok_or_else(|| format!("`{text}` is no number of 64 bits"))
+        .ok_or_else(|| format!("`{text}` is not a 64-bit number"))
 }

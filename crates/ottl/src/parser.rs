@@ -32,7 +32,7 @@ pub fn parse(
     };
     let test = parser.any()?;
     if let Some(token) = parser.rest.first() {
-        return Err(parser.mistake_at(token, "`and`, `or` or the end is expected here"));
+        return Err(parser.mistake_at(token, "expected `and`, `or` or the end"));
     }
     match context.or(parser.deepest) {
         Some(context) => Ok(Condition {
@@ -42,7 +42,7 @@ pub fn parse(
         }),
         None => Err(ParseError {
             at: 0,
-            message: "names no path: set `context`".to_owned(),
+            message: "has no path: set `context`".to_owned(),
         }),
     }
 }
@@ -94,7 +94,7 @@ impl<'t> Parser<'t> {
         if self.takes(&TokenKind::Sign(sign)) {
             return Ok(());
         }
-        Err(self.mistake(format!("`{sign}` is expected here")))
+        Err(self.mistake(format!("expected `{sign}`")))
     }
 
     fn any(&mut self) -> Result<Test, ParseError> {
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
         }
         match left {
             Operand::Bool(value) => Ok(Test::Constant(value)),
-            _ => Err(self.mistake("a comparison such as `==` is expected here")),
+            _ => Err(self.mistake("expected a comparison such as `==`")),
         }
     }
 
@@ -207,7 +207,7 @@ impl<'t> Parser<'t> {
                 if matches!(target, Operand::Time(_) | Operand::Duration(_)) {
                     return Err(ParseError {
                         at: place,
-                        message: "a pattern cannot be asked of a time".to_owned(),
+                        message: "IsMatch is not supported for a time".to_owned(),
                     });
                 }
                 self.expect(',')?;
@@ -236,7 +236,7 @@ impl<'t> Parser<'t> {
                     .or(self.deepest)
                     .is_some_and(|context| context != Context::Span)
                 {
-                    return Err(wrong("IsRootSpan is for conditions about spans"));
+                    return Err(wrong("IsRootSpan is only supported in conditions on spans"));
                 }
                 self.record_context(Context::Span, at)?;
                 Test::IsRootSpan
@@ -279,7 +279,7 @@ impl<'t> Parser<'t> {
                 self.next();
                 Ok(text.clone())
             }
-            _ => Err(self.mistake("a text in double quotes is expected here")),
+            _ => Err(self.mistake("expected a string in double quotes")),
         }
     }
 
@@ -290,7 +290,7 @@ impl<'t> Parser<'t> {
             operand @ (Operand::Text(_) | Operand::Path(_) | Operand::Call(..)) => Ok(operand),
             _ => Err(ParseError {
                 at,
-                message: "a text or a path is expected here".to_owned(),
+                message: "expected a string or a path".to_owned(),
             }),
         }
     }
@@ -337,9 +337,8 @@ impl<'t> Parser<'t> {
                 (Operator::Add, operand) => Ok(operand),
                 (_, Operand::Int(number)) => Ok(Operand::Int(number.wrapping_neg())),
                 (_, Operand::Double(number)) => Ok(Operand::Double(-number)),
-                (_, Operand::Duration(_)) => {
-                    Err(self.mistake("before this a duration has a sign: subtract it instead"))
-                }
+                (_, Operand::Duration(_)) => Err(self
+                    .mistake("a sign before a duration is not supported: subtract the duration")),
                 (operator, operand) => self.math(Operand::Int(0), vec![(operator, operand)]),
             };
         }
@@ -378,16 +377,14 @@ impl<'t> Parser<'t> {
             )
         };
         if operands.any(never) {
-            return Err(
-                self.mistake("an operand of the arithmetic before this position is not a number")
-            );
+            return Err(self.mistake("an operand before this position is not a number"));
         }
         Ok(Operand::Math(Box::new(first), rest))
     }
 
     fn value(&mut self) -> Result<Operand, ParseError> {
         let Some(token) = self.rest.first() else {
-            return Err(self.mistake("a path or a value is expected here"));
+            return Err(self.mistake("expected a path or a value"));
         };
         let operand = match &token.kind {
             TokenKind::Text(text) => Operand::Text(text.as_str().into()),
@@ -399,7 +396,7 @@ impl<'t> Parser<'t> {
                 "true" => Operand::Bool(true),
                 "false" => Operand::Bool(false),
                 "and" | "or" | "not" => {
-                    return Err(self.mistake("a path or a value is expected here"));
+                    return Err(self.mistake("expected a path or a value"));
                 }
                 _ => return self.path(),
             },
@@ -420,14 +417,12 @@ impl<'t> Parser<'t> {
             TokenKind::Symbol(name) => match number(name) {
                 Some(number) => Operand::Int(number),
                 None => {
-                    let message = format!(
-                        "{name} is no name of a number, and no function, that is supported"
-                    );
+                    let message = format!("{name} is not a supported enum or function");
                     return Err(self.mistake(message));
                 }
             },
             TokenKind::Sign(_) | TokenKind::Compare(_) => {
-                return Err(self.mistake("a path or a value is expected here"));
+                return Err(self.mistake("expected a path or a value"));
             }
         };
         self.next();
@@ -442,9 +437,7 @@ impl<'t> Parser<'t> {
             Some(TokenKind::Bytes(bytes)) if bytes.len() == length => bytes.clone(),
             _ => {
                 let digits = 2 * length;
-                return Err(self.mistake(format!(
-                    "0x and {digits} hexadecimal digits are expected here"
-                )));
+                return Err(self.mistake(format!("expected 0x and {digits} hexadecimal digits")));
             }
         };
         self.next();
@@ -519,7 +512,7 @@ impl<'t> Parser<'t> {
             return Err(ParseError {
                 at: start,
                 message: format!(
-                    "a {} has no `{name}` here; it has {}",
+                    "the context {} has no field `{name}`; available: {}",
                     context.name(),
                     known.join(", ")
                 ),
@@ -529,7 +522,7 @@ impl<'t> Parser<'t> {
         match (field, keys.is_empty()) {
             (Field::Attributes, true) => Err(ParseError {
                 at: start,
-                message: "needs a key: attributes[\"key\"]".to_owned(),
+                message: "requires a key: attributes[\"key\"]".to_owned(),
             }),
             (Field::Attributes | Field::Body, _) | (_, true) => {
                 let path = Path {
@@ -561,7 +554,7 @@ impl<'t> Parser<'t> {
                     keys.push(Key::Position(*position));
                     self.next();
                 }
-                _ => return Err(self.mistake("a key in double quotes is expected here")),
+                _ => return Err(self.mistake("expected a key in double quotes")),
             }
             self.expect(']')?;
         }
@@ -579,7 +572,11 @@ impl<'t> Parser<'t> {
     /// Records that the condition uses this context.
     fn record_context(&mut self, context: Context, at: usize) -> Result<(), ParseError> {
         if !context.is_of(self.signal) {
-            let message = format!("{} have no {}", self.signal, context.name());
+            let message = format!(
+                "the context {} is not available for {}",
+                context.name(),
+                self.signal
+            );
             return Err(ParseError { at, message });
         }
         let depth = |context: Option<Context>| context.map_or(Depth::Resource, Context::depth);
@@ -587,7 +584,7 @@ impl<'t> Parser<'t> {
             && given.depth() < context.depth()
         {
             let message = format!(
-                "a condition about a {} cannot look at a {}: there are several",
+                "a condition on a {} cannot use the context {}, which has several values",
                 given.name(),
                 context.name()
             );
@@ -603,11 +600,11 @@ impl<'t> Parser<'t> {
 /// Returns the message about an unsupported function.
 fn unsupported(name: &str) -> String {
     let instead = match name {
-        "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which matches the unchanged text",
+        "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which matches the unchanged string",
         _ => {
-            "these are: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, IsString, \
-             IsInt, IsDouble, IsBool, IsMap, IsList, ContainsValue, Concat, ParseJSON, Now, ToLowerCase, ToUpperCase, \
-             String, Int, Double, Substring, Len, TraceID, SpanID, Duration"
+            "supported: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, \
+             IsString, IsInt, IsDouble, IsBool, IsMap, IsList, ContainsValue, Concat, ParseJSON, Now, ToLowerCase, \
+             ToUpperCase, String, Int, Double, Substring, Len, TraceID, SpanID, Duration"
         }
     };
     format!("the function {name} is not supported; {instead}")

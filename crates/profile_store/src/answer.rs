@@ -1,4 +1,4 @@
-//! Merged profiles as answers, and their forms.
+//! Merged profiles as query results, and their output formats.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -254,17 +254,18 @@ impl QueryAnswer {
         Ok(builder.finish())
     }
 
-    /// Returns a function that takes memory for what is made of the answer: up to a number of bytes beside the memory
-    /// that the answer has now. The memory is free again when the answer is dropped.
+    /// Returns a function that reserves memory for output of the result, up to a number of bytes in addition to the
+    /// result's current memory. The memory is released when the result is dropped.
     pub fn meter(&mut self) -> impl FnMut(usize) -> Result<(), QueryError> + '_ {
         let base = self.memory.bytes();
         move |bytes| self.memory.reach(base.saturating_add(bytes as u64))
     }
 
-    /// Returns the tree of two answers: values of the first one, then of the second one.
+    /// Returns the tree of two results: values of the first one, then of the second one.
     ///
     /// # Errors
-    /// The tree is beyond the limits of the second query.
+    ///
+    /// The tree exceeds the limits of the second query.
     pub fn tree_with(&self, after: &mut QueryAnswer) -> Result<Tree, QueryError> {
         let [first, second] = [self, &*after].map(QueryAnswer::type_and_unit);
         if first != second {

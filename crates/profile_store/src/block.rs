@@ -50,7 +50,7 @@ impl fmt::Debug for Block {
 /// Result of reading a file or a section.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The content is not what was written.
+    /// The content is damaged.
     Damaged,
     /// The disk returned an error.
     Io(io::Error),
@@ -59,7 +59,7 @@ pub(crate) enum ReadError {
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // A file that is shorter than its index says.
+            // The file is shorter than its index says.
             io::ErrorKind::UnexpectedEof => ReadError::Damaged,
             _ => ReadError::Io(error),
         }
@@ -102,8 +102,8 @@ impl Block {
         Ok(Reader(self.disk.open(&block_name(self.number))?))
     }
 
-    /// Removes the file as soon as no query reads it. The caller has made the removal harmless: another file replaces
-    /// this one, or its profiles are too old.
+    /// Removes the file as soon as no query reads it. The caller has ensured that the removal loses nothing: another
+    /// file replaces this one, or its profiles are too old.
     pub(crate) fn doom(&self) {
         self.is_doomed.store(true, Relaxed);
     }
@@ -166,7 +166,7 @@ impl Reader {
         read_section(&*self.0, section)
     }
 
-    /// Reads a section as it is stored, after a check.
+    /// Reads a section in its stored form, and verifies it.
     pub(crate) fn stored(&self, section: &Section) -> Result<Vec<u8>, ReadError> {
         let stored = self.0.read(section.at, section.stored as usize)?;
         match crc32c::crc32c(&stored) == section.crc {
@@ -243,7 +243,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds an entry of another file as it is, but for its window, its heat map and the place of its bytes.
+    /// Copies an entry of another file, with a new window, heat map and position.
     pub(crate) fn copy(
         &mut self,
         from: &Entry,
@@ -271,7 +271,7 @@ impl Builder {
         self.output.write(bytes)
     }
 
-    /// Completes the file if its entries were written and there are any. Otherwise the file is given up.
+    /// Completes the file if its entries were written and there are any. Otherwise discards the file.
     pub(crate) fn finish_after(self, written: io::Result<()>) -> io::Result<Option<Block>> {
         if written.is_err() || self.index.entries.is_empty() {
             self.abandon();

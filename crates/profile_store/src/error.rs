@@ -1,4 +1,4 @@
-//! Reasons why a store does not open, take a request, or answer.
+//! Reasons why a store does not open, accept a request, or answer a query.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ pub enum StoreOpenError {
     #[error(transparent)]
     ProfileStoreOptions(#[from] OptionsError),
     /// Another process has the store open.
-    #[error("the profile store {} is in use by another process{owner}: give each collector a directory", directory.display())]
+    #[error("the profile store {} is in use by another process{owner}: set a different directory for each \
+             collector", directory.display())]
     Locked {
         /// Directory of the store.
         directory: PathBuf,
@@ -40,7 +41,7 @@ pub enum StoreOpenError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreAppendError {
     /// The request breaks the rules of the protocol. A retry does not help.
-    #[error("the profiles cannot be stored: {0}")]
+    #[error("cannot store the profiles: {0}")]
     Malformed(ProfileFault),
     /// The request is too large. A retry does not help.
     #[error(
@@ -57,10 +58,10 @@ pub enum StoreAppendError {
     Disk(String),
 }
 
-/// Reason why a query has no answer.
+/// Reason for a failed query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// The answer takes more memory than the query may use.
+    /// The result needs more memory than the query may use.
     #[error(
         "the query needs {needed} bytes of memory, and the limit is {limit}: select a shorter range or fewer series, \
          or raise the limit"
@@ -71,19 +72,19 @@ pub enum QueryError {
         /// Limit in bytes.
         limit: u64,
     },
-    /// The answer takes more time than the query may use.
+    /// The query takes longer than allowed.
     #[error(
         "the query took longer than {0:?}: select a shorter range or fewer series, or raise the limit"
     )]
     TooSlow(Duration),
     /// Other queries use the memory.
-    #[error("other queries use all memory for queries: try again later")]
+    #[error("the memory for queries is used up; retry later")]
     Busy,
     /// Profiles of different types cannot be added.
-    #[error("the query selects several types of profiles: add `{PROFILE_TYPE}` with one of: {}", .0.join(", "))]
+    #[error("the query selects several profile types: add `{PROFILE_TYPE}` with one of: {}", .0.join(", "))]
     SeveralTypes(Vec<String>),
     /// The step is too short for the range, or 0.
-    #[error("the range has more than {MOST_STEPS} steps: select a longer step")]
+    #[error("the range has more than {MOST_STEPS} steps: set a longer step")]
     TooManySteps,
     /// The disk returned an error.
     #[error("cannot read the profile store: {0}")]

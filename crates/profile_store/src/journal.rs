@@ -25,9 +25,8 @@ pub(crate) const LARGEST_REQUEST: usize = 1 << 30;
 
 /// The journal of the open window.
 ///
-/// Appends are written in groups: while one thread writes and syncs, the records of the others gather, and the next
-/// write takes them all. After a failed write the journal takes no more records, since the state of the file is
-/// unknown.
+/// Appends use group commit: while one thread writes and syncs, new records are buffered, and the next write includes
+/// all of them. After a failed write the journal accepts no more records, because the state of the file is unknown.
 #[derive(Debug)]
 pub(crate) struct Journal {
     state: Mutex<State>,

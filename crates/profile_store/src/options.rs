@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::series::{SERVICE_NAME, label_name};
 
-/// Lengths of the windows of the three levels, in seconds. Each length is a multiple of the one before.
+/// Lengths of the windows of the three levels, in seconds. Each length is a multiple of the previous one.
 pub(crate) const WINDOWS: [u64; 3] = [10, 60, 600];
 /// The level of blocks that are never compacted.
 pub(crate) const LAST_LEVEL: u8 = 2;
@@ -34,7 +34,7 @@ pub struct ProfileStoreOptions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// A bound is too small.
-    #[error("{name} is {value} bytes; the store needs at least {LEAST}")]
+    #[error("{name} is {value} bytes; set at least {LEAST}")]
     TooSmall {
         /// Name of the bound.
         name: &'static str,
@@ -42,7 +42,8 @@ pub enum OptionsError {
         value: u64,
     },
     /// Two attributes become the same label, or an attribute becomes a label of the store's own.
-    #[error("the attribute `{0}` becomes the label `{label}`, which another one has", label = label_name(.0))]
+    #[error("the attribute `{0}` becomes the label `{label}`, which another attribute already has; remove one of \
+             the two", label = label_name(.0))]
     SameLabel(String),
 }
 

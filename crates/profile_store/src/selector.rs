@@ -189,7 +189,7 @@ impl<'t> Input<'t> {
         let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.';
         let name = rest.split(is_other).next().unwrap_or_default();
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(self.expected("the name of a label"));
+            return Err(self.expected("a label name"));
         }
         self.at += name.len();
         Ok(label_name(name))

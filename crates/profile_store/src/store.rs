@@ -34,7 +34,7 @@ pub struct ProfileStore {
     pub(crate) placer: Placer,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) catalog: Mutex<Catalog>,
-    /// The head that takes requests. Appends hold the lock for reading until their request is in the head.
+    /// The head that accepts requests. Appends hold the lock for reading until their request is in the head.
     pub(crate) current: RwLock<Arc<Head>>,
     /// Memory of the requests in all heads and of those that are being appended, in bytes.
     pub(crate) reserved: AtomicU64,

@@ -1,4 +1,4 @@
-//! Values by function, and the size of what is written per stack.
+//! Values by function, and the size of the output per stack.
 
 use std::collections::HashMap;
 

@@ -64,10 +64,10 @@ pub struct FlameFrame {
     pub own: Values,
     /// Width: sum of the absolute values, with the scales of the view.
     pub weight: f64,
-    /// Number of nodes that the frame stands for, if it stands for what is left out; else 0.
+    /// Number of nodes that the frame stands for, if it stands for omitted nodes; else 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub elided: usize,
-    /// Number of heavier children beside the frame, if it stands for what is left out; else 0.
+    /// Number of heavier children beside the frame, if it stands for omitted nodes; else 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub skip: usize,
 }
@@ -277,12 +277,12 @@ impl Drawing<'_> {
 enum Open {
     /// A node, and the position of the frame of its caller.
     Node(usize, usize),
-    /// A frame for what is left out.
+    /// Creates a frame for omitted nodes.
     Elided(FlameFrame),
 }
 
 impl FlameView {
-    /// Name of a frame; empty for the root and for what is left out.
+    /// Returns the name of a frame; empty for the root and for omitted nodes.
     pub fn name(&self, frame: &FlameFrame) -> &str {
         self.names.get(frame.name).map_or("", String::as_str)
     }

@@ -16,7 +16,7 @@ use super::top::{frame_names, of_type};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldedError {
     /// A line does not end with a number.
-    #[error("line {line} is not a folded stack: it must end with a space and a whole number")]
+    #[error("line {line} is not a folded stack: a line must end with a space and a whole number")]
     NoNumber {
         /// Line number, from 1.
         line: usize,
@@ -32,7 +32,7 @@ pub enum FoldedError {
         number: String,
     },
     /// A line ends with a number of more than 64 bits.
-    #[error("line {line} ends with `{number}`, which has more than 64 bits")]
+    #[error("line {line} ends with `{number}`, which exceeds 64 bits")]
     TooLarge {
         /// Line number, from 1.
         line: usize,
@@ -41,8 +41,8 @@ pub enum FoldedError {
     },
     /// Every line has two numbers, as written by difffolded.pl.
     #[error(
-        "every line ends with two numbers, as written by difffolded.pl: these are two profiles. \
-         `collector profiles diff` compares the original files"
+        "every line ends with two numbers, as written by difffolded.pl; compare the two original files with \
+         `collector profiles diff`"
     )]
     TwoNumbers,
 }

@@ -6,8 +6,8 @@ use tributary_otlp::reader::{Field, Fields, Value};
 /// The version of a message is not supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "these profiles have the layout of OTLP {version}, which is not supported: {evidence}. Update the sender to \
-     OTLP 1.10 or later"
+    "the profiles have the layout of OTLP {version}, which is not supported: {evidence}. Update the sender to OTLP \
+     1.10 or later"
 )]
 pub struct OldLayout {
     /// Versions that the message may have: `1.9 or earlier`, `1.8 or earlier`, `1.7 or earlier`.
@@ -89,7 +89,7 @@ pub fn check_json(request: &[u8]) -> Result<(), OldLayout> {
     match old {
         true => Err(OldLayout {
             version: V1_8,
-            evidence: "its samples are in the field `sample`",
+            evidence: "the samples are in the field `sample`",
         }),
         false => Ok(()),
     }
@@ -106,14 +106,15 @@ fn tables(dictionary: &[u8]) -> Result<(), OldLayout> {
 
 // Only fields of 1.10 with types that 1.10 does not allow, because an unknown number may belong to a later version.
 fn profile(profile: &[u8]) -> Result<(), OldLayout> {
-    let early = "a profile's time, duration and period are numbered as before the tables had a place of their own";
+    let early = "the profile's time, duration and period have the field numbers of the layout without a dictionary";
     refuse(profile, V1_7, early, |field| match field.number {
         3 => !matches!(field.value, Value::Fixed64(_)),
         4 | 6 => is_bytes(field),
         5 => is_varint(field),
         _ => false,
     })?;
-    let early = "a profile's fields are numbered as before `comment_strindices` was removed";
+    let early =
+        "the profile's fields have the numbers from before `comment_strindices` was removed";
     refuse(profile, V1_8, early, |field| match field.number {
         8 => is_bytes(field),
         9 => is_varint(field),
@@ -123,13 +124,13 @@ fn profile(profile: &[u8]) -> Result<(), OldLayout> {
         refuse(
             sample,
             V1_9,
-            "a sample has a list in the place of its link",
+            "a sample has a list instead of a link",
             |field| field.number == 3 && is_bytes(field),
         )?;
         refuse(
             sample,
             V1_7,
-            "a sample has a number in the place of its timestamps",
+            "a sample has a number instead of timestamps",
             |field| field.number == 5 && is_varint(field),
         )?;
         if values_for_attributes(sample) {
@@ -141,7 +142,7 @@ fn profile(profile: &[u8]) -> Result<(), OldLayout> {
 
 const VALUES_FOR_ATTRIBUTES: OldLayout = OldLayout {
     version: V1_9,
-    evidence: "a sample has no values, but attributes in their former place",
+    evidence: "a sample has no values, and attributes with the former field number",
 };
 
 fn values_for_attributes(sample: &[u8]) -> bool {

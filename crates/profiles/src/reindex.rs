@@ -70,7 +70,7 @@ pub enum ProfileFault {
     )]
     Expansion,
     /// The bytes violate the encoding of the protocol.
-    #[error("{0} is not encoded according to the protocol")]
+    #[error("{0} has an invalid encoding")]
     Malformed(&'static str),
     /// The numbers of values and timestamps differ, so they cannot be paired.
     #[error("a sample has {values} values, but {timestamps} timestamps")]

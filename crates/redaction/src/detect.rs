@@ -56,8 +56,8 @@ pub(super) fn word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether a token may begin at a place: behind no letter and no digit, but behind the underscore of a short name, as in
-/// `key_AKIA...`. The bound keeps many beginnings behind each other from each reading what follows.
+/// Whether a token may begin at a position: not after a letter or digit, except after the underscore of a short name,
+/// as in `key_AKIA...`. The length limit of the name bounds the work for adjacent candidates.
 pub(super) fn begins_token(text: &[u8], start: usize) -> bool {
     const NAME: usize = 24;
     match before(text, start) {
@@ -66,7 +66,7 @@ pub(super) fn begins_token(text: &[u8], start: usize) -> bool {
     }
 }
 
-/// Whether what is there begins with `prefix`.
+/// Whether the text at the position begins with `prefix`.
 #[inline]
 pub(super) fn starts(text: &[u8], at: usize, prefix: &[u8]) -> bool {
     text.get(at..).is_some_and(|rest| rest.starts_with(prefix))

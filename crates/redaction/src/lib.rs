@@ -133,12 +133,15 @@ pub enum ScanOutcome {
 #[non_exhaustive]
 pub enum Unscannable {
     /// Every round of redaction finds new hits, because a custom pattern matches the marks of other detectors.
-    #[error("redaction still finds private data after {} rounds", Scanner::ROUNDS)]
+    #[error(
+        "the redacted text still has private data after {} rounds",
+        Scanner::ROUNDS
+    )]
     Unsettled,
     /// The bytes are not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
     /// A custom pattern matches so often in so long a text that the search would take seconds.
-    #[error("a custom pattern matches too often in a long text")]
+    #[error("a custom pattern has too many matches in a long string")]
     TooManyMatches,
 }

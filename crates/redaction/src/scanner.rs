@@ -360,7 +360,7 @@ fn check_name(name: &str, taken: &[String]) -> Result<(), String> {
         return Err("must be at most 40 lower case letters, digits and _".to_owned());
     }
     if taken.iter().any(|taken| taken == name) {
-        return Err("is the name of another detector".to_owned());
+        return Err("is already the name of another detector".to_owned());
     }
     Ok(())
 }
@@ -539,7 +539,7 @@ mod tests {
             ),
             (
                 custom("email", "x", DetectorAction::Mask),
-                "custom[0].name: is the name of another detector",
+                "custom[0].name: is already the name of another detector",
             ),
             (
                 custom("a", "", DetectorAction::Mask),

@@ -26,7 +26,7 @@ enum Payload {
     Compressed(Vec<u8>),
 }
 
-/// Error if a payload is not what was written.
+/// Error if a payload is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 

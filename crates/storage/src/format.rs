@@ -66,7 +66,7 @@ pub(super) struct BlockHeader {
     /// Size of the uncompressed payload, in bytes.
     pub(super) raw: u32,
     pub(super) codec: Codec,
-    /// Checksum of the payload as it is stored.
+    /// Checksum of the payload in its stored form.
     pub(super) payload_crc: u32,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Computes the CRC-32C of bytes that come in parts.
+/// Computes the CRC-32C of bytes in several parts.
 #[derive(Debug, Default)]
 pub(super) struct Checksum(u32);
 

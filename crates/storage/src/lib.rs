@@ -189,8 +189,8 @@ pub struct Usage {
 pub enum OpenError {
     /// Another process has the log open.
     #[error(
-        "{} is in use by another process{owner}: two collectors must not share a queue; give one of them another \
-         directory, or stop it",
+        "{} is in use by another process{owner}: two collectors must not share a queue; stop one of them, or set \
+         another directory",
         directory.display()
     )]
     Locked {
@@ -200,7 +200,8 @@ pub enum OpenError {
         owner: String,
     },
     /// Another version of this program wrote the file.
-    #[error("{} has version {version}, which this program cannot read: use the one that wrote it", path.display())]
+    #[error("{} has the format version {version}, which this program cannot read: use the program version that \
+             wrote the queue", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -231,9 +232,9 @@ pub enum AppendError {
         reason: String,
     },
     /// The record is above the size limit. A retry does not help.
-    #[error("a record of {0} bytes is above the largest one, {largest}", largest = format::LARGEST_RECORD)]
+    #[error("a record of {0} bytes exceeds the maximum of {largest} bytes", largest = format::LARGEST_RECORD)]
     TooLarge(usize),
     /// The log is closed, or its writer has ended.
-    #[error("the log is closed")]
+    #[error("the queue is closed")]
     Closed,
 }

@@ -277,25 +277,26 @@ fn report(directory: &Path, found: &Recovered) {
     for (file, offset, bytes) in &found.damaged {
         error!(
             file = %file.display(), offset, bytes,
-            "A block of a stored queue is damaged. It is skipped."
+            "Skipped a damaged block of a queue on disk."
         );
     }
     if found.lost_records > 0 {
         error!(
             %directory, records = found.lost_records,
-            "Records of a stored queue were in damaged blocks. They are lost."
+            "Records of a queue on disk were lost, because their blocks are damaged. Check the disk."
         );
     }
     if found.position_lost {
         warn!(
             %directory,
-            "What of a stored queue was delivered cannot be read. All that is there is sent again."
+            "Cannot read the position of a queue on disk. All records in its files are sent again, so some are \
+             delivered twice."
         );
     }
     if found.cut_bytes > 0 {
         warn!(
             %directory, bytes = found.cut_bytes,
-            "The last write to a stored queue was not finished. It is cut off."
+            "Removed an incomplete write from the end of a queue on disk; the write was never acknowledged."
         );
     }
 }

@@ -94,7 +94,7 @@ fn check_parts(user: u32, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a user is neither this one nor root.
+/// Whether a user is neither the current user nor root.
 fn is_foreign(user: u32, owner: u32) -> bool {
     owner != user && owner != 0
 }
@@ -196,7 +196,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         let below = directory.path().join("a");
         fs::create_dir(&below).unwrap();
-        // Files of root are foreign to nobody.
+        // Every user trusts files of root.
         let (owner, user) = (54_321, 12_345);
         if geteuid().is_root() {
             for path in [&path, &below] {

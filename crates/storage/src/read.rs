@@ -287,7 +287,7 @@ impl Shared {
                         file = %self.path(segment).display(),
                         offset = damage.at,
                         bytes = damage.bytes,
-                        "A block of a stored queue is damaged. It is skipped."
+                        "Skipped a damaged block of a queue on disk."
                     );
                 }
                 None => {

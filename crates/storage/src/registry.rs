@@ -54,7 +54,7 @@ impl Logs {
         metrics: StorageMetrics,
     ) -> Result<(Lease, Option<Recovered>), OpenError> {
         let key = make(directory, options.file_mode).map_err(|error| OpenError::Io {
-            doing: "make the directory",
+            doing: "create the directory",
             path: directory.to_owned(),
             error,
         })?;

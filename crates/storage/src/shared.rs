@@ -94,7 +94,8 @@ impl Shared {
             error!(
                 directory = %self.directory.display(),
                 records = lost,
-                "Records of a stored queue were in damaged blocks or removed files. They are lost."
+                "Records of a queue on disk were lost, because their blocks are damaged or their files were \
+                 removed. Check the disk."
             );
             self.tell_writer(state);
         } else {

@@ -13,7 +13,7 @@ pub(super) struct Segment {
     /// First sequence number, and one above the last.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// Readable bytes of the file: those that are as durable as the options demand.
+    /// Bytes of the file that may be read: those that are as durable as the options require.
     pub(super) bytes: u64,
     /// Size of the file on disk. A reused file may be longer than `bytes`.
     pub(super) file: u64,
@@ -72,7 +72,7 @@ impl Segments {
         self.list.back().map_or(0, |segment| segment.end)
     }
 
-    /// Adds a segment behind all others.
+    /// Appends a segment.
     pub(super) fn push(&mut self, segment: Segment) {
         self.usage.bytes += segment.file;
         self.usage.records += segment.records;
@@ -218,7 +218,7 @@ impl Segments {
         self.list.back().is_some_and(|last| last.records == 0)
     }
 
-    /// Takes out the complete segments whose records are all acknowledged.
+    /// Removes and returns the complete segments whose records are all acknowledged.
     pub(super) fn take_finished(&mut self) -> Vec<Segment> {
         let mut finished = Vec::new();
         let mut kept = VecDeque::with_capacity(self.list.len());

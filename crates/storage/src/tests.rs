@@ -739,7 +739,7 @@ fn one_fsync_answers_all_who_wait() {
     for append in waiting {
         block_on(append).unwrap();
     }
-    // One fsync for the first record, and one for all others.
+    // One fsync for the first record, and one for the rest.
     assert!(bench.disk.syncs() <= 2, "{}", bench.disk.syncs());
     assert_eq!(bench.texts(), texts);
 }

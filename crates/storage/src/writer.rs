@@ -204,7 +204,7 @@ impl Writer {
                         directory = %self.shared.directory.display(),
                         outage = ?failing.since.elapsed(),
                         refused_requests = failing.refused,
-                        "The stored queue can be written again."
+                        "Writes to the queue on disk succeed again."
                     );
                 }
                 self.publish(blocks);
@@ -343,7 +343,8 @@ impl Writer {
             error!(
                 directory = %self.shared.directory.display(),
                 %error,
-                "The stored queue cannot {doing}. It is tried again; until then what comes in may be refused."
+                "Cannot {doing} of a queue on disk; retrying. Requests may be refused until the write succeeds. \
+                 Check the disk."
             );
         }
     }

@@ -102,7 +102,7 @@ impl fmt::Debug for BuildId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BuildIdError {
     /// The number of bytes is too small or too large.
-    #[error("invalid build id: {0} bytes instead of 4 to 64")]
+    #[error("invalid build id: {0} bytes, must be 4 to 64")]
     Length(usize),
     /// The text does not consist of pairs of hexadecimal digits.
     #[error("invalid build id: not pairs of hexadecimal digits")]

@@ -378,7 +378,7 @@ fn check_ownership(directory: &Path) -> io::Result<()> {
     match metadata.mode() & OTHERS_WRITE {
         0 => Ok(()),
         _ => Err(io::Error::other(format!(
-            "others may write to {place} (`chmod go-w {place}` takes that from them)"
+            "other users may write to {place}; run `chmod go-w {place}`"
         ))),
     }
 }

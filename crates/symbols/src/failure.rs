@@ -18,11 +18,11 @@ pub enum Failure {
     #[error("wrong binary: its build id is {0}")]
     WrongBuildId(String),
     /// The worker exceeded a limit or crashed.
-    #[error("the compiling worker failed: {0}")]
+    #[error("the symbol worker failed: {0}")]
     Worker(String),
     /// The worker was killed from outside or exceeded the wall-clock limit. The cause is a shortage of memory or
     /// processors, not the file.
-    #[error("the compiling worker was interrupted: {0}")]
+    #[error("the symbol worker was interrupted: {0}")]
     Interrupted(String),
     /// A server cannot be reached at present.
     #[error("{0}")]
@@ -30,7 +30,7 @@ pub enum Failure {
     /// An error of this machine.
     #[error("{0}")]
     Local(String),
-    /// Too many build ids are wanted at once.
+    /// Too many build ids are requested at once.
     #[error("too many build ids are queued")]
     Busy,
 }

@@ -145,7 +145,7 @@ impl Worker {
         let wall_clock = self.limits.cpu.saturating_mul(WALL_CLOCK_FACTOR);
         let Ok(done) = timeout(wall_clock, done).await else {
             return Err(Failure::Interrupted(format!(
-                "it ran for more than {wall_clock:?}"
+                "the worker ran for more than {wall_clock:?}"
             )));
         };
         let (status, text, error_text) = done.map_err(local)?;
@@ -173,7 +173,7 @@ impl Worker {
         let limit = match signal {
             Some(Signal::XCPU) => format!("more than {cpu:?} of CPU time"),
             Some(Signal::KILL) => {
-                let text = "it was killed with SIGKILL, probably for lack of memory";
+                let text = "the worker was killed with SIGKILL, probably for lack of memory";
                 return Failure::Interrupted(text.to_owned());
             }
             Some(Signal::XFSZ) => format!("the symbol file has more than {output} bytes"),
@@ -181,7 +181,7 @@ impl Worker {
             Some(Signal::ABORT) => {
                 format!("more than {memory} bytes of memory: {}", error_text())
             }
-            _ => format!("it exited with {status}: {}", error_text()),
+            _ => format!("the worker exited with {status}: {}", error_text()),
         };
         Failure::Worker(limit)
     }
@@ -261,7 +261,7 @@ impl Task {
         }
         if input > self.limits.input {
             let text = format!(
-                "the input has {input} bytes, and the limit is {}",
+                "the input has {input} bytes, more than the limit of {}",
                 self.limits.input
             );
             return Err(worker_error(TOO_LARGE, &text));

@@ -109,7 +109,7 @@ fn find<'p>(pages: &'p [Page], name: &str) -> Result<&'p Page, Failure> {
             let names: Vec<&str> = of_kind().map(|page| page.name).collect();
             let help = match suggest::mistyped(name, &names) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "`collector components` lists the components".to_owned(),
+                None => "run `collector components` for a list".to_owned(),
             };
             Err(Failure::usage(format!(
                 "there is no component `{name}`; {help}"

@@ -53,7 +53,7 @@ impl Fetching {
     pub(super) fn fetch(&self, url: &str, most: u64) -> Result<Vec<u8>, String> {
         let uri: Uri = url
             .parse()
-            .map_err(|error| format!("it is no URL: {error}"))?;
+            .map_err(|error| format!("invalid URL: {error}"))?;
         let limit = match self.timeout {
             Some(seconds) => u64::from(seconds),
             None => TIMEOUT.saturating_add(seconds(&uri)),
@@ -66,7 +66,7 @@ impl Fetching {
             let got = timeout(Duration::from_secs(limit), self.get(&uri, most)).await;
             got.unwrap_or_else(|_| {
                 Err(format!(
-                    "it did not come within {limit} s; --timeout allows more"
+                    "no complete response within {limit} s; raise --timeout"
                 ))
             })
         })
@@ -79,7 +79,7 @@ impl Fetching {
         let stream = stream.map_err(|error| in_arguments(&error.0))?;
         let broke = |error: hyper::Error| match connector.verdict() {
             Some(verdict) => in_arguments(&verdict),
-            None => format!("the connection broke: {}", full_error(&error)),
+            None => format!("the connection was closed: {}", full_error(&error)),
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -95,7 +95,7 @@ impl Fetching {
             )
             .header(header::ACCEPT_ENCODING, "identity")
             .body(Empty::<Bytes>::new())
-            .map_err(|error| format!("it is no URL: {error}"))?;
+            .map_err(|error| format!("invalid URL: {error}"))?;
         let response = sender.send_request(request).await.map_err(broke)?;
         if response.status() != StatusCode::OK {
             return Err(refusal(response, path).await);
@@ -103,15 +103,15 @@ impl Fetching {
         let (bytes, complete) = read(response.into_body(), most).await.map_err(broke)?;
         match complete {
             true => Ok(bytes),
-            false => Err(format!("it has more than {most} bytes")),
+            false => Err(format!("the response has more than {most} bytes")),
         }
     }
 
     fn connector(&self, uri: &Uri) -> Result<Connector, String> {
         let authority = uri.authority().ok_or("the URL has no host")?;
         if authority.as_str().contains('@') {
-            return Err("credentials in a URL are not sent; pipe it in, as in \
-                        `curl --user NAME URL | collector profiles top -`"
+            return Err("credentials in a URL are not supported; pipe the response in, as in `curl --user NAME URL | \
+                        collector profiles top -`"
                 .to_owned());
         }
         let host = authority.host();
@@ -162,12 +162,15 @@ fn seconds(uri: &Uri) -> u64 {
 /// Returns the reason in an error response.
 async fn refusal(response: Response<Incoming>, path: &str) -> String {
     let status = response.status();
-    let answered = format!("the server answered {status}");
+    let answered = format!("the server responded with {status}");
     if status.is_redirection() {
         let target = response.headers().get(header::LOCATION);
         let target = target.map(|target| String::from_utf8_lossy(target.as_bytes()));
         return match target {
-            Some(target) => format!("{answered}: name {} instead", printable(&target)),
+            Some(target) => format!(
+                "{answered}: redirects are not followed; use {} instead",
+                printable(&target)
+            ),
             None => answered,
         };
     }
@@ -181,7 +184,7 @@ async fn refusal(response: Response<Incoming>, path: &str) -> String {
     };
     let advice = match status {
         StatusCode::NOT_FOUND if path.contains("pprof") => {
-            "; Go's profiles are under /debug/pprof/, such as /debug/pprof/heap"
+            "; check the path: Go serves profiles under /debug/pprof/, such as /debug/pprof/heap"
         }
         _ => "",
     };
@@ -208,11 +211,11 @@ fn in_arguments(error: &str) -> String {
     let words = [
         (
             "set tls::insecure to true",
-            "let the URL begin with http://",
+            "use a URL that begins with http://",
         ),
         (
-            "set tls::insecure to false, or let the endpoint begin with https://",
-            "let the URL begin with https://",
+            "set tls::insecure to false, or use an endpoint that begins with https://",
+            "use a URL that begins with https://",
         ),
         ("tls::ca_file", "--ca-file"),
     ];
@@ -266,7 +269,7 @@ mod tests {
         for (path, said) in [
             (
                 "/moved",
-                "answered 302 Found: name /debug/pprof/heap instead",
+                "redirects are not followed; use /debug/pprof/heap instead",
             ),
             (
                 "/busy",
@@ -274,7 +277,7 @@ mod tests {
             ),
             (
                 "/pprof/heap",
-                "404 Not Found; Go's profiles are under /debug/pprof/",
+                "404 Not Found; check the path: Go serves profiles under /debug/pprof/",
             ),
             ("/cut", "closed the connection"),
         ] {

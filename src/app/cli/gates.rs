@@ -14,14 +14,14 @@ pub(super) fn check(arguments: &[String]) -> Result<Vec<String>, String> {
         let name = gate.trim_start_matches(['+', '-']);
         if !ALWAYS_ON.contains(&name) {
             return Err(format!(
-                "there is no feature gate `{name}`; known: {}",
+                "unknown feature gate `{name}`; known: {}",
                 ALWAYS_ON.join(", ")
             ));
         }
         notes.push(if gate.starts_with('-') {
-            format!("the feature gate `{name}` cannot be switched off here")
+            format!("the feature gate `{name}` cannot be disabled: it is always on here")
         } else {
-            format!("the feature gate `{name}` is not needed here: it is always on")
+            format!("the feature gate `{name}` has no effect: it is always on here")
         });
     }
     Ok(notes)
@@ -35,7 +35,7 @@ mod tests {
     fn gates_that_change_nothing_are_noted_and_others_refused() {
         let check = |text: &str| check(&[text.to_owned()]);
         assert_eq!(check("service.profilesSupport").unwrap().len(), 1);
-        assert!(check("-service.profilesSupport").unwrap()[0].contains("cannot be switched off"));
+        assert!(check("-service.profilesSupport").unwrap()[0].contains("cannot be disabled"));
         assert!(
             check("+service.profilesSupport,other")
                 .unwrap_err()

@@ -279,7 +279,7 @@ mod tests {
         assert!(unsaid.contains("--to svg, html or speedscope"), "{unsaid}");
         let nowhere = outcome(&["flamegraph", file, "--to", "svg", "--zoom", "run"]).notes;
         assert!(
-            nowhere.contains("no function is called by the path `run`"),
+            nowhere.contains("no function has the call path `run`"),
             "{nowhere}"
         );
     }
@@ -315,7 +315,7 @@ mod tests {
         let unsaid = outcome(&["convert", file]).notes;
         assert!(unsaid.contains("--to"), "{unsaid}");
         let unknown = outcome(&["top", file, "--sample-type", "cpu"]).notes;
-        assert!(unknown.contains("there are: samples"), "{unknown}");
+        assert!(unknown.contains("available: samples"), "{unknown}");
         assert_eq!(outcome(&["top", "/nonexistent/profile"]).code, BAD);
     }
 
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn diff_fails_when_what_is_guarded_grew_by_more_than_the_limit() {
+    fn diff_fails_on_growth_above_limit() {
         let (_directory, files) = folded_files(&[("a", BEFORE), ("b", AFTER)]);
         let [before, after] = [&files[0], &files[1]];
         let diff = |more: &[&str]| {
@@ -411,7 +411,7 @@ mod tests {
             (
                 &["--fail-above", "10", "--normalize"],
                 FAILED,
-                "error: with --normalize",
+                "error: --fail-above needs --function",
             ),
             (
                 &["--fail-above", "40", "--normalize", "--function", "work"],
@@ -421,7 +421,7 @@ mod tests {
             (
                 &["--fail-above", "1", "--function", "ru"],
                 FAILED,
-                "no function is called `ru`, before or after; did you mean run?",
+                "neither measurement has a function `ru`; did you mean run?",
             ),
         ];
         for (arguments, code, says) in cases {
@@ -455,7 +455,7 @@ mod tests {
         let empty = outcome(&["diff", a, c]);
         assert_eq!(empty.code, FAILED);
         assert!(
-            empty.notes.contains("there are no files in it"),
+            empty.notes.contains("the directory has no files"),
             "{}",
             empty.notes
         );

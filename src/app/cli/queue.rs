@@ -102,8 +102,8 @@ fn name_of(directory: &Path) -> Result<QueueName, String> {
     let name = whole.file_name().and_then(|name| name.to_str());
     name.and_then(QueueName::of_directory).ok_or_else(|| {
         format!(
-            "{} is no stored queue: their names are like `exporter_otlp_grpc_traces`; `collector queue inspect` lists \
-             those of a `file_storage` directory",
+            "{} is not a queue on disk, which has a name like `exporter_otlp_grpc_traces`; list the queues with \
+             `collector queue inspect` and the directory of `file_storage`",
             directory.display()
         )
     })
@@ -216,28 +216,25 @@ fn describe(name: &QueueName, path: &Path, contents: &Contents) -> String {
     if found.lost_records > 0 {
         let _ = writeln!(
             text,
-            "  lost: {} records were in what is damaged",
+            "  lost: {} records in damaged blocks",
             found.lost_records
         );
     }
     if found.position_lost {
         let _ = writeln!(
             text,
-            "  position: damaged, so what was delivered already counts as waiting"
+            "  position: damaged, so delivered records count as waiting"
         );
     }
     if found.cut_bytes > 0 {
         let _ = writeln!(
             text,
-            "  unfinished: {} bytes of the last write",
+            "  incomplete: {} bytes of the last write",
             found.cut_bytes
         );
     }
     if contents.in_use {
-        let _ = writeln!(
-            text,
-            "  in use by a running collector: this is a moment of it"
-        );
+        let _ = writeln!(text, "  in use by a running collector: the numbers change");
     }
     text
 }
@@ -280,21 +277,21 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     file.flush().map_err(|error| failed(&error))?;
     let mut outcome = Outcome {
         notes: format!(
-            "{records} records with {items} items are in {}\n",
+            "wrote {records} records with {items} items to {}\n",
             output.display()
         ),
         ..Outcome::default()
     };
     if found.lost_records > 0 || !found.damaged.is_empty() {
         outcome.notes += &format!(
-            "error: {} records are lost: they were in {} damaged places, which `collector queue inspect` lists\n",
+            "error: {} records in {} damaged blocks are lost; `collector queue inspect` lists the blocks\n",
             found.lost_records,
             found.damaged.len(),
         );
         outcome.code = 1;
     }
     if strange > 0 {
-        outcome.notes += &format!("error: {strange} records are not what this program writes\n");
+        outcome.notes += &format!("error: {strange} records are not valid batches; skipped them\n");
         outcome.code = 1;
     }
     Ok(outcome)

@@ -138,7 +138,7 @@ pub(super) fn run(command: &Command) -> Outcome {
 
 fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| "it is no hexadecimal number".to_owned())
+    u64::from_str_radix(digits, 16).map_err(|_| "not a hexadecimal number".to_owned())
 }
 
 fn compile(file: &Path, companions: &Companions, output: Option<&Path>) -> Done {
@@ -191,7 +191,7 @@ fn lookup(
         }
         None if !file.exists() => {
             return Err(format!(
-                "{}: there is no such file, and a build id is 8 to 128 hexadecimal digits",
+                "{}: no such file, and not a build id of 8 to 128 hexadecimal digits",
                 file.display()
             ));
         }
@@ -229,7 +229,7 @@ fn lookup(
     match known {
         true => Ok(text),
         false => Err(format!(
-            "{}: it knows none of these addresses",
+            "{}: no symbols for these addresses",
             file.display()
         )),
     }
@@ -267,7 +267,7 @@ fn search(id: &BuildId, directories: &[PathBuf]) -> Result<Found, String> {
     found.map_err(|_| {
         let searched = directories.iter().map(|path| path.display().to_string());
         let searched = searched.collect::<Vec<_>>().join(", ");
-        format!("{id}: there is neither such a file nor a file of this build id in {searched}")
+        format!("{id}: no such file, and no file with this build id in {searched}")
     })
 }
 
@@ -307,29 +307,28 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
                 BuildId::from_go(id)
             );
         }
-        (None, None) => text.push_str("It has no build id: profiles cannot refer to it.\n"),
+        (None, None) => text.push_str(
+            "No build id: profiles cannot refer to this binary. Link with \
+                                       `-Wl,--build-id`.\n",
+        ),
     }
     for (name, size) in &found.sections {
         let _ = writeln!(text, "{name:<24} {size:>12} bytes");
     }
     if let Some(link) = &found.debug_link {
-        let _ = writeln!(
-            text,
-            "Its debug file is {}",
-            printable(&link.to_string_lossy())
-        );
+        let _ = writeln!(text, "Debug file: {}", printable(&link.to_string_lossy()));
     }
     if let Some(link) = &found.alternative_link {
         let _ = writeln!(
             text,
-            "Its debug information needs {} (see --with)",
+            "The debug information needs {} (see --with)",
             printable(&link.to_string_lossy())
         );
     }
     if let Some(unit) = found.units.first() {
         let _ = writeln!(
             text,
-            "Its debug information is split: {} units like {} in /{}",
+            "The debug information is split: {} units like {} in /{}",
             found.units.len(),
             printable(&unit.name),
             printable(&unit.directory)
@@ -341,7 +340,7 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
             coverage(&summary, &mut text);
         }
         Err(error) => {
-            let _ = writeln!(text, "It will not symbolicate: {error}");
+            let _ = writeln!(text, "Cannot compile symbols: {error}");
         }
     }
     Ok(text)
@@ -350,7 +349,7 @@ fn inspect(path: &Path, companions: &Companions) -> Done {
 /// Reports the share of code with symbols, and the reasons for gaps.
 fn coverage(summary: &CompileSummary, text: &mut String) {
     let percent = |bytes: u64| bytes as f64 * 100.0 / summary.code.max(1) as f64;
-    let _ = writeln!(text, "Code with names, of {} bytes:", summary.code);
+    let _ = writeln!(text, "Share of {} bytes of code:", summary.code);
     for (source, covered) in NameSource::ALL.into_iter().zip(summary.covered) {
         if covered != 0 {
             let _ = writeln!(text, "  {:<14} {:>6.2} %", source.name(), percent(covered));

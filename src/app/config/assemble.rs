@@ -185,7 +185,7 @@ pub(super) fn assemble(
 ) -> Option<Config> {
     if tree.is_null() || (tree.pairs().is_empty() && matches!(tree.content, Content::Mapping(_))) {
         let message = "the configuration is empty";
-        let help = "it needs at least a receiver, an exporter and a pipeline";
+        let help = "add at least a receiver, an exporter and a pipeline";
         report.push(Diagnostic::error(message, tree.span).help(help));
         return None;
     }

@@ -66,13 +66,14 @@ fn ambiguous_ids(facts: &Facts, report: &mut Report) {
             if let Some(other) = facts.find(kind, &connector.id) {
                 let id = &connector.id;
                 let (article, name) = (kind.article(), kind.name());
-                let message =
-                    format!("`{id}` is a connector and {article} {name}: pipelines cannot tell");
+                let message = format!(
+                    "`{id}` is both a connector and {article} {name}, so pipelines cannot refer to either"
+                );
                 report.push(
                     Diagnostic::error(message, connector.span)
                         .path(["connectors", &id.to_string()])
                         .related(other.span, format!("the {name}"))
-                        .help("give one of them another name"),
+                        .help("rename one of the two"),
                 );
             }
         }
@@ -81,7 +82,7 @@ fn ambiguous_ids(facts: &Facts, report: &mut Report) {
 
 fn pipelines(facts: &Facts, report: &mut Report) {
     if facts.pipelines.is_empty() && !facts.service_broken {
-        let message = "there is no pipeline: nothing would run";
+        let message = "there is no pipeline";
         let help = "add one, as in `service: {pipelines: {traces: {receivers: [otlp], exporters: \
                     [debug]}}}`";
         let diagnostic = Diagnostic::error(message, facts.pipelines_span);
@@ -119,7 +120,7 @@ fn twice(pipeline: &str, what: &str, error: bool, list: &[Reference], report: &m
         let message = format!("the pipeline `{pipeline}` names the {what} `{id}` twice");
         let diagnostic = if error {
             let help = format!(
-                "to run it twice, define a second one, as in `{}/2`",
+                "to run it twice, define a second component, as in `{}/2`",
                 id.kind()
             );
             Diagnostic::error(message, reference.span).help(help)

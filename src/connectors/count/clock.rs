@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
-/// Gives each count a time of its own: it begins where the one before it ended, and ends now.
+/// Assigns each count its own time range, from the end of the previous count to now.
 ///
-/// The times of what is counted would say more, but two requests may have the same last time (of a file whose lines
-/// have seconds), or the second an earlier one. Delta points of one series must not: who adds them up takes an end
-/// that was there before for a repetition, and drops it.
+/// The times of the counted items would be more precise. But the times of two requests may be equal (in files with a
+/// resolution of seconds) or out of order. Delta points of one series must not repeat an end time: receivers take
+/// such a point for a duplicate and drop it.
 #[derive(Debug)]
 pub(super) struct Clock(AtomicU64);
 
 impl Clock {
-    /// A clock whose first count begins now.
+    /// Creates a clock whose first range begins now.
     pub(super) fn new() -> Self {
         Clock(AtomicU64::new(now()))
     }

@@ -143,7 +143,8 @@ impl Validate for Config {
 impl MetricConfig {
     fn validate_attributes(&self, section: &str, name: &str, problems: &mut Problems) {
         if section == "metrics" && !self.attributes.is_empty() {
-            let message = "metrics have no attributes: count data points by them, in `datapoints`";
+            let message = "is not supported, because metrics have no attributes: count data points by attribute in \
+                           `datapoints`";
             problems.error(&[section, name, "attributes"], message);
             return;
         }

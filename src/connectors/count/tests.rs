@@ -286,8 +286,7 @@ async fn profiles_are_counted_not_their_samples() {
     assert_eq!(points(&made)[0][0].1, r#"service.name="shop""#);
 }
 
-/// Counts of equal things that are handed on in another order, or of one resource twice in a request, are no
-/// repetitions of each other.
+/// Counts of equal items in another order, or of one resource twice in a request, are not duplicates.
 #[tokio::test]
 async fn no_two_counts_have_the_same_time() {
     let next = Scripted::new([]);
@@ -403,7 +402,7 @@ async fn large_resource_is_not_repeated_per_item() {
     let refused = entrance.consume(batch(Signal::Logs, &request(300, 200_000)));
     let refused = refused.await.unwrap_err();
     assert!(
-        refused.to_string().contains("send less in one request"),
+        refused.to_string().contains("send smaller requests"),
         "{refused}"
     );
     assert!(next.batches().is_empty());

@@ -20,8 +20,8 @@ use tributary_profiles::reindex::ProfileFault;
 /// The name of the scope of all metrics that this connector makes.
 const SCOPE_NAME: &str = "tributary/connector/count";
 
-const TOO_MUCH: &str = "what counts its items would have more of the attributes of its resources and scopes than a \
-                        request of that size may: send less in one request, or have smaller attributes";
+const TOO_MUCH: &str = "the counts would repeat more bytes of resource and scope attributes than allowed for a \
+                        request of this size: send smaller requests, or shorten the attributes";
 
 /// Sections of the configuration that count requests of one signal.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// For what a signal has: what it consists of, and what is in that.
+    /// Counters of a signal: for its items, and for the data inside them.
     pub(super) fn new(mut sections: Vec<Section>, clock: Arc<Clock>) -> Self {
         let scope = InstrumentationScope {
             name: SCOPE_NAME.to_owned(),
@@ -53,10 +53,12 @@ impl Sections {
         }
     }
 
-    /// Counts what is in a valid request, and appends a request of metrics. Returns how many data points it has.
+    /// Counts a valid request, and appends a request of metrics. Returns the number of data points.
     ///
     /// # Errors
-    /// Profiles break the rules of their dictionary, or the attributes of a resource would be there too often.
+    ///
+    /// Profiles break the rules of their dictionary, or the counts would repeat too many bytes of resource
+    /// attributes.
     pub(super) fn count(
         &self,
         signal: Signal,
@@ -67,9 +69,7 @@ impl Sections {
         let points = match signal {
             Signal::Profiles => self
                 .profiles(request, metrics, &mut room)
-                .map_err(|fault| {
-                    Nack::invalid(format!("profiles that cannot be counted: {fault}"))
-                })?,
+                .map_err(|fault| Nack::invalid(format!("cannot count the profiles: {fault}")))?,
             _ => self.items(signal, request, metrics, &mut room),
         };
         match room.is_left() {

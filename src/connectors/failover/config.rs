@@ -52,8 +52,7 @@ impl Default for Config {
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         if self.priority_levels.is_empty() {
-            let message =
-                "there must be at least one level, as in `[[traces/first], [traces/second]]`";
+            let message = "must not be empty: list at least one level, as in `[[traces/first], [traces/second]]`";
             problems.error(&["priority_levels"], message);
         }
         let mut seen: Vec<&PipelineId> = Vec::new();
@@ -65,7 +64,7 @@ impl Validate for Config {
             }
             for (at, pipeline) in pipelines.iter().enumerate() {
                 if seen.contains(&pipeline) {
-                    let message = format!("the pipeline `{pipeline}` is in the levels twice");
+                    let message = format!("the pipeline `{pipeline}` is listed twice");
                     problems.error(&["priority_levels", &level, &at.to_string()], message);
                 }
                 seen.push(pipeline);
@@ -76,11 +75,11 @@ impl Validate for Config {
         }
         if self.retry_gap.is_some() {
             let message =
-                "has no effect: one batch asks all levels above the current one, in order";
+                "has no effect: one batch probes all levels above the current one, in order";
             problems.warning(&["retry_gap"], message);
         }
         if self.max_retries.is_some() {
-            let message = "has no effect: higher levels are asked for as long as the process runs";
+            let message = "has no effect: higher levels are probed as long as the process runs";
             problems.warning(&["max_retries"], message);
         }
         if let Some(queue) = &*self.sending_queue {
@@ -110,11 +109,16 @@ impl Config {
                 let path = ["priority_levels", &level.to_string(), &at.to_string()];
                 if !starts.contains(pipeline) {
                     let message = format!(
-                        "no pipeline `{pipeline}` starts with this connector: add the connector to its `receivers`"
+                        "the pipeline `{pipeline}` does not start with this connector: add the connector to its \
+                         `receivers`"
                     );
                     problems.error(&path, message);
                 } else if !ends.iter().any(|end| end.signal == pipeline.signal) {
-                    let message = format!("no {} pipeline ends in this connector", pipeline.signal);
+                    let message = format!(
+                        "no {} pipeline ends in this connector: add the connector to the \
+                                           `exporters` of a pipeline",
+                        pipeline.signal
+                    );
                     problems.error(&path, message);
                 }
             }
@@ -128,7 +132,8 @@ impl Config {
         };
         for pipeline in starts.iter().filter(leveled) {
             let message = format!(
-                "the pipeline `{pipeline}` starts with this connector and is in no level: it would get nothing"
+                "the pipeline `{pipeline}` starts with this connector, but no level lists it: add it to \
+                 `priority_levels`, or remove the connector from its `receivers`"
             );
             problems.error(&["priority_levels"], message);
         }

@@ -125,7 +125,7 @@ impl Levels {
                 otelcol.signal = %self.signal,
                 from_level = left.number,
                 to_level = entered.number,
-                "A higher level takes data again."
+                "A higher level accepts data again; returning to it."
             );
             return;
         }
@@ -138,7 +138,7 @@ impl Levels {
             from_level = left.number,
             to_level = entered.number,
             error = why.map(|nack| nack.reason.as_ref()),
-            "A level refuses data. Failing over to the next one that takes it."
+            "A level refuses data; failing over to the next level that accepts it."
         );
     }
 }

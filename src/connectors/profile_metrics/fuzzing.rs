@@ -15,8 +15,8 @@ use tributary_otlp::Signal;
 
 const MOST_RESOURCES: usize = 3;
 
-/// The metrics of a window that these requests of profiles came in, with so many functions; `None` if one of them
-/// breaks the rules of its dictionary, or has too much.
+/// Returns the metrics of a window with these profiles requests and the given number of functions; `None` if a
+/// request breaks the rules of its dictionary or exceeds a limit.
 pub fn profile_metrics(requests: &[&[u8]], functions: usize) -> Option<Vec<u8>> {
     let (mut window, mut series) = empty();
     let mut memory = Budget::new(usize::MAX / 2).empty_permit();
@@ -30,7 +30,7 @@ pub fn profile_metrics(requests: &[&[u8]], functions: usize) -> Option<Vec<u8>> 
     Some(write::request(&window, functions))
 }
 
-/// The metrics of a window that a request of traces or metrics came in.
+/// Returns the metrics of a window with a request of traces or metrics.
 pub fn request_metrics(signal: Signal, request: &[u8], names: &[String]) -> Vec<u8> {
     let (mut window, mut series) = empty();
     for served in served(signal, request, names) {

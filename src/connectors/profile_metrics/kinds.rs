@@ -97,7 +97,7 @@ pub const METRICS: [QuantityMetric; 11] = [
         Quantity::LockWaitTime,
         "lock.wait.time",
         "s",
-        "Time that was waited for locks.",
+        "Time spent waiting for locks.",
     )
     .functions(),
     metric(

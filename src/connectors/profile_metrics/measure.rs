@@ -174,15 +174,15 @@ pub(super) enum Unmeasured {
     ProfileFault(#[from] ProfileFault),
     /// The request exceeds the bounds, and would do so again.
     #[error(
-        "their stacks have {found} {what} together, and {most} are the most for a request of that size: send less in one \
-         request, or shorter stacks"
+        "the stacks have {found} {what} in total, more than the {most} allowed for a request of this size: send \
+         smaller requests, or shorter stacks"
     )]
     TooMuch {
         what: &'static str,
         found: u64,
         most: u64,
     },
-    #[error("no memory for what they count: the memory budget is used up")]
+    #[error("the memory budget is used up; cannot count the profiles now")]
     NoRoom,
 }
 

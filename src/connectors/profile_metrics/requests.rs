@@ -23,7 +23,7 @@ pub(super) struct Served {
 /// A data point of a counter.
 #[derive(Debug)]
 pub(super) struct Counter {
-    /// For one that counts from a start: what it goes on from, equal for the point before it.
+    /// For a cumulative series: the start time, which is equal for consecutive points.
     pub(super) series: Option<Vec<u8>>,
     /// Since when it counts, in nanoseconds since 1970; 0 when not known.
     pub(super) start: u64,
@@ -38,8 +38,8 @@ const SERVING: [i32; 2] = [2, 5];
 /// `DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK`: the series is over, and the value means nothing.
 const NO_RECORDED_VALUE: u32 = 1;
 
-/// Metrics of the semantic conventions, each with the one it replaced. Services that are on their way from one to the
-/// other (`OTEL_SEMCONV_STABILITY_OPT_IN=http/dup`) send both, of the same requests.
+/// Metrics of the semantic conventions, each with the metric that it replaced. Services in transition
+/// (`OTEL_SEMCONV_STABILITY_OPT_IN=http/dup`) send both for the same requests.
 const REPLACED: [(&str, &str); 2] = [
     ("http.server.request.duration", "http.server.duration"),
     ("rpc.server.call.duration", "rpc.server.duration"),

@@ -29,8 +29,7 @@ use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 use tributary_profiles::decoded_bytes;
 
-const FULL: &str =
-    "the profile_metrics connector is full: the pipeline of metrics does not take its windows";
+const FULL: &str = "the profile_metrics connector is full, because the metrics pipeline does not accept its windows; retry later";
 
 /// Size of emitted requests: small enough for any receiver.
 const REQUEST_BYTES: usize = 2 << 20;
@@ -144,7 +143,7 @@ impl Gatherer {
             for part in parts {
                 let measured = measure(part, &keys, Bounds::of(part.len()), &mut memory);
                 all.extend(measured.map_err(|error| {
-                    let message = format!("profiles that cannot be measured: {error}");
+                    let message = format!("cannot measure the profiles: {error}");
                     match error {
                         Unmeasured::NoRoom => Nack::unavailable(message),
                         _ => Nack::invalid(message),

@@ -437,7 +437,7 @@ async fn counters_of_requests_win_over_spans() {
         .await
         .unwrap();
     running.offer(spans("shop", &[2])).await.unwrap();
-    // Cumulative: since when the first counts nobody knows.
+    // The start of the first cumulative point is unknown.
     for count in [100, 104] {
         running.offer(durations(count, 2)).await.unwrap();
     }
@@ -464,7 +464,7 @@ async fn requests_count_once_in_all_cases() {
     const OLD: &str = "http.server.duration";
     let running = running("top_functions: 0", []);
     for all in [
-        // Two scopes count for themselves; the older name says the same again.
+        // Two scopes count separately; the metric with the older name repeats the same requests.
         &[
             ("a", NEW, at(10, 100, 0)),
             ("b", NEW, at(10, 7, 0)),
@@ -475,7 +475,7 @@ async fn requests_count_once_in_all_cases() {
             ("b", NEW, at(20, 8, 0)),
             ("a", OLD, at(20, 105, 0)),
         ],
-        // One comes late.
+        // One profile arrives late.
         &[("a", NEW, at(15, 103, 0))],
         // And one is over.
         &[("b", NEW, at(30, 0, 1))],
@@ -566,7 +566,7 @@ async fn broken_dictionary_does_not_affect_other_profiles() {
         .offer(profile("f 1000000000\n", CPU, "a", 1))
         .await
         .unwrap();
-    // A sample type whose string is nowhere.
+    // A sample type whose string is missing in the dictionary.
     let broken = [0x0a, 0x08, 0x12, 0x06, 0x12, 0x04, 0x0a, 0x02, 0x08, 0x63];
     let broken = Batch::new(Signal::Profiles, 0, bytes::Bytes::copy_from_slice(&broken));
     let refused = running.offer(broken).await.unwrap_err();

@@ -40,7 +40,7 @@ impl Unknown {
                     otelcol.component.id = %self.connector,
                     otelcol.component.kind = "connector",
                     sample_type = name,
-                    "There is no metric for what these profiles count"
+                    "Ignored profiles: there is no metric for their sample type"
                 );
             }
         }

@@ -125,8 +125,8 @@ impl Writer {
             }
             let described = |what: &str| format!("{} {what}", metric.description);
             metrics.push(self.metric(metric, "", metric.description.to_owned(), points));
-            let own_words = described("By function: in itself.");
-            let total_words = described("By function: in itself and in what it calls.");
+            let own_words = described("By function, without its callees.");
+            let total_words = described("By function, including its callees.");
             for (prefix, words, points) in [
                 ("function.self.", own_words, own),
                 ("function.inclusive.", total_words, totals),
@@ -137,7 +137,7 @@ impl Writer {
             }
         }
         if !hotness.is_empty() {
-            let words = "What a function has in itself, as a part of the total.";
+            let words = "Value of a function itself, as a fraction of the total.";
             metrics.push(level(HOTNESS, "1", words, hotness));
         }
         metrics.extend(self.received(resource));

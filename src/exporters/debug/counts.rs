@@ -14,7 +14,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Of valid requests. Nothing is decoded.
+    /// Counts valid requests without decoding them.
     pub(super) fn of(signal: Signal, requests: &Requests) -> Counts {
         let (mut resources, mut metrics, mut items) = (0, 0, 0);
         for request in requests.parts() {

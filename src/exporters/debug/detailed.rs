@@ -1,5 +1,5 @@
-//! Verbosity `detailed`: everything, in the text of the Collector's debug exporter, but for control characters in what comes
-//! from outside, which are escaped.
+//! Verbosity `detailed`: everything, in the text of the Collector's debug exporter. Control characters in received
+//! text are escaped.
 
 use std::fmt::{Display, Result, Write};
 

@@ -107,7 +107,7 @@ pub(super) fn render(out: &mut Text<'_>, decoded: &Decoded) -> Result {
     Ok(())
 }
 
-/// The number of a data point, or nothing.
+/// Returns the number of a data point, or an empty text.
 pub(super) fn number(point: &NumberDataPoint) -> String {
     match point.value {
         Some(number_data_point::Value::AsInt(value)) => value.to_string(),
@@ -155,7 +155,7 @@ impl Head<'_> {
     }
 }
 
-/// The rest of a line: ` key=value key=value`.
+/// Returns the rest of a line: ` key=value key=value`.
 fn pairs(out: &mut Text<'_>, attributes: &[Attribute<'_>]) -> Result {
     for attribute in attributes {
         write!(out, " {attribute:#}")?;

@@ -17,7 +17,7 @@ pub(super) struct Text<'e> {
     failed: Option<io::Error>,
 }
 
-/// The size of a piece, in bytes: what a file or a log takes at once.
+/// Size of one write to a file or a log, in bytes.
 const PIECE: usize = 64 << 10;
 
 impl<'e> Text<'e> {
@@ -36,9 +36,10 @@ impl<'e> Text<'e> {
         self.len < LONGEST
     }
 
-    /// Emits what is left, whatever the length.
+    /// Emits the remaining text.
     ///
     /// # Errors
+    ///
     /// The first piece that could not be emitted.
     pub(super) fn finish(mut self, last: &str) -> io::Result<()> {
         if let Some(error) = self.failed {
@@ -51,7 +52,7 @@ impl<'e> Text<'e> {
         }
     }
 
-    /// Emits whole lines; a part of one where there is no end of a line.
+    /// Emits whole lines, or a part of one line if the piece has no end of a line.
     fn emit_lines(&mut self) -> fmt::Result {
         let end = self.piece.rfind('\n').map_or(self.piece.len(), |at| at + 1);
         if let Err(error) = (self.emit)(&self.piece[..end]) {

@@ -45,7 +45,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// An aligned line; none if there is nothing to say.
+/// Writes an aligned line, unless the value is empty.
 fn field(out: &mut Text<'_>, name: &str, value: impl Display) -> Result {
     match value.to_string() {
         value if value.is_empty() => Ok(()),
@@ -141,7 +141,7 @@ fn profile(out: &mut Text<'_>, dictionary: &ProfilesDictionary, profile: &Profil
         format_args!("{samples}, together {total} {unit}"),
     )?;
     let mut heaviest: Vec<(usize, &Sample)> = profile.samples.iter().enumerate().collect();
-    // Stable, so equal ones keep their order.
+    // A stable sort, so equal weights keep their order.
     heaviest.sort_by_key(|(_, sample)| Reverse(weight(sample)));
     let rest = heaviest.split_off(heaviest.len().min(SAMPLES));
     for (at, entry) in heaviest {
@@ -217,7 +217,7 @@ fn sample(out: &mut Text<'_>, dictionary: &ProfilesDictionary, sample: &Sample) 
     Ok(())
 }
 
-/// The lines of one location: several where functions were inlined, the innermost first.
+/// Writes one line for each function of a location, the innermost inlined function first.
 fn frames(out: &mut Text<'_>, dictionary: &ProfilesDictionary, location: &Location) -> Result {
     if location.lines.is_empty() {
         let mut frame = String::new();

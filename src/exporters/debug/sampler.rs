@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time after which the count starts anew, as in the Collector's logger.
+/// Time after which counting starts again, as in the Collector's logger.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Admits the first batches of every second, and then every so many.

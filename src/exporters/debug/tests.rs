@@ -105,7 +105,7 @@ const PROFILES: &str = r#"{
     }
 }"#;
 
-/// A request whose dictionary is good, for the Collector refuses others.
+/// Returns a request with a valid dictionary, because the Collector refuses other requests.
 const GOOD_PROFILES: &str = r#"{"resourceProfiles": [{
         "schemaUrl": "https://opentelemetry.io/schemas/1.30.0",
         "resource": {"attributes": [{"keyStrindex": 7, "value": {"stringValueStrindex": 4}}]},
@@ -199,7 +199,7 @@ fn each_verbosity_prints_each_signal_as_it_should() {
     assert_eq!(rendered(&decoded(Signal::Traces), Verbosity::Basic), "");
 }
 
-/// The text is what the Collector (0.159) printed for the same request over OTLP.
+/// Compares with the text that the Collector (0.159) printed for the same request over OTLP.
 #[test]
 fn detailed_profiles_are_the_collectors_tables() {
     let request = json::to_wire(Signal::Profiles, GOOD_PROFILES.as_bytes()).unwrap();
@@ -258,7 +258,7 @@ fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
     let request = prost::Message::decode(encoded.as_slice()).unwrap();
     let text = rendered(&Decoded::Profiles(request), Verbosity::Resolved);
     assert!(text.len() < LONGEST + 200_000, "{}", text.len());
-    assert!(text.ends_with("is left out: the text is longer than 64MiB\n"));
+    assert!(text.ends_with("... (the text is cut at 64MiB)\n"));
 }
 
 #[tokio::test]
@@ -278,7 +278,11 @@ async fn batch_without_room_to_decode_it_is_counted_not_printed() {
     // As structs they would have three GiB.
     let (log, _) = logged(config, &[batch(10), batch(3_000_000)]).await;
     assert!(log.contains("spans=3000000"), "{log}");
-    assert_eq!(log.matches("the memory budget has no room").count(), 1);
+    assert_eq!(
+        log.matches("decoding needs more than the memory budget")
+            .count(),
+        1
+    );
     assert_eq!(log.matches("ResourceSpans #0").count(), 1);
 }
 
@@ -444,7 +448,8 @@ async fn what_cannot_be_written_is_counted_as_dropped_and_not_refused() {
     };
     let (log, recorded) = logged(config, &[batch(Signal::Logs)]).await;
     assert!(
-        log.contains("cannot write debug output") && log.contains("/dev/full"),
+        log.contains("Cannot write the debug output; check `output_paths`")
+            && log.contains("/dev/full"),
         "{log}"
     );
     assert_eq!(recorded.items("received", Signal::Logs), 3);
@@ -519,12 +524,14 @@ fn options_that_do_nothing_are_pointed_out() {
     let (_, problems) = parse("output_paths: [stderr]");
     assert_eq!(
         problems,
-        ["warning: output_paths: has no effect unless `use_internal_logger` is false"]
+        [
+            "warning: output_paths: has no effect with `use_internal_logger: true`: set that to false, or remove this key"
+        ]
     );
     let (_, problems) = parse("{use_internal_logger: false, output_paths: []}");
     assert_eq!(
         problems,
-        ["error: output_paths: must name at least one of `stdout`, `stderr` or a file"]
+        ["error: output_paths: must not be empty: list `stdout`, `stderr` or a file"]
     );
     let (_, problems) = parse("{use_internal_logger: false, output_paths: [stdout, \"\"]}");
     assert_eq!(problems, ["error: output_paths.1: must not be empty"]);

@@ -1,5 +1,4 @@
-//! Text of single values. Values from outside stay on one line: their control characters
-//! are escaped.
+//! Text of single values. Control characters in received values are escaped, so that each value stays on one line.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -25,7 +24,7 @@ impl Display for Plain<'_> {
     }
 }
 
-/// An id in hexadecimal digits; nothing if there is none.
+/// Returns an id in hexadecimal digits; empty if there is no id.
 pub(super) struct Id<'a>(pub(super) &'a [u8]);
 
 impl Display for Id<'_> {
@@ -42,7 +41,7 @@ pub(super) struct Timestamp(pub(super) u64);
 
 impl Display for Timestamp {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // Go's has a sign: what does not fit is before 1970.
+        // Go's time is signed: a larger number is a time before 1970.
         let nanoseconds = self.0.cast_signed();
         let (second, fraction) = (
             nanoseconds.div_euclid(1_000_000_000),
@@ -101,7 +100,7 @@ pub(super) fn typed(value: Option<&AnyValue>, strings: Strings<'_>) -> String {
     format!("{kind}({})", Plain(&text))
 }
 
-/// The name of an enum value without what all names of the enum begin with; nothing if OTLP has none for it.
+/// Returns the name of an enum value without the common prefix; empty if OTLP has no name for the value.
 pub(super) fn known_name(name: Option<&'static str>, prefix: &str) -> String {
     match name {
         Some(name) => enum_name(Some(name), prefix, 0),
@@ -181,7 +180,7 @@ impl Display for Nanos {
 pub(super) enum Resolved<'a> {
     /// The text.
     Text(&'a str),
-    /// There is nothing at that index.
+    /// The index is out of range.
     Invalid(i32),
 }
 
@@ -200,7 +199,7 @@ impl Display for Resolved<'_> {
     }
 }
 
-/// The strings that keys and values may refer to: those of a profiles dictionary, or none.
+/// Strings that keys and values may refer to: those of a profiles dictionary, or none.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Strings<'a>(pub(super) &'a [String]);
 
@@ -212,7 +211,7 @@ impl<'a> Strings<'a> {
             .map_or(Resolved::Invalid(index), |text| Resolved::Text(text))
     }
 
-    /// Index 0 is how a dictionary says "none".
+    /// Returns the string; index 0 means none.
     pub(super) fn get_or_empty(self, index: i32) -> Resolved<'a> {
         match index {
             0 => Resolved::Text(""),
@@ -307,7 +306,7 @@ impl Display for Value<'_> {
 }
 
 impl Value<'_> {
-    /// Inside a list or a map bytes are in quotes, because `12` would be a number there.
+    /// Bytes inside a list or a map are quoted, because `12` would be a number there.
     fn element(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.value {
             Some(Any::BytesValue(bytes)) => write!(f, "\"{}\"", Hex(bytes)),
@@ -356,7 +355,7 @@ fn quoted(f: &mut Formatter<'_>, text: Resolved<'_>) -> fmt::Result {
     }
 }
 
-/// `name@version`, as far as there is one.
+/// Returns `name@version`, or the parts that are present.
 pub(super) struct Scope<'a>(pub(super) &'a InstrumentationScope);
 
 impl Display for Scope<'_> {
@@ -369,8 +368,7 @@ impl Display for Scope<'_> {
     }
 }
 
-/// The name of an enum value without what all names of the enum begin with, or its number if OTLP
-/// has none for it.
+/// Returns the name of an enum value without the common prefix, or the number if OTLP has no name for it.
 pub(super) fn enum_name(name: Option<&'static str>, prefix: &str, number: i32) -> String {
     match name.and_then(|name| name.strip_prefix(prefix)) {
         Some(name) => name

@@ -14,12 +14,12 @@ use super::config::FileRotation;
 const FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 const HOURS_PER_DAY: i64 = 24;
 
-/// Gives the file a name with the time in it. Nothing is overwritten.
+/// Renames the file to a name with the current time. Never overwrites a file.
 pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
     let mut time = Timestamp::now();
     loop {
         let name = name(path, time, localtime);
-        // Somebody who makes that very file between the two calls would lose it; nobody has a reason to.
+        // A file that another program creates between the two calls would be lost; no program has a reason to.
         if !name.try_exists()? {
             fs::rename(path, &name)?;
             return Ok(name);
@@ -62,7 +62,7 @@ pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
         if is_one_too_many || oldest.is_some_and(|oldest| *time < oldest) {
             match fs::remove_file(path) {
                 Ok(()) => deleted += 1,
-                // Somebody else was faster.
+                // Another process already deleted the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => outcome = Err(error),
             }

@@ -101,8 +101,8 @@ pub enum FileCompression {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupByConfig {
-    /// Whether each value gets a file. If true, `path` must contain exactly one `*`, and not at its beginning. Default:
-    /// false.
+    /// Whether each value gets a file. If true, `path` must contain exactly one `*`, and not at its beginning.
+    /// Default: false.
     pub enabled: bool,
     /// Resource attribute whose value replaces the `*`. The attribute stays in the data. Default:
     /// `fileexporter.path_segment`.
@@ -180,7 +180,7 @@ impl Config {
         if self.path.matches('*').count() != 1 && !self.path.is_empty() {
             problems.error(
                 &["path"],
-                "must have exactly one `*` with `group_by`: the value of the resource attribute replaces it",
+                "must have exactly one `*` with `group_by`: the value of the resource attribute replaces the `*`",
             );
         } else if self.path.starts_with('*') {
             problems.error(
@@ -222,8 +222,8 @@ impl Validate for Config {
         if self.encoding.is_some() {
             problems.error(
                 &["encoding"],
-                "there are no encoding extensions: remove `encoding`, and set `format` to `json` (OTLP/JSON lines) or \
-                 `proto` (OTLP protobuf behind a length of 4 bytes)",
+                "encoding extensions are not supported: remove `encoding`, and set `format` to `json` (OTLP/JSON \
+                 lines) or `proto` (OTLP protobuf, each message after its length in 4 bytes)",
             );
         }
         if let Some(queue) = &*self.sending_queue {

@@ -22,9 +22,9 @@ pub(super) enum Ending {
     Whole,
     /// The last line is whole but for its newline.
     Unended,
-    /// From here on it is part of a request, which nobody was told of.
+    /// The bytes from this offset are an incomplete request, which was never acknowledged.
     Part(u64),
-    /// There is not one whole request: it may be something else altogether.
+    /// The file has no complete request, so it may have another format.
     Foreign,
 }
 

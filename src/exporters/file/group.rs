@@ -157,7 +157,7 @@ impl Groups {
             let own = resources.iter().filter(|(other, _)| *other == to);
             let fields = own.map(|(_, field)| field.raw).chain(shared.clone());
             let len = fields.clone().map(<[u8]>::len).sum();
-            // The copy, and what it is while its dictionary is made smaller.
+            // Memory for the copy, and for the decoded copy while its dictionary is compacted.
             let take = |bytes| memory.take(bytes);
             take(len).map_err(|_| SendError::no_memory(memory))?;
             let mut part = Vec::with_capacity(len);
@@ -202,7 +202,8 @@ impl Found {
     }
 }
 
-/// A record for one file, as the two chunks of an encoded batch: the number of items with the path, and the bytes.
+/// Creates a record for one file, as the two chunks of an encoded batch: the number of items with the path, and the
+/// bytes.
 pub(super) fn to_chunks(items: usize, path: Option<&Path>, record: Vec<u8>) -> [Bytes; 2] {
     let mut head = (items as u64).to_le_bytes().to_vec();
     if let Some(path) = path {
@@ -220,7 +221,7 @@ pub(super) fn of_chunks(pair: &[Bytes]) -> Option<(usize, Option<PathBuf>, &[u8]
     Some((items, path, record))
 }
 
-/// The shortest path that means the same, without a look at the file system, as Go's `path.Clean` returns it.
+/// Returns the shortest equivalent path, without access to the file system, like Go's `path.Clean`.
 fn clean(path: &str) -> String {
     let is_absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();

@@ -43,10 +43,11 @@ impl OpenFiles {
         }
     }
 
-    /// Writes a request to the file of that path, which is made with its directories if there is none.
+    /// Writes a request to the file of that path. Creates the file and its directories if they are missing.
     ///
     /// # Errors
-    /// Nothing of the request is in the file.
+    ///
+    /// The request is not in the file.
     pub(super) fn write(
         &self,
         path: &Path,
@@ -64,7 +65,7 @@ impl OpenFiles {
             }
         };
         let written = match output.write(framing, request) {
-            // Somebody removed the directory of an open file.
+            // The directory of an open file was removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_directory(path, &self.config)?;
                 output.write(framing, request)?
@@ -75,8 +76,8 @@ impl OpenFiles {
         Ok(written)
     }
 
-    /// Makes the file the most recently used one. The data of a file that is closed for it is forced to the disk here,
-    /// because the flusher does not know that file any more.
+    /// Makes the file the most recently used one. The least recently used file may be closed; its data is synced
+    /// here, because the flusher no longer knows that file.
     fn used(&self, path: &Path, output: Arc<Output>) {
         let mut state = self.lock();
         state.uses += 1;
@@ -91,7 +92,7 @@ impl OpenFiles {
         drop(state);
         for (output, _) in closed {
             if let Err(error) = output.sync() {
-                let reason = output.describe("cannot force to the disk what is in", &error);
+                let reason = output.describe("cannot sync (fsync) the file", &error);
                 error!(otelcol.component.id = %self.id, otelcol.component.kind = "exporter", "{reason}");
             }
         }
@@ -112,7 +113,7 @@ impl OpenFiles {
     }
 }
 
-/// Makes the directory of a file, and those above it.
+/// Creates the directory of a file, and its parents.
 pub(super) fn make_directory(path: &Path, config: &Config) -> io::Result<()> {
     let mode = config.directory_mode().unwrap_or(0o755);
     own_files::create_directories(backups::directory(path), mode)
@@ -160,8 +161,7 @@ pub(super) fn write_groups(
 }
 
 /// Message about resources without the attribute of `group_by`.
-const NO_FILE: &str =
-    "resources without the attribute of `group_by`, or where it is no string, are dropped";
+const NO_FILE: &str = "dropped resources that have no string attribute named by `group_by`";
 
 /// Whether the name of the file is at fault, which comes with the data: no retry can succeed.
 fn is_fault_of_name(error: &io::Error) -> bool {

@@ -1,4 +1,4 @@
-//! The file: everything that happens to it is here, one thing at a time.
+//! One output file and all operations on it, one at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -16,8 +16,8 @@ use super::backups::{prune, set_aside};
 use super::config::FileRotation;
 use super::ending::{Ending, Framing, ending};
 
-/// A file that is written to. There is one per path in the process, so that the exporter of a new configuration and the
-/// one it replaces do not get in each other's way.
+/// A file that is written to. The process has one output for each path, so that the exporter of a new configuration
+/// and the one that it replaces do not interfere.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -43,7 +43,7 @@ const PRUNE: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 struct Open {
     file: Arc<File>,
-    /// Device and inode of a regular file. What is none can only be appended to.
+    /// Device and inode of a regular file; `None` for other files, which can only be appended to.
     identity: Option<(u64, u64)>,
     /// Bytes of whole requests.
     len: u64,
@@ -55,7 +55,7 @@ struct Open {
 /// Side effects of a write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Written {
-    /// The request begins a new file, the one before it was renamed.
+    /// The request began a new file, and the previous file was renamed.
     pub(super) rotated: bool,
 }
 
@@ -87,8 +87,8 @@ impl Output {
         open(&self.path).map(drop)
     }
 
-    /// Begins to write. At the first use in this process, the file is emptied unless it is to be continued: what this
-    /// process wrote under an older configuration was acknowledged and stays.
+    /// Begins to write. At the first use in this process, the file is emptied unless it is to be continued. Later
+    /// uses keep the data, because this process has acknowledged it.
     pub(super) fn begin(
         &self,
         is_continued: bool,
@@ -106,10 +106,11 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a request, whole or not at all.
+    /// Writes a complete request.
     ///
     /// # Errors
-    /// Nothing of the request is in the file, or nothing that will stay there.
+    ///
+    /// The request is not in the file, or only in part; the next write removes that part.
     pub(super) fn write(&self, framing: Framing, request: &[u8]) -> io::Result<Written> {
         let mut state = self.lock();
         let mut written = Written::default();
@@ -123,7 +124,7 @@ impl Output {
         Ok(written)
     }
 
-    /// Forces what was written to the disk. Writers do not wait for it.
+    /// Syncs written data to disk. Writers do not wait meanwhile.
     pub(super) fn sync(&self) -> io::Result<()> {
         let files = {
             let mut state = self.lock();
@@ -166,7 +167,7 @@ impl Output {
 }
 
 impl State {
-    /// Opens the file if it is not open or has been moved, and sees to it that a request can follow.
+    /// Opens the file if it is not open or has been moved, and makes it ready for the next request.
     fn make_ready(&mut self, path: &Path, framing: Framing) -> io::Result<()> {
         if let Some(open) = &mut self.open
             && let Some(identity) = open.identity
@@ -177,7 +178,7 @@ impl State {
                         open.file.set_len(open.len)?;
                         open.torn = false;
                     } else {
-                        // Somebody may have emptied it.
+                        // Another program may have emptied the file.
                         open.len = metadata.len();
                     }
                 }
@@ -189,7 +190,7 @@ impl State {
             .as_ref()
             .is_some_and(|open| open.framing != framing)
         {
-            // The configuration has changed: no reader could tell the two apart.
+            // The configuration has changed. Readers cannot distinguish two formats in one file.
             match self.open.as_ref().and_then(|open| open.identity) {
                 Some(_) => self.set_aside(path)?,
                 None => self.close(),
@@ -206,7 +207,7 @@ impl State {
             }
             Some(open) if open.torn => {
                 return Err(io::Error::other(
-                    "part of a message was written, and what is no regular file cannot be cut",
+                    "a message was written in part, and only a regular file can be truncated to remove the rest",
                 ));
             }
             Some(_) => {}
@@ -214,7 +215,7 @@ impl State {
         Ok(())
     }
 
-    /// Opens the file, and mends or sets aside what it has.
+    /// Opens the file. Removes an incomplete request at its end, or renames a file of another format.
     fn open_whole(&self, path: &Path, framing: Framing) -> io::Result<Open> {
         let (file, metadata) = open(path)?;
         let mut open = Open {
@@ -227,7 +228,7 @@ impl State {
         if open.identity.is_none() {
             return Ok(open);
         }
-        // The one that is open cannot be read.
+        // The open file cannot be read: it is opened for appending.
         match ending(&File::open(path)?, open.len, framing)? {
             Ending::Whole => Ok(open),
             Ending::Unended => {
@@ -239,8 +240,8 @@ impl State {
                 warn!(
                     path = %path.display(),
                     bytes = open.len - at,
-                    "Cut off part of a request at the end of a file, left by a crash; \
-                     it was never acknowledged"
+                    "Removed an incomplete request from the end of a file, left by a crash; the request was never \
+                     acknowledged"
                 );
                 open.file.set_len(at)?;
                 open.len = at;
@@ -251,7 +252,7 @@ impl State {
                 warn!(
                     path = %path.display(),
                     renamed = %name.display(),
-                    "Renamed a file that has no whole request of the format to be written"
+                    "Renamed an existing file, because it has no complete request in the configured format"
                 );
                 self.open_whole(path, framing)
             }
@@ -273,7 +274,7 @@ impl State {
             && open.len.saturating_add(more) > rotation.max_bytes()
     }
 
-    /// Renames the file; what follows begins a new one.
+    /// Renames the file; the next request begins a new file.
     fn set_aside(&mut self, path: &Path) -> io::Result<()> {
         set_aside(path, self.localtime())?;
         self.close();
@@ -306,8 +307,8 @@ impl State {
     }
 }
 
-/// Whether no output of this process had that path before; from now on, one had. Of paths, only hashes are kept: there
-/// may be many with `group_by`.
+/// Whether this is the first output of the process with that path. Keeps only hashes of the paths, because `group_by`
+/// may have many.
 fn is_first_use(path: &Path) -> bool {
     static USED: LazyLock<Mutex<HashSet<u128>>> = LazyLock::new(Mutex::default);
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,7 +317,7 @@ fn is_first_use(path: &Path) -> bool {
 
 fn prune_or_warn(path: &Path, rotation: &FileRotation) {
     if let Err(error) = prune(path, rotation) {
-        warn!(path = %path.display(), %error, "Could not delete old files");
+        warn!(path = %path.display(), %error, "Cannot delete old files; check the permissions of the directory");
     }
 }
 
@@ -326,7 +327,7 @@ fn identity_of(metadata: &Metadata) -> (u64, u64) {
 
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
     use std::os::unix::fs::FileTypeExt as _;
-    // Without the right to read as well, opening a pipe would wait for somebody who reads it.
+    // Opening a pipe without read access would wait for a reader.
     let pipe = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
     let mut options = OpenOptions::new();
     options.create(true).append(true).read(pipe).mode(0o600);
@@ -423,7 +424,7 @@ mod tests {
             .sum();
         assert_eq!(sizes, 5 * line.len() as u64);
         assert_eq!(others(&directory), 2);
-        // What is larger than a file may be gets one of its own.
+        // A request larger than the maximum size gets its own file.
         let large = format!("\"{}\"\n", "x".repeat(3 << 20));
         output.write(Framing::Lines, large.as_bytes()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), large.len() as u64);

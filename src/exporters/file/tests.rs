@@ -205,7 +205,7 @@ fn group_by_needs_one_star_behind_the_first_character() {
     }
 }
 
-/// One span for each resource, which has that value of the attribute `tenant`.
+/// Returns one span for each resource, whose attribute `tenant` has the given value.
 fn by_tenant(tenants: &[Option<Value>]) -> Batch {
     let resource_spans = tenants.iter().map(|value| {
         let attributes = value.iter().map(|value| KeyValue {
@@ -403,7 +403,7 @@ async fn group_by_splits_profiles_with_what_they_use_of_the_dictionary() {
             ("b.json".to_owned(), 2, owned(&["y", "shared"])),
         ]
     );
-    // One file: not a byte is copied.
+    // With one file, nothing is copied.
     let one = split(&requests[0]);
     assert_eq!(one[0].requests.parts()[0].as_ptr(), requests[0].as_ptr());
 }

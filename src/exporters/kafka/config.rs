@@ -64,7 +64,7 @@ pub struct ProducerSignal {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RecordPartitioner {
-    /// By a hash of the key. Records without a key go to one partition for a while, then to another.
+    /// By a hash of the key. Records without a key go to one partition at a time.
     pub sticky_key: StickyKey,
 }
 
@@ -200,7 +200,7 @@ impl Validate for Config {
             let topic = self.topic(signal);
             if !is_topic(topic) {
                 let reason = format!(
-                    "`{topic}` is not the name of a topic: up to 249 letters, digits, `.`, `_` and `-`"
+                    "`{topic}` is not a topic name: use up to 249 letters, digits, `.`, `_` and `-`"
                 );
                 problems.error(&[signal.name(), "topic"], reason);
             }
@@ -216,12 +216,11 @@ impl Validate for Config {
             -1 | 1 => {}
             0 => problems.error(
                 &["producer", "required_acks"],
-                "0 is not supported: nothing would be known of what was lost; write -1 (all replicas) or \
-                 1 (the leader)",
+                "0 is not supported, because losses would go unnoticed: write -1 (all replicas) or 1 (the leader)",
             ),
             _ => problems.error(
                 &["producer", "required_acks"],
-                "must be -1 (all replicas that are in sync) or 1 (the leader)",
+                "must be -1 (all in-sync replicas) or 1 (the leader)",
             ),
         }
         let level = producer.compression_params.level;
@@ -232,7 +231,8 @@ impl Validate for Config {
         };
         if !(-1..=highest).contains(&level) {
             let name = producer.compression.name();
-            let reason = format!("`{name}` has no level {level} here: write -1, its default");
+            let reason =
+                format!("`{name}` does not support level {level}: write -1 for the default");
             problems.error(&["producer", "compression_params", "level"], reason);
         }
         if milliseconds(producer.linger) > 900_000 {

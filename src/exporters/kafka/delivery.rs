@@ -33,10 +33,10 @@ enum State {
     Waiting,
     /// The same, for librdkafka did not take it.
     Failed(SendError),
-    /// librdkafka has it, and will say what became of it.
+    /// librdkafka has the record and will report the outcome.
     UnderWay(DeliveryFuture),
     Acknowledged,
-    /// For good.
+    /// Refused permanently.
     Refused(Refusal),
 }
 
@@ -56,9 +56,9 @@ impl Delivery {
         Delivery(records.collect())
     }
 
-    /// Gives librdkafka what it does not have, in order; waits for room. What it does not take, such as a record for a
-    /// topic that is not there, keeps nothing from following: [`settle`](Self::settle) tells. May be dropped at any
-    /// time, and called again.
+    /// Hands librdkafka the records that it does not have yet, in order, and waits for room. A record that librdkafka
+    /// does not accept, such as one for a missing topic, does not block later records; [`settle`](Self::settle)
+    /// reports it. May be cancelled and called again.
     pub(super) async fn hand_over(
         &mut self,
         chunks: &[Bytes],
@@ -76,7 +76,7 @@ impl Delivery {
         }
     }
 
-    /// Waits until nothing is under way any more. May be dropped at any time, and called again.
+    /// Waits until no record is in flight. May be cancelled and called again.
     pub(super) async fn settle(&mut self) -> Result<Outcome, SendError> {
         let mut failed = None;
         for Sending { topic, state, .. } in &mut self.0 {
@@ -98,7 +98,8 @@ impl Delivery {
                     }
                 },
                 Err(_) => {
-                    let reason = "the client of Kafka was renewed";
+                    let reason =
+                        "the Kafka client was replaced before the broker acknowledged the record";
                     failed.get_or_insert(SendError::transient(Code::Unavailable, reason));
                     State::Waiting
                 }
@@ -110,7 +111,7 @@ impl Delivery {
         }
     }
 
-    /// Returns the outcome of a batch none of whose records is still pending.
+    /// Returns the outcome of a batch without pending records.
     fn outcome(&self) -> Result<Outcome, SendError> {
         let refused = self.0.iter().filter_map(|sending| match &sending.state {
             State::Refused(refusal) => Some((sending.items, refusal)),
@@ -139,7 +140,7 @@ fn too_large(record: &Record, most: usize) -> Refusal {
         // It was split as far as it could be.
         fault: Fault::Elsewhere,
         reason: format!(
-            "a record of {} bytes cannot be split, and `producer::max_message_bytes` leaves room for {most}",
+            "a record of {} bytes cannot be split, and `producer::max_message_bytes` allows {most}; raise that limit",
             record.payload.len()
         ),
     }
@@ -173,8 +174,8 @@ async fn hand_over(record: &Record, brokers: &Brokers, headers: Option<&OwnedHea
     }
 }
 
-/// Whether a record was refused for good, or what has to pass before it is tried again. What an operator can mend (a
-/// topic that is not there, a right that is missing) passes.
+/// Returns the permanent refusal of a record, or the error to retry. Errors that an operator can resolve, such as a
+/// missing topic or permission, are retried.
 fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
     use RDKafkaErrorCode::{
         ClusterAuthorizationFailed, InvalidRecord, InvalidTimestamp, InvalidTopic,
@@ -182,7 +183,7 @@ fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
         TopicAuthorizationFailed,
     };
     let topic = String::from_utf8_lossy(topic);
-    let reason = format!("Kafka did not take a record for the topic {topic}: {error}");
+    let reason = format!("Kafka did not accept a record for the topic {topic}: {error}");
     let code = error.rdkafka_error_code();
     let fault = match code {
         Some(MessageSizeTooLarge | MessageBatchTooLarge) => Fault::Size,
@@ -228,7 +229,7 @@ impl Unfinished {
     }
 }
 
-/// One attempt with a batch.
+/// One attempt to send a batch.
 pub(super) struct Attempt {
     unfinished: Arc<Unfinished>,
     identity: Arc<Identity>,
@@ -254,7 +255,7 @@ impl Drop for Attempt {
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Those that the queue has given up.
+        // Removes the batches that the queue has dropped.
         all.retain(|_, (identity, _)| identity.strong_count() > 0);
         let address = Arc::as_ptr(&self.identity).addr();
         all.insert(address, (Arc::downgrade(&self.identity), delivery));

@@ -41,8 +41,8 @@ impl Grouping {
         self.topic_attribute.is_empty() && !self.has_keys
     }
 
-    /// The groups of a valid request, in the order in which they first occur. What a request has besides resources (in
-    /// profiles, of the dictionary what is used) is in all of them.
+    /// Returns the groups of a valid request, in the order of their first occurrence. Data outside of resources is
+    /// part of every group; for profiles, only the used entries of the dictionary are.
     pub(super) fn groups(&self, signal: Signal, request: &Bytes) -> Vec<Group> {
         if self.is_whole() {
             return vec![Group {
@@ -102,7 +102,7 @@ impl Grouping {
     }
 }
 
-/// The groups so far: topic, key, and what is in the request.
+/// The groups found so far: topic, key, and encoded request.
 #[derive(Default)]
 struct Groups {
     all: Vec<(Option<String>, Bytes, Vec<u8>)>,
@@ -156,8 +156,8 @@ fn traces(entry: &[u8], topic: &Option<String>, groups: &mut Groups) {
     }
 }
 
-/// The attributes of a resource: keys, and encoded values. References of profiles to keys and texts are resolved; those
-/// inside lists and maps are not, which makes another key and nothing worse.
+/// Returns the attributes of a resource: keys, and encoded values. The references of profiles to keys and strings are
+/// resolved, except inside lists and maps; such references only change the key.
 fn attributes<'a>(entry: &'a [u8], strings: &[&'a str]) -> Vec<(&'a str, Vec<u8>)> {
     let string = |at: i32| {
         let at = usize::try_from(at).ok()?;

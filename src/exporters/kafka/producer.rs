@@ -28,7 +28,7 @@ use tributary_net::kafka::client::{Logging, Renewals, creation_error, settings};
 use tributary_net::kafka::{RecordEncoding, milliseconds};
 use tributary_otlp::{Requests, Signal};
 
-/// A client of librdkafka; a clone is the same one.
+/// A client of librdkafka; clones share the client.
 type Client = FutureProducer<Logging>;
 
 /// Bytes that librdkafka holds at most, unless a few records are larger.
@@ -78,7 +78,7 @@ impl Exporter {
         })
     }
 
-    /// Gives librdkafka what it does not have of a batch.
+    /// Hands librdkafka the records of a batch that it does not have yet.
     async fn begin(&self, batch: &Encoded) -> Attempt {
         self.brokers.renew_when_due();
         let mut attempt = self.unfinished.resume(&batch.identity, &batch.chunks);
@@ -121,7 +121,7 @@ impl queue::Sender for Exporter {
         requests: &Requests,
         memory: &OutputMemory,
     ) -> Result<Vec<Bytes>, SendError> {
-        // As one, in pieces, and as records.
+        // Memory for the merged request, its parts, and the records.
         let again =
             usize::from(requests.parts().len() > 1) + usize::from(self.encodes_every_byte());
         let bytes = requests.len().saturating_mul(2 * again);
@@ -151,7 +151,8 @@ impl queue::Sender for Exporter {
         })
     }
 
-    /// The next batch follows as soon as librdkafka has this one: so their records are in order, and go together.
+    /// The next batch may follow as soon as librdkafka has this batch, so records stay in order and share produce
+    /// requests.
     fn gathers(&self) -> bool {
         true
     }
@@ -168,7 +169,7 @@ impl queue::Sender for Exporter {
                     // Given up.
                     () = tell.closed() => return,
                 };
-                // Before anybody hears of it, and may begin the next attempt.
+                // Before the outcome is reported, because a new attempt may begin then.
                 brokers.finish(attempt, &outcome);
                 let _ = tell.send(outcome);
             });
@@ -187,15 +188,15 @@ async fn too_late(patience: Option<Time>) -> SendError {
     SendError::transient(Code::DeadlineExceeded, reason)
 }
 
-/// The client, and how to make another one: when certificates were renewed, and because after some errors (an
-/// idempotent producer that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
+/// The client, and the settings to create another one. The client is replaced when certificates change, and after
+/// fatal errors of librdkafka, such as a fenced idempotent producer.
 pub(super) struct Brokers {
     id: ComponentId,
     settings: ClientConfig,
     renewals: Renewals,
     /// Generation of the current client, and the client itself; `None` only after the exporter has ended.
     client: Mutex<(u64, Option<Client>)>,
-    /// Records pass one by one, and none while a client that works is being replaced.
+    /// Senders of records share the lock; replacing a working client takes it exclusively.
     gate: RwLock<()>,
 }
 
@@ -218,23 +219,24 @@ impl Brokers {
         })
     }
 
-    /// Gives librdkafka a record.
+    /// Hands librdkafka a record.
     ///
     /// # Errors
-    /// When the exporter has ended; inside, what librdkafka says.
+    ///
+    /// The exporter has ended. The inner error is that of librdkafka.
     pub(super) async fn send(
         &self,
         record: FutureRecord<'_, [u8], [u8]>,
     ) -> Result<Result<DeliveryFuture, KafkaError>, SendError> {
         let _pass = self.gate.read().await;
         let Some((_, client)) = self.current() else {
-            let reason = "the exporter has ended";
+            let reason = "the exporter is shutting down";
             return Err(SendError::transient(Code::Unavailable, reason));
         };
         Ok(client.send_result(record).map_err(|(error, _)| error))
     }
 
-    /// Connects anew when certificates have changed. By itself: an attempt may end at any time.
+    /// Reconnects when certificates have changed, in a separate task, because an attempt may end at any time.
     fn renew_when_due(self: &Arc<Self>) {
         if self.renewals.are_due() {
             let brokers = self.clone();
@@ -242,8 +244,8 @@ impl Brokers {
         }
     }
 
-    /// Replaces the client once it has delivered what it has, so that no record passes an earlier one of its key. What
-    /// it cannot deliver in time does not keep the others waiting: its certificate may be why.
+    /// Replaces the client after it has delivered its records, so that no record overtakes an earlier record of its
+    /// key. The wait is limited, because the old certificate may be the reason for failed deliveries.
     pub(super) async fn connect_anew(&self) {
         let _alone = self.gate.write().await;
         let Some((generation, client)) = self.current() else {
@@ -252,7 +254,7 @@ impl Brokers {
         info!(
             otelcol.component.id = %self.id,
             otelcol.component.kind = "exporter",
-            "The files of the tls section have changed; connecting anew"
+            "The files of the `tls` section have changed; reconnecting to Kafka"
         );
         let deadline = Instant::now() + ORDERLY;
         while client.in_flight_count() > 0 && Instant::now() < deadline {
@@ -267,8 +269,8 @@ impl Brokers {
         client.clone().map(|client| (*generation, client))
     }
 
-    /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it
-    /// still had is tried again with the new one.
+    /// Ends an attempt. A client with a fatal error is replaced; its remaining records are sent again by the new
+    /// client.
     fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
         if !matches!(outcome, Err(error) if error.retryable) {
             attempt.finished();
@@ -283,13 +285,13 @@ impl Brokers {
                 otelcol.component.kind = "exporter",
                 code = ?code,
                 error = reason,
-                "The client of Kafka is broken; making a new one"
+                "The Kafka client failed; creating a new client"
             );
             self.renew(generation);
         }
     }
 
-    /// Replaces the client, unless somebody else has done so.
+    /// Replaces the client, unless it has been replaced since `generation`.
     fn renew(&self, generation: u64) {
         let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 != generation {
@@ -305,7 +307,7 @@ impl Brokers {
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "exporter",
                 error = reason,
-                "Could not make a new client of Kafka; going on with the old one"
+                "Cannot create a new Kafka client; still using the previous one"
             ),
         }
     }
@@ -321,13 +323,13 @@ impl Drop for Brokers {
     }
 }
 
-/// Ends a client on a thread of its own, when it has delivered what it can.
+/// Ends a client on a separate thread, after it has delivered its records.
 fn discard(client: Option<Client>) {
     let ending = std::thread::Builder::new().name("kafka-end".to_owned());
     // Without a thread it ends here, without waiting.
     let _ = ending.spawn(move || {
         if let Some(client) = client {
-            // What is left is reported to who waits for it.
+            // Waiting attempts get the outcome of the remaining records.
             let _ = client.flush(LAST_DELIVERIES);
         }
     });
@@ -347,8 +349,8 @@ fn producer_settings(config: &Config) -> ClientConfig {
     let most = producer.max_message_bytes;
     let is_idempotent = producer.required_acks != 1;
     let linger = milliseconds(producer.linger);
-    // As long as the queue would try. Not less: what is given up here and sent again could arrive twice, or behind its
-    // successor.
+    // As long as the retries of the queue. With a shorter time, a record that librdkafka drops and the queue sends
+    // again could arrive twice or out of order.
     let queue = config.sending_queue.iter();
     let is_stored = queue.filter_map(|queue| queue.storage.as_ref()).count() > 0;
     let patience = match &*config.retry_on_failure {
@@ -395,7 +397,7 @@ fn producer_settings(config: &Config) -> ClientConfig {
             },
         );
     if !is_idempotent {
-        // More would let a request that is sent again fall behind the next one.
+        // With more requests in flight, a retried request could fall behind its successor.
         settings.set("max.in.flight.requests.per.connection", "1");
     }
     settings

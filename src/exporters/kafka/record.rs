@@ -6,8 +6,8 @@ use tributary_net::kafka::RecordEncoding;
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 
-/// Bytes of a record besides key, value and headers: those of a batch with one record, 61, and of a record, at most 37,
-/// in the format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
+/// Bytes of a record in addition to key, value and headers: 61 for a batch with one record, and at most 37 for the
+/// record, in the format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
 pub(super) const FRAMING: usize = 128;
 
 /// One record.
@@ -50,11 +50,12 @@ pub(super) fn records(chunks: &[Bytes]) -> impl Iterator<Item = Record> + '_ {
     })
 }
 
-/// The request as values of at most `most` bytes, each with its number of items, in order. An item that is larger alone
-/// is one all the same.
+/// Splits the request into values of at most `most` bytes, each with its number of items, in order. A single item may
+/// exceed the size.
 ///
 /// # Errors
-/// When the request has no form in that encoding.
+///
+/// The request cannot be encoded in that encoding.
 pub(super) fn values(
     signal: Signal,
     request: Bytes,
@@ -75,7 +76,7 @@ pub(super) fn values(
             values.push((items, value));
             continue;
         }
-        // JSON is larger than what is split, by a factor that is about the same everywhere in a request.
+        // JSON is larger than protobuf, by a factor that is similar throughout a request.
         let bytes = request.len().saturating_mul(most) / value.len().max(1);
         let mut pieces = crate::pipeline::split(
             signal,

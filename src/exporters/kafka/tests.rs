@@ -261,7 +261,7 @@ async fn the_attempt_after_one_that_ended_early_waits_for_the_same_record() {
         .broker_round_trip_time(1, Duration::ZERO)
         .unwrap();
     assert_eq!(written(&cluster.brokers, "otlp_logs"), 2);
-    // What the queue gives up is forgotten when something else ends early.
+    // State of batches that the queue has dropped is removed when another attempt ends early.
     cluster
         .mock
         .broker_round_trip_time(1, Duration::from_millis(1500))
@@ -283,7 +283,7 @@ async fn one_consumer_sends_many_requests_at_once_and_in_order() {
     let yaml = "{sending_queue: {num_consumers: 1}, timeout: 50ms}";
     let trial = Trial::new(&cluster, yaml);
     trial.send(batch(logs(&[(&[], &["0"])]))).await.unwrap();
-    // Longer than an attempt: they are tried again and again while they are under way.
+    // Longer than an attempt, so requests are retried while they are in flight.
     let answer = Duration::from_millis(300);
     cluster.mock.broker_round_trip_time(1, answer).unwrap();
     let begun = Instant::now();
@@ -313,7 +313,7 @@ async fn certificate_renewal_keeps_record_order() {
     let exporter = Exporter::new(&config, &"kafka".parse().unwrap()).unwrap();
     let one = |body: &str| encoded(&exporter, logs(&[(&[], &[body])]));
     soon(exporter.send(&one("0"))).await.unwrap();
-    // Told late that it has to send it again.
+    // The broker reports late that the record has to be sent again.
     cluster.mock.request_errors(
         RDKafkaApiKey::Produce,
         &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS],
@@ -353,7 +353,7 @@ async fn a_topic_that_may_not_be_written_keeps_nothing_from_the_others() {
                 retry_on_failure: {max_elapsed_time: 1s}}";
     let trial = Trial::new(&cluster, yaml);
     let to = |topic: &str, body: &str| logs(&[(&[("topic", topic)], &[body])]);
-    // From then on librdkafka knows.
+    // After the first failure, librdkafka knows the error of the topic.
     trial.send(batch(to("closed", "0"))).await.unwrap_err();
     let (closed, there): (&[_], &[_]) = (&[("topic", "closed")], &[("topic", "there")]);
     let both = batch(logs(&[(closed, &["1"]), (there, &["2"])]));

@@ -123,9 +123,9 @@ impl Balancer {
         let _room = self.room(signal, &left)?;
         let keys = self.keys.clone();
         let route = move || route(&keys, signal, &left, &mut candidates);
-        on_a_turn_if_large(bytes, route)
-            .await
-            .ok_or_else(|| SendError::transient(Code::Unavailable, "the process ends"))
+        on_a_turn_if_large(bytes, route).await.ok_or_else(|| {
+            SendError::transient(Code::Unavailable, "the collector is shutting down")
+        })
     }
 }
 
@@ -140,14 +140,14 @@ impl Balancer {
         let room = self.budget.acquire(needed.fold(0, usize::saturating_add));
         room.map(Some).map_err(|no_room| match no_room.may_fit_later() {
             true => {
-                let reason = "the memory budget of this collector has no room to take the profiles apart";
+                let reason = "the memory budget of this collector is used up; cannot split the profiles now";
                 let mut error = SendError::transient(Code::ResourceExhausted, reason);
                 error.throttle = Some(RETRY_AFTER);
                 error
             }
             false => {
                 let reason = format!(
-                    "the profiles cannot be taken apart: {no_room}; send smaller requests or raise the limit of \
+                    "cannot split the profiles: {no_room}; send smaller requests, or raise the limit of \
                      `memory_limiter`"
                 );
                 SendError::permanent(Code::ResourceExhausted, Fault::Size, reason)
@@ -233,8 +233,8 @@ fn shares(
     }
 }
 
-/// Pairs each piece with its member and the permission to send. If several pieces are for one
-/// member, only one of them is a probe.
+/// Pairs each part with its member and the permission to send. If several parts are for one member, only one of them
+/// is a probe.
 fn with_members(
     pieces: Vec<Piece>,
     admitted: Vec<Admission>,

@@ -246,7 +246,7 @@ pub(super) fn check_address(address: &str) -> Result<(), String> {
     endpoint.check()?;
     if endpoint.host().is_empty() || endpoint.port() == Some(0) {
         return Err(format!(
-            "`{address}` is not the address of a server: write `host:port`"
+            "`{address}` is not a server address: write `host:port`"
         ));
     }
     Ok(())
@@ -255,7 +255,10 @@ pub(super) fn check_address(address: &str) -> Result<(), String> {
 impl Validate for Static {
     fn validate(&self, problems: &mut Problems) {
         if self.hostnames.is_empty() {
-            problems.error(&["hostnames"], "there must be at least one");
+            problems.error(
+                &["hostnames"],
+                "must not be empty: list the addresses of the members",
+            );
         }
         let mut seen: Vec<String> = Vec::new();
         for (at, hostname) in self.hostnames.iter().enumerate() {
@@ -279,7 +282,7 @@ impl Validate for Dns {
             problems.error(&["hostname"], "must be set");
         } else if self.hostname.contains(':') || endpoint.check().is_err() {
             let message = format!(
-                "`{}` is not a host name; the port is a key of its own",
+                "`{}` is not a host name: write the name alone, and the port in `port`",
                 self.hostname
             );
             problems.error(&["hostname"], message);
@@ -329,14 +332,13 @@ impl Validate for Resolver {
         let refused = self.k8s.is_some() || self.aws_cloud_map.is_some();
         match known.iter().filter(|given| **given).count() {
             0 if !refused => {
-                let message =
-                    "does not say who the members are: write one of `static`, `dns`, `file`";
+                let message = "must have one of `static`, `dns`, `file`, which lists the members";
                 problems.error(&[], message);
             }
             0 | 1 => {}
             _ => problems.error(
                 &[],
-                "has more than one of `static`, `dns`, `file`: write one",
+                "has more than one of `static`, `dns`, `file`: keep one",
             ),
         }
         if let Some(fixed) = &self.fixed {
@@ -355,7 +357,7 @@ impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         let by_attributes = self.routing_key == Some(RoutingKey::Attributes);
         if by_attributes && self.routing_attributes.is_empty() {
-            let message = "must name the attributes that `routing_key: attributes` is made of";
+            let message = "must not be empty with `routing_key: attributes`: list the attributes that form the key";
             problems.error(&["routing_attributes"], message);
         }
         if !by_attributes && !self.routing_attributes.is_empty() {
@@ -374,12 +376,12 @@ impl Validate for Config {
         problems.within("resolver", &self.resolver);
         let of_member = self.protocol.otlp.timeout;
         if !self.timeout.is_zero() && (of_member.is_zero() || self.timeout <= of_member) {
-            let message = "is over before the `timeout` of `protocol.otlp` is: what a member does not answer \
-                           never goes to another one";
+            let message = "must be longer than the `timeout` of `protocol.otlp`; otherwise a request that one \
+                           member does not answer is never sent to another member";
             problems.warning(&["timeout"], message);
         }
         if (1..=100).contains(&self.hash_balance_factor) {
-            let message = "must be 0, for no bound, or above 100: members have 100% on average";
+            let message = "must be 0 (no bound) or above 100: the average load of a member is 100%";
             problems.error(&["hash_balance_factor"], message);
         }
         let MemberBackoff {

@@ -89,7 +89,7 @@ impl Health {
         let failures = match *state {
             State::In => 1,
             State::Out { failures, .. } if way == Way::Probe => failures.saturating_add(1),
-            // The request was in flight when another one failed.
+            // The request was already in flight when another request failed.
             State::Out { .. } => return None,
         };
         let doubled = 2_u32.saturating_pow(failures - 1);
@@ -99,7 +99,7 @@ impl Health {
         } = &self.backoff;
         // Jitter keeps senders that failed at the same time from returning at the same time.
         let jitter = 0.75 + fastrand::f64() / 2.0;
-        // A delay of a day, or one that overflows the clock, is a peer's mistake.
+        // A delay of a day, or one that overflows the clock, is an error of the peer.
         let asked = throttle
             .unwrap_or_default()
             .min(LONGEST_ASKED.max(**max_interval));

@@ -87,7 +87,7 @@ impl Members {
             otelcol.component.id = %self.maker.id,
             otelcol.component.kind = "exporter",
             error = reason,
-            "Cannot find out who the members are; those there were before stay"
+            "Cannot resolve the members; still using the previous ones. Check `resolver`"
         );
     }
 
@@ -109,7 +109,7 @@ impl Members {
                     otelcol.component.kind = "exporter",
                     endpoint = address,
                     error = reason,
-                    "A member cannot be used"
+                    "Ignoring a member: its address cannot be used. Check `resolver`"
                 ),
             }
         }
@@ -121,7 +121,7 @@ impl Members {
                 otelcol.component.id = %self.maker.id,
                 otelcol.component.kind = "exporter",
                 members = members.len(),
-                "The members are known."
+                "Resolved the members."
             );
             self.metrics.updated(members.len());
             self.current.store(Arc::new(members));
@@ -175,12 +175,9 @@ impl Members {
     pub(super) fn nobody(&self, signal: Signal, reasons: &[String]) -> SendError {
         let current = self.current.load();
         let said = match (reasons, current.is_empty()) {
-            ([], true) => "there are no members: see `resolver`".to_owned(),
-            ([], false) => format!(
-                "all {} members are left alone after failures",
-                current.len()
-            ),
-            (reasons, _) => format!("no member took it: {}", reasons.join("; ")),
+            ([], true) => "there are no members; check `resolver`".to_owned(),
+            ([], false) => format!("all {} members failed recently; retry later", current.len()),
+            (reasons, _) => format!("no member accepted the request: {}", reasons.join("; ")),
         };
         let mut error = SendError::transient(Code::Unavailable, said);
         let pauses = current.iter().map(|member| member.health(signal).pause());
@@ -237,12 +234,12 @@ impl Member {
             return sending.await;
         };
         timeout(limit, sending).await.unwrap_or_else(|_| {
-            let reason = format!("no answer within the timeout of {limit:?}");
+            let reason = format!("no response within the timeout of {limit:?}");
             Err(SendError::transient(Code::DeadlineExceeded, reason))
         })
     }
 
-    /// The body, and the permit for what was made for it.
+    /// The body, and the memory permit of the encoded body.
     async fn encode(
         &self,
         signal: Signal,
@@ -262,14 +259,14 @@ impl Member {
         }
         let encoded = on_a_turn(work).await;
         encoded.unwrap_or_else(|| {
-            let reason = "the process ends";
+            let reason = "the collector is shutting down";
             Err(SendError::transient(Code::Unavailable, reason))
         })
     }
 }
 
 impl Admission {
-    /// Returns a permission for one more request to a member with a permission.
+    /// Returns a permission for another request to a member that already has one.
     pub(super) fn beside(member: &Arc<Member>, signal: Signal) -> Self {
         Admission {
             member: member.clone(),
@@ -300,7 +297,7 @@ impl Admission {
                         endpoint = member.address,
                         %error,
                         ?pause,
-                        "A member failed and is left alone. What it did not take goes to others."
+                        "A member failed. Its requests go to other members until the pause is over."
                     );
                 }
             }
@@ -312,7 +309,7 @@ impl Admission {
                         otelcol.component.kind = "exporter",
                         otelcol.signal = %signal,
                         endpoint = member.address,
-                        "A member is back."
+                        "A member accepts requests again."
                     );
                 }
             }

@@ -154,7 +154,7 @@ impl Progress {
     }
 }
 
-/// The work of one signal, to be split.
+/// Work of one signal, before it is split.
 struct OfSignal(Signal, Work);
 
 impl Divisible for OfSignal {

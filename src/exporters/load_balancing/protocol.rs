@@ -64,17 +64,17 @@ impl MemberProtocol {
     /// Reports all invalid settings for a member at this address.
     pub(super) fn check(&self, address: &str, problems: &mut Problems) {
         if self.otlp.endpoint.is_some() {
-            let message = "members have no endpoint here: `resolver` says who they are";
+            let message = "is not supported here: `resolver` lists the addresses of the members";
             problems.error(&["otlp", "endpoint"], message);
         }
         if self.otlp.sending_queue.is_some() {
-            let message = "a member has no queue of its own, because another member can take what waits in it: set \
+            let message = "is not supported for a member, because queued data may go to another member: set \
                            `sending_queue` beside `protocol`";
             problems.error(&["otlp", "sending_queue"], message);
         }
         if self.otlp.retry_on_failure.is_some() {
-            let message = "what a member does not take goes to another one; set `retry_on_failure` beside `protocol`, \
-                           for what none takes";
+            let message = "is not supported for a member, because a refused request goes to another member: set \
+                           `retry_on_failure` beside `protocol`";
             problems.error(&["otlp", "retry_on_failure"], message);
         }
         let mut member = Problems::default();

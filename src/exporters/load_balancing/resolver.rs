@@ -83,7 +83,9 @@ impl Resolver {
                 };
                 // Name servers briefly return no addresses when a service restarts.
                 if found.is_empty() {
-                    return Err(format!("{hostname} has no addresses"));
+                    return Err(format!(
+                        "{hostname} has no addresses; check the DNS records"
+                    ));
                 }
                 Ok(found.iter().map(SocketAddr::to_string).collect())
             }
@@ -124,10 +126,9 @@ fn read(path: &Path) -> Result<BTreeSet<String>, String> {
     let groups = groups.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let targets = groups.iter().flat_map(|group| &group.targets);
     let targets: BTreeSet<String> = targets.map(|target| with_port(target)).collect();
-    // Without members everything would be refused. An empty list is probably an unfinished or
-    // failed update.
+    // Without members every request would be refused. An empty list is probably an incomplete or failed update.
     match targets.is_empty() {
-        true => Err(format!("{} has no targets", path.display())),
+        true => Err(format!("the file {} has no targets", path.display())),
         false => Ok(targets),
     }
 }

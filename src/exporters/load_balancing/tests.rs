@@ -267,14 +267,17 @@ async fn a_member_that_is_silent_costs_its_timeout_once_and_is_asked_again_by_on
 }
 
 #[tokio::test]
-async fn with_nobody_there_the_caller_is_told_when_to_come_back() {
+async fn failed_members_refuse_with_retry_delay() {
     let cluster = Cluster::start("{}", &[|_| Some(UNAVAILABLE), |_| Some(UNAVAILABLE)]).await;
     let error = cluster.send(&traces(0..20)).await.unwrap_err();
     assert!(error.retryable && error.throttle.is_some(), "{error:?}");
-    assert!(error.reason.contains("no member took it"), "{error}");
+    assert!(
+        error.reason.contains("no member accepted the request"),
+        "{error}"
+    );
     cluster.forget();
     let error = cluster.send(&traces(0..20)).await.unwrap_err();
-    assert!(error.reason.contains("left alone"), "{error}");
+    assert!(error.reason.contains("members failed recently"), "{error}");
     assert!(cluster.sent().iter().all(Vec::is_empty));
     cluster.resolve([]);
     let error = cluster.send(&traces(0..20)).await.unwrap_err();

@@ -106,7 +106,7 @@ impl Config {
         }
         if authority.contains('/') {
             return Err(format!(
-                "\"{authority}\" has a path, which gRPC cannot have"
+                "\"{authority}\" has a path, which gRPC does not support: write host:port"
             ));
         }
         let (host, port) = split_host_port(authority)?;

@@ -294,7 +294,7 @@ async fn a_connection_that_breaks_is_replaced() {
     })
     .await;
     let exporter = build(&config(&server)).unwrap();
-    // A connection that served before is tried again at once, on a new one.
+    // A request on a reused connection that fails is retried at once on a new connection.
     send(&exporter, Signal::Traces, some_request())
         .await
         .unwrap();
@@ -308,7 +308,7 @@ async fn a_connection_that_breaks_is_replaced() {
 async fn a_connection_that_does_not_answer_in_time_is_not_used_again() {
     let held = tokio_util::sync::CancellationToken::new();
     let server = TestServer::start(None, |_| ok(b"")).await;
-    // Accepts and never says a word.
+    // A server that accepts connections and never sends.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = config(&server);
     config.endpoint = silent.local_addr().unwrap().to_string();
@@ -354,7 +354,10 @@ async fn a_server_that_cuts_every_new_connection_is_left_alone_in_between() {
             .await
             .unwrap_err();
         assert!(error.retryable, "{error:?}");
-        assert!(error.reason.contains("the connection broke"), "{error:?}");
+        assert!(
+            error.reason.contains("the connection was closed"),
+            "{error:?}"
+        );
     }
     // The second comes at once, then pauses begin with half a second.
     let pauses = began.elapsed().as_millis() / 500;
@@ -479,7 +482,7 @@ async fn certificates_that_change_cost_no_request() {
     trust(&format!("{other}{ca}")).await;
     send().await;
     assert_eq!(server.connections(), 2);
-    // Nobody is trusted whom we could reach: what was trusted when it was reached stays in use.
+    // The new trust store matches no server, so the client keeps the previous connection.
     trust(&other).await;
     send().await;
     assert_eq!(server.requests.lock().unwrap().len(), 60);

@@ -131,10 +131,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The URL of a signal: its own, or made from the base. `None` when there is neither.
+    /// Returns the URL of a signal: its own endpoint, or the base endpoint with the path of the signal. `None` if
+    /// neither is set.
     ///
     /// # Errors
-    /// The key at fault, and what is wrong with it.
+    ///
+    /// The key at fault, and the reason.
     pub(super) fn url(&self, signal: Signal) -> Result<Option<Uri>, (&'static str, String)> {
         let (key, own, path) = match signal {
             Signal::Traces => ("traces_endpoint", &self.traces_endpoint, "v1/traces"),
@@ -149,7 +151,7 @@ impl Config {
             (true, true) => return Ok(None),
             (false, _) => (key, own.clone()),
             (true, false) => {
-                // Errors are about what was written, not about what was made of it.
+                // Reports errors in the configured URL, before the path is appended.
                 parse_url(&self.endpoint).map_err(|reason| ("endpoint", reason))?;
                 let base = self.endpoint.strip_suffix('/').unwrap_or(&self.endpoint);
                 ("endpoint", format!("{base}/{path}"))
@@ -158,10 +160,11 @@ impl Config {
         parse_url(&url).map(Some).map_err(|reason| (key, reason))
     }
 
-    /// The proxy, if one is configured.
+    /// Returns the proxy, if one is configured.
     ///
     /// # Errors
-    /// A message that says why `proxy_url` is invalid.
+    ///
+    /// The reason why `proxy_url` is invalid.
     pub(super) fn proxy(&self) -> Result<Option<Proxy>, String> {
         match self.proxy_url.is_empty() {
             true => Ok(None),
@@ -169,7 +172,7 @@ impl Config {
         }
     }
 
-    /// Whether a URL asks for TLS.
+    /// Whether a URL requires TLS.
     pub(super) fn is_tls(url: &Uri) -> bool {
         url.scheme_str() == Some("https")
     }

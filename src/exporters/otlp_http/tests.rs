@@ -553,7 +553,8 @@ async fn plaintext_goes_to_the_proxy_in_absolute_form() {
     assert_eq!(request.headers()["proxy-authorization"], "Basic dTpw");
 }
 
-/// Passes every tunnel on to `server`, whatever host it is asked for; returns its address and what it was asked.
+/// Passes every tunnel on to `server`, whatever its target; returns the address of the proxy and the requested
+/// targets.
 async fn tunneling_proxy(
     server: std::net::SocketAddr,
     tls: Option<rustls::ServerConfig>,
@@ -600,7 +601,7 @@ async fn https_endpoint_is_reached_by_a_tunnel_through_the_proxy() {
         let proxy_tls = (scheme == "https").then(|| tls.build(&[b"http/1.1"]).unwrap());
         let (proxy, asked) = tunneling_proxy(server.address, proxy_tls).await;
         let mut config = config(&server);
-        // A port that only the proxy knows.
+        // A port that only the proxy can reach.
         config.endpoint = "https://localhost:1".to_owned();
         config.proxy_url = format!("{scheme}://u:p@{proxy}");
         config.tls.ca_pem = ca.clone();

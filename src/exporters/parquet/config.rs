@@ -257,13 +257,15 @@ impl Config {
                     problems.error(&["promote", list, &at.to_string()], "must not be empty");
                     continue;
                 } else if promoted.is_taken() {
-                    "one that every file has"
+                    "a built-in column"
                 } else if !columns.insert(column.clone()) {
-                    "that of another attribute in this list"
+                    "the column of another attribute in this list"
                 } else {
                     continue;
                 };
-                let reason = format!("its column would be called `{column}`, as {of} is");
+                let reason = format!(
+                    "the column name `{column}` is already used by {of}; promote another attribute"
+                );
                 problems.error(&["promote", list, &at.to_string()], reason);
             }
         }
@@ -279,8 +281,8 @@ impl Config {
         {
             let least = file.0.saturating_add(file.0 / 3 + 1);
             let reason = format!(
-                "files never have `rotation.max_bytes` ({file}): when three quarters of the queue are taken they are \
-                 finished early. Raise this to at least {least}, or lower `rotation.max_bytes`"
+                "files are finished before they reach `rotation.max_bytes` ({file}), because that is more than \
+                 three quarters of the queue. Raise this to at least {least}, or lower `rotation.max_bytes`"
             );
             problems.warning(&["sending_queue", "queue_size"], reason);
         }
@@ -299,8 +301,8 @@ impl Config {
             let least = (needed as u64).saturating_add(needed as u64 / 3 + 1);
             let least = ByteSize::mib(least.div_ceil(1 << 20));
             let reason = format!(
-                "files are finished early: {what} take more than three quarters of this. Raise it to at least {least}, \
-                 or lower those"
+                "files are finished early: {what} need more than three quarters of `max_memory`. Raise `max_memory` \
+                 to at least {least}, or lower those limits"
             );
             problems.warning(&["max_memory"], reason);
         }
@@ -340,11 +342,13 @@ impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         match &*self.object_store {
             None if self.path.is_empty() => {
-                let reason = "`path` must be specified: the directory to write to; or `object_store`, with its `url`";
+                let reason = "must be specified: set `path` to the directory to write to, or `object_store` with \
+                              its `url`";
                 problems.error(&["path"], reason);
             }
             Some(_) if !self.path.is_empty() => {
-                let reason = "`path` and `object_store` exclude each other: a prefix in the bucket is part of `url`";
+                let reason = "cannot be combined with `object_store`: remove one of the two; a prefix in the bucket \
+                              is part of `url`";
                 problems.error(&["path"], reason);
             }
             _ => {}
@@ -356,14 +360,15 @@ impl Validate for Config {
             let most = ByteSize(most.saturating_sub(self.row_group.max_bytes.0));
             if self.rotation.max_bytes > most {
                 let reason = format!(
-                    "must be at most {most}: an object has no more than {MOST_PARTS} parts, here of {} \
-                     (`object_store.part_size`), and room for a row group has to be left",
+                    "must be at most {most}: an object has at most {MOST_PARTS} parts of {} \
+                     (`object_store.part_size`), and one row group may exceed the size. Lower this, or raise \
+                     `object_store.part_size`",
                     store.part_size
                 );
                 problems.error(&["rotation", "max_bytes"], reason);
             }
             if self.manifest {
-                let reason = "objects cannot be appended to: `manifest` is for directories only";
+                let reason = "is not supported with `object_store`, because objects cannot be appended to: remove it";
                 problems.error(&["manifest"], reason);
             }
         }
@@ -420,12 +425,9 @@ impl ObjectStoreConfig {
 impl Validate for ObjectStoreConfig {
     fn validate(&self, problems: &mut Problems) {
         self.bucket()
-            .validate("write to a directory, with `path`", problems);
+            .validate("write to a directory (`path`) instead", problems);
         if self.part_size < ByteSize::mib(5) {
-            problems.error(
-                &["part_size"],
-                "must be at least 5MiB, the least that S3 takes",
-            );
+            problems.error(&["part_size"], "must be at least 5MiB, the minimum of S3");
         }
     }
 }

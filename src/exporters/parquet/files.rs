@@ -100,11 +100,9 @@ impl Early {
     fn explanation(self) -> &'static str {
         match self {
             Early::Memory => {
-                "`max_memory` has no room for more rows. Raise it, or use a stored queue, which keeps requests on disk"
+                "`max_memory` is used up. Raise it, or set `sending_queue.storage`, which keeps requests on disk"
             }
-            Early::Files => {
-                "more files are needed than `max_open_files`. Raise it, or use `partition_by: hour`"
-            }
+            Early::Files => "`max_open_files` is reached. Raise it, or use `partition_by: hour`",
             Early::Queue => {
                 "`sending_queue` is three quarters full. Raise its `queue_size`, or lower `rotation.interval`"
             }
@@ -234,8 +232,9 @@ impl Files {
                     otelcol.component.id = %self.setup.id,
                     otelcol.component.kind = "exporter",
                     max_partitions = self.setup.limits.most_partitions,
-                    "There are more services or hours than `max_partitions`. Rows of the others share files, with \
-                     `__overflow__` as service, until there are fewer. Check the senders, or raise the limit."
+                    "There are more combinations of service and hour than `max_partitions`; rows of the rest go to \
+                     shared files, with the service `__overflow__`. Check the senders' service names, or raise \
+                     `max_partitions`."
                 );
             }
         } else if let Some(ended) = self.overflow.over() {
@@ -244,7 +243,7 @@ impl Files {
                 otelcol.component.kind = "exporter",
                 lasted = ?ended.lasted,
                 rows = ended.items,
-                "All services and hours have files of their own again."
+                "The number of partitions is within `max_partitions` again; no more rows go to shared files."
             );
         }
     }
@@ -326,7 +325,9 @@ impl Files {
     /// data that leads here.
     fn give_up(&self, spoiled: Vec<Open>) {
         for open in spoiled {
-            let error = PlaceError("another batch in it cannot be read".to_owned());
+            let error = PlaceError(
+                "discarded, because it contains part of a batch that cannot be read".to_owned(),
+            );
             self.failed(&open.close(), &error);
         }
         self.metrics.open.set(self.open.get() as f64);
@@ -354,8 +355,8 @@ impl Files {
         let total = copied.saturating_add(rows);
         if !memory.may_fit(total) {
             let reason = format!(
-                "rows of the batch take up to {total} bytes of memory, more than the memory budget; send smaller \
-                 requests or raise the limit of `memory_limiter`"
+                "the rows of the batch need up to {total} bytes of memory, more than the memory budget; send \
+                 smaller requests, or raise the limit of `memory_limiter`"
             );
             return Err(SendError::permanent(
                 Code::ResourceExhausted,
@@ -387,7 +388,8 @@ impl Files {
             }
         });
         waited.await.map_err(|_| {
-            let reason = "no memory for more rows: files are not finished as fast as rows come";
+            let reason = "no memory for more rows: files are written more slowly than rows arrive; check the disk \
+                          or the object store, or raise `max_memory`";
             SendError::transient(Code::ResourceExhausted, reason)
         })
     }
@@ -513,7 +515,7 @@ impl Files {
                 otelcol.component.kind = "exporter",
                 reason = early.explanation(),
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "Finished a file before `rotation` asks for it"
+                "Finished a file before it reached the limits of `rotation`"
             );
         }
     }
@@ -536,7 +538,7 @@ impl Files {
                 otelcol.component.kind = "exporter",
                 %error,
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "Could not add a finished file to the manifest"
+                "Cannot add a finished file to the manifest; check the directory and the disk"
             );
         }
     }
@@ -552,7 +554,7 @@ impl Files {
                 file = closed.part.path,
                 %error,
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "Could not write a file; its batches have not been delivered"
+                "Cannot write a file; its batches are retried. Check the directory and the disk, or the object store"
             );
         }
     }

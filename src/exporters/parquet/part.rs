@@ -105,7 +105,7 @@ impl Part {
         // may be cancelled while other batches have rows in the file. If the encoder panics, its
         // row groups are lost and the file must not be finished.
         let encode = spawn_blocking(move || {
-            let interrupted = PlaceError("writing it was interrupted".to_owned());
+            let interrupted = PlaceError("the write was interrupted".to_owned());
             let before = std::mem::replace(&mut *writing, Writing::Failed(interrupted));
             let (after, outcome) = match part.encode(before, &place, &layout, &memory, &mut turn) {
                 Ok(after) => (after, Ok(())),

@@ -124,7 +124,7 @@ impl Steps {
         match (stepping.end(), stepping.has_more) {
             (Some(todo), None) => Ended::Complete(todo),
             (Some(todo), Some(needs_files)) => Ended::More(todo, needs_files),
-            (None, _) => Ended::Failed(unreadable("the batch was given up")),
+            (None, _) => Ended::Failed(unreadable("the batch was discarded")),
         }
     }
 }

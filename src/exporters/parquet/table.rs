@@ -431,6 +431,6 @@ pub enum WriteError {
     #[error(transparent)]
     Parquet(#[from] ParquetError),
     /// The file or column belongs to another table.
-    #[error("{0} has no place here in the schema of the file")]
+    #[error("the schema of the file has no column for {0}")]
     Schema(String),
 }

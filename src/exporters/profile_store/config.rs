@@ -78,8 +78,7 @@ impl Validate for Config {
         if self.directory.as_os_str().is_empty() {
             problems.error(
                 &["directory"],
-                "`directory` must be specified: the place of the profiles, such as \
-                 `/var/lib/tributary/profiles`",
+                "`directory` must be specified, as in `/var/lib/tributary/profiles`",
             );
         }
         if *self.retention < SHORTEST_RETENTION {

@@ -37,15 +37,15 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     metric::counter(
         "tributary_exporter_profile_store_early_compactions",
-        "Number of times that profiles were merged into longer windows before their time, for want of room",
+        "Number of times that profiles were merged into longer windows early, for lack of space",
     ),
     metric::counter(
         "tributary_exporter_profile_store_damaged",
-        "Number of files and sections of the profile store found damaged and left out of answers",
+        "Number of damaged files and sections of the profile store that queries ignore",
     ),
     metric::counter(
         "tributary_exporter_profile_store_from_the_future",
-        "Number of profiles stored at their arrival, because their time was later",
+        "Number of profiles with a time in the future, stored at their time of arrival",
     ),
 ];
 

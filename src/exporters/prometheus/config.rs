@@ -183,22 +183,22 @@ impl Validate for Config {
             {
                 problems.error(
                     &["const_labels", name],
-                    "cannot be a label: names must not be empty, and Prometheus keeps `le`, `quantile` and what begins with \
-                     `__` to itself",
+                    "is not a usable label name: it must not be empty, `le` or `quantile`, or begin with `__`, \
+                     which Prometheus reserves",
                 );
             }
         }
         if self.translation_strategy.is_some() && !self.add_metric_suffixes {
             problems.warning(
                 &["add_metric_suffixes"],
-                "has no effect beside `translation_strategy`, which says the same and more",
+                "has no effect with `translation_strategy`, which replaces it: remove this key",
             );
         }
         if self.resource_to_telemetry_conversion.enabled && self.resource_constant_labels.is_given()
         {
             problems.warning(
                 &["resource_to_telemetry_conversion"],
-                "has no effect beside `resource_constant_labels`, which says the same and more",
+                "has no effect with `resource_constant_labels`, which replaces it: remove this key",
             );
         }
     }

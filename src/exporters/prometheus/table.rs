@@ -123,11 +123,11 @@ impl Table {
         };
         let (reason, advice) = match self.room.has_most_series() {
             true => (
-                "there are `max_series` series",
-                "Raise it, or send fewer series",
+                "the limit `max_series` is reached",
+                "Raise `max_series`, or send fewer series",
             ),
             false => (
-                "the memory budget has no room for more series",
+                "the memory budget is used up",
                 "Raise the limit of `memory_limiter`, or send fewer series",
             ),
         };
@@ -373,9 +373,9 @@ impl Table {
                 of,
                 exposed = holder.map_or("gauge", |family| family.kind.name()),
                 dropped = kind.name(),
-                "Two metrics become one name and are of different types, or their lines would have one name, as \
-                 `h_count` of a histogram `h`: the one that came first is exposed; the points of the other are \
-                 dropped until the first one expires"
+                "Two metrics have the same Prometheus name, or the same name of a series (such as `h_count` of a \
+                 histogram `h`), and different types. Dropping the points of the second metric until the first one \
+                 expires; rename one of them"
             );
         }
     }

@@ -11,25 +11,25 @@ pub(super) struct Entry<'a> {
     pub(super) hash: Hash,
 }
 
-/// A password as it is kept.
+/// Stored form of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Hash {
     /// `$2a$`, `$2b$`, `$2y$`.
     Bcrypt(String),
-    /// As it is.
+    /// Plain text.
     Plain(String),
 }
 
 /// The reason why a line has no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoEntry {
-    #[error("a line is `user:hash`")]
+    #[error("the line is not `user:hash`")]
     Form,
     #[error("an empty password is not accepted")]
     Empty,
     #[error("{0} is not supported; use bcrypt (`htpasswd -B`)")]
     Unsupported(&'static str),
-    #[error("this is no complete bcrypt hash")]
+    #[error("the bcrypt hash is incomplete")]
     Incomplete,
     #[error("the cost of a bcrypt hash must be from 4 to 17")]
     Cost,
@@ -44,7 +44,7 @@ const UNSUPPORTED: [(&str, &str); 13] = [
     ("$6$", "a SHA-512 hash (`$6$`)"),
     ("{SHA}", "a SHA-1 hash (`{SHA}`)"),
     ("{SSHA}", "a SHA-1 hash (`{SSHA}`)"),
-    ("$2x$", "a hash of an old, faulty bcrypt (`$2x$`)"),
+    ("$2x$", "a hash of an old, defective bcrypt (`$2x$`)"),
     ("$y$", "a yescrypt hash (`$y$`)"),
     ("$gy$", "a yescrypt hash (`$gy$`)"),
     ("$7$", "an scrypt hash (`$7$`)"),
@@ -53,8 +53,8 @@ const UNSUPPORTED: [(&str, &str); 13] = [
     ("$pbkdf2", "a PBKDF2 hash (`$pbkdf2`)"),
 ];
 
-/// Returns the users of a file, and the other lines with their numbers and reasons. Empty lines and those that begin with
-/// `#` are neither.
+/// Returns the users of a file, and the invalid lines with their numbers and reasons. Skips empty lines and lines
+/// that begin with `#`.
 pub(super) fn parse(text: &str) -> (Vec<Entry<'_>>, Vec<(usize, NoEntry)>) {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {

@@ -58,7 +58,7 @@ impl Users {
             |Entry { user, hash, .. }: Entry<'a>| (user.as_bytes().into(), (user.into(), hash));
         let hashes: HashMap<Box<[u8]>, _> = entries.into_iter().map(named).collect();
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new())
-            .map_err(|_| "the system gives no random numbers".to_owned())?;
+            .map_err(|_| "cannot get random numbers from the system".to_owned())?;
         let mut decoys: Vec<Box<[u8]>> = hashes.keys().cloned().collect();
         decoys.sort_unstable();
         Ok(Users {

@@ -190,19 +190,20 @@ impl Validate for Config {
         if mode.is_none_or(|mode| mode & 0o700 != 0o700) {
             problems.error(
                 &["directory_permissions"],
-                "must be permissions in octal and in quotes, with all for the owner, from \"0700\" to \"0777\"",
+                "must be permissions in octal and in quotes, with full access for the owner, from \"0700\" to \
+                 \"0777\"",
             );
         }
         if self.directory.as_os_str().is_empty() {
             problems.error(
                 &["directory"],
-                "must be the directory to keep the queues in",
+                "must be specified: the directory of the queues",
             );
         } else if !self.create_directory && !self.directory.is_dir() {
             problems.error(
                 &["directory"],
                 format!(
-                    "the directory {} does not exist: make it, or set `create_directory: true`",
+                    "the directory {} does not exist: create it, or set `create_directory: true`",
                     self.directory.display()
                 ),
             );
@@ -210,13 +211,13 @@ impl Validate for Config {
         if self.fsync_interval.is_zero() {
             problems.error(
                 &["fsync_interval"],
-                "must be above 0; to force everything to the disk at once, set `fsync: always`",
+                "must be above 0; to sync every write, set `fsync: always`",
             );
         }
         if self.recreate == Some(true) {
             problems.warning(
                 &["recreate"],
-                "has no effect: a damaged part of a queue is skipped, and the rest of it is delivered; remove it",
+                "has no effect: damaged blocks of a queue are skipped, and the rest is delivered; remove it",
             );
         }
         if self.compaction.is_some() {

@@ -73,8 +73,8 @@ impl Validate for Config {
         if self.auth.is_none() {
             problems.error(
                 &["auth"],
-                "must be set: who may upload decides what the addresses of profiles are called; for example \
-                 `auth: {authenticator: bearertokenauth}`",
+                "must be set, because uploads determine the function names in profiles; for example `auth: \
+                 {authenticator: bearertokenauth}`",
             );
         }
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());

@@ -59,7 +59,8 @@ impl Put {
         let answered = self.take(&mut request, peer).await;
         let (outcome, response) = match answered {
             Ok(id) => {
-                info!(otelcol.component.id = %self.id, otelcol.component.kind = "extension", build_id = %id, client.address = %peer.address, "Took a file with symbols");
+                info!(otelcol.component.id = %self.id, otelcol.component.kind = "extension", build_id = %id,
+                    client.address = %peer.address, "Stored an uploaded file with symbols");
                 ("taken", say(StatusCode::CREATED, "kept"))
             }
             Err(response) => {
@@ -93,7 +94,7 @@ impl Put {
         let (id, kind) = addressed(request).map_err(|refusal| *refusal)?;
         let headers = request.headers();
         if headers.contains_key(CONTENT_ENCODING) {
-            let text = "send the file as it is, without Content-Encoding";
+            let text = "Content-Encoding is not supported: send the file unencoded";
             return Err(say(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         let declared = headers.get(CONTENT_LENGTH);
@@ -102,7 +103,7 @@ impl Put {
             return Err(self.too_large());
         }
         let Ok(_turn) = self.turns.try_acquire() else {
-            let text = "too many files are coming at once";
+            let text = "too many uploads are in flight; retry later";
             return Err(come_back(StatusCode::SERVICE_UNAVAILABLE, text));
         };
         let uploads = self.uploads.clone();
@@ -145,7 +146,7 @@ impl Put {
 
     fn too_large(&self) -> Response<Full<Bytes>> {
         let text = format!(
-            "the file is larger than {} bytes; raise `max_upload_bytes` of this server",
+            "the file is larger than {} bytes; raise `max_upload_bytes` on this server",
             self.max_upload
         );
         say(StatusCode::PAYLOAD_TOO_LARGE, &text)
@@ -158,7 +159,8 @@ impl Put {
             Refused::NotChecked(_) | Refused::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status.is_server_error() {
-            warn!(otelcol.component.id = %self.id, otelcol.component.kind = "extension", reason = %refused, "Cannot take a file with symbols");
+            warn!(otelcol.component.id = %self.id, otelcol.component.kind = "extension", reason = %refused,
+                "Cannot store an uploaded file with symbols");
         }
         say(status, &refused.to_string())
     }
@@ -172,7 +174,7 @@ impl Handler for Put {
     }
 
     fn busy(&self, _: &Request<Body>) -> Response<Full<Bytes>> {
-        let text = "too many requests are under way";
+        let text = "too many requests are in flight; retry later";
         come_back(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 }
@@ -187,11 +189,15 @@ fn addressed(request: &Request<Body>) -> Result<(BuildId, Kind), Box<Response<Fu
             Some(_) => None,
         })
         .ok_or_else(|| {
-            let text = "files go to /symbols/BUILD_ID or /symbols/BUILD_ID/executable";
+            let text =
+                "404 page not found; upload to /symbols/BUILD_ID or /symbols/BUILD_ID/executable";
             Box::new(say(StatusCode::NOT_FOUND, text))
         })?;
     if request.method() != Method::PUT {
-        let mut response = say(StatusCode::METHOD_NOT_ALLOWED, "the only method is PUT");
+        let mut response = say(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "the method is not supported; use PUT",
+        );
         let headers = response.headers_mut();
         headers.insert(ALLOW, HeaderValue::from_static("PUT"));
         return Err(Box::new(response));
@@ -206,7 +212,7 @@ async fn off_the_workers<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(io::Error::other("the collector ends")))
+    done.unwrap_or_else(|_| Err(io::Error::other("the collector is shutting down")))
 }
 
 fn say(status: StatusCode, text: &str) -> Response<Full<Bytes>> {

@@ -176,7 +176,7 @@ async fn full_directory_refuses_and_replacements_count_once() {
     let refused = world.put(&format!("/symbols/{}", id(3)), &third).await.0;
     assert_eq!(refused, 507);
     assert_eq!(world.files().len(), 2);
-    // Somebody removes one, and puts a larger file in the place of the other.
+    // Removes one file, and replaces the other by a larger file.
     let kept = |name: &str| world.directory.path().join("made").join(name);
     std::fs::remove_file(kept(&world.files()[0])).unwrap();
     assert_eq!(

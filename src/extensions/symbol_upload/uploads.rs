@@ -53,15 +53,15 @@ struct Used {
 /// Reason why a file is not kept.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("the file is no ELF file with a build id, as the linker's --build-id makes it")]
+    #[error("the file is not an ELF file with a build id; link with --build-id")]
     NoBuildId,
     #[error("the build id of the file is {0}")]
     OtherBuildId(BuildId),
-    #[error("the directory of this server is full")]
+    #[error("the upload directory of this server is full")]
     Full,
-    #[error("the file cannot be checked: {0}")]
+    #[error("cannot check the file: {0}")]
     NotChecked(#[from] Failure),
-    #[error("the file cannot be kept: {0}")]
+    #[error("cannot store the file: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -159,7 +159,11 @@ impl Uploads {
             Ok(())
         };
         let stored = tokio::task::spawn_blocking(store).await;
-        stored.unwrap_or_else(|_| Err(Refused::Io(io::Error::other("the collector ends"))))
+        stored.unwrap_or_else(|_| {
+            Err(Refused::Io(io::Error::other(
+                "the collector is shutting down",
+            )))
+        })
     }
 }
 

@@ -14,12 +14,13 @@ use crate::pipeline::senders::Senders;
 use crate::pipeline::split::{Fault, Search};
 
 impl<G, R: Bytes> Holding<G, R> {
-    /// Offers a batch to the next stage until it is taken. The batch is offered only once if all of its senders wait
-    /// and some cannot wait for long, and not at all if they have stopped waiting. If the batch is refused permanently,
-    /// its parts are offered instead, so that the data at fault does not take other data with it. The data at fault is
-    /// dropped. A batch that cannot be split is returned to its only sender.
+    /// Offers a batch to the next stage until the stage accepts it. The batch is offered only once if all of its
+    /// senders wait and some cannot wait for long, and not at all if all have stopped waiting. If the batch is
+    /// refused permanently, its parts are offered instead, so that the data at fault does not take other data with
+    /// it. The data at fault is dropped. A batch that cannot be split is returned to its only sender.
     ///
     /// # Errors
+    ///
     /// The refusal for the senders that wait.
     pub(crate) async fn hand_on(
         &self,
@@ -43,7 +44,7 @@ impl<G, R: Bytes> Holding<G, R> {
             let nack = match offer(&self.next, &self.closing, &batch, last).await {
                 Ok(()) => {
                     search.accepted();
-                    // One by one, so that a shutdown in between counts only the rest.
+                    // Settled one by one, so that a shutdown in between counts only the remaining parts.
                     self.settle(senders.passed(items));
                     continue;
                 }
@@ -53,7 +54,8 @@ impl<G, R: Bytes> Holding<G, R> {
             match search.refused(batch, Fault::of(nack.code), budget.as_ref()) {
                 Ok(parts) => {
                     if is_whole {
-                        warn!(error = %nack, "A batch was refused for good. Offering it in parts.");
+                        warn!(error = %nack, "The next stage refused a merged batch permanently; sending its \
+                                              requests separately.");
                     }
                     is_whole = false;
                     todo.extend(parts);

@@ -48,7 +48,6 @@ impl<R> Default for Queue<R> {
 }
 
 impl<R: Bytes> Queue<R> {
-    /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The list of actions of `attributes` and `resource`: its configuration, and what becomes of it for a batch.
+//! Configuration of the actions of `attributes` and `resource`, and the actions for one batch.
 
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ impl ActionConfig {
             if given && !has_meaning {
                 error(
                     key,
-                    &format!("has no meaning for {}: remove it", kind.name()),
+                    &format!("has no effect with the action {}: remove it", kind.name()),
                 );
             }
         }
@@ -172,12 +172,12 @@ impl ActionConfig {
             self.validate_sources(error);
         }
         if kind == ActionKind::Convert && self.converted_type.is_none() {
-            error("action", "needs a converted_type: string, int or double");
+            error("action", "requires `converted_type`: string, int or double");
         }
         if kind == ActionKind::Extract && self.pattern.is_none() {
             error(
                 "action",
-                "needs a pattern with named groups, such as ^(?P<user>[^@]+)@",
+                "requires a pattern with named groups, such as ^(?P<user>[^@]+)@",
             );
         }
         if let Some(pattern) = &self.pattern {
@@ -186,11 +186,14 @@ impl ActionConfig {
                 Ok(pattern) if kind == ActionKind::Extract => {
                     let mut names = pattern.capture_names().skip(1);
                     if names.len() == 0 {
-                        error("pattern", "needs a named group, such as (?P<user>[a-z]+)");
+                        error(
+                            "pattern",
+                            "must have a named group, such as (?P<user>[a-z]+)",
+                        );
                     } else if names.any(|name| name.is_none()) {
                         error(
                             "pattern",
-                            "has a group without a name: write (?P<name>...), or (?:...) where none is needed",
+                            "has a group without a name: write (?P<name>...) for an attribute, or (?:...) otherwise",
                         );
                     }
                 }
@@ -209,15 +212,15 @@ impl ActionConfig {
         match (given.next(), given.next()) {
             (None, _) if self.default_value.is_none() => error(
                 "action",
-                "needs a new value: give one of value, from_attribute and from_context",
+                "requires a new value: set one of `value`, `from_attribute` and `from_context`",
             ),
             (Some((first, _)), Some((second, _))) => error(
                 second,
-                &format!("cannot be combined with {first}: give one of the two"),
+                &format!("cannot be combined with {first}: remove one of the two"),
             ),
             (Some(("value", _)), None) if self.default_value.is_some() => error(
                 "default_value",
-                "would never be used: there is always a value. Remove one of the two",
+                "cannot be combined with `value`, which is always present: remove one of the two",
             ),
             _ => {}
         }
@@ -230,8 +233,8 @@ impl ActionConfig {
             }
             Some(context) if context == "client.address" || context.starts_with("auth.") => error(
                 "from_context",
-                "is not supported: of what is known about a client only its headers travel with the data, as in \
-                 `metadata.tenant`. Who it is can be written by the receiver: see its `client_identity_attribute`",
+                "is not supported: only request headers are available, as in `metadata.tenant`. For the identity of \
+                 the client, set `client_identity_attribute` in the receiver",
             ),
             _ => {}
         }
@@ -303,11 +306,11 @@ impl ActionConfig {
     }
 }
 
-/// An action, as far as it is the same for all batches.
+/// An action, compiled as far as the batch does not matter.
 #[derive(Debug)]
 enum Made {
     Ready(Action),
-    /// Sets an attribute to what a header says.
+    /// Sets an attribute to the value of a header.
     FromHeader {
         key: String,
         set: fn(ValueSource) -> Operation,
@@ -318,7 +321,8 @@ enum Made {
 }
 
 impl Made {
-    /// The action for a batch that came with these headers: none where the header is missing that the value should come from.
+    /// Returns the action for a batch with these headers; `None` if the action needs a header that is missing and has
+    /// no default.
     fn action(&self, metadata: Option<&Metadata>) -> Option<Action> {
         match self {
             Made::Ready(action) => Some(action.clone()),
@@ -346,7 +350,7 @@ impl Made {
 #[derive(Debug)]
 pub(in crate::processors) struct Prepared {
     made: Vec<Made>,
-    /// All of it, if nothing comes from headers.
+    /// All actions, if none depends on headers.
     fixed: Option<Actions>,
 }
 
@@ -365,7 +369,7 @@ impl Prepared {
         })
     }
 
-    /// Calls `run` with the actions for a batch that came with these headers.
+    /// Calls `run` with the actions for a batch with these headers.
     pub(in crate::processors) fn with<R>(
         &self,
         metadata: Option<&Metadata>,

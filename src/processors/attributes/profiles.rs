@@ -1,8 +1,8 @@
 //! The same actions on profiles, whose attributes are entries of a dictionary.
 //!
-//! The attributes of each profile and of each of its samples are a set of their own. What an action adds that says the same
-//! everywhere (a value from the configuration or from a header) is added to the profile alone. Where a set changes, the
-//! file that the profile was converted from goes: the labels in it are those from before.
+//! The attributes of a profile and of each of its samples are separate sets. A constant value (from the configuration
+//! or a header) is added to the profile only. If a set changes, the original file of the profile is removed, because
+//! its labels are unchanged.
 //!
 //! Resources are edited on the wire, unless their attributes are references into the dictionary.
 
@@ -31,10 +31,11 @@ use tributary_profiles::ingest::ingest;
 use tributary_profiles::model::{ResourceProfiles, Samples, ScopeProfiles};
 use tributary_profiles::reindex::CopiedEntries;
 
-/// Edits a request; `None` when nothing changes. With the number of its samples.
+/// Edits a request, and returns its number of samples; `None` if nothing changes.
 ///
 /// # Errors
-/// When the request breaks the rules of the dictionary: what cannot be read cannot be edited.
+///
+/// The request breaks the rules of the dictionary.
 pub(in crate::processors) fn apply(
     actions: &Actions,
     level: AttributeLevel,
@@ -42,8 +43,7 @@ pub(in crate::processors) fn apply(
     request: &[u8],
     output: &OutputMemory,
 ) -> Result<Option<(usize, Bytes)>, Nack> {
-    let broken =
-        |reason: String| Nack::invalid(format!("profiles that cannot be edited: {reason}"));
+    let broken = |reason: String| Nack::invalid(format!("cannot edit the profiles: {reason}"));
     if level == AttributeLevel::Resources
         && !refer(request).map_err(|fault| broken(fault.text().into()))?
     {
@@ -94,7 +94,7 @@ fn refer(request: &[u8]) -> Result<bool, WireFault> {
     Ok(false)
 }
 
-/// The same of an attribute. Values in values count, whatever a reader sees of them.
+/// Whether an attribute has a reference. Nested values count, even if they are overridden.
 fn refers(attribute: &[u8]) -> Result<bool, WireFault> {
     for field in Fields::new(attribute) {
         let field = field?;
@@ -137,7 +137,7 @@ struct Editor<'e> {
     actions: &'e Actions,
     choice: &'e Choice,
     dictionary: &'e mut Dictionary,
-    /// Sets that were edited before, and what became of them.
+    /// Edited sets, by the unedited set.
     of_profiles: Edited,
     of_samples: Edited,
     changed: bool,
@@ -195,7 +195,7 @@ impl Editor<'_> {
             }
             profile.samples = samples;
             if changed {
-                // What was deleted or hashed would be in there still.
+                // The original file still has the deleted or hashed attributes.
                 profile.header.original = None;
             }
         }

@@ -32,7 +32,6 @@ fn within(
     exporter: Arc<Scripted>,
 ) -> Fixture {
     let cx = host.context(&"batch".parse().unwrap());
-    // The signal is that of what comes in.
     let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
         panic!("batch holds data");
     };
@@ -529,7 +528,7 @@ async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
     double.delay = StdDuration::from_millis(8);
     let f = fixture(&config(), storing);
     let others = async {
-        // While the first request is written, the others form a batch.
+        // While the first request is written, further requests form a batch.
         later(1).await;
         let others = ["good", "bad"].map(|name| f.consumer.consume(spans([name])));
         futures_util::future::join_all(others).await

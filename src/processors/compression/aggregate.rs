@@ -32,7 +32,7 @@ use tributary_profiles::{Aggregator, is_readable};
 /// may be forwarded without waiting.
 const MAX_SERIES: usize = 100_000;
 
-const FULL: &str = "the compression processor is full: the next stage does not take its profiles";
+const FULL: &str = "the compression processor is full, because the next stage does not accept profiles; retry later";
 
 /// Settings of the configuration.
 pub(super) struct Settings {

@@ -17,7 +17,7 @@ use tributary_memory::Budget;
 use tributary_otlp::reader::{Fields, put_varint, varint_len};
 use tributary_otlp::{Requests, Signal};
 
-/// The processor. It holds nothing; but a large batch takes milliseconds, for which it leaves the threads that serve
+/// The processor for `mode: compact`. Buffers nothing, and processes large batches off the threads that serve
 /// sockets.
 pub(super) struct Compact {
     next: Arc<dyn Consumer>,
@@ -42,7 +42,7 @@ impl Consumer for Compact {
             let room = match batch.signal() {
                 Signal::Profiles => match decoding::room(batch.wire().parts(), &self.budget) {
                     Ok(room) => Some(room),
-                    // Large as it is, rather than refused.
+                    // Without memory, the batch is forwarded unchanged instead of refused.
                     Err(_) => return self.next.consume(batch).await,
                 },
                 _ => None,
@@ -79,7 +79,7 @@ fn compacted(batch: Batch) -> Batch {
     compacted
 }
 
-/// Each request by itself: there is one, unless somebody wants them apart.
+/// Compacts each request separately.
 fn compact_profiles(requests: &Requests) -> Option<Requests> {
     let mut changed = false;
     let parts = requests.parts().iter().map(|part| {
@@ -103,9 +103,9 @@ const RESOURCE_ATTRIBUTES: u32 = 1;
 /// The field of `InstrumentationScope` that has its attributes.
 const SCOPE_ATTRIBUTES: u32 = 3;
 
-/// Different messages, by their headers, in the order in which they came.
+/// Distinct messages by header, in the order of their first occurrence.
 struct Groups<'a, T> {
-    /// Headers are compared in full; a hash only says where to look.
+    /// By header: the index into `groups`.
     index: HashMap<Identity<'a>, usize, RandomState>,
     groups: Vec<(Header<'a>, T)>,
 }
@@ -120,7 +120,8 @@ impl<T> Default for Groups<'_, T> {
 }
 
 impl<'a, T: Default> Groups<'a, T> {
-    /// The group of that header, whose attributes are in this field, and whether it was there.
+    /// Returns the group of the header, whose attributes are in the field `attributes`, and whether the group
+    /// existed.
     fn group(&mut self, header: Header<'a>, attributes: u32) -> (Option<&mut T>, bool) {
         let next = self.groups.len();
         let identity = identity(&header, attributes);
@@ -146,7 +147,7 @@ fn compact(requests: &Requests) -> Option<Requests> {
         for field in Fields::new(part) {
             let field = field.ok()?;
             let Some(resource) = field.value.bytes().filter(|_| field.number == 1) else {
-                // Unknown; all that can be said is that it came with these requests.
+                // Unknown fields apply to the whole request.
                 others.push(field.raw);
                 continue;
             };
@@ -166,7 +167,7 @@ fn compact(requests: &Requests) -> Option<Requests> {
     any_equal.then(|| Requests::from(bytes::Bytes::from(write(&resources, &others))))
 }
 
-/// See [`Identity`]. What cannot be read is compared as it is.
+/// Returns the [`Identity`]. A header that cannot be parsed is compared unchanged.
 fn identity<'a>(header: &[&'a [u8]], attributes: u32) -> Identity<'a> {
     let mut identity = Identity::new();
     let mut sorted: SmallVec<[(&[u8], &[u8]); 16]> = SmallVec::new();
@@ -192,7 +193,7 @@ fn identity<'a>(header: &[&'a [u8]], attributes: u32) -> Identity<'a> {
             }
         }
     }
-    // Stable: of several with one key the first, or the last, is the one that counts.
+    // The sort is stable, because the order of attributes with equal keys matters.
     sorted.sort_by_key(|(key, _)| *key);
     identity.push(&[]);
     identity.extend(sorted.into_iter().map(|(_, raw)| raw));

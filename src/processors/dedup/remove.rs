@@ -5,8 +5,8 @@ use tributary_otlp::Signal;
 use tributary_otlp::edit::Editor;
 use tributary_otlp::reader::{Field, Fields};
 
-/// The request without the items for which `drop` says so, in the order of the items. What is left without any item by
-/// that goes too: metrics, scopes, resources. `None` when nothing changes.
+/// Removes the items marked in `drop`, which is in the order of the items. Metrics, scopes and resources that become
+/// empty are removed, too. Returns `None` if nothing changes.
 pub(super) fn remove(signal: Signal, request: &[u8], drop: &[bool]) -> Option<Vec<u8>> {
     let mut editor = Editor::new(request);
     let mut drop = drop;
@@ -18,7 +18,7 @@ pub(super) fn remove(signal: Signal, request: &[u8], drop: &[bool]) -> Option<Ve
     editor.finish()
 }
 
-/// The fields on the way from a request to its items.
+/// Path of fields from a request to its items.
 const TO_RECORDS: [Step; 3] = [Step::Field(1), Step::Field(2), Step::Field(2)];
 const TO_POINTS: [Step; 5] = [
     Step::Field(1),

@@ -115,7 +115,7 @@ impl Dedup {
                 };
             }
             if let Some(patience) = patience {
-                // That may take as long as what it waits for.
+                // Waiting for the other delivery may take as long as that delivery.
                 patience.taken_in();
             }
             settled.await;

@@ -130,7 +130,7 @@ fn items(signal: Signal, numbers: &[u64], resource: Option<Resource>, time: u64)
     let encoded = match signal {
         Signal::Traces => {
             let span = |number: &u64| Span {
-                // Ids only where there is a time: what has neither is never dropped.
+                // Spans without ids and without a time are never dropped, so a time comes with ids.
                 trace_id: vec![1; if time == 0 { 0 } else { 16 }],
                 span_id: vec![1; 8],
                 name: name(number),
@@ -417,7 +417,7 @@ async fn equal_items_in_one_request_are_duplicates_only_if_they_have_an_identity
         bench.dedup.consume(plain(signal, &[7, 7])).await.unwrap();
         assert_eq!(bench.next.taken(), [pass], "{signal}");
         assert_eq!(bench.dropped(), 2 - pass as u64);
-        // However they come again, both are known.
+        // All later deliveries are recognized, in any combination.
         for again in [&[7][..], &[7, 7], &[7, 8]] {
             bench.dedup.consume(plain(signal, again)).await.unwrap();
         }
@@ -638,7 +638,7 @@ proptest! {
     }
 }
 
-/// The outcome of what does not wait.
+/// Returns the outcome of a future that completes at once.
 fn now(delivery: BoxFuture<'_, Result<(), Nack>>) -> Result<(), Nack> {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -723,7 +723,7 @@ async fn what_was_delivered_before_a_reload_is_known_after_it() {
             other.dedup.consume(plain(signal, &[1])).await.unwrap();
             assert_eq!(other.next.taken(), [1], "{signal}");
         }
-        // And nothing stays when nobody needs it any more.
+        // The state is removed when it is no longer needed.
         drop(after);
         assert_eq!(host.budget.used(), 0);
     }

@@ -86,7 +86,7 @@ impl<'de> serde::de::Visitor<'de> for EntryVisitor {
         Ok(ConditionEntry::Text(text.to_owned()))
     }
 
-    // Texts without quotes; what they lack of a condition is said with its place.
+    // YAML scalars without quotes; the parser of conditions reports what is wrong with them.
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ConditionEntry, E> {
         Ok(ConditionEntry::Text(value.to_string()))
     }
@@ -272,7 +272,7 @@ pub struct SeverityName {
 }
 
 impl SeverityName {
-    /// The number; `None` when there is none of that name.
+    /// Returns the severity number; `None` if the name is unknown.
     pub(super) fn number(&self) -> Option<i32> {
         const NAMES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
         if self.min.is_empty() {

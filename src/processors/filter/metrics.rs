@@ -23,7 +23,7 @@ impl FilterMetrics {
         ))
     }
 
-    /// So many items were dropped.
+    /// Counts dropped items.
     pub(super) fn filtered(&self, items: usize) {
         self.0.increment(items as u64);
     }

@@ -70,8 +70,11 @@ impl Sieve<'_> for Verdicts {
 }
 
 fn verdicts(rules: &Rules, request: &[u8]) -> Result<Verdicts, Nack> {
-    let broken =
-        |fault: ProfileFault| Nack::invalid(format!("profiles that cannot be judged: {fault}"));
+    let broken = |fault: ProfileFault| {
+        Nack::invalid(format!(
+            "cannot evaluate conditions on the profiles: {fault}"
+        ))
+    };
     let entries = dictionary(request).map_err(broken)?;
     let mut reader = ProfileReader::new(&entries);
     let mut verdicts = Verdicts::default();

@@ -1,4 +1,4 @@
-//! From the configuration to what is asked of each part of a request.
+//! The rules of a configuration, by the part of a request that they apply to.
 
 use super::config::{ConditionEntry, Config, ErrorMode, MetricProperties};
 use crate::component::BuildError;
@@ -23,12 +23,13 @@ pub(super) struct Rules {
 pub(super) struct Conditions([Vec<(Condition, ErrorMode)>; 4]);
 
 impl Conditions {
-    /// The conditions for what is in the part of a request at hand, if they ask something of that.
+    /// Returns the conditions for the items inside this part of a request, partially evaluated. `None` if no
+    /// condition uses this part.
     pub(super) fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Option<Conditions> {
         let mut any = false;
         let within = self.0.each_ref().map(|conditions| {
             let mut within = Vec::new();
-            // What is not as deep has been asked.
+            // Conditions on this depth and above have been evaluated.
             let deeper =
                 |(condition, _): &&(Condition, ErrorMode)| condition.context.depth() > depth;
             for (condition, error_mode) in conditions.iter().filter(deeper) {
@@ -45,7 +46,7 @@ impl Conditions {
         self.0.get(depth as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether something is asked at that depth.
+    /// Whether there are conditions at that depth.
     pub(super) fn asks(&self, depth: Depth) -> bool {
         !self.at(depth).is_empty()
     }
@@ -81,15 +82,16 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Whether nothing is asked.
+    /// Whether there are no rules.
     pub(super) fn is_empty(&self) -> bool {
         self.choice.is_everything() && self.conditions.0.iter().all(Vec::is_empty)
     }
 
-    /// Whether a condition for that depth is true, of these, which are our own with what is known so far.
+    /// Whether a condition of that depth is true. `conditions` are the rules' own conditions, partially evaluated.
     ///
     /// # Errors
-    /// A sentence, when one cannot be evaluated and that is to be propagated.
+    ///
+    /// The reason, if a condition cannot be evaluated and its error mode is `propagate`.
     pub(super) fn any_is_true(
         &self,
         conditions: &Conditions,
@@ -358,7 +360,10 @@ pub(super) fn validate(config: &Config, problems: &mut Problems) {
                         .iter()
                         .filter(|(_, context)| context.is_of(signal));
                     let names: Vec<&str> = names.map(|(name, _)| *name).collect();
-                    let message = format!("is nothing that {signal} have: {}", names.join(", "));
+                    let message = format!(
+                        "is not a context of {signal}; use one of: {}",
+                        names.join(", ")
+                    );
                     problems.error(&[key, &at, "context"], message);
                 }
                 if group.conditions.is_empty() {
@@ -392,7 +397,8 @@ pub(super) fn validate(config: &Config, problems: &mut Problems) {
         if severity.is_some_and(|severity| severity.number().is_none()) {
             problems.error(
                 &["logs", name, "severity_number", "min"],
-                "is no severity: TRACE, DEBUG, INFO, WARN, ERROR or FATAL, each also with 2, 3 or 4",
+                "is not a severity: use TRACE, DEBUG, INFO, WARN, ERROR or FATAL, optionally with the suffix 2, 3 \
+                 or 4",
             );
         }
     }
@@ -426,7 +432,7 @@ fn combinations(config: &Config, problems: &mut Problems) {
         } else if is(&old) && is(&properties) {
             problems.error(
                 &[section],
-                "cannot have both conditions, and include or exclude",
+                "cannot have both conditions and `include` or `exclude`: remove one of the two",
             );
         }
     }

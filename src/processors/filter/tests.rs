@@ -23,8 +23,9 @@ use crate::component::Host;
 use tributary_otlp::Decoded;
 use tributary_otlp::edit::put_delimited;
 
-/// Configurations, each in a line, and in the next what the Collector's processor (contrib 0.156) let pass of
-/// [`traces`], [`metrics`] and [`logs`]: spans with their events, metrics with their number of data points, records.
+/// Configurations, one per line, each followed by the items of [`traces`], [`metrics`] and [`logs`] that the
+/// Collector's processor (contrib 0.156) passed: spans with their events, metrics with their number of data points,
+/// records.
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn text(text: &str) -> Value {
@@ -654,17 +655,20 @@ fn arithmetic_is_that_of_the_language() {
         ),
         ("Len(span.attributes[\"bytes\"]) > 0", "Len needs"),
         ("Len(span.attributes[\"missing\"]) > 0", "Len needs"),
-        ("HasPrefix(span.attributes[\"bytes\"], \"2\")", "not a text"),
+        (
+            "HasPrefix(span.attributes[\"bytes\"], \"2\")",
+            "not a string",
+        ),
         (
             "HasSuffix(span.attributes[\"missing\"], \"2\")",
-            "not a text",
+            "not a string",
         ),
-        ("span.attributes[\"list\"][3] == nil", "not within a list"),
+        ("span.attributes[\"list\"][3] == nil", "out of range"),
         (
             "span.attributes[\"list\"][\"a\"] == nil",
             "does not have the key",
         ),
-        ("span.attributes[\"map\"][0] == nil", "not within a list"),
+        ("span.attributes[\"map\"][0] == nil", "out of range"),
         (
             "ContainsValue(span.attributes[\"map\"], 1)",
             "a value is not a list",
@@ -683,11 +687,11 @@ fn arithmetic_is_that_of_the_language() {
         ),
         (
             "ToLowerCase(span.attributes[\"missing\"]) == nil",
-            "not a text",
+            "not a string",
         ),
         (
             "Substring(span.attributes[\"path\"], 2, 9) == nil",
-            "Substring exceeds",
+            "Substring is out of range",
         ),
     ] {
         let nack = drops(condition).unwrap_err();
@@ -738,7 +742,7 @@ fn what_is_not_supported_is_told_with_its_place() {
         ("Len(span.kind + 1) > 3", 5, "path"),
         ("Len(span.name)", 15, "comparison"),
         ("HasPrefix(span.name)", 20, "`,`"),
-        ("HasSuffix(span.name, 1)", 22, "text"),
+        ("HasSuffix(span.name, 1)", 22, "string"),
         ("Concat(span.name) == \"a\"", 8, "`[`"),
         (
             "ExtractPatterns(span.name, \"a\") == \"a\"",
@@ -752,7 +756,7 @@ fn what_is_not_supported_is_told_with_its_place() {
             "subtract",
         ),
         ("IsMatch(span.name, \"(\")", 20, "regular expression"),
-        ("IsMatch(span.name, span.name)", 20, "text"),
+        ("IsMatch(span.name, span.name)", 20, "string"),
         ("span.name + \"a\" == \"b\"", 17, "not a number"),
         ("span.kind + == 1", 13, "expected"),
         ("(span.kind + 1 == 2", 20, "`)`"),
@@ -765,11 +769,11 @@ fn what_is_not_supported_is_told_with_its_place() {
         ("span.end_time > Duration(\"5\")", 26, "no unit"),
         ("IsMatch(span.end_time, \"a\")", 9, "time"),
         ("span.kind == SPAN_KIND_SREVER", 14, "SPAN_KIND_SREVER"),
-        ("log.body == \"a\"", 1, "no log"),
+        ("log.body == \"a\"", 1, "context log is not available"),
         ("span.trace_id == TraceID(0x01)", 26, "32"),
         ("true", 1, "context"),
-        ("span.flags == 99999999999999999999", 15, "64 bits"),
-        ("gr\u{fc}n == 1", 3, "no meaning"),
+        ("span.flags == 99999999999999999999", 15, "64-bit"),
+        ("gr\u{fc}n == 1", 3, "unexpected character"),
     ] {
         let yaml = serde_yaml::to_string(&std::collections::BTreeMap::from([(
             "trace_conditions",
@@ -838,7 +842,7 @@ fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
     let _others = budget.acquire((1 << 20) - 2_000).unwrap();
     let nack = of(budget).process(batch()).unwrap_err();
     assert!(nack.retryable && nack.retry_after.is_some(), "{nack:?}");
-    // What never fits is refused for good.
+    // A request that can never fit is refused permanently.
     let nack = of(Budget::new(2_000)).process(batch()).unwrap_err();
     assert!(!nack.retryable, "{nack:?}");
 }

@@ -31,7 +31,7 @@ pub(super) struct Divided {
 }
 
 impl Conditions {
-    /// The conditions as they are written. What is none has been reported.
+    /// Parses the conditions. Validation has already reported invalid ones.
     pub(super) fn new(texts: &[String]) -> Self {
         let conditions = texts.iter().filter_map(|text| condition(text).ok());
         Conditions {
@@ -40,7 +40,6 @@ impl Conditions {
         }
     }
 
-    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
@@ -89,7 +88,8 @@ impl Conditions {
         })
     }
 
-    /// Whether one of these is true, which are our own with what is known so far. What cannot be decided is not: it passes, as with the Collector.
+    /// Whether a condition is true. `conditions` are partially evaluated. As in the Collector, a condition that
+    /// cannot be evaluated is false, and the record passes.
     fn any_is_true(&self, conditions: &[Condition], here: &EvaluationTarget<'_>) -> bool {
         conditions
             .iter()
@@ -116,10 +116,10 @@ pub(super) fn condition(text: &str) -> Result<Condition, ParseError> {
     parse(text, Signal::Logs, Some(Context::Log))
 }
 
-/// A walk through a request that leaves what is counted, or the rest.
+/// A walk through a request that keeps either the counted records or the passing ones.
 struct Choice<'c, 'a> {
     all: &'c Conditions,
-    /// The conditions with what is known of the resource and the scope at hand, where they ask for that.
+    /// Conditions partially evaluated for the current resource and scope, where they use them.
     of_resource: Option<Vec<Condition>>,
     of_scope: Option<Vec<Condition>>,
     counted: bool,

@@ -148,7 +148,7 @@ impl Counted {
         self.bytes
     }
 
-    /// Counts the records of a request, which came now.
+    /// Counts the records of a request that arrives now.
     pub(super) fn add(&mut self, found: &Found<'_>, now: u64) {
         for record in &found.records {
             let group = match self.records.entry(record.key) {
@@ -196,7 +196,7 @@ impl Counted {
 
     /// A request with one of each, as of now.
     pub(super) fn request(&self, output: &Output, now: u64) -> Bytes {
-        // Resources in the order in which they came first, each with all its scopes.
+        // Resources in the order of their first occurrence, each with all its scopes.
         let mut places: HashMap<u128, usize, RandomState> = HashMap::default();
         let mut resources: Vec<Vec<&Group>> = Vec::new();
         for group in &self.groups {
@@ -284,7 +284,7 @@ fn put_attribute(key: &str, value: &[u8], record: &mut Vec<u8>) {
     put_delimited(ATTRIBUTES, &pair, record);
 }
 
-/// The time of day by a clock that does not jump: as it was at the start of an interval, and what has passed since.
+/// Time of day by a monotonic clock: the time at the start of an interval, plus the elapsed time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     start: Instant,

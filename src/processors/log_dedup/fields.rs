@@ -21,9 +21,9 @@ pub(super) struct Path {
 pub(super) enum NoPath {
     #[error("must start with `body.` or `attributes.`")]
     Root,
-    #[error("the body as a whole cannot be named: name keys of it, as in `body.KEY`")]
+    #[error("the whole body is not supported: name a key of the body, as in `body.KEY`")]
     WholeBody,
-    #[error("a key is empty; a dot within a key is written `\\.`")]
+    #[error("a key is empty; write a dot within a key as `\\.`")]
     EmptyKey,
 }
 
@@ -68,7 +68,7 @@ impl Path {
     }
 }
 
-/// A record without the fields at some places; nothing when it has none of them.
+/// Returns a record without the fields at these paths; `None` if it has none of them.
 pub(super) fn without(record: &[u8], paths: &[Path]) -> Option<Vec<u8>> {
     let mut editor = Editor::new(record);
     for field in Fields::new(record).map_while(Result::ok) {
@@ -103,7 +103,7 @@ pub(super) fn key_of(pair: &[u8]) -> &[u8] {
     messages(pair, 1).last().unwrap_or_default()
 }
 
-/// Takes what lies at the end of the ways out of a map, whose value is the content of that field.
+/// Removes the entries at these paths from a map, which is the content of the field.
 fn prune_map<'a>(value: &Field<'a>, ways: &[&[String]], editor: &mut Editor<'a>) {
     for map in value.fields().map_while(Result::ok) {
         if map.number != MAP || map.value.bytes().is_none() {

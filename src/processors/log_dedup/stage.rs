@@ -1,4 +1,4 @@
-//! The stage: records are acknowledged when they were counted, so from then on this processor answers for them.
+//! The stage. A record is acknowledged when it has been counted; from then on, this processor is responsible for it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,7 +27,8 @@ use tributary_memory::{Budget, Permit};
 use tributary_otlp::Limit;
 use tributary_otlp::Signal;
 
-const FULL: &str = "the log_dedup processor is full: the next stage does not take its records";
+const FULL: &str =
+    "the log_dedup processor is full, because the next stage does not accept records; retry later";
 
 /// Memory overhead of a partition besides its headers and records, in bytes.
 const PARTITION_BYTES: usize = 256;
@@ -111,17 +112,17 @@ struct Interval {
     due: Instant,
     clock: Clock,
     partitions: HashMap<Partition, (Counted, Option<Arc<Metadata>>)>,
-    /// Records as they came in.
+    /// Number of buffered records before counting.
     items: usize,
     senders: Senders,
     bytes: usize,
     permit: Permit,
-    /// Batches without content, whose permits stand in where the budget had no room for `permit` to grow.
+    /// Empty batches whose permits are kept, because the budget had no room for `permit` to grow.
     others: Vec<Batch>,
 }
 
 impl LogCounter {
-    /// Counts the records of a request, and makes ready what is passing, unless there is no room now.
+    /// Counts the records of a request and queues its passing records. Returns `None` if there is no room now.
     fn take_in(
         &self,
         batch: &Batch,
@@ -140,7 +141,7 @@ impl LogCounter {
         if batch.items() > 0 {
             self.count(state, batch, found, senders)?;
         }
-        // Only now: what is refused is refused as a whole.
+        // Last, because a refused request is refused as a whole.
         if let Some(passing) = passing.take() {
             let senders = senders.split(passing.items());
             state.held += senders.held();
@@ -285,7 +286,7 @@ impl Holder for LogCounter {
         senders.became(left);
         let merging = self.holding.merging(items, left, &senders);
         self.holding.became(held, senders.held());
-        // Given back only now: the budget counts what is here, not what will be.
+        // Released only now, because the budget accounts for the current memory, not the future one.
         drop(others);
         let mut needed = batches.iter().map(Batch::bytes).sum::<usize>();
         permit.shrink_to(needed);
@@ -325,7 +326,7 @@ impl Entered for LogCounter {
         let requests = batch.wire().clone();
         let needed = batch.items().saturating_mul(FOUND_BYTES);
         let working = self.budget.acquire(needed).map_err(|_| {
-            Nack::unavailable("no memory to count log records: the memory budget is used up")
+            Nack::unavailable("the memory budget is used up; cannot buffer log records now")
         })?;
         let mut found = Found::default();
         for request in requests.parts() {
@@ -333,9 +334,9 @@ impl Entered for LogCounter {
         }
         let take_in = || self.take_in(&batch, &found, &mut passing, &mut senders);
         self.holding.with_patience(FULL, take_in).await?;
-        // What was counted and what passes has them by now.
+        // The counted and the passing records have their own senders now.
         senders.tell(&Ok(()));
-        // Of what is waited for nothing is in memory but its counts.
+        // While the request waits, only its counts are in memory.
         drop(found);
         drop((requests, working, batch));
         answer.outcome().await

@@ -382,7 +382,7 @@ async fn what_was_counted_leaves_at_once_when_the_processor_is_replaced() {
     f.component.flush();
     later(1).await;
     assert_eq!(f.exporter.taken(), [1]);
-    // So does what still comes.
+    // Records that arrive now are refused, too.
     f.send("s", vec![record("b", &[])]).await.unwrap();
     later(1).await;
     assert_eq!(f.exporter.taken(), [1, 1]);
@@ -554,7 +554,7 @@ async fn only_records_matching_a_condition_are_counted() {
         each.map(|record| (record.body, record.attributes.len()))
             .collect()
     };
-    // As it came, without a number.
+    // The passing record is unchanged, without a count.
     assert_eq!(bodies(f.records()), [(Some(text("x")), 1)]);
     tokio::time::sleep(StdDuration::from_secs(11)).await;
     assert_eq!(f.records().len(), 3);

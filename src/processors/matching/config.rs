@@ -132,7 +132,7 @@ impl MatchConfig {
             ));
         }
         if !self.says_anything() {
-            let message = "names nothing to match: give at least one property, such as services";
+            let message = "must have at least one property to match, such as `services`";
             found.push((at(&[]), message.to_owned()));
         }
         let patterns = self.match_type == Some(MatchType::Regexp);
@@ -162,7 +162,10 @@ impl MatchConfig {
                 if !KINDS.contains(&kind.as_str()) {
                     let mut path = at(&["span_kinds"]);
                     path.push(position.to_string());
-                    found.push((path, format!("is no kind of span: {}", KINDS.join(", "))));
+                    found.push((
+                        path,
+                        format!("is not a span kind; use one of: {}", KINDS.join(", ")),
+                    ));
                 }
             }
         }
@@ -261,7 +264,7 @@ impl MatchConfig {
 }
 
 fn no_meaning(signal: Signal) -> String {
-    format!("has no meaning for {signal}: use a processor of its own for them")
+    format!("is not supported for {signal}: use a separate processor for {signal}")
 }
 
 /// Names of span kinds, at the index of their number less one.
@@ -291,12 +294,13 @@ impl MatchAttribute {
         }
         match &self.value {
             Some(Literal::List(_) | Literal::Map(_)) => {
-                let message = "is not supported: only texts, numbers and booleans are compared";
+                let message = "is not supported: use a string, a number or a boolean";
                 Err(("value", message.to_owned()))
             }
             Some(Literal::Text(text)) => check(text, patterns).map_err(|reason| ("value", reason)),
             Some(_) if patterns => {
-                let message = "must be a regular expression in quotes: match_type is regexp";
+                let message =
+                    "must be a regular expression in quotes, because `match_type` is `regexp`";
                 Err(("value", message.to_owned()))
             }
             _ => Ok(()),

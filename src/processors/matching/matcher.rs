@@ -82,7 +82,7 @@ impl Expected {
             Some(Literal::Double(value)) => Wanted::Double(*value),
             Some(Literal::List(_) | Literal::Map(_)) => {
                 return Err(BuildError(format!(
-                    "{}: only plain values are compared",
+                    "{}: the value must be a string, a number or a boolean",
                     config.key
                 )));
             }

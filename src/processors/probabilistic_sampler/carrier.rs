@@ -1,4 +1,4 @@
-//! Whether an item is sampled, by its randomness and by what it says about sampling before.
+//! Decides whether an item is sampled, by its randomness and its previous sampling decisions.
 
 use super::threshold::{Randomness, Threshold};
 
@@ -62,13 +62,13 @@ pub(super) struct Item {
 /// Method that determines the threshold of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sampler {
-    /// Nothing is sampled, unless its priority says so.
+    /// Samples only items with a priority.
     Never,
     /// By a hash with a seed.
     Hash { seed: u32, threshold: Threshold },
-    /// The probability of what comes out is the given one, or less where it was less before.
+    /// The resulting probability is the configured one, or the previous one if that is lower.
     Equalizing { threshold: Threshold },
-    /// The probability of what comes out is a fraction of what it was before.
+    /// The resulting probability is a fraction of the previous one.
     Proportional { ratio: f64, precision: u32 },
 }
 
@@ -108,7 +108,7 @@ impl Sampler {
                 .threshold
                 .is_some_and(|before| !before.samples(randomness))
         {
-            // With this randomness it cannot have passed that threshold: what it says is wrong.
+            // An item with this randomness cannot have passed the stated threshold, so the threshold is wrong.
             carrier.threshold = None;
             failed = true;
         }

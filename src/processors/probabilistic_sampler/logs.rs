@@ -19,7 +19,7 @@ pub(super) struct Logs {
     pub(super) fail_closed: bool,
     /// Whether the trace id is looked at, in hash mode.
     pub(super) by_trace_id: bool,
-    /// The attribute to hash, in hash mode, where there is no trace id to look at.
+    /// The attribute to hash, in hash mode, for records without a trace id.
     pub(super) attribute: Option<String>,
     /// The attribute with a percentage that replaces the configured one.
     pub(super) priority: Option<String>,
@@ -45,7 +45,7 @@ impl<'a> Found<'a> {
 }
 
 impl Logs {
-    /// Decides about a record, and notes in it what was decided if it is sampled.
+    /// Decides about a record, and writes the decision into a sampled record.
     pub(super) fn sample<'a>(&self, record: &Field<'a>, editor: &mut Editor<'a>) -> Decision {
         let mut trace_id: &[u8] = &[];
         let [mut threshold, mut randomness, mut hashed, mut priority] = [const { None }; 4];
@@ -86,7 +86,7 @@ impl Logs {
         let decision = self.sampler.decide(item, self.fail_closed, prioritize);
         if let (true, Some(after)) = (decision.sampled, decision.carrier) {
             let said = |found: &Option<Found<'a>>| found.as_ref().and_then(Found::text);
-            // What says the same in other words, such as `c00` for `c`, stays as it is.
+            // An equivalent text, such as `c00` for `c`, stays unchanged.
             let says_so = after.threshold == said(&threshold).and_then(Threshold::parse);
             let text =
                 (!says_so).then(|| after.threshold.map_or_else(String::new, Threshold::text));
@@ -125,7 +125,7 @@ impl Logs {
         };
         let mut item = spans::with_hash(self.sampler, item);
         if let (None, Some(carrier)) = (randomness, &mut item.carrier) {
-            // Unlike a span, a record is not told the randomness that it does not have.
+            // Unlike a span, a record does not get a randomness that it did not have.
             carrier.randomness = None;
         }
         item
@@ -157,7 +157,7 @@ fn read(threshold: Option<&Found<'_>>, randomness: Option<&Found<'_>>) -> Option
     })
 }
 
-/// Sets the attributes, where they are or behind the others; an empty text takes one out.
+/// Sets the attributes in place, or appends them; an empty text removes the attribute.
 fn write<'a>(
     texts: [(&str, Option<Found<'a>>, Option<String>); 2],
     record: &Field<'a>,

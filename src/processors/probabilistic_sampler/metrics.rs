@@ -11,7 +11,7 @@ pub(super) struct SamplerMetrics {
 }
 
 impl SamplerMetrics {
-    /// The counters for a signal: the first of the names is the one from before contrib 0.161.
+    /// Creates the counters for a signal. The first name is the one from before contrib 0.161.
     pub(super) fn new(signal: Signal, policies: impl Into<Vec<String>>) -> Self {
         SamplerMetrics {
             names: match signal {
@@ -28,7 +28,7 @@ impl SamplerMetrics {
         }
     }
 
-    /// So many items were not sampled, and sampled, by each of the policies.
+    /// Counts the items that were not sampled and that were sampled, by policy.
     pub(super) fn count(&self, counts: &[[u64; 2]]) {
         for (policy, counts) in self.policies.iter().zip(counts) {
             for (sampled, count) in ["false", "true"].into_iter().zip(counts) {

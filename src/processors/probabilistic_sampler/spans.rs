@@ -10,7 +10,7 @@ use tributary_otlp::view::{AnyValue, Attribute, Message, View as _};
 /// The attribute that overrides the decision: 0 means never, more means always.
 const PRIORITY: &[u8] = b"sampling.priority";
 
-/// Decides about a span, and notes in it what was decided if it is sampled.
+/// Decides about a span, and writes the decision into a sampled span.
 pub(super) fn sample<'a>(
     sampler: Sampler,
     fail_closed: bool,
@@ -62,7 +62,7 @@ pub(super) fn sample<'a>(
     decision
 }
 
-/// A span by its trace id and what its trace state says; `None` when that cannot be read.
+/// Describes a span by its trace id and trace state; `carrier` is `None` if the trace state cannot be parsed.
 pub(super) fn item(sampler: Sampler, trace_id: &[u8], carrier: Option<Carrier>) -> Item {
     let trace_id: Option<&[u8; 16]> = trace_id.try_into().ok();
     let trace_id = trace_id.filter(|id| **id != [0; 16]);
@@ -73,7 +73,7 @@ pub(super) fn item(sampler: Sampler, trace_id: &[u8], carrier: Option<Carrier>) 
             Policy::TraceIdHash,
         ),
         (_, Some(randomness)) => (Some(randomness), Policy::SamplingRandomness),
-        // What cannot be read might have a randomness of its own.
+        // A trace state that cannot be parsed might have a randomness.
         _ if carrier.is_none() => (None, Policy::Missing),
         _ => (trace_id.map(Randomness::of_trace), Policy::TraceIdW3c),
     };
@@ -89,12 +89,14 @@ pub(super) fn item(sampler: Sampler, trace_id: &[u8], carrier: Option<Carrier>) 
     )
 }
 
-/// In hash mode an item that says nothing about sampling says from now on what its randomness is. One that came through a
-/// tier with the same seed says that already. One that came through a tier with another seed is judged anew. An item
-/// that says anything else is not to be judged by a hash.
+/// Sets the randomness of an item in hash mode.
 ///
-/// The Collector takes both kinds of tiers for mistakes, and with `fail_closed` drops all that the tier before let pass
-/// (contrib issue 42188), although its documentation suggests such tiers.
+/// An item without sampling information gets the randomness of its hash. An item from a tier with the same seed
+/// already has it. An item from a tier with another seed is sampled independently. An item with other sampling
+/// information cannot be sampled by a hash.
+///
+/// The Collector treats items of both kinds of tiers as errors, and drops them with `fail_closed` (contrib issue
+/// 42188), although its documentation suggests such tiers.
 pub(super) fn with_hash(sampler: Sampler, mut item: Item) -> Item {
     if !matches!(sampler, Sampler::Hash { .. }) {
         return item;

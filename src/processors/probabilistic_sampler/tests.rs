@@ -187,15 +187,15 @@ fn decisions_and_what_is_written_about_them_are_those_of_the_collector() {
                 (fields[11], result_of_record(&config, fields[6], attributes))
             }
         };
-        // What cannot be read is left alone here; the Collector may write its own over it.
+        // A trace state that cannot be parsed stays unchanged here; the Collector may overwrite it.
         let unreadable = ["bad state", "ot=rv:1", "zz", ",1"];
         if unreadable.iter().any(|text| {
             fields[7] == *text || fields[8].starts_with(*text) || fields[8].ends_with(*text)
         }) {
             assert_eq!(result[..1], expected[..1], "{line}");
         } else {
-            // Zeros at the end of a threshold say nothing. The Collector takes them out where it changes the threshold to
-            // the same; here it stays as it is.
+            // Trailing zeros of a threshold have no meaning. The Collector removes them when it rewrites an equal
+            // threshold; here the threshold stays unchanged.
             let plain = |result: &str| result.replace("+c00,", "+c,");
             assert_eq!(plain(&result), plain(expected), "{line}");
         }
@@ -247,7 +247,8 @@ fn of_many_traces_the_percentage_passes_and_a_larger_one_has_all_of_a_smaller_on
 fn tiers_with_the_same_seed_agree() {
     let first = through(&tier(22, 50.0), &many());
     assert_eq!(through(&tier(22, 50.0), &first), first);
-    // A smaller percentage is of the original traffic, and says so; a larger one changes nothing.
+    // A smaller percentage is relative to the original traffic and lowers the probability; a larger percentage
+    // changes nothing.
     assert_eq!(
         through(&tier(22, 10.0), &first),
         through(&tier(22, 10.0), &many())

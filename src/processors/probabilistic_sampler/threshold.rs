@@ -22,8 +22,8 @@ impl Threshold {
     pub(super) const ALWAYS: Threshold = Threshold(0);
     pub(super) const NEVER: Threshold = Threshold(RANGE);
 
-    /// The threshold for a probability, rounded to so many hexadecimal digits behind leading zeros or `f`s; `None` when it
-    /// is out of range.
+    /// Returns the threshold for a probability, rounded to `precision` hexadecimal digits after leading zeros or
+    /// `f`s; `None` if it is out of range.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Within the range, checked first.
     pub(super) fn of_probability(probability: f64, precision: u32) -> Option<Self> {
         if !(LEAST_PROBABILITY..=1.0).contains(&probability) {
@@ -93,7 +93,8 @@ impl Randomness {
         Randomness(u64::from_be_bytes([0, a, b, c, d, e, f, g]))
     }
 
-    /// The Collector's hash with a seed: 14 bits decide, the others of the 32 fill up.
+    /// Returns the Collector's hash with a seed. 14 bits of the hash decide; the remaining 18 of 32 bits fill up the
+    /// number.
     pub(super) fn of_hash(bytes: &[u8], seed: u32) -> Self {
         let hash = fnv1a(bytes, seed);
         let bucket = u64::from(hash) & (BUCKETS - 1);
@@ -102,7 +103,7 @@ impl Randomness {
         Randomness((BUCKETS - 1 - bucket) << 42 | mixed << 14 | bucket)
     }
 
-    /// Whether this is a hash, with whatever seed: 24 of its bits repeat others.
+    /// Whether this is a hash, with any seed: 24 of its bits repeat other bits.
     pub(super) fn is_hash(self) -> bool {
         const MIXED: u64 = (1 << 28) - 1;
         let bucket = self.0 & (BUCKETS - 1);

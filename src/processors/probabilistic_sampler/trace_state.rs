@@ -1,4 +1,4 @@
-//! The `ot` member of a W3C trace state, which says how a span was sampled; all else in it is kept.
+//! The `ot` member of a W3C trace state, which records how a span was sampled; other members are kept.
 //!
 //! Rules: <https://www.w3.org/TR/trace-context-2/#tracestate-header> and
 //! <https://opentelemetry.io/docs/specs/otel/trace/tracestate-handling/>.

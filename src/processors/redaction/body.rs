@@ -202,7 +202,7 @@ impl Walk<'_, '_> {
     /// Applies the rules to the text of a value; returns `None` if the rules leave the value to the detectors.
     fn ruled(&mut self, text: &str) -> Result<Option<TextDecision>, Refusal> {
         if self.rules.allows_value(text) {
-            // The Collector says nothing of a whole body that is allowed.
+            // As in the Collector, an allowed whole body is not part of the summary.
             if !self.path.is_empty() {
                 self.note(Deed::BodyAllowed);
             }

@@ -244,7 +244,7 @@ impl JsonSchema for Chosen {
 }
 
 impl Config {
-    /// The places to look at.
+    /// Returns the places to scan.
     pub(super) fn places(&self) -> StringPlaces {
         let all = StringPlace::ALL.into_iter();
         match &self.scan {
@@ -302,26 +302,27 @@ impl Validate for Config {
             if earlier.iter().any(|earlier| earlier.key == entry.key) {
                 problems.error(
                     &["embedded_otlp", &at.to_string(), "key"],
-                    "is listed twice: a value is a request of one signal",
+                    "is listed twice: remove one of the two entries",
                 );
             }
         }
         if !self.allow_all_keys && self.allowed_keys.is_empty() {
             problems.warning(
                 &["allow_all_keys"],
-                "is off and `allowed_keys` is empty, so every attribute is removed: set `allow_all_keys: true` to keep them",
+                "is false and `allowed_keys` is empty, so every attribute is removed: set `allow_all_keys: true` to \
+                 keep all attributes",
             );
         }
         if self.scan.as_ref().is_some_and(Vec::is_empty) {
             problems.error(
                 &["scan"],
-                "must not be empty: list places to look at, or leave it out for all that are not identifiers",
+                "must not be empty: list the places to scan, or remove the key to scan all places except identifiers",
             );
         }
     }
 }
 
-/// Without the key's own name, which is where it is said.
+/// Returns the message without the key's name, because the position names the key.
 fn hmac_problem(error: &SettingsError) -> String {
     let text = error.to_string();
     text.strip_prefix("hmac_key ").unwrap_or(&text).to_owned()

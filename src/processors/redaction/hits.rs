@@ -37,7 +37,7 @@ pub(super) struct Counters {
     refused: [Counter; Reason::ALL.len()],
 }
 
-/// Both the place and what counts there.
+/// Value of the labels `place` and `detector` for original files of profiles.
 const ORIGINALS: &str = "original_payload";
 
 impl Counters {
@@ -73,7 +73,7 @@ impl Counters {
         }
     }
 
-    /// Counters that nobody sees.
+    /// Counters that are not exported.
     pub(super) fn silent() -> Self {
         Counters {
             handles: Vec::new(),

@@ -58,7 +58,7 @@ impl Policy {
         })
     }
 
-    /// The signals of requests in values, and the one of the requests around them.
+    /// Returns the signals of embedded requests, and the signal of the requests that contain them.
     pub(super) fn signals(&self, around: Signal) -> Vec<Signal> {
         let mut signals = vec![around];
         signals.extend(self.embedded.iter().map(|(_, signal)| *signal));

@@ -13,13 +13,13 @@ use tributary_otlp::strings::{RewriteError, Rewriter, StringPlace, TextDecision}
 use tributary_otlp::view::{AnyValue, Message, View as _};
 use tributary_redaction::{Hits, ScanOutcome};
 
-/// Looks at every string once, without changing any.
+/// Scans every string of a request without changing it.
 pub(super) struct Probe<'p> {
     policy: &'p Policy,
     hits: Hits,
     /// Something was found.
     pub(super) found: bool,
-    /// Something was found where the policy looks.
+    /// A hit is in a place that the policy covers.
     pub(super) in_place: bool,
     /// The strings of the dictionary in which there is something, wherever they stand.
     pub(super) suspects: HashSet<usize>,
@@ -68,10 +68,10 @@ impl Rewriter for Probe<'_> {
         let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
         let rules = self.policy.rules.as_ref();
         let blocked = rules.is_some_and(|rules| {
-            // What is no text is refused when it is decoded.
+            // A string that is not UTF-8 is refused when the request is decoded.
             std::str::from_utf8(text).map_or(true, |text| rules.blocks_value(text))
         });
-        // Whoever refers to it may not be looked at: so what cannot be scanned is no reason to refuse yet.
+        // No refusal yet: the string may be used only in places that are not scanned.
         if blocked || !matches!(outcome, Ok(ScanOutcome::Clean)) {
             self.suspects.insert(self.strings);
             self.found = true;
@@ -166,7 +166,7 @@ impl<'a> Judge<'_, 'a> {
         Ok(false)
     }
 
-    /// The attributes of a resource or scope, in the first field of what it has sent.
+    /// Checks the attributes of a resource or scope.
     fn set(
         &mut self,
         place: StringPlace,
@@ -183,7 +183,7 @@ impl<'a> Judge<'_, 'a> {
         Ok(false)
     }
 
-    /// An attribute, whose field `reference` is its key as a position in the strings.
+    /// Checks an attribute. The field `reference` has the index of its key in the strings.
     fn attribute(
         &mut self,
         place: StringPlace,
@@ -215,7 +215,7 @@ impl<'a> Judge<'_, 'a> {
         let Ok(key) = std::str::from_utf8(key.unwrap_or_default()) else {
             return Ok(true);
         };
-        // What is only counted is written to the sets that have a summary.
+        // The counts are written to the sets that have a summary.
         let counted = self.policy.sums_up() && !dictionary;
         match self.keys.verdict(self.rules, key) {
             Verdict::Removed | Verdict::Blocked => return Ok(true),

@@ -1,9 +1,8 @@
-//! Profiles: their strings are shared, so what refers to a string decides about it.
+//! Redaction of profiles, in which strings are shared by their references.
 //!
-//! First every string is looked at once, wherever it stands. Only if one of them has something, the request is taken apart:
-//! strings that are referred to where something is to be taken out are copied, changed, and referred to instead; then the
-//! tables are written anew with what is still referred to. So the old string is gone unless something that is not looked
-//! at needs it.
+//! First, every string of the dictionary is scanned once. Only if a string has a hit, the request is decoded. Strings
+//! referenced from a place to redact are copied, redacted, and referenced instead. Then the tables are written with
+//! the referenced entries only. So the original string stays only if a place that is not redacted refers to it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ use tributary_profiles::reindex::ProfileFault;
 use tributary_profiles::{Dictionary, Profiles, layout, pprof};
 use tributary_redaction::{Hits, ScanOutcome};
 
-/// A profiles request without what is private, which is in `level` others; none when it stays as it is.
+/// Returns a profiles request without private data; `None` if it stays unchanged. `level` is the depth of embedding.
 pub(super) fn redact(
     policy: &Policy,
     counters: &Counters,
@@ -66,7 +65,7 @@ pub(super) fn redact(
         .take(structs.saturating_add(tables))
         .map_err(|no_room| RewriteError::Rewriter(Refusal::NoRoom(no_room)))?;
     let decoded = ExportProfilesServiceRequest::decode(request.as_ref())
-        .map_err(|_| RewriteError::Malformed("it is not a profiles request"))?;
+        .map_err(|_| RewriteError::Malformed("the request is not a profiles request"))?;
     let mut rework = Rework {
         redactor: Redactor::new(policy, counters, budget, level),
         changed: false,
@@ -78,8 +77,7 @@ pub(super) fn redact(
     if policy.report {
         return Ok(stripped.map(Redacted::same_items));
     }
-    // What stands in a chosen place and is not what a reader sees is gone with the field that it is in: one that occurs
-    // once more.
+    // An overridden field in a redacted place is invisible to readers, and disappears when the request is written.
     let hidden = probe.originals > rework.originals;
     let changed = rework.changed || probe.in_place || hidden;
     // Nothing was added to its strings then.
@@ -107,8 +105,8 @@ fn strings<'r>(request: &'r ExportProfilesServiceRequest, places: &HashSet<usize
     strings.collect()
 }
 
-/// Whether one of these strings is no longer there once only what is referred to is written: then it stood in no place,
-/// so that nobody has chosen to keep it.
+/// Whether one of these strings disappears when only referenced strings are written. No place refers to such a
+/// string, so no setting keeps it.
 fn leaves_out(suspects: &[&str], written: &[u8]) -> bool {
     let Ok(written) = ExportProfilesServiceRequest::decode(written) else {
         return true;
@@ -143,7 +141,7 @@ struct Rework<'p> {
     changed: bool,
     /// Number of non-empty fields with the original file of a profile, or with its format, that the decoder sees.
     originals: usize,
-    /// The strings of the dictionary in which there is something. The others need not be looked at again.
+    /// Indices of the strings with hits. Only these are scanned again.
     suspects: &'p HashSet<usize>,
     /// Index of the redacted string, by the index and place of the unredacted one.
     strings: HashMap<(i32, StringPlace), i32>,
@@ -200,7 +198,7 @@ impl Rework<'_> {
                 true => self.file(file),
                 false => None,
             };
-            // What this processor wrote is written just the same once more.
+            // Rewriting a file of this processor returns the same bytes.
             if redacted.as_ref() == Some(file) {
                 continue;
             }
@@ -219,8 +217,8 @@ impl Rework<'_> {
         Ok(())
     }
 
-    /// A pprof file without what is private; none when it cannot be taken apart. It is written anew unless nothing was
-    /// found in it, nor in what no reader of the file sees.
+    /// Returns a pprof file without private data; `None` if the file cannot be parsed. The file is rewritten unless
+    /// neither its visible nor its overridden data has a hit.
     fn file(&self, file: &[u8]) -> Option<Vec<u8>> {
         let mut permit = self.redactor.budget.acquire(file.len()).ok()?;
         let mut dictionary = Dictionary::new();
@@ -263,7 +261,7 @@ impl Rework<'_> {
         let scope = resource.scopes.first()?;
         let links = pprof::LinkLabels::default();
         let mut files = pprof::write::write(&profiles.dictionary, resource, scope, &links);
-        // One file became one scope, which becomes one file again; if not, nobody knows what this is.
+        // One file becomes one scope, which becomes one file again. Any other number is an error.
         match files.len() {
             1 => files.pop(),
             _ => None,
@@ -280,7 +278,8 @@ impl Rework<'_> {
         !blocked && matches!(outcome, Ok(ScanOutcome::Clean))
     }
 
-    /// The Collector's rules on the attributes of the dictionary. What no detector may look at is taken aside.
+    /// Applies the Collector's rules to the attributes of the dictionary. Values that no detector may scan are set
+    /// aside.
     fn dictionary_rules(
         &mut self,
         request: &mut ExportProfilesServiceRequest,
@@ -300,7 +299,7 @@ impl Rework<'_> {
             let key = key.and_then(|key| string_table.get(key));
             let key = key.map(String::as_str).unwrap_or_default();
             if BUILD_IDS.contains(&key) && is_build_id(entry.value.as_ref()) {
-                // Without them nobody finds symbols, and they are nobody's secret.
+                // Build ids are needed for symbols and are not private.
                 kept.push((at, entry.value.take()));
                 continue;
             }
@@ -361,7 +360,7 @@ impl Rework<'_> {
         };
         self.changed = true;
         let mut fresh = ExportProfilesServiceRequest::decode(rewritten)
-            .map_err(|_| RewriteError::Malformed("it is not a profiles request"))?;
+            .map_err(|_| RewriteError::Malformed("the request is not a profiles request"))?;
         let before = request.dictionary.iter().flat_map(|d| &d.attribute_table);
         let after = fresh.dictionary.iter_mut();
         let after = after.flat_map(|d| &mut d.attribute_table);
@@ -435,7 +434,7 @@ impl Rework<'_> {
             TextDecision::Replace(text) => {
                 strings.push(text);
                 let last = i32::try_from(strings.len() - 1);
-                last.map_err(|_| RewriteError::Malformed("it has too many strings"))?
+                last.map_err(|_| RewriteError::Malformed("the dictionary has too many strings"))?
             }
         };
         self.changed |= fresh != *reference;
@@ -445,8 +444,8 @@ impl Rework<'_> {
     }
 }
 
-/// Whether a value is what build ids are made of: hexadecimal digits, or the base64url and slashes of Go. What else is
-/// under their key is looked at like any label.
+/// Whether a value has the form of a build id: hexadecimal digits, or the base64url and slashes of Go. Other values
+/// under the key are scanned like any attribute.
 fn is_build_id(value: Option<&AnyValue>) -> bool {
     let Some(Value::StringValue(text)) = value.and_then(|value| value.value.as_ref()) else {
         return false;

@@ -50,7 +50,7 @@ struct Set {
     summary: Summary,
     about: About,
     place: Option<StringPlace>,
-    /// The attribute whose strings are looked at.
+    /// The attribute whose strings are being scanned.
     looking: Option<String>,
     /// Whether that attribute has more in it than its reader sees, so that the rules have not seen all of it.
     hidden: bool,
@@ -122,7 +122,7 @@ impl<'p> Redactor<'p> {
         })
     }
 
-    /// A request in a value; none when it stays as it is.
+    /// Returns an embedded request without private data; `None` if it stays unchanged.
     pub(super) fn request(
         &mut self,
         place: StringPlace,
@@ -174,7 +174,7 @@ impl<'p> Redactor<'p> {
         let about = set.map_or(&empty, |set| &set.about);
         let hidden = set.is_some_and(|set| set.hidden && set.place == Some(place));
         let blocked = match place {
-            // A name is no value: only sanitizers treat it as one, unless it was asked for.
+            // Only sanitizers treat a span name as a value, unless all places are configured.
             StringPlace::SpanNames if !self.policy.everywhere => rules
                 .sanitizers
                 .span_name(text, about)
@@ -238,7 +238,7 @@ impl<'p> Redactor<'p> {
             self.note(Deed::Allowed, key, rules);
             return Ok(match only {
                 Only::String => AttributeDecision::KeepValue,
-                // What else is in the attribute is not what was allowed.
+                // Overridden data in the attribute was not checked by the rule, and is removed.
                 Only::Seen(true) => AttributeDecision::Replace(text.into_owned()),
                 _ if hides(seen) => self.look(key, true),
                 _ => AttributeDecision::KeepValue,
@@ -271,7 +271,7 @@ impl<'p> Redactor<'p> {
                     return Ok(AttributeDecision::Keep);
                 }
                 if let Only::Seen(true) = only {
-                    // What a reader does not see may be anything, and no rule has seen it either.
+                    // No rule has checked overridden data, so it is removed.
                     return Ok(AttributeDecision::Replace(text.into_owned()));
                 }
                 return Ok(self.look(key, hides(seen)));
@@ -308,8 +308,8 @@ impl<'p> Redactor<'p> {
         })
     }
 
-    /// Notes what was done for the summary, which is a value: a key with something private in it, such as one that has
-    /// just been removed, must not come back there.
+    /// Records an action for the summary. The summary is a value, so it must not contain a key with private data,
+    /// such as a removed key.
     pub(super) fn note(&mut self, deed: Deed, key: &str, rules: &Rules) {
         let Some(set) = self.sets.last_mut() else {
             return;
@@ -324,7 +324,7 @@ impl<'p> Redactor<'p> {
         }
         let mut name = Cow::Borrowed(key);
         if self.policy.looks_at_keys {
-            // Then a key is a text like others, and what is blocked in it goes.
+            // In this case a key is scanned like any string, and blocked parts are masked.
             name = rules.block(key, &mut 0).unwrap_or(Cow::Borrowed("****"));
         }
         match self.policy.scanner.scan(&name, &mut Hits::default()) {
@@ -379,8 +379,8 @@ fn has_string(value: &[u8]) -> bool {
     fields.any(|field| field.is_ok_and(|field| field.number == 1))
 }
 
-/// Whether there may be more in an attribute than its reader sees: fields that occur twice, members of a `oneof` that a
-/// later one overrides, unknown ones, at whatever depth.
+/// Whether an attribute may have data that its reader does not see, at any depth: repeated fields, overridden members
+/// of a `oneof`, unknown fields.
 fn hides(seen: &SetAttribute<'_>) -> bool {
     let value = seen.value.unwrap_or_default();
     let plain = || match value.first() {
@@ -391,8 +391,8 @@ fn hides(seen: &SetAttribute<'_>) -> bool {
     !seen.plain || !plain()
 }
 
-/// The value of a summary's attribute, if it is one as a processor writes it and is not taken out: what is left of it, and
-/// whether that is something else.
+/// Returns the remaining value of a summary attribute, and whether it was changed. `None` if it does not have the
+/// form that this processor writes.
 fn summed_up(seen: &SetAttribute<'_>, decided: &AttributeDecision) -> Option<(Value, bool)> {
     if let AttributeDecision::Replace(text) = decided {
         return Some((Value::StringValue(text.clone()), true));
@@ -470,8 +470,8 @@ impl Rewriter for Redactor<'_> {
         if policy.report {
             return Ok(decided);
         }
-        // What an earlier processor has summed up may have to be added to. Anything else under its keys is an attribute
-        // like others.
+        // The summary of an earlier processor may have to be extended. Other attributes under its keys are ordinary
+        // attributes.
         if policy.sums_up()
             && policy.acts_on(place)
             && keys().any(|key| key == seen.key)

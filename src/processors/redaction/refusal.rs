@@ -1,11 +1,11 @@
-//! Why a request is not passed on: where something in it stands, and never what it is.
+//! Reasons for refusing a request. The messages name the place of a value, and never contain the value.
 
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::NoRoom;
 use tributary_otlp::strings::{RewriteError, StringPlace};
 use tributary_redaction::Unscannable;
 
-/// Why a string, or what is around it, is refused.
+/// Reason why a string, or the data around it, is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// The scanner gave up.
@@ -16,14 +16,14 @@ pub(super) enum Refusal {
         /// Why.
         error: Unscannable,
     },
-    /// A string is none.
+    /// A string is not UTF-8.
     #[error("a string in {} is not UTF-8", .0.name())]
     NotUtf8(StringPlace),
     /// A body or an attribute's value is not a value.
-    #[error("a value in {} cannot be read", .0.name())]
+    #[error("a value in {} is malformed", .0.name())]
     Unreadable(StringPlace),
-    /// A value that is listed as an OTLP request is none.
-    #[error("bytes in {} are listed in `embedded_otlp` and are no request of that kind: {reason}", place.name())]
+    /// A value listed as an embedded request is not a request.
+    #[error("bytes in {}, which `embedded_otlp` lists, are not a request of that signal: {reason}", place.name())]
     NoRequest {
         /// Place of the value.
         place: StringPlace,
@@ -31,12 +31,12 @@ pub(super) enum Refusal {
         reason: String,
     },
     /// Requests in requests in requests.
-    #[error("requests in values nest more than {} levels deep", Refusal::LEVELS)]
+    #[error("embedded requests nest more than {} levels deep", Refusal::LEVELS)]
     Nested,
     /// Tables of a dictionary do not fit together.
     #[error("{0}")]
     Broken(String),
-    /// There is no memory for what it would become.
+    /// There is no memory for the redacted request.
     #[error(transparent)]
     NoRoom(NoRoom),
     /// The layout of profiles is one that is no longer in use.

@@ -1,4 +1,4 @@
-//! The Collector's own keys: which attributes stay, and what is masked in the others.
+//! The rules of the Collector's keys: attributes to keep, and values to mask.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -32,7 +32,7 @@ pub(super) struct Rules {
 /// Decision about an attribute based on its key alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nobody looks at it.
+    /// The attribute is not checked.
     Ignored,
     /// It goes.
     Removed,
@@ -52,7 +52,7 @@ impl Memory {
     /// Maximum number of cached keys; bounds the memory for requests in which all keys differ.
     const MOST: usize = 1024;
 
-    /// Looks at a key, once.
+    /// Returns the verdict on a key, and caches it.
     pub(super) fn verdict(&mut self, rules: &Rules, key: &str) -> Verdict {
         if rules.is_open_to_all() {
             return Verdict::Open;
@@ -113,7 +113,6 @@ impl Rules {
             && self.blocked_key_patterns.is_empty()
     }
 
-    /// Looks at a key.
     fn verdict(&self, key: &str) -> Verdict {
         if self.ignored_keys.contains(key) || self.ignored_key_patterns.is_match(key) {
             Verdict::Ignored
@@ -126,7 +125,7 @@ impl Rules {
         }
     }
 
-    /// Whether a value stays as it is.
+    /// Whether an allowed pattern matches the value.
     pub(super) fn allows_value(&self, text: &str) -> bool {
         self.allowed_values.is_match(text)
     }
@@ -136,7 +135,7 @@ impl Rules {
         self.any_blocked_value.is_match(text)
     }
 
-    /// The value without what is blocked, pattern by pattern in the order of the configuration; how often is counted.
+    /// Masks the blocked parts of a value, in the order of the configured patterns, and counts them.
     pub(super) fn block<'t>(
         &self,
         text: &'t str,
@@ -151,7 +150,7 @@ impl Rules {
                 continue;
             }
             if output.is_empty() {
-                // The one match that is nothing and nevertheless masked, as there.
+                // As in the Collector, a match of the empty string is masked.
                 *count += 1;
                 output = Cow::Owned(self.mask(""));
                 continue;

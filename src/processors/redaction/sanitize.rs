@@ -122,7 +122,7 @@ impl Sanitizers {
         self.url.is_none() && self.databases.is_empty()
     }
 
-    /// An attribute's value without what varies; none when it stays as it is.
+    /// Returns an attribute's value without its variable parts; `None` if the value stays unchanged.
     pub(super) fn attribute(&self, key: &str, text: &str, about: &About) -> Option<String> {
         let listed = |keys: &[String]| keys.iter().any(|listed| listed == key);
         let mut output = Cow::Borrowed(text);
@@ -142,7 +142,7 @@ impl Sanitizers {
         changed(output)
     }
 
-    /// A text of a body without what varies; none when it stays as it is.
+    /// Returns a string of a body without its variable parts; `None` if it stays unchanged.
     pub(super) fn body(&self, text: &str) -> Option<String> {
         let mut output = Cow::Borrowed(text);
         if self.url.is_some() {
@@ -154,7 +154,7 @@ impl Sanitizers {
         changed(output)
     }
 
-    /// The name of a span without what varies; none when it stays as it is.
+    /// Returns the name of a span without its variable parts; `None` if it stays unchanged.
     pub(super) fn span_name(&self, name: &str, about: &About) -> Option<String> {
         const INTERNAL: u64 = 1;
         const SERVER: u64 = 2;
@@ -171,7 +171,7 @@ impl Sanitizers {
         }
         let system = Database::of_system(&about.db_system)?;
         let (database, _) = self.databases.iter().find(|(known, _)| *known == system)?;
-        // A name that says nothing any more is worse than the one before.
+        // A name without any information is worse than the original name.
         changed(database.sanitize(name)).filter(|name| !matches!(name.as_str(), "" | "..."))
     }
 
@@ -251,7 +251,7 @@ fn changed(text: Cow<'_, str>) -> Option<String> {
 /// Facts about the operation that a message describes.
 #[derive(Default)]
 pub(super) struct About {
-    /// `db.system.name` or `db.system`, in lower case; empty when there is none.
+    /// Returns `db.system.name` or `db.system` in lower case; empty if neither is present.
     db_system: String,
     /// The kind of a span.
     kind: u64,

@@ -1,4 +1,4 @@
-//! The attributes that say what was done to a set: the Collector's names.
+//! Summary attributes that list the actions on a set of attributes, under the Collector's names.
 
 use prost::Message as _;
 
@@ -89,7 +89,7 @@ impl Summary {
         }
     }
 
-    /// The set has a summary already; this is one of its attributes, with what is left of its value.
+    /// Adds an attribute of an existing summary, with its remaining value.
     pub(super) fn found(
         &mut self,
         key: &str,
@@ -105,7 +105,7 @@ impl Summary {
         });
     }
 
-    /// The attributes to write, in the order of [`Deed`]. Names are sorted; those that are there already are kept.
+    /// Returns the attributes to write, in the order of [`Deed`]. Names are sorted; existing names are kept.
     pub(super) fn amendments(self, verbosity: SummaryDetail) -> Vec<Amendment> {
         let Summary { deeds, mut found } = self;
         let mut amendments = Vec::new();

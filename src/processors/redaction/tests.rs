@@ -509,7 +509,7 @@ fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
         [&[0x12, u8::try_from(fields.len()).unwrap()], &*fields].concat()
     };
     let cases = [
-        // An empty value after it: the reader sees the one before.
+        // An empty value follows, so the reader sees the earlier value.
         [&key[..], &value(&[secret]), &value(&[])].concat(),
         // A number after it.
         [&key[..], &value(&[secret, b"\x18\x05"])].concat(),

@@ -226,7 +226,7 @@ impl Validate for Config {
         if self.directories.is_empty() && nothing_remote {
             problems.error(
                 &["directories"],
-                "there is nowhere to take symbols from: name a directory, an `object_store`, or `debuginfod::servers`",
+                "there is no source of symbols: set `directories`, `object_store` or `debuginfod::servers`",
             );
         }
         if let Some(store) = &*self.object_store {
@@ -240,10 +240,7 @@ impl Validate for Config {
             );
         }
         if self.missing_for.is_zero() {
-            problems.error(
-                &["missing_for"],
-                "must be above 0: every profile would ask again",
-            );
+            problems.error(&["missing_for"], "must be above 0");
         }
         if let Some(hold) = &*self.hold {
             if hold.max_wait.is_zero() {

@@ -48,7 +48,7 @@ pub(super) fn connect(
     (Arc::new(Entrance(holding)), Box::new(life))
 }
 
-/// Hands on what comes with the names that are known, at the latest after `wait`.
+/// Forwards each batch with the symbols that are available, after at most `wait`.
 struct Passing {
     symbolizer: Symbolizer,
     wait: Duration,
@@ -56,7 +56,7 @@ struct Passing {
 }
 
 impl Passing {
-    /// Looks up the binaries of a batch, after `wait` at the latest.
+    /// Looks up the binaries of a batch, within `wait`.
     async fn binaries(&self, batch: &Batch) -> Binaries {
         let mut binaries = self.symbolizer.binaries(batch, LookupAttempt::First).await;
         if binaries.pending.is_empty() || self.wait.is_zero() {

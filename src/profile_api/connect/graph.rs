@@ -9,7 +9,7 @@ use tributary_profile_store::view::FlameFrame;
 
 /// Name of the root.
 const ROOT: &str = "total";
-/// Name of a frame that stands for what is left out.
+/// Name of a frame that stands for omitted frames.
 const OTHER: &str = "other";
 
 /// Returns the graph of a view of a single selection.
@@ -100,7 +100,7 @@ impl Side {
 }
 
 fn levels(view: &FlameView, sides: &mut [Side]) -> (Vec<String>, Vec<Level>) {
-    // The names of the root and of what is left out are empty in a view.
+    // The names of the root and of omitted frames are empty in a view.
     let mut names = vec![ROOT.to_owned(), OTHER.to_owned()];
     names.extend(view.names.iter().cloned());
     let mut levels: Vec<Level> = Vec::new();

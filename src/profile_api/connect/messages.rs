@@ -165,7 +165,7 @@ pub(super) struct MergeStacktracesRequest {
     pub(super) profile_id_selector: Vec<String>,
 }
 
-/// Selection of stacks. The store has none, so the content is only looked at to refuse it.
+/// Selection of stacks. The store does not support it, so a selection is only detected to refuse it.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct StackTraceSelector {

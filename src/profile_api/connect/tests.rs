@@ -13,7 +13,7 @@ use super::messages::{
 use super::*;
 use tributary_compression::Codec;
 
-/// Asks in JSON.
+/// Sends a request in JSON.
 async fn ask(fixture: &Fixture, method: &str, request: &Value) -> Response<Bytes> {
     send(fixture, method, JSON, request.to_string().into()).await
 }
@@ -29,7 +29,7 @@ async fn get(fixture: &Fixture, method: &str, request: Value) -> Value {
     json_of(&ask(fixture, method, &request).await, StatusCode::OK)
 }
 
-/// Asks in protobuf, and returns the response.
+/// Sends a request in protobuf, and returns the response.
 async fn proto<A: Message + Default>(fixture: &Fixture, method: &str, request: &impl Message) -> A {
     let answer = send(fixture, method, PROTO, request.encode_to_vec().into()).await;
     assert_eq!(answer.status(), StatusCode::OK);

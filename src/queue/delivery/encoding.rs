@@ -20,7 +20,8 @@ use tributary_otlp::{Requests, Signal};
 pub(super) enum Ready {
     /// One request, and the permit for the bytes that encoding made.
     Whole(Encoded, Permit),
-    /// The positions of the requests that can be sent as one, by group: all of them together cannot.
+    /// Groups of positions of requests. The requests of one group can be sent as one batch; all requests together
+    /// cannot.
     Apart(Vec<Vec<usize>>),
 }
 

@@ -61,7 +61,7 @@ impl SendingQueue {
         }
     }
 
-    /// Waits for room in the log. A sender that gathers is asked repeatedly to make room.
+    /// Waits for room in the log. Meanwhile, a sender that buffers is asked repeatedly to flush.
     async fn stored_place(&self, stored: &Arc<Stored>, units: usize) -> Result<Place, NoRoom> {
         let sender = &self.delivery.sender;
         let placing = stored.place(units);

@@ -41,20 +41,20 @@ pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, deli
             Err(error) => {
                 tracing::error!(
                     directory = %stored.log().directory().display(), %error,
-                    "A stored queue cannot be read. It is tried again."
+                    "Cannot read a queue on disk; retrying. Check its directory and the disk."
                 );
                 sleep(PAUSE).await;
             }
         }
         stored.show();
     }
-    // Records in flight get at most one more attempt. Another exporter has the rest.
+    // Records in flight get at most one more attempt. The remaining records belong to another exporter.
     delivery.stopping.cancel();
     batcher.clear();
 }
 
-/// Waits until consumers release credit for the record. Meanwhile a sender that gathers is asked to finish its batches.
-/// Returns `None` if another exporter takes the log over first.
+/// Waits until consumers release credit for the record. Meanwhile, a sender that buffers is asked to finish its
+/// batches. Returns `None` if another exporter acquires the log first.
 async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option<Credit> {
     let bytes = stored.ahead_of(record);
     loop {
@@ -92,7 +92,8 @@ async fn push(
         tracing::error!(
             directory = %stored.log().directory().display(),
             items,
-            "A record of a stored queue is not what this program writes. It is dropped."
+            "Dropped a record of a queue on disk: it is not a valid batch of this signal. Check that no other \
+             program writes to the directory."
         );
         delivery.ledger.damaged(items);
         kept.begin();

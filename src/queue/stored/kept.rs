@@ -96,7 +96,8 @@ impl Kept {
                     return Some(batch);
                 }
                 Ok(Err(error)) => {
-                    tracing::error!(%error, "A stored queue cannot be read. It is tried again.");
+                    tracing::error!(%error, "Cannot read a queue on disk; retrying. Check its directory and the \
+                                             disk.");
                     sleep(PAUSE).await;
                 }
                 Err(_) => return None,

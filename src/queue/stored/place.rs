@@ -53,7 +53,7 @@ impl Stored {
                 directory = %self.log().directory().display(),
                 lasted = ?ended.lasted,
                 dropped_items = ended.items,
-                "A stored queue has room again, and drops no data any more."
+                "The queue on disk has room again and stops dropping data."
             );
         }
     }
@@ -94,8 +94,8 @@ impl Stored {
             if self.dropping.occurs(record.items) {
                 tracing::error!(
                     directory = %self.log().directory().display(),
-                    "A stored queue is full and drops its oldest data until it has room: check the next hop, or raise \
-                     `sending_queue.queue_size`."
+                    "The queue on disk is full; dropping its oldest data until it has room. Check the next hop, or \
+                     raise `sending_queue.queue_size`."
                 );
             }
             kept.begin();

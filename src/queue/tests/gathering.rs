@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// A sender that takes every batch over, and reports outcomes when the test says so.
+/// A sender that buffers every batch, and reports outcomes when the test asks for them.
 #[derive(Default)]
 pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
@@ -77,7 +77,7 @@ impl Sender for Gatherer {
     }
 }
 
-/// An exporter whose sender gathers batches.
+/// An exporter whose sender buffers batches.
 struct Gathering {
     gatherer: Arc<Gatherer>,
     terminal: Terminal,

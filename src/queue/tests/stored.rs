@@ -449,7 +449,7 @@ async fn a_second_process_is_refused_and_told_who_has_the_queue() {
         exporter: "test".parse().unwrap(),
         signal: Signal::Traces,
     };
-    // Another process does not share the open logs of this one.
+    // Clears the registry of open logs, as in another process.
     let opened = process.storage.open(&Default::default(), &name, None);
     let refused = opened.err().unwrap().to_string();
     assert!(refused.contains("in use by another process"), "{refused}");

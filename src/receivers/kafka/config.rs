@@ -208,7 +208,7 @@ impl Config {
         if self.group_id.is_empty() {
             problems.error(
                 &["group_id"],
-                "must be specified: the group remembers what was read",
+                "must be specified: the consumer group keeps the read positions",
             );
         }
         let (session, heartbeat) = (self.session_timeout, self.heartbeat_interval);
@@ -264,7 +264,7 @@ impl Validate for Config {
         if !self.message_marking.after {
             problems.error(
                 &["message_marking", "after"],
-                "false is not supported: what is marked before it is accepted can be lost; remove the key",
+                "false is not supported, because it can lose messages: remove the key",
             );
         }
         if let Some(backoff) = &*self.error_backoff {

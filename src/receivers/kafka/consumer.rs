@@ -168,7 +168,8 @@ impl Reading {
                     otelcol.component.id = %self.id,
                     otelcol.component.kind = "receiver",
                     suppressed,
-                    "Nothing is fetched: three times max_fetch_size does not fit into memory: {no_room}"
+                    "Not fetching messages: fetching needs three times `max_fetch_size`: {no_room}. Lower \
+                     `max_fetch_size`, or raise the limit of `memory_limiter`"
                 );
             }
             tokio::select! {
@@ -206,7 +207,7 @@ impl Reading {
                         info!(
                             otelcol.component.id = %self.id,
                             otelcol.component.kind = "receiver",
-                            "The files of the tls section have changed; joining the group anew"
+                            "The files of the `tls` section have changed; rejoining the consumer group"
                         );
                         break Ending::Renewed(member);
                     }
@@ -235,7 +236,7 @@ impl Reading {
                                 otelcol.component.id = %self.id,
                                 otelcol.component.kind = "receiver",
                                 error = reason,
-                                "The consumer of Kafka is broken; making a new one"
+                                "The Kafka consumer failed; creating a new consumer"
                             );
                             break Ending::Broken;
                         }
@@ -287,7 +288,7 @@ impl Reading {
                 otelcol.component.kind = "receiver",
                 error = reason,
                 suppressed,
-                "Could not read from Kafka; trying again"
+                "Cannot read from Kafka; retrying"
             );
         }
     }

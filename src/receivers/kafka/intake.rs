@@ -137,7 +137,7 @@ impl Intake {
                 partition = message.partition,
                 offset = message.offset,
                 error = %refused,
-                "Could not deliver a message; trying again"
+                "Cannot deliver a message; retrying"
             );
             tokio::select! {
                 () = sleep(wait) => {}
@@ -191,7 +191,7 @@ impl Intake {
             // JSON takes at most four times the size of protobuf, and the budget limits the size.
             limit: usize::MAX,
             limit_key: "max_fetch_size",
-            // Nobody sends a refused record again; its size is limited.
+            // The refused record is the only copy and has a limited size.
             max_items: usize::MAX,
             stamp: None,
         };
@@ -229,8 +229,8 @@ impl Intake {
             partition = message.partition,
             offset = message.offset,
             error = %refused,
-            "A message can never be accepted: its partition stops here. Set message_marking::on_permanent_error to pass \
-             over it"
+            "A message was refused permanently; the partition stops at this offset. Set \
+             `message_marking::on_permanent_error` to skip such messages"
         );
         Verdict::Stuck
     }
@@ -245,7 +245,8 @@ impl Intake {
                 offset = message.offset,
                 error = %refused,
                 suppressed,
-                "A message is refused for a reason that is not in it; its partition waits until that is mended"
+                "A message was refused, and the message is not the cause; the partition waits and retries. See \
+                 `error`"
             );
         }
     }
@@ -260,7 +261,7 @@ impl Intake {
                 offset = message.offset,
                 error = %refused,
                 suppressed,
-                "Passed over a message"
+                "Skipped a message that was refused permanently"
             );
         }
     }

@@ -16,7 +16,7 @@ const MESSAGE_BYTES: usize = 256;
 /// A topic and the number of a partition.
 pub(super) type Partition = (Arc<str>, i32);
 
-/// A lane for each partition: one message is in flight at a time, the others wait.
+/// One lane for each partition: one message is in flight, and later messages wait.
 pub(super) struct Lanes {
     intake: Arc<Intake>,
     stop: CancellationToken,
@@ -77,15 +77,14 @@ impl Lanes {
         }
     }
 
-    /// Whether the lanes are full, if all may use `most` bytes. Lanes that are not paused may use
-    /// half of the remainder, so that working partitions always have room, however many others are
-    /// blocked.
+    /// Whether the lanes are full, if all may use `most` bytes. Lanes that are not paused may use half of the
+    /// remainder, so that working partitions always have room, however many partitions are blocked.
     pub(super) fn is_full(&self, most: usize) -> bool {
         let others = self.bytes - self.free_bytes;
         self.free_bytes > 0 && self.free_bytes >= most.saturating_sub(others) / 2
     }
 
-    /// Pauses the largest partitions until there is room for the others, and returns them. Each is
+    /// Pauses the largest partitions until there is room for the rest, and returns them. Each is
     /// [released](Self::released) once half of its messages are finished.
     pub(super) fn hold(&mut self, most: usize) -> Vec<Partition> {
         let mut held = Vec::new();

@@ -83,7 +83,7 @@ impl Member {
     pub(super) fn consumer(&self) -> Result<&StreamConsumer<Membership>, String> {
         self.consumer
             .as_ref()
-            .ok_or_else(|| "the member has left".to_owned())
+            .ok_or_else(|| "the receiver has left the consumer group".to_owned())
     }
 
     /// Returns the partitions revoked since the last call.
@@ -232,7 +232,7 @@ impl ConsumerContext for Membership {
                     }
                     other => {
                         let error = KafkaError::Rebalance(other.into());
-                        let reason = "the group could not share its partitions";
+                        let reason = "the rebalance of the consumer group failed";
                         self.logging.error(error, reason);
                     }
                 }
@@ -244,16 +244,17 @@ impl ConsumerContext for Membership {
         };
         if let Err(error) = done {
             self.logging
-                .error(error, "could not take note of the partitions");
+                .error(error, "cannot apply the partition assignment");
         }
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
         match result {
             Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
-            Err(error) => self
-                .logging
-                .error(error, "could not commit what was read; it may come again"),
+            Err(error) => self.logging.error(
+                error,
+                "cannot commit offsets; messages may be delivered twice",
+            ),
         }
     }
 }
@@ -269,7 +270,7 @@ impl Membership {
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) {
-        self.say(list.count(), "Partitions were taken away");
+        self.say(list.count(), "Partitions were revoked");
         let elements = list.elements();
         let partitions = elements
             .iter()
@@ -300,8 +301,8 @@ impl Membership {
             Ok(ends)
         });
         found.unwrap_or_else(|error| {
-            let reason = "could not note where the group begins; what comes before the first commit may be lost in a \
-                          crash";
+            let reason = "cannot commit the start offsets of the group; a crash before the first commit may lose \
+                          messages";
             self.logging.error(error, reason);
             nothing
         })

@@ -24,13 +24,13 @@ use tributary_net::kafka::testing::{Cluster, begun, bodies, logs, soon, write};
 use tributary_otlp::Signal;
 use tributary_profiles::testing_requests::sample_names;
 
-/// A next stage that answers as it was told to, then takes everything.
+/// A next stage with scripted outcomes, which then accepts everything.
 struct Sink {
     answers: Mutex<VecDeque<Nack>>,
     taken: mpsc::UnboundedSender<Batch>,
 }
 
-/// The body of log records that are refused for now, whatever else was said.
+/// Body of log records that are refused temporarily.
 const AWAY: &str = "away";
 
 impl Consumer for Sink {
@@ -105,7 +105,7 @@ impl Trial {
         soon(self.taken.recv()).await.unwrap()
     }
 
-    /// The bodies of the next so many requests of logs.
+    /// Returns the bodies of the next `number` requests of logs.
     async fn bodies(&mut self, requests: usize) -> Vec<String> {
         let mut all = Vec::new();
         for _ in 0..requests {
@@ -116,7 +116,7 @@ impl Trial {
         all
     }
 
-    /// Stops; the bodies of what else was taken.
+    /// Stops the receiver; returns the bodies of the remaining accepted requests.
     async fn end(mut self) -> Vec<String> {
         self.receiver
             .shutdown(Instant::now() + Duration::from_secs(30))
@@ -216,7 +216,7 @@ async fn unreadable_message_stops_partition_if_configured() {
     let yaml = "{message_marking: {on_permanent_error: false}}";
     let mut first = Trial::start(&cluster, yaml, []);
     assert_eq!(first.bodies(1).await, ["1"]);
-    // The other partition goes on.
+    // The other partition is not affected.
     write_logs(&cluster, 1, &["3"]).await;
     assert_eq!(first.bodies(1).await, ["3"]);
     assert_eq!(first.end().await, Vec::<String>::new());

@@ -68,7 +68,7 @@ impl Topics {
                         .insert(name.clone(), (signal, section.encoding));
                     if let Some((other, _)) = before {
                         let reason = format!(
-                            "the topic `{name}` is read for {other} already: a topic has one signal"
+                            "the topic `{name}` is also listed for {other}: a topic has one signal"
                         );
                         mistake("topics", at, reason);
                         continue;
@@ -85,7 +85,7 @@ impl Topics {
                     }
                     _ if !has_pattern => {
                         let reason =
-                            "has no meaning without a pattern in `topics`, which begins with `^`";
+                            "has no effect without a pattern (which begins with `^`) in `topics`";
                         mistake("exclude_topics", at, reason.to_owned());
                     }
                     Err(error) => mistake("exclude_topics", at, format!("`{pattern}` {error}")),

@@ -251,7 +251,7 @@ impl Validate for GrpcConfig {
         if self.keepalive.enforcement_policy.is_some() {
             problems.warning(
                 &["keepalive", "enforcement_policy"],
-                "not enforced: clients may ping as often as they like; remove it to silence this",
+                "has no effect: the frequency of pings is not limited; remove it",
             );
         }
     }
@@ -271,7 +271,10 @@ impl Validate for HttpConfig {
             }
             let earlier = paths.iter().take(at).find(|(_, other)| other == path);
             if let Some((other, _)) = earlier {
-                problems.error(&[key], format!("is the same path as `{other}`"));
+                problems.error(
+                    &[key],
+                    format!("is also the path of `{other}`: set different paths"),
+                );
             }
         }
     }

@@ -79,7 +79,7 @@ pub fn refused_over_http(nack: Nack, json: bool) -> (StatusCode, HeaderMap, Byte
 pub struct Pieces {
     /// The pieces in order, also empty ones.
     pub pieces: VecDeque<Bytes>,
-    /// Whether the head told the length.
+    /// Whether the head had a content length.
     pub declared: bool,
 }
 

@@ -69,7 +69,7 @@ impl Handler for Grpc {
                 Err(Nack {
                     retryable: true,
                     code: Code::DeadlineExceeded,
-                    reason: "the data was not taken within the time the client gave".into(),
+                    reason: "the request was not accepted within the deadline of the client".into(),
                     retry_after: None,
                 })
             }),
@@ -126,7 +126,7 @@ impl Grpc {
             // gRPC over HTTP/2, "Compression": the flag without an encoding is an INTERNAL error.
             return Err(Nack::permanent(
                 Code::Internal,
-                "the message is flagged as compressed, but there is no grpc-encoding",
+                "the message is flagged as compressed, but the header grpc-encoding is missing",
             ));
         }
         intake

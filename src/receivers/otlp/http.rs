@@ -127,7 +127,7 @@ impl Http {
             }
             Misdirected::UnknownPath => {
                 let paths = list(self.served().map(|(path, _)| path.as_str()));
-                let message = format!("404 page not found; OTLP is taken at {paths}");
+                let message = format!("404 page not found; the paths for OTLP are {paths}");
                 plain(StatusCode::NOT_FOUND, message)
             }
             Misdirected::Unserved(signal) => {

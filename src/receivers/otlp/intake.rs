@@ -127,7 +127,7 @@ impl Intake {
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
                 limit_bytes = self.budget.limit(),
-                "The memory budget is used up. Requests are refused until there is room: check the exporters' queues, \
+                "The memory budget is used up; refusing requests until memory is free. Check the exporters' queues, \
                  or raise the limit of `memory_limiter`."
             );
         }
@@ -141,7 +141,7 @@ impl Intake {
                 otelcol.component.kind = "receiver",
                 lasted = ?ended.lasted,
                 refused_requests = ended.times,
-                "The memory budget has room again."
+                "Memory is free again; accepting requests."
             );
         }
     }
@@ -151,7 +151,7 @@ impl Intake {
         Nack::permanent(
             Code::Unimplemented,
             format!(
-                "no {signal} pipeline of this collector has the receiver `{}`",
+                "this collector has no {signal} pipeline with the receiver `{}`",
                 self.id
             ),
         )

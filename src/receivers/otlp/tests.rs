@@ -1,4 +1,4 @@
-//! The receiver as clients see it: real sockets, real clients, a consumer that says what it was told to say.
+//! Tests the receiver from outside: real sockets, real clients, and a scripted consumer.
 
 mod grpc;
 mod http;
@@ -39,7 +39,7 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 const MIB: usize = 1 << 20;
 const TOKEN: &str = "token-of-the-test";
 
-/// Keeps what it is given, and answers as told; with a gate, after it was opened.
+/// Records batches, and returns scripted outcomes; with a gate, only after the gate is opened.
 struct Sink {
     taken: Mutex<Vec<Batch>>,
     answer: Result<(), Nack>,
@@ -65,7 +65,7 @@ impl Consumer for Sink {
     }
 }
 
-/// The extension `bearertokenauth`, for those who ask for it.
+/// The extension `bearertokenauth`, for tests with authentication.
 fn authenticator() -> (ComponentId, Services) {
     let config = bearertokenauth::Config {
         token: TOKEN.into(),
@@ -154,7 +154,7 @@ impl Fixture {
             .collect()
     }
 
-    /// A gRPC call with `body` as it is, prefix included.
+    /// Makes a gRPC call with the unmodified `body`, which includes the prefix.
     async fn call(&self, path: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
         let request = request(
             Method::POST,

@@ -123,7 +123,7 @@ impl Validate for Config {
         if self.storage.is_some() && self.replay_file {
             problems.error(
                 &["storage"],
-                "has no effect with `replay_file: true`, which reads all files again and again; remove one of them",
+                "has no effect with `replay_file: true`, which reads all files repeatedly; remove one of the two",
             );
         }
     }

@@ -92,7 +92,7 @@ impl Intake {
                 path = %path.display(),
                 record = record.number,
                 error = %refused,
-                "Could not deliver a record; trying again"
+                "Cannot deliver a record; retrying"
             );
             return Verdict::Later(refused.retry_after.unwrap_or(RETRY_AFTER));
         }
@@ -173,7 +173,7 @@ impl Reading {
             codec: None,
             limit: self.limit,
             limit_key: LIMIT_KEY,
-            // Nobody sends a refused line again; its size is limited.
+            // The refused line is the only copy and has a limited size.
             max_items: usize::MAX,
             stamp: None,
         };

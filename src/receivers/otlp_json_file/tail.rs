@@ -106,7 +106,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Goes to the stored position, if the file is the one that it belongs to. Returns whether it did.
+    /// Seeks to the stored position if it belongs to this file. Returns whether it did.
     pub(super) fn resume(&mut self, positions: &Positions) -> io::Result<bool> {
         let Some(position) = positions.of(&self.file)? else {
             return Ok(false);

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::{Problems, Validate as _};
 use tributary_storage::Storage;
 
-/// Tells what it takes; refuses for now or for good what it was told to.
+/// Records accepted requests; refuses configured ones, temporarily or permanently.
 struct Sink {
     taken: mpsc::UnboundedSender<(Signal, usize)>,
     refusals: Mutex<Vec<Nack>>,
@@ -91,7 +91,7 @@ impl Trial {
         self.directory
     }
 
-    /// Stops; what else was taken.
+    /// Stops the receiver; returns the remaining accepted requests.
     async fn rest(mut self) -> Vec<(Signal, usize)> {
         self.receiver
             .shutdown(Instant::now() + Duration::from_secs(60))
@@ -183,7 +183,7 @@ async fn renamed_file_is_read_to_its_end() {
     let directory = TempDir::new().unwrap();
     append(&directory, "a.json", &line(logs(9)));
     let mut trial = Trial::new(directory, "", &[Signal::Logs], Vec::new());
-    // After the first look: what was there before is not read, by default.
+    // After the first poll, because earlier content is not read by default.
     tokio::time::sleep(Duration::from_millis(100)).await;
     trial.append("b.json", &line(logs(1)));
     assert_eq!(trial.next().await, (Signal::Logs, 1));

@@ -101,7 +101,7 @@ impl Validate for FileConfig {
             Ok(_) => {}
         }
         if self.collection_interval.unless_zero().is_none() {
-            problems.error(&["collection_interval"], "must be more than 0");
+            problems.error(&["collection_interval"], "must be above 0");
         }
         for key in self.resource.keys().filter(|key| key.is_empty()) {
             problems.error(
@@ -136,7 +136,7 @@ struct Seen {
 /// Reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 enum Unread {
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the file: {0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -160,7 +160,8 @@ impl Look for Files {
             warn!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
-                "More than {MOST} files match `include`; the others are not read"
+                "More than {MOST} files match `include`; the rest is not read. Use several receivers with narrower \
+                 patterns"
             );
         }
         found.truncate(MOST);
@@ -203,7 +204,7 @@ impl Files {
                     otelcol.component.kind = "receiver",
                     path = %path.display(),
                     error = %refused,
-                    "Could not deliver a file; trying again"
+                    "Cannot deliver a file; retrying"
                 );
                 false
             }
@@ -219,7 +220,7 @@ impl Files {
                         path = %path.display(),
                         %error,
                         suppressed,
-                        "Cannot read a file; trying again"
+                        "Cannot read a file; retrying"
                     );
                 }
                 false

@@ -1,4 +1,4 @@
-//! Ids of profiles, made of what they come from.
+//! Profile ids, derived from the origin of a profile.
 
 use prost::Message as _;
 use xxhash_rust::xxh3::xxh3_128;

@@ -74,7 +74,7 @@ pub(super) enum Refused {
     #[error("{0}")]
     Unreadable(pprof::Error),
     /// The file exceeds the limit of this key of the configuration.
-    #[error("it is larger than {0} bytes; raise `{1}` to take it")]
+    #[error("the profile is larger than {0} bytes; raise `{1}` to accept it")]
     TooLarge(usize, &'static str),
     /// The memory budget has no room to convert the file.
     #[error("{0}")]
@@ -112,7 +112,7 @@ impl From<Refused> for Nack {
             ),
             Refused::NoRoom(_) => Nack::permanent(
                 Code::ResourceExhausted,
-                format!("{reason}; send smaller profiles or raise the limit of `memory_limiter`"),
+                format!("{reason}; send smaller profiles, or raise the limit of `memory_limiter`"),
             ),
             Refused::Pipeline(nack) => nack,
             Refused::ShuttingDown => Nack::unavailable(reason),

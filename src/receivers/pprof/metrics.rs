@@ -5,8 +5,8 @@ use metrics::{Counter, counter};
 use tributary_config::ComponentId;
 use tributary_profiles::pprof::Repairs;
 
-/// Counts what was mended in files, `tributary_receiver_pprof_repairs`, and the profiles to subtract that there was no
-/// room for, `tributary_receiver_pprof_forgotten_series`.
+/// Counts repairs of files (`tributary_receiver_pprof_repairs`), and cumulative profiles that were not remembered for
+/// lack of memory (`tributary_receiver_pprof_forgotten_series`).
 #[derive(Clone)]
 pub(super) struct Repaired([Counter; 5], Counter);
 

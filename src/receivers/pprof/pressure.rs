@@ -125,7 +125,7 @@ async fn adapt(
             tracing::info!(
                 cpu_percent = permille / 10,
                 stretch = now,
-                "The intervals of profiles change with the use of the CPU"
+                "Changed the scrape intervals, because the CPU utilization changed"
             );
         }
     }

@@ -271,7 +271,7 @@ fn subject(mut attributes: Vec<KeyValue>, key: Option<&str>, identity: Option<&s
 /// Returns the response to a request that contains no file.
 fn misdirected<B>(request: &Request<B>) -> Option<Response<Full<Bytes>>> {
     if request.uri().path() != PATH {
-        let message = format!("404 page not found; pprof files are taken at {PATH}");
+        let message = format!("404 page not found; the path for pprof files is {PATH}");
         return Some(plain(StatusCode::NOT_FOUND, message));
     }
     (request.method() != Method::POST).then(only_post)

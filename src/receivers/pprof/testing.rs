@@ -9,7 +9,7 @@ use crate::pipeline::Consumer;
 use crate::pipeline::batch::{Batch, Metadata, Nack};
 use futures_util::future::BoxFuture;
 
-/// Keeps what it is given, and answers as told.
+/// Records batches, and returns scripted outcomes.
 pub(super) struct Sink {
     taken: Mutex<Vec<Batch>>,
     answer: Mutex<Result<(), Nack>>,
@@ -30,7 +30,7 @@ impl Sink {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// The headers that came with them.
+    /// Headers of the recorded batches.
     pub(super) fn metadata(&self) -> Vec<Option<Arc<Metadata>>> {
         let taken = self.taken.lock().unwrap();
         taken.iter().map(|batch| batch.metadata.clone()).collect()

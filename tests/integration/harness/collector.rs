@@ -205,7 +205,8 @@ impl Collector {
         let done = "Configuration reloaded.";
         let outcome = self
             .wait_for_line("the outcome of a reload", from, |line| {
-                line.message() == done || line.message().ends_with("The old one keeps running.")
+                line.message() == done
+                    || line.message().ends_with("still running the previous one.")
             })
             .await;
         if outcome.message() == done {

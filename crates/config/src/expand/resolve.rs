@@ -44,7 +44,7 @@ impl<'a> Resolver<'a> {
     pub(super) fn resolve(&mut self, reference: &str, depth: usize) -> Result<Node, Failed> {
         self.expansions += 1;
         if self.expansions > MAX_EXPANSIONS || depth > super::MAX_DEPTH {
-            return Err(self.error("these expansions go in circles, or are too many"));
+            return Err(self.error("the expansions are circular or too many"));
         }
         // `NAME:-default` also looks like a scheme.
         match scheme(reference) {
@@ -53,13 +53,12 @@ impl<'a> Resolver<'a> {
             Some(("yaml", text)) => self.inline(text),
             Some((scheme @ ("http" | "https"), _)) => {
                 let message = format!("`{scheme}:` is not supported in `${{...}}`");
-                let help = "fetch it to a file first, and use `${file:PATH}`";
+                let help = "save the content to a file, and use `${file:PATH}`";
                 Err(self.fail(Diagnostic::error(message, self.at.0).help(help)))
             }
             Some((scheme, rest)) if !rest.starts_with(['-', '+']) => {
                 let message = format!("unknown scheme `{scheme}:` in `${{...}}`");
-                let help = "known: `${env:NAME}`, `${file:PATH}`, `${yaml:TEXT}`; for the text itself \
-                            write `$${`";
+                let help = "known: `${env:NAME}`, `${file:PATH}`, `${yaml:TEXT}`; for a literal `${` write `$${`";
                 Err(self.fail(Diagnostic::error(message, self.at.0).help(help)))
             }
             _ => self.variable(reference),
@@ -77,8 +76,8 @@ impl<'a> Resolver<'a> {
                 "`{}` is not the name of an environment variable",
                 shown(name)
             );
-            let help = "names have letters, digits and `_`, and no digit first; for the text itself \
-                        write `$${`";
+            let help = "names have letters, digits and `_`, and do not begin with a digit; for a literal `${` write \
+                        `$${`";
             return Err(self.fail(Diagnostic::error(message, self.at.0).help(help)));
         }
         let value = match std::env::var(name) {
@@ -104,7 +103,7 @@ impl<'a> Resolver<'a> {
             .extend(unused_alternatives.map(str::to_owned));
         let Some(text) = taken else {
             self.warn(
-                &format!("the environment variable `{name}` is not set: this counts as empty"),
+                &format!("the environment variable `{name}` is not set; using an empty value"),
                 &format!("set it, or give a default as in `${{env:{name}:-value}}`"),
             );
             return Ok(Node::null(self.at.0));

@@ -51,11 +51,8 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let invalid = || {
-            format!(
-                "`{text}` is not an amount of bytes: write it as in `4MiB`, `512KiB` or `1048576`"
-            )
-        };
+        let invalid =
+            || format!("`{text}` is not a size: write `4MiB`, `512KiB` or `1048576`, for example");
         let end = text
             .find(|letter: char| !letter.is_ascii_digit())
             .unwrap_or(text.len());
@@ -107,7 +104,7 @@ impl Visitor<'_> for ByteSizeVisitor {
     type Value = ByteSize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an amount of bytes such as `4MiB` or `1048576`")
+        f.write_str("a size such as `4MiB` or `1048576`")
     }
 
     fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<ByteSize, E> {
@@ -126,11 +123,9 @@ impl Visitor<'_> for ByteSizeVisitor {
     }
 
     fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
-        u64::try_from(bytes).map(ByteSize).map_err(|_| {
-            E::custom(format!(
-                "`{bytes}` is negative: an amount of bytes must not be"
-            ))
-        })
+        u64::try_from(bytes)
+            .map(ByteSize)
+            .map_err(|_| E::custom(format!("`{bytes}` is negative: a size must be at least 0")))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteSize, E> {
@@ -145,7 +140,7 @@ impl JsonSchema for ByteSize {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "An amount of bytes such as `4MiB` or `512KiB`; a plain number is bytes.",
+            "description": "A size such as `4MiB` or `512KiB`; a plain number is bytes.",
             "anyOf": [
                 {"type": "integer", "minimum": 0},
                 {"type": "string", "pattern": "^[0-9]+ ?([kKMGT]i?B|B)?$|\\$\\{"},

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-const EXAMPLE: &str = "write it as in `200ms`, `1m30s` or `1.5h`";
+const EXAMPLE: &str = "write `200ms`, `1m30s` or `1.5h`, for example";
 
 /// A duration as Go writes them: `200ms`, `1m30s`, `1.5h`; `0` or `0s` is zero. Units: `ns us ms s
 /// m h`.
@@ -53,7 +53,9 @@ impl std::str::FromStr for Duration {
         let text = text.trim();
         let invalid = || format!("`{text}` is not a duration: {EXAMPLE}");
         if text.starts_with('-') {
-            return Err(format!("`{text}` is negative: a duration must not be"));
+            return Err(format!(
+                "`{text}` is negative: a duration must be at least 0"
+            ));
         }
         let mut rest = text.strip_prefix('+').unwrap_or(text);
         if rest == "0" {
@@ -210,7 +212,7 @@ impl Visitor<'_> for DurationVisitor {
         match u64::try_from(number) {
             Ok(number) => self.visit_u64(number),
             Err(_) => Err(E::custom(format!(
-                "`{number}` is negative: a duration must not be"
+                "`{number}` is negative: a duration must be at least 0"
             ))),
         }
     }

@@ -49,7 +49,7 @@ impl Endpoint {
         let (host, port) = self.parts()?;
         if let Some(letter) = host.chars().find(|letter| !is_host_letter(*letter)) {
             return Err(format!(
-                "`{letter}` does not belong in a host name: write `host:port`"
+                "`{letter}` is not allowed in a host name: write `host:port`"
             ));
         }
         if parse_port(port).is_none() {

@@ -65,7 +65,7 @@ impl TryFrom<String> for Name {
     fn try_from(name: String) -> Result<Self, String> {
         match HeaderName::from_bytes(name.as_bytes()) {
             Ok(_) => Ok(Name(name)),
-            Err(_) => Err(format!("`{name}` is not the name of a header")),
+            Err(_) => Err(format!("`{name}` is not a header name")),
         }
     }
 }
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Value {
         match HeaderValue::from_str(value.reveal()) {
             Ok(_) => Ok(Value(value)),
             Err(_) => Err(de::Error::custom(
-                "the value of a header is one line of visible ASCII characters",
+                "the value of a header must be one line of visible ASCII characters",
             )),
         }
     }

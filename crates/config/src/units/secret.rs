@@ -73,6 +73,6 @@ impl JsonSchema for Secret {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "description": "A text that is never shown."})
+        json_schema!({"type": "string", "description": "A string that logs and `print-config` mask."})
     }
 }

@@ -1,4 +1,4 @@
-//! Authentication in front of a server's handlers: checks, counts, logs and answers.
+//! Authentication in front of a server's handlers: checks credentials, counts and logs refusals, and responds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +81,8 @@ impl Guard {
                 client.identity = identity,
                 %reason,
                 suppressed,
-                "Refused a client that did not authenticate; more of these are logged at debug level only for ten \
-                 seconds"
+                "Refused a client that did not authenticate; for the next ten seconds, such refusals are logged at \
+                 debug level"
             );
         } else {
             debug!(client.address = %address, client.identity = identity, %reason, "Refused a client");
@@ -94,13 +94,13 @@ impl Guard {
                 "this server requires authentication, and the request has no `{header}` header ({scheme})"
             )),
             AuthFailure::Malformed => unauthenticated(format!(
-                "the `{header}` header does not hold credentials of the kind this server takes ({scheme})"
+                "the `{header}` header does not have credentials of the scheme of this server ({scheme})"
             )),
             AuthFailure::Wrong => unauthenticated(format!(
                 "the credentials in the `{header}` header are not valid ({scheme})"
             )),
             AuthFailure::Busy => Nack::exhausted(
-                "too many credentials are being checked, or too many were wrong; try again",
+                "too many credentials are being checked, or too many were wrong; retry later",
                 BUSY,
             ),
         }

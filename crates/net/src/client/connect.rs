@@ -62,8 +62,7 @@ impl Verdict {
                 otelcol.component.id = %owner.id,
                 otelcol.component.kind = owner.kind,
                 reason,
-                "TLS fails until a configuration or a certificate is changed, here or at the server; retrying all \
-                 the time"
+                "TLS handshakes fail; retrying. Change the configuration or the certificate, here or at the server"
             );
         }
     }
@@ -174,7 +173,7 @@ impl Connector {
                     return self.secure(raw, address).await;
                 }
                 Ok(Err(error)) => reasons.push(format!("{address}: {error}")),
-                Err(_) => reasons.push(format!("{address}: no answer within {PER_ADDRESS:?}")),
+                Err(_) => reasons.push(format!("{address}: no response within {PER_ADDRESS:?}")),
             }
         }
         self.verdict.set(None);
@@ -233,7 +232,7 @@ impl Connector {
                 Err(error)
             }
             Err(_) => Err(failed(format!(
-                "no answer within {HANDSHAKE:?}; if the server speaks plaintext, set tls::insecure to true"
+                "no response within {HANDSHAKE:?}; if the server speaks plaintext, set tls::insecure to true"
             ))),
         }
     }
@@ -290,8 +289,8 @@ impl Stream {
     fn ended(&self) {
         if !self.heard && matches!(self.inner, Inner::Plain(_)) {
             self.say(format!(
-                "{} closed the connection before it said anything; if it speaks TLS, set tls::insecure to false, or let \
-                 the endpoint begin with https://",
+                "{} closed the connection before it sent anything; if the server speaks TLS, set tls::insecure to \
+                 false, or use an endpoint that begins with https://",
                 self.address
             ));
         }
@@ -314,7 +313,7 @@ impl Stream {
         };
         self.verdict.set(hint.then(|| {
             format!(
-                "{} speaks TLS: set tls::insecure to false, or let the endpoint begin with https://",
+                "{} speaks TLS: set tls::insecure to false, or use an endpoint that begins with https://",
                 self.address
             )
         }));

@@ -72,7 +72,7 @@ pub enum RequestError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The connection, or its stream for this request, broke.
-    #[error("the connection broke: {}", full_error(.0))]
+    #[error("the connection was closed: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
     /// The server ended the connection and gave a reason.
     #[error("the server refused the connection: {0}")]
@@ -264,7 +264,7 @@ impl Pool {
 }
 
 impl Shared {
-    /// Picks the next ready connection. Starts to connect the idle ones on the way.
+    /// Picks the next ready connection, and starts to connect idle ones.
     fn pick(self: &Arc<Self>) -> Pick {
         let turn = self.turn.fetch_add(1, Relaxed);
         let now = Instant::now();
@@ -370,7 +370,7 @@ impl Shared {
                 ) if !connection.sender.is_closed() => {
                     warn!(
                         %error,
-                        "Cannot connect with the new certificates; the connection made with the old ones stays in use"
+                        "Cannot connect with the new certificates; still using the connection with the previous ones"
                     );
                     *renewal = now + LONGEST_PAUSE;
                 }

@@ -137,8 +137,8 @@ impl Proxy {
                 why.reason
             ))),
             Err(_) => Err(self.error(format!(
-                "no answer to the TLS handshake within {HANDSHAKE:?}; if the proxy speaks plaintext, begin proxy_url \
-                 with http://"
+                "no response to the TLS handshake within {HANDSHAKE:?}; if the proxy speaks plaintext, use a \
+                 proxy_url that begins with http://"
             ))),
         }
     }
@@ -169,7 +169,7 @@ impl Proxy {
             Ok(Err(error)) => return Err(self.error(format!("CONNECT {target} failed: {error}"))),
             Err(_) => {
                 return Err(self.error(format!(
-                    "no answer to CONNECT {target} within {HANDSHAKE:?}"
+                    "no response to CONNECT {target} within {HANDSHAKE:?}"
                 )));
             }
         };
@@ -202,11 +202,11 @@ async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<Vec<
             }
             Some(_) => {
                 return Err(std::io::Error::other(
-                    "the proxy sent data after its answer",
+                    "the proxy sent data after its response",
                 ));
             }
             None if head.len() > ANSWER_BYTES => {
-                return Err(std::io::Error::other("the proxy's answer is too large"));
+                return Err(std::io::Error::other("the proxy's response is too large"));
             }
             None => {}
         }
@@ -309,7 +309,7 @@ mod tests {
             ),
             (b"HTTP/1.1 403 No\r\n\r\n", "\"HTTP/1.1 403 No\""),
             (b"SSH-2.0\r\n\r\n", "not HTTP/1"),
-            (b"HTTP/1.1 200 OK\r\n\r\nX", "after its answer"),
+            (b"HTTP/1.1 200 OK\r\n\r\nX", "after its response"),
             (b"HTTP/1.1 200 OK\r\n", "closed the connection"),
         ] {
             let (outcome, _) = tunneled(answer).await;

@@ -95,9 +95,9 @@ fn set_path(settings: &mut ClientConfig, name: &str, file: &Path) {
 pub fn creation_error(error: &KafkaError) -> String {
     match error {
         KafkaError::ClientConfig(_, reason, name, _) => {
-            format!("librdkafka does not take the setting {name}: {reason}")
+            format!("librdkafka does not accept the setting {name}: {reason}")
         }
-        KafkaError::Nul(_) => "a text in the configuration has a zero byte".to_owned(),
+        KafkaError::Nul(_) => "a string in the configuration has a zero byte".to_owned(),
         error => error.to_string(),
     }
 }

@@ -275,7 +275,7 @@ impl Tls {
             }
             if !no_text {
                 let reason =
-                    format!("`{key}` and `{text_key}` exclude each other: remove one of them");
+                    format!("`{key}` and `{text_key}` cannot be combined: remove one of the two");
                 problems.error(&["tls", key], reason);
             }
             if let Err(error) = open_regular(file) {
@@ -326,7 +326,7 @@ impl Connection<'_> {
                 && !broker.contains(|letter: char| letter == ',' || letter.is_whitespace());
             if !is_address {
                 let reason = format!(
-                    "`{broker}` is not the address of a broker: write it as in `kafka.example:9092`"
+                    "`{broker}` is not a broker address: write `host:port`, as in `kafka.example:9092`"
                 );
                 problems.error(&["brokers", &at.to_string()], reason);
             }
@@ -353,7 +353,7 @@ impl Connection<'_> {
             if sasl.mechanism == Mechanism::Plain && !self.is_tls() {
                 problems.warning(
                     &["auth", "sasl", "mechanism"],
-                    "PLAIN without `tls` sends the password readable: set `tls`, or a SCRAM mechanism",
+                    "PLAIN without `tls` sends the password unencrypted: set `tls`, or a SCRAM mechanism",
                 );
             }
         }
@@ -369,13 +369,13 @@ impl Connection<'_> {
                 if numbers.as_slice() < [0, 11].as_slice() {
                     problems.error(
                         &["protocol_version"],
-                        "brokers before 0.11 are not supported: they know neither headers nor idempotent producers",
+                        "brokers before 0.11 are not supported, because they lack headers and idempotent producers",
                     );
                 }
             }
             _ => problems.error(
                 &["protocol_version"],
-                "must be a version of Kafka, as in `2.1.0`",
+                "must be a Kafka version, as in `2.1.0`",
             ),
         }
     }

@@ -15,7 +15,7 @@ use super::peer::{Admitted, Peer};
 use super::{BUSY_RETRY_AFTER, Handler};
 use tributary_memory::clients::SMALL_ANSWER;
 
-/// Answers a request. A request without admission is refused. So is a request with a large head or response while
+/// Responds to a request. Refuses requests without admission, and requests with a large head or response while
 /// clients hold too many of these.
 pub(super) async fn answer<H: Handler>(
     handler: &H,

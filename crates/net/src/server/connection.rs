@@ -85,7 +85,7 @@ impl<H> Shared<H> {
             reason,
             %error,
             suppressed,
-            "Cannot serve a client; more with this reason are logged at debug level only for ten seconds"
+            "Cannot serve a client; for the next ten seconds, refusals with this reason are logged at debug level"
         );
     }
 
@@ -278,13 +278,13 @@ where
             // No message, since the client could not parse it. But no reset either, which would look like a network
             // failure.
             guard.part("").await;
-            let mistake = "the client speaks TLS, and this port does not: set tls::insecure to true at the client, or \
-                           tls here";
+            let mistake = "the client speaks TLS, but this port does not: set tls::insecure to true at the client, \
+                           or configure tls here";
             return Err(Failure::mismatch("tls_to_plaintext", mistake));
         }
         (DetectedProtocol::Http1, Protocol::Http2) => {
             guard.part(farewell::NOT_HTTP1).await;
-            let mistake = "the client speaks HTTP/1, and this port only gRPC";
+            let mistake = "the client speaks HTTP/1, but this port supports only gRPC";
             return Err(Failure::mismatch("http1_to_grpc", mistake));
         }
         _ => {}

@@ -83,18 +83,18 @@ impl ClientLimit {
     const fn advice(self) -> &'static str {
         match self {
             ClientLimit::MaxConnections => {
-                "Refused a connection, or closed an idle one for it. If all clients are welcome, raise the limit or add \
-                 servers"
+                "Refused a connection, or closed an idle connection to accept it. If the clients are legitimate, \
+                 raise the limit or add servers"
             }
             ClientLimit::MaxConnectionsPerPeer => {
-                "Refused a connection, or closed an idle one for it. If many clients share this address (NAT, a load \
-                 balancer), raise the limit"
+                "Refused a connection, or closed an idle connection to accept it. If many clients share this \
+                 address (NAT, a load balancer), raise the limit"
             }
             ClientLimit::MaxHandshakes => {
                 "Refused a TLS handshake. If many clients reconnect at once, their retries will succeed"
             }
             ClientLimit::HandshakeTimeout => {
-                "Closed a connection that sent nothing in time. Look for a port scan, a probe that only \
+                "Closed a connection whose client sent nothing in time. Check for a port scan, a probe that only \
                  connects, or packet loss"
             }
             ClientLimit::MaxRequests => {
@@ -111,20 +111,21 @@ impl ClientLimit {
                 "Closed a connection whose client did not read its responses"
             }
             ClientLimit::MaxConcurrentStreams => {
-                "Refused a request: the client has too many open requests on one connection. It will retry"
+                "Refused a request: the client has too many open requests on one connection. The client should retry"
             }
             ClientLimit::MaxControlFrames => {
-                "Closed a connection that sent too many HTTP/2 frames without a request. This is an attack or a broken \
-                 client"
+                "Closed a connection whose client sent too many HTTP/2 frames without a request: an attack or a \
+                 defective client"
             }
             ClientLimit::Memory => {
-                "Refused a connection, or closed an idle one for it: open connections may take a quarter of the memory \
-                 limit, those of one address an eighth. Raise the limit of `memory_limiter`, or add servers"
+                "Refused a connection, or closed an idle connection to accept it: open connections may use a \
+                 quarter of the memory limit, and those of one address an eighth. Raise the limit of \
+                 `memory_limiter`, or add servers"
             }
             ClientLimit::RequestMemory => {
-                "Refused a request: open requests and unread responses may take an eighth of the \
-                 memory limit each, those of one address half of that. Look for clients that do not read their \
-                 answers, raise the limit of `memory_limiter`, or add servers"
+                "Refused a request: open requests and unread responses may each use an eighth of the memory limit, \
+                 and those of one address half of that. Check for clients that do not read responses, raise the \
+                 limit of `memory_limiter`, or add servers"
             }
         }
     }
@@ -319,7 +320,8 @@ impl Gate {
         let (address, identity) = (peer.address, peer.identity.as_deref());
         let due = self.log.get(limit as usize).and_then(SampledLog::admit);
         let Some(suppressed) = due else {
-            debug!(client.address = %address, client.identity = identity, limit = limit.key(), "Over the limit");
+            debug!(client.address = %address, client.identity = identity, limit = limit.key(), "A limit was \
+                exceeded");
             return;
         };
         warn!(
@@ -331,7 +333,7 @@ impl Gate {
             limit = limit.key(),
             value = self.value(limit),
             suppressed,
-            "{}; more of these are logged at debug level only for ten seconds",
+            "{}; for the next ten seconds, such events are logged at debug level",
             limit.advice()
         );
     }
@@ -538,7 +540,7 @@ impl Held {
         self.of_all().load(Relaxed).saturating_sub(self.bytes)
     }
 
-    /// Returns the other bytes of this kind that the client network holds.
+    /// Returns the bytes of this kind that the client's network already holds.
     fn others_of_network(&self) -> usize {
         let all = self.of_network().map_or(0, |count| count.load(Relaxed));
         all.saturating_sub(self.bytes)
@@ -582,7 +584,7 @@ impl RequestSlots {
         }
     }
 
-    /// Decides about a new request beside `open` others of the connection.
+    /// Decides about a new request, with `open` requests open on the connection.
     pub(super) fn open(&mut self, open: usize) -> Opening {
         self.keep(open);
         let placed = FREE_REQUESTS + self.count;

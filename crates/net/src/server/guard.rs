@@ -223,7 +223,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 UnfinishedItem::Frame(_) => (ClientLimit::HeaderTimeout, self.header_timeout),
                 UnfinishedItem::Data(_, size) => (ClientLimit::MinBodyRate, limits.time_for(size)),
             };
-            Some((since + time?, limit, "a frame was not completed in time"))
+            Some((
+                since + time?,
+                limit,
+                "the client did not complete a frame in time",
+            ))
         });
         let head = match self.head {
             Some((number, since)) if number == self.peer.begun() => {
@@ -231,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     (
                         since + time,
                         ClientLimit::HeaderTimeout,
-                        "the head was too slow",
+                        "the request head arrived too slowly",
                     )
                 })
             }
@@ -259,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             Some((
                 due?,
                 ClientLimit::SendTimeout,
-                "an answer was not taken in time",
+                "the client did not read a response in time",
             ))
         });
         let all = [unfinished, head, untaken].into_iter().flatten();
@@ -313,7 +317,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         if seen.unasked && self.closing.is_none() {
             self.cut(
                 ClientLimit::MaxControlFrames,
-                "an answer to a PING that was not sent",
+                "a PING acknowledgement without a PING",
             );
         }
         let refused = self

@@ -80,7 +80,7 @@ impl<I: Read + Write + Unpin> Write for Lingering<I> {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     closing.read += buffer.filled().len();
                 }
-                // The client has closed too, or is gone.
+                // The client has closed or disconnected.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => return closing.longest.as_mut().poll(cx).map(Ok),
             }

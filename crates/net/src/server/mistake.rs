@@ -31,20 +31,21 @@ impl Mistake {
         }
     }
 
-    /// Tells the client in its own protocol, if there is one, and closes.
+    /// Responds in the client's own protocol, if it is known, and closes the connection.
     pub(super) async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
         let (answer, text) = match self {
             Mistake::Http1 => (
                 NOT_HTTP1,
-                "the client speaks plaintext HTTP, and this port TLS: let the client's URL begin with https://",
+                "the client speaks plaintext HTTP, but this port speaks TLS: use a URL that begins with https:// at \
+                 the client",
             ),
             Mistake::Http2 => (
                 NOT_HTTP2,
-                "the client speaks plaintext HTTP/2, and this port TLS: remove tls::insecure at the client",
+                "the client speaks plaintext HTTP/2, but this port speaks TLS: remove tls::insecure at the client",
             ),
             Mistake::Noise => (
                 NOT_TLS,
-                "the client speaks neither TLS, as this port does, nor HTTP",
+                "the client speaks neither TLS nor HTTP; this port speaks TLS",
             ),
         };
         stream.write_all(answer).await?;

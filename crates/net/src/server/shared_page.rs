@@ -30,7 +30,7 @@ impl SharedPage {
     pub async fn get(&self, render: impl FnOnce() -> Bytes + Send + 'static) -> Option<Bytes> {
         let asked = Instant::now();
         let mut last = self.last.clone().lock_owned().await;
-        // It began while this request waited for the one before it.
+        // The page began while this request waited for the previous page.
         if let Some(last) = last.as_ref().filter(|last| last.began > asked) {
             return Some(last.page.clone());
         }
@@ -86,7 +86,7 @@ mod tests {
         };
         let (first, others) = tokio::join!(first, others);
         assert_eq!(first.unwrap(), "first");
-        // Their rendering began after they asked.
+        // The rendering began after these requests arrived.
         assert!(others.iter().flatten().all(|page| page == "1"));
         assert_eq!(others.iter().flatten().count(), 100);
         assert_eq!(renderings.load(Relaxed), 2);

@@ -21,7 +21,7 @@ fn start(handler: SimpleHandler, options: ServerOptions) -> (Server, SocketAddr)
     (server, address)
 }
 
-/// Answers with the number of the request.
+/// Responds with the number of the request.
 fn counting() -> SimpleHandler {
     let asked = AtomicUsize::new(0);
     Arc::new(move |_| {

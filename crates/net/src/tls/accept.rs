@@ -37,10 +37,11 @@ pub enum AcceptError {
     Network(#[from] io::Error),
 }
 
-/// Performs the handshake. Before this returns, a refused client is told why, for at most a second.
+/// Performs the handshake. A refused client is sent the reason before this returns, for at most a second.
 ///
 /// # Errors
-/// There is no connection.
+///
+/// The handshake failed.
 pub async fn accept<S>(config: Arc<ServerConfig>, stream: S) -> Result<TlsStream<S>, AcceptError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -106,7 +107,8 @@ fn explain(error: io::Error, notes: Notes) -> AcceptError {
         return match error.kind() {
             io::ErrorKind::UnexpectedEof => refused(
                 Reason::Closed,
-                "the client closed the connection in its middle; if it is one of ours, its log says why".to_owned(),
+                "the client closed the connection during the handshake; the client's log may have the \
+                 reason".to_owned(),
             ),
             _ => error.into(),
         };
@@ -114,7 +116,7 @@ fn explain(error: io::Error, notes: Notes) -> AcceptError {
     let (reason, text) = match tls {
         Error::NoCertificatesPresented => (
             Reason::NoCertificate,
-            "the client shows no certificate, and tls::client_ca_file demands one: set tls::cert_file and \
+            "the client sent no certificate, which tls::client_ca_file requires: set tls::cert_file and \
              tls::key_file at the client"
                 .to_owned(),
         ),
@@ -122,10 +124,10 @@ fn explain(error: io::Error, notes: Notes) -> AcceptError {
         Error::PeerIncompatible(why) => incompatible(why),
         Error::NoApplicationProtocol => (
             Reason::Parameters,
-            "the client offers only protocols (ALPN) that this port does not speak".to_owned(),
+            "the client offers only protocols (ALPN) that this port does not support".to_owned(),
         ),
         Error::InvalidMessage(_) => {
-            (Reason::Protocol, format!("the client does not speak TLS as it should: {tls}"))
+            (Reason::Protocol, format!("the client violates the TLS protocol: {tls}"))
         }
         other => (Reason::Protocol, other.to_string()),
     };
@@ -143,15 +145,15 @@ fn incompatible(why: &PeerIncompatible) -> (Reason, String) {
         | PeerIncompatible::SupportedVersionsExtensionRequired
         | PeerIncompatible::ServerDoesNotSupportTls12Or13 => (
             Reason::Version,
-            "the client offers only versions of TLS that are off here: let it use TLS 1.3, or set tls::min_version to \
-             \"1.2\" here"
+            "the client offers only TLS versions that are disabled here: enable TLS 1.3 at the client, or set \
+             tls::min_version to \"1.2\" here"
                 .to_owned(),
         ),
         other => (
             Reason::Parameters,
             format!(
-                "there is no way to speak that both sides know ({other:?}): compare tls::cipher_suites, \
-                 tls::curve_preferences and the kind of the certificate's key with what the client supports"
+                "client and server have no TLS parameters in common ({other:?}): compare tls::cipher_suites, \
+                 tls::curve_preferences and the type of the certificate's key with those of the client"
             ),
         ),
     }
@@ -169,16 +171,16 @@ fn alerted(alert: AlertDescription) -> (Reason, String) {
         | AlertDescription::DecryptError => (
             Reason::Distrusted,
             format!(
-                "the client does not trust this server's certificate (its alert: {alert:?}): let tls::ca_file at the \
-                 client name the authority, and the client connect by a name that is in the certificate; or change \
-                 tls::cert_file here"
+                "the client does not trust this server's certificate (alert: {alert:?}): set tls::ca_file at the \
+                 client to the authority, and connect by a name in the certificate; or change tls::cert_file here"
             ),
         ),
         AlertDescription::ProtocolVersion => (
             Reason::Version,
-            "the client wants another version of TLS: see tls::min_version and tls::max_version on both sides".to_owned(),
+            "the client requires another TLS version: check tls::min_version and tls::max_version on both \
+             sides".to_owned(),
         ),
-        other => (Reason::Closed, format!("the client gave up (its alert: {other:?})")),
+        other => (Reason::Closed, format!("the client aborted the handshake (alert: {other:?})")),
     }
 }
 

@@ -111,7 +111,7 @@ impl ClientTls {
         match (self.has_ca(), self.include_system_ca_certs_pool) {
             (true, false) => own,
             (true, true) => format!("{own} or this system's"),
-            (false, _) => "this system's authorities (tls::ca_file names others)".to_owned(),
+            (false, _) => "this system's authorities (or set tls::ca_file)".to_owned(),
         }
     }
 
@@ -156,7 +156,12 @@ impl ClientTls {
         let found = [
             suites.map(|reason| problem("cipher_suites", reason)),
             self.pair().warning(now),
-            expired_list("crl_file", &self.crl_file, "no server is trusted", now),
+            expired_list(
+                "crl_file",
+                &self.crl_file,
+                "no server certificate is accepted",
+                now,
+            ),
         ];
         found.into_iter().flatten().collect()
     }
@@ -315,7 +320,7 @@ impl ServerTls {
             expired_list(
                 "client_crl_file",
                 &self.client_crl_file,
-                "its clients are refused",
+                "clients of its issuer are refused",
                 now,
             ),
         ];
@@ -335,7 +340,7 @@ impl ServerTls {
             ),
         ];
         let reason =
-            "this has no effect on a server; to demand certificates of clients, set client_ca_file";
+            "has no effect on a server; to require client certificates, set client_ca_file";
         let set = keys.into_iter().filter(|(_, is_set)| *is_set);
         set.map(move |(key, _)| problem(key, reason))
     }
@@ -356,8 +361,8 @@ pub fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        let reason = "this system has no certificate authorities (is ca-certificates installed?); \
-                      name those to trust with ca_file";
+        let reason =
+            "this system has no certificate authorities: install ca-certificates, or set ca_file";
         return Err(problem("ca_file", reason));
     }
     let roots = Arc::new(roots);
@@ -375,7 +380,7 @@ fn expired_list(
     (end < now).then(|| {
         let end = date(end);
         let reason = format!(
-            "the list of \"{issuer}\" in {} expired on {end}: {so}",
+            "the revocation list of \"{issuer}\" in {} expired on {end}: {so}",
             file.display()
         );
         problem(key, reason)

@@ -225,7 +225,7 @@ pub fn date(moment: SystemTime) -> String {
         .ok()
         .and_then(|seconds| ASN1Time::from_timestamp(seconds).ok());
     match parsed.map(|time| time.to_datetime()) {
-        None => "a date beyond all calendars".to_owned(),
+        None => "a date out of range".to_owned(),
         Some(time) => format!(
             "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
             time.year(),

@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for AnyVersion {
     type Value = TlsVersion;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a version of TLS: `1.2` or `1.3`")
+        f.write_str("a TLS version: `1.2` or `1.3`")
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<TlsVersion, A::Error> {
@@ -201,7 +201,7 @@ impl<'de> Visitor<'de> for AnyVersion {
             "1.2" => Ok(TlsVersion::V1_2),
             "1.3" => Ok(TlsVersion::V1_3),
             "1.0" | "1.1" => Err(de::Error::custom(format!(
-                "TLS {name} can be broken (RFC 8996) and is not supported; write `1.2` or `1.3`"
+                "TLS {name} is insecure (RFC 8996) and not supported; write `1.2` or `1.3`"
             ))),
             other => Err(de::Error::unknown_variant(other, &["1.2", "1.3"])),
         }

@@ -83,7 +83,7 @@ pub fn explained(error: io::Error) -> io::Error {
         Some(Error::PeerIncompatible(
             PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
             | PeerIncompatible::ServerDoesNotSupportTls12Or13,
-        )) => "if the server knows no TLS 1.3, set tls::min_version to \"1.2\"",
+        )) => "if the server does not support TLS 1.3, set tls::min_version to \"1.2\"",
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
             "the server closed the connection; if it speaks plaintext, set tls::insecure to true"
         }
@@ -96,47 +96,51 @@ pub fn explained(error: io::Error) -> io::Error {
 fn for_alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::CertificateRequired => {
-            "the server demands a client certificate: set tls::cert_file and tls::key_file"
+            "the server requires a client certificate: set tls::cert_file and tls::key_file"
         }
         AlertDescription::UnknownCA => {
-            "the server knows no authority that signed our certificate, or none that says whether it is revoked: let \
-             tls::cert_file name a certificate of its authority, or add ours to its client_ca_file"
+            "the server does not trust the authority of our certificate, or has no revocation list of it: set \
+             tls::cert_file to a certificate of an authority that the server trusts, or add our authority to the \
+             server's client_ca_file"
         }
         AlertDescription::DecryptError => {
-            "our certificate is of another authority than the one of that name that the server trusts: renew \
-             tls::cert_file, or add ours to its client_ca_file"
+            "the authority of our certificate has the same name as one that the server trusts, but another key: \
+             renew tls::cert_file, or add our authority to the server's client_ca_file"
         }
         AlertDescription::CertificateExpired => {
-            "our certificate has expired or is not valid yet, as the server's clock says: renew tls::cert_file"
+            "our certificate has expired or is not valid yet by the server's clock: renew tls::cert_file, or check \
+             the clocks"
         }
         AlertDescription::CertificateRevoked => {
-            "our certificate has been revoked: let tls::cert_file name a new one"
+            "our certificate has been revoked: set tls::cert_file to a new certificate"
         }
         AlertDescription::AccessDenied => {
-            "the server does not allow the names in our certificate: see its allowed_client_names, or let \
-             tls::cert_file name another certificate"
+            "the server does not allow the names in our certificate: check the server's allowed_client_names, or \
+             set tls::cert_file to another certificate"
         }
         AlertDescription::BadCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::UnsupportedCertificate => {
-            "the server does not accept our certificate: its log says why; see tls::cert_file"
+            "the server does not accept our certificate: check the server's log and tls::cert_file"
         }
         AlertDescription::ProtocolVersion => {
-            "if the server knows no TLS 1.3, set tls::min_version to \"1.2\""
+            "if the server does not support TLS 1.3, set tls::min_version to \"1.2\""
         }
         AlertDescription::HandshakeFailure => {
-            "there is no way to speak that both sides know, or the server demands a client certificate: compare \
-             tls::min_version, tls::cipher_suites and tls::curve_preferences, and set tls::cert_file and tls::key_file"
+            "client and server have no TLS parameters in common, or the server requires a client certificate: \
+             compare tls::min_version, tls::cipher_suites and tls::curve_preferences, and set tls::cert_file and \
+             tls::key_file"
         }
         AlertDescription::InsufficientSecurity => {
-            "the server demands other cipher suites: see tls::cipher_suites"
+            "the server requires other cipher suites: check tls::cipher_suites"
         }
         AlertDescription::NoApplicationProtocol => {
-            "the server does not speak our protocol on this port (ALPN): is it the port for OTLP/gRPC or OTLP/HTTP?"
+            "the server does not support our protocol on this port (ALPN): check whether the port is for OTLP/gRPC \
+             or OTLP/HTTP"
         }
         AlertDescription::UnrecognisedName => {
-            "the server has no certificate for this name: see tls::server_name_override"
+            "the server has no certificate for this name: check tls::server_name_override"
         }
-        _ => "the server's log says why",
+        _ => "check the server's log",
     }
 }

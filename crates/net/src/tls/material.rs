@@ -73,7 +73,7 @@ impl Pair<'_> {
             }
             Err(error) => {
                 let reason = format!(
-                    "{} holds a bad certificate: {error}",
+                    "{} has an invalid certificate: {error}",
                     source(self.cert_file)
                 );
                 return Err(problem("cert_file", reason));
@@ -99,14 +99,12 @@ impl Pair<'_> {
         );
         let reason = if facts.not_after < now {
             format!(
-                "{what} expired on {}: clients and servers will not trust it",
+                "{what} expired on {}, so peers reject it: renew it",
                 date(facts.not_after)
             )
         } else if facts.not_before > now {
             let from = date(facts.not_before);
-            format!(
-                "{what} is not valid before {from}: clients and servers will not trust it until then"
-            )
+            format!("{what} is not valid before {from}; peers reject it until then")
         } else {
             return None;
         };
@@ -129,13 +127,13 @@ impl Pair<'_> {
             .position(|certificate| owns(certificate).is_ok())
         {
             Some(at) => format!(
-                "{cert_file} is in the wrong order: it begins with {first}, but the key in {key_file} is that of \
-                 certificate number {}, {}; put that first, then each one's issuer",
+                "{cert_file} is in the wrong order: the file begins with {first}, but the key in {key_file} belongs \
+                 to certificate number {}, {}; put that certificate first, followed by its chain of issuers",
                 at + 1,
                 chain.get(at).map(title).unwrap_or_default()
             ),
             None => format!(
-                "the key in {key_file} is not the key of the certificate {first} in {cert_file}"
+                "the key in {key_file} does not belong to the certificate {first} in {cert_file}"
             ),
         }
     }
@@ -151,7 +149,7 @@ pub(super) fn text(key: &'static str, file: &Path, pem: &str) -> Result<Option<V
         (false, false) => Ok(Some(pem.as_bytes().to_vec())),
         (true, false) => {
             let other = key.replace("_file", "_pem");
-            let reason = format!("give either {key} or {other}, not both");
+            let reason = format!("{key} and {other} cannot be combined: remove one of the two");
             Err(problem(key, reason))
         }
         (true, true) => read_regular(file, MAX_PEM_FILE)
@@ -171,14 +169,14 @@ pub(super) fn certificates(
         false => Ok(found),
         true if is_encrypted(pem) || has_key(pem) => {
             let reason = format!(
-                "{} holds a private key and no certificate; that belongs into key_file",
+                "{} has a private key and no certificate: set key_file to it",
                 source(file)
             );
             Err(problem(key, reason))
         }
         true => {
             let reason = format!(
-                "{} holds no certificate in PEM{}",
+                "{} has no certificate in PEM{}",
                 source(file),
                 der_hint(pem)
             );
@@ -198,7 +196,7 @@ pub(super) fn add_roots(
         roots.add(certificate).map_err(|error| {
             problem(
                 key,
-                format!("{} holds a bad certificate: {error}", source(file)),
+                format!("{} has an invalid certificate: {error}", source(file)),
             )
         })?;
     }
@@ -225,7 +223,7 @@ pub(super) fn lists(
     let found: Vec<CertificateRevocationListDer<'static>> = sections(key, file, pem)?;
     if found.is_empty() {
         let reason = format!(
-            "{} holds no revocation list (X509 CRL) in PEM{}",
+            "{} has no revocation list (X509 CRL) in PEM{}",
             source(file),
             der_hint(pem)
         );
@@ -250,7 +248,7 @@ pub(super) fn lists_end(
 pub(super) fn source(file: &Path) -> String {
     match is_set(file) {
         true => file.display().to_string(),
-        false => "the text given".to_owned(),
+        false => "the given PEM text".to_owned(),
     }
 }
 
@@ -258,8 +256,8 @@ pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'stat
     let name = source(file);
     if is_encrypted(pem) {
         let reason = format!(
-            "the private key in {name} is encrypted, and there is no key for its passphrase; decrypt it with `openssl \
-             pkey -in {name} -out plain.key`, and let nobody but this program's user read that"
+            "the private key in {name} is encrypted, which is not supported; decrypt it with `openssl pkey -in \
+             {name} -out plain.key`, and make that file readable only for this program's user"
         );
         return Err(problem("key_file", reason));
     }
@@ -267,15 +265,13 @@ pub(super) fn private_key(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'stat
         let holds_certificate = CertificateDer::from_pem_slice(pem).is_ok();
         let reason = match error {
             rustls_pki_types::pem::Error::NoItemsFound if holds_certificate => {
-                format!(
-                    "{name} holds a certificate and no private key; that belongs into cert_file"
-                )
+                format!("{name} has a certificate and no private key: set cert_file to it")
             }
             rustls_pki_types::pem::Error::NoItemsFound => {
-                format!("{name} holds no private key in PEM{}", der_hint(pem))
+                format!("{name} has no private key in PEM{}", der_hint(pem))
             }
             // The library's error message would contain a line of the key.
-            _ => format!("{name} is damaged: it is not PEM to its end"),
+            _ => format!("{name} is damaged: the PEM data is incomplete"),
         };
         problem("key_file", reason)
     })
@@ -285,7 +281,7 @@ fn sections<T: PemObject>(key: &'static str, file: &Path, pem: &[u8]) -> Result<
     let found: Result<Vec<T>, _> = T::pem_slice_iter(pem).collect();
     // The library's error message could contain a line of a key in the same file.
     found.map_err(|_| {
-        let reason = format!("{} is damaged: it is not PEM to its end", source(file));
+        let reason = format!("{} is damaged: the PEM data is incomplete", source(file));
         problem(key, reason)
     })
 }

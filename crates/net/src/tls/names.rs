@@ -24,7 +24,7 @@ impl Pattern {
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(malformed(
-                "has characters that no name in a certificate has",
+                "has characters that are not allowed in a certificate's name",
             ));
         }
         if text.parse::<IpAddr>().is_ok() {
@@ -33,18 +33,18 @@ impl Pattern {
         }
         let stars = text.matches('*').count();
         if stars > 1 {
-            return Err(malformed("has more than one `*`; one is allowed"));
+            return Err(malformed("has more than one `*`"));
         }
         if text.contains(':') {
             let (origin, path) = split(text);
             if origin.contains('*') {
                 return Err(malformed(
-                    "has its `*` outside the path; in a URI it stands for one segment of the path",
+                    "has a `*` outside the path; in a URI, `*` stands for one segment of the path",
                 ));
             }
             if path.iter().any(|part| part.contains('*') && part != "*") {
                 return Err(malformed(
-                    "has a `*` inside a segment; it stands for a whole one",
+                    "has a `*` inside a segment; `*` stands for a whole segment",
                 ));
             }
             return Ok(Pattern::Uri { origin, path });
@@ -60,19 +60,19 @@ impl Pattern {
             .map(str::to_owned)
             .collect();
         if labels.iter().any(String::is_empty) {
-            return Err(malformed("has an empty label (a dot too many)"));
+            return Err(malformed("has an empty label; remove the extra dot"));
         }
         if labels
             .iter()
             .any(|label| label.contains('*') && label != "*")
         {
             return Err(malformed(
-                "has a `*` inside a label; it stands for a whole one",
+                "has a `*` inside a label; `*` stands for a whole label",
             ));
         }
         if stars == 1 && labels.len() < 2 {
             return Err(malformed(
-                "allows nearly everybody; name the domain, as in `*.example.com`",
+                "allows almost every client; name the domain, as in `*.example.com`",
             ));
         }
         Ok(Pattern::Dns(labels))
@@ -221,7 +221,7 @@ mod tests {
             ("", "empty"),
             ("a..b", "empty label"),
             ("a.example.", "empty label"),
-            ("*", "nearly everybody"),
+            ("*", "almost every client"),
             ("a*.example", "inside a label"),
             ("*.*.example", "more than one"),
             ("spiffe://*/a", "outside the path"),

@@ -110,7 +110,7 @@ impl Parameters<'_> {
     fn check_insecure(&self) -> Result<(), TlsError> {
         match self.insecure_suites {
             true => {
-                let reason = "there are no insecure cipher suites here to include; remove this key";
+                let reason = "insecure cipher suites are not supported; remove this key";
                 Err(problem("include_insecure_cipher_suites", reason))
             }
             false => Ok(()),
@@ -145,7 +145,7 @@ impl Parameters<'_> {
             if version_of(name).is_none() {
                 let known: Vec<_> = SUITES.iter().map(|(name, ..)| *name).collect();
                 let reason = format!(
-                    "`{name}` is not supported (it is weak, or no cipher suite); these are: {}",
+                    "`{name}` is not a supported cipher suite; use: {}",
                     known.join(", ")
                 );
                 return Err(problem("cipher_suites", reason));
@@ -176,7 +176,7 @@ impl Parameters<'_> {
             "P256" => Ok(kx_group::SECP256R1),
             "P384" => Ok(kx_group::SECP384R1),
             _ => {
-                let reason = format!("`{name}` is not supported; these are: X25519, P256, P384");
+                let reason = format!("`{name}` is not supported; use: X25519, P256, P384");
                 Err(problem("curve_preferences", reason))
             }
         };
@@ -232,6 +232,6 @@ mod tests {
         assert_eq!(chosen.len(), 1 + 6);
         let error = suites(&["TLS_RSA_WITH_RC4_128_SHA"]).unwrap_err();
         assert_eq!(error.key, "cipher_suites");
-        assert!(error.reason.contains("these are: TLS_AES_128"), "{error}");
+        assert!(error.reason.contains("use: TLS_AES_128"), "{error}");
     }
 }

@@ -153,7 +153,10 @@ fn every_mistake_names_its_key_and_file() {
     assert_eq!(missing.key, "cert_file");
     assert!(missing.reason.contains("/no/such/file"), "{missing}");
     let both = client(&|c| c.ca_file = junk.path().to_owned());
-    assert_eq!(both.reason, "give either ca_file or ca_pem, not both");
+    assert_eq!(
+        both.reason,
+        "ca_file and ca_pem cannot be combined: remove one of the two"
+    );
     let unpaired = client(&|c| c.cert_pem = cert.clone());
     assert!(unpaired.reason.contains("key_file"), "{unpaired}");
     let unpaired = client(&|c| c.key_pem = key.as_str().into());
@@ -164,7 +167,7 @@ fn every_mistake_names_its_key_and_file() {
     });
     assert_eq!(
         no_pem.reason,
-        format!("{junk_name} holds no certificate in PEM")
+        format!("{junk_name} has no certificate in PEM")
     );
     let mismatch = client(&|c| {
         c.cert_pem = cert.clone();

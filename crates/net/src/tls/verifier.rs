@@ -152,10 +152,7 @@ impl Words {
                 Error::InvalidCertRevocationList(_) => Reason::RevocationUnknown,
                 _ => Reason::BadCertificate,
             };
-            let text = format!(
-                "the {}'s certificate cannot be checked: {error}",
-                self.whose
-            );
+            let text = format!("cannot check the {}'s certificate: {error}", self.whose);
             notes::with(|notes| notes.refused = Some((reason, text)));
             return;
         };
@@ -163,7 +160,7 @@ impl Words {
             Ok(facts) => self.explain(error, &facts),
             Err(unreadable) => (
                 Reason::BadCertificate,
-                format!("the {} shows {unreadable}", self.whose),
+                format!("the {}'s certificate is {unreadable}", self.whose),
             ),
         };
         notes::with(|notes| notes.refused = Some(refused));
@@ -212,7 +209,7 @@ impl Words {
             CertificateError::NotValidYetContext { not_before, .. } => {
                 let start = moment(*not_before);
                 let text = format!(
-                    "{} is not valid before {}, and here it is {}: wait, or set the clock that is wrong",
+                    "{} is not valid before {}, and the local time is {}: correct the clock, or wait",
                     which(start, facts.not_before),
                     date(start),
                     now()
@@ -221,8 +218,8 @@ impl Words {
             }
             CertificateError::Revoked => {
                 let text = format!(
-                    "the {whose}'s certificate {title} with the serial number {}, or one above it, is revoked by \
-                     {lists}: issue a new one if it shall have access",
+                    "the {whose}'s certificate {title} with the serial number {}, or a certificate above it, is \
+                     revoked by {lists}: issue a new certificate if the {whose} is legitimate",
                     facts.serial
                 );
                 (Reason::Revoked, text)
@@ -237,16 +234,16 @@ impl Words {
             }
             CertificateError::ExpiredRevocationListContext { next_update, .. } => {
                 let text = format!(
-                    "nobody can tell whether the {whose}'s certificate {title} is revoked: a list in {lists} expired \
-                     on {}; fetch a new one",
+                    "cannot check whether the {whose}'s certificate {title} is revoked: a list in {lists} expired \
+                     on {}; renew the list",
                     date(moment(*next_update))
                 );
                 (Reason::RevocationUnknown, text)
             }
             CertificateError::NotValidForNameContext { expected, .. } => {
                 let text = format!(
-                    "the {whose}'s certificate {title} is not for \"{}\" but for: {}; if it is the right {whose}, set \
-                     tls::server_name_override to one of these",
+                    "the {whose}'s certificate {title} is not for \"{}\" but for: {}; if this is the intended \
+                     {whose}, set tls::server_name_override to one of these names",
                     expected.to_str(),
                     facts.names_listed()
                 );

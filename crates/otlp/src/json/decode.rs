@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for Message<'_, '_> {
                         .oneof
                         .is_some_and(|oneof| !insert(&mut oneofs_seen, oneof)) =>
                 {
-                    "only one of the alternatives may be set, and another one is"
+                    "only one of the alternatives may be set"
                 }
                 Ok(true) => continue,
                 Err(error) => {

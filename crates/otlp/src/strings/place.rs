@@ -92,7 +92,7 @@ places! {
     FunctionFiles "function_files" Content [Profiles],
     /// Names of functions. Off unless listed.
     FunctionNames "function_names" Identifier [Profiles],
-    /// Types and units of what is counted. Off unless listed.
+    /// Types and units of samples. Off unless listed.
     SampleTypes "sample_types" Identifier [Profiles],
     /// Names and units of metrics. Off unless listed.
     MetricNames "metric_names" Identifier [Metrics],

@@ -31,7 +31,8 @@ fn memory_and_disk_stay_within_their_bounds() {
         }
         let stats = store.stats();
         assert!(stats.memory <= 2 * MIB, "{stats:?}");
-        // A flush writes its block before the others go, and the journal of the open window is not bounded by it.
+        // A flush writes its block before it releases the requests, and does not bound the journal of the open
+        // window.
         assert!(stats.disk <= 4 * MIB, "{stats:?}");
     }
     let stats = store.stats();
@@ -217,7 +218,7 @@ fn query_beyond_its_memory_or_time_is_refused() {
         let refused = with(QueryLimits { time, ..limits }).unwrap_err();
         assert_eq!(refused, QueryError::TooSlow(time));
     }
-    // The tree belongs to the answer. Long stacks of few functions make a small profile and a large tree.
+    // The tree counts as memory of the result. Long stacks of few functions make a small profile and a large tree.
     let mut random = fastrand::Rng::with_seed(1);
     let mut stacks = String::new();
     for _ in 0..300 {

@@ -7,8 +7,8 @@ use crate::testing::profile;
 /// Requests of a run. Request `n` has the value `4^n`, so that the sum tells how often each one counts.
 const REQUESTS: u64 = 14;
 
-/// Appends requests and does the work that is due, until the disk stops. Returns the acknowledged requests and the
-/// requests whose append failed.
+/// Appends requests and does due upkeep, until the disk stops. Returns the acknowledged requests and the requests
+/// whose append failed.
 fn run(disk: &MemoryDisk) -> (Vec<u64>, Vec<u64>) {
     let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
     let Ok((store, _)) = ProfileStore::open_on(Arc::new(disk.clone()), options()) else {

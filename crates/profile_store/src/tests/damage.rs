@@ -55,7 +55,7 @@ fn damaged_section_is_left_out_and_its_file_is_set_aside() {
         assert_eq!(answer.folded().lines().count(), 1);
     }
     assert_eq!(store.stats().damaged, 1);
-    // The compaction keeps what can be read, and the file for a look at it.
+    // The compaction keeps readable data, and keeps the damaged file for inspection.
     store.maintain((START + 2 * 3600) * NANOS).unwrap();
     assert_eq!(store.stats().blocks, [0, 1, 0]);
     let kept = total(&store);

@@ -1,4 +1,4 @@
-//! A day of many series, and the time of an answer over a million samples.
+//! A day of many series, and the time of a query over a million samples.
 
 use std::time::Instant;
 
@@ -95,14 +95,14 @@ fn samples(random: &mut fastrand::Rng, functions: u64, samples: u64, seconds: u6
     profiles.encode()
 }
 
-/// Measures an answer over a million samples: 100 requests of 10,000. In release builds the answer must be there in
-/// 500 ms: `cargo test --release -p tributary-profile-store million -- --nocapture`.
+/// Measures a query over a million samples: 100 requests of 10,000. In release builds the result must be complete
+/// within 500 ms: `cargo test --release -p tributary-profile-store million -- --nocapture`.
 #[test]
 fn million_samples_become_a_flame_graph_in_half_a_second() {
     let count = if cfg!(debug_assertions) { 100 } else { 10_000 };
     let mut random = fastrand::Rng::with_seed(7);
     let disk = MemoryDisk::default();
-    // The answer has more stacks than the default limit has room for.
+    // The result has more stacks than the default limit allows.
     let large = ProfileStoreOptions {
         max_memory: 2 << 30,
         ..options()

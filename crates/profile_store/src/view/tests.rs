@@ -22,7 +22,7 @@ fn large() -> Tree {
     tree(&stacks)
 }
 
-/// Paths of the drawn frames of a view, and addresses of what is left out.
+/// Returns the paths of the drawn frames of a view, and the addresses of the omitted nodes.
 fn contents(view: &FlameView) -> (BTreeSet<Vec<String>>, Vec<Zoom>) {
     let mut paths: Vec<Vec<String>> = Vec::new();
     let (mut drawn, mut left_out) = (BTreeSet::new(), Vec::new());

@@ -38,7 +38,7 @@ impl Checker<'_> {
         }
         if name.starts_with("pprof.scope.") {
             self.add(Rule::ScopeOnly, path, || {
-                format!("`{name}` belongs on the scope")
+                format!("`{name}` must be an attribute of the scope")
             });
         }
         let value = entry.value.as_ref().and_then(|value| value.value.as_ref());
@@ -123,7 +123,7 @@ impl Checker<'_> {
             };
             if let Some(first) = keys.insert(key, at) {
                 self.add(Rule::DuplicateKey, &path, || {
-                    format!("the key `{key}` is at position {first}, too")
+                    format!("the key `{key}` is also at position {first}")
                 });
             }
         }
@@ -138,7 +138,7 @@ impl Checker<'_> {
             let valid = self.index(DictionaryTable::String, attribute.key_strindex, &reference);
             if attribute.key_strindex != 0 && !attribute.key.is_empty() {
                 self.add(Rule::KeyAndReference, &path, || {
-                    format!("has a key, `{}`, and a reference to one", attribute.key)
+                    format!("has both a key, `{}`, and a key reference", attribute.key)
                 });
             }
             let key = match attribute.key.as_str() {
@@ -151,7 +151,7 @@ impl Checker<'_> {
             }
             if !scope && key.starts_with("pprof.scope.") {
                 self.add(Rule::ScopeOnly, &path, || {
-                    format!("`{key}` belongs on the scope")
+                    format!("`{key}` must be an attribute of the scope")
                 });
             }
             if let Some(value) = &attribute.value {

@@ -57,7 +57,7 @@ impl Checker<'_> {
                 let first = *firsts.entry(id).or_insert(at);
                 if first != at {
                     self.add(Rule::DuplicateEntry, &path.at(at), || {
-                        format!("says the same as {}[{first}]", table.name())
+                        format!("is a duplicate of {}[{first}]", table.name())
                     });
                 }
             }

@@ -68,13 +68,13 @@ impl Checker<'_> {
                 profile.sample_type,
                 "sample_type",
                 Rule::SampleTypeMissing,
-                "the type of the values has no name",
+                "the sample type has no name",
             ),
             (
                 profile.period_type,
                 "period_type",
                 Rule::PeriodTypeMissing,
-                "the type of the period has no name",
+                "the period type has no name",
             ),
         ];
         for (value_type, name, rule, text) in types {
@@ -110,7 +110,7 @@ impl Checker<'_> {
             .is_none()
         {
             self.add(Rule::TimeOverflow, &path.field("duration_nano"), || {
-                "the profile ends after the end of time in 64 bits".to_owned()
+                "the end of the profile exceeds 64 bits".to_owned()
             });
         }
         self.samples(profile, &path.field("samples"));
@@ -180,7 +180,7 @@ impl Checker<'_> {
             (_, 0) => {
                 if values > 1 {
                     self.add(Rule::SampleShape, &path.field("values"), || {
-                        format!("{values} values without timestamps should be one, their sum")
+                        format!("{values} values without timestamps should be one value, their sum")
                     });
                 }
                 Some(ObservationKind::Values)

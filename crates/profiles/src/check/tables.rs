@@ -108,7 +108,7 @@ impl Checker<'_> {
         };
         if !zero && !entry.attribute_indices.iter().any(known) {
             self.add(Rule::BuildIdMissing, path, || {
-                format!("has none of {}", names::BUILD_IDS.join(", "))
+                format!("must have one of {}", names::BUILD_IDS.join(", "))
             });
         }
     }
@@ -128,7 +128,7 @@ impl Checker<'_> {
             .all(|(index, _)| self.text(*index).is_empty());
         if !zero && valid && nameless {
             self.add(Rule::NamelessFunction, path, || {
-                "has neither a name nor a system name nor a file name".to_owned()
+                "has no name, no system name and no file name".to_owned()
             });
         }
         self.not_negative(entry.start_line, &path.field("start_line"));

@@ -66,7 +66,7 @@ pub enum Error {
     #[error("the file is empty")]
     Empty,
     /// The file has a legacy format from before pprof used protocol buffers, or another format.
-    #[error("the file is not in pprof's format, but {0}")]
+    #[error("the file is not in pprof's format, but is {0}")]
     Foreign(&'static str),
     /// The file is not a protocol buffer.
     #[error("the file is not in pprof's format: in {place}: {}{}", fault.text(), hint(place, *fault))]

@@ -5,9 +5,9 @@ use tributary_otlp::reader::varint;
 
 /// Names the format of bytes that are not a pprof file, if it is well known.
 pub(super) fn identify_foreign(bytes: &[u8]) -> Option<&'static str> {
-    const OTLP: &str = "OTLP profiles; send them to a receiver `otlp`";
+    const OTLP: &str = "OTLP profiles; send the file to a receiver `otlp`";
     const FOLDED: &str =
-        "folded stacks; `collector profiles convert FILE -o OUT.pb.gz` converts them";
+        "folded stacks; convert the file with `collector profiles convert FILE -o OUT.pb.gz`";
     identify(bytes)
         .or_else(|| begins_like_otlp(bytes).then_some(OTLP))
         .or_else(|| folded::begins_like(bytes).then_some(FOLDED))
@@ -26,10 +26,14 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
     if starts(&["heap profile:"]) && !is_heap_of_go(text) {
-        return Some("a heap profile of gperftools or jemalloc; `pprof -proto` converts it");
+        return Some(
+            "a heap profile of gperftools or jemalloc; convert the file with `pprof -proto`",
+        );
     }
     if starts(&["heap_v2/"]) {
-        return Some("a heap profile of jemalloc; `jeprof` or `pprof -proto` converts it");
+        return Some(
+            "a heap profile of jemalloc; convert the file with `jeprof` or `pprof -proto`",
+        );
     }
     if starts(&[
         "heap profile:",
@@ -47,7 +51,7 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
         "--- Threadz",
     ]) || starts(&["--- contentionz", "--- growthz", "--- profile"])
     {
-        return Some("text of gperftools or an old Go; `pprof -proto` converts it");
+        return Some("text of gperftools or an old Go; convert the file with `pprof -proto`");
     }
     if starts(&["<!DOCTYPE", "<!doctype", "<html", "<HTML"]) {
         return Some("an HTML page");
@@ -56,10 +60,10 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
         return Some("JSON");
     }
     if bytes.starts_with(b"FLR\0") {
-        return Some("a recording of Java's Flight Recorder");
+        return Some("a recording of Java Flight Recorder");
     }
     if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        return Some("compressed with zstd; pprof uses gzip");
+        return Some("compressed with zstd; compress the file with gzip");
     }
     // gperftools: words of 4 or 8 bytes in either byte order; the first is 0, the second 3.
     let words: [&[u8]; 4] = [
@@ -69,7 +73,7 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
         &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3],
     ];
     if words.iter().any(|words| bytes.starts_with(words)) {
-        return Some("a CPU profile of gperftools; `pprof -proto` converts it");
+        return Some("a CPU profile of gperftools; convert the file with `pprof -proto`");
     }
     None
 }

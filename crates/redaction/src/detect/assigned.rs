@@ -173,7 +173,7 @@ fn made(value: &[u8]) -> bool {
     {
         return false;
     }
-    // Names of other things: `registry-credentials-1`, `/var/run/secrets/token`.
+    // Names of other objects: `registry-credentials-1`, `/var/run/secrets/token`.
     let words = value
         .split(|byte| b"-_./:".contains(byte))
         .filter(|word| word.len() > 2 && word.iter().all(u8::is_ascii_lowercase))

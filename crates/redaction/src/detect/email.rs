@@ -48,7 +48,7 @@ fn host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-'
 }
 
-/// An address whose local part is in quotes, with the `@` at `at`: `"jane doe"@example.com`.
+/// Matches an address whose local part is in quotes, with the `@` at `at`: `"jane doe"@example.com`.
 fn quoted(text: &[u8], at: usize) -> Option<Span> {
     let inside = |byte: u8| byte >= b' ' && byte != b'"';
     let end = at.checked_sub(1)?;
@@ -81,7 +81,7 @@ fn address_literal(text: &[u8], start: usize) -> Option<usize> {
     (is_address && byte(text, end) == b']').then_some(end + 1)
 }
 
-/// The address from `start` on, whose host after the `@` is made of such bytes.
+/// Matches an address from `start` on, whose host after the `@` consists of the given bytes.
 fn address(text: &[u8], start: usize, at: usize, host: impl Fn(u8) -> bool) -> Option<Span> {
     let local = text.get(start..at)?;
     let limit = text.len().min(at + 1 + LOCAL);

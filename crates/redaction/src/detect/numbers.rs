@@ -218,7 +218,7 @@ const SSN_NAMES: [&[u8]; 4] = [
     b"social security number",
 ];
 
-/// A social security number without separators, after a name of one whose last letter is at `last`: `ssn=078051120`.
+/// Matches a social security number without separators after a name, whose last letter is at `last`: `ssn=078051120`.
 pub(in super::super) fn us_ssn_named(text: &[u8], last: usize) -> Option<Span> {
     let named = |name: &&[u8]| {
         let start = (last + 1).checked_sub(name.len());

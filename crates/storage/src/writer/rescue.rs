@@ -41,7 +41,7 @@ impl Writer {
                     // A damaged published block must not block its neighbours. Unpublished data can still be refused.
                     Found::Damaged(damage) if damage.at + damage.bytes <= published => continue,
                     Found::Damaged(_) => {
-                        return Err(io::Error::other("what was written cannot be read back"));
+                        return Err(io::Error::other("the written data cannot be read back"));
                     }
                 };
                 doubtful.extend(header.encode(marker));
@@ -51,7 +51,7 @@ impl Writer {
             }
             Ok(())
         };
-        reread().map_err(|error| ("read what an fsync left in doubt", error))?;
+        reread().map_err(|error| ("read the blocks of the failed fsync", error))?;
         let mut new = self.create(new_name, first, first, &doubtful, options)?;
         let mut state = self.shared.lock();
         let known_end = state.segments.end();
@@ -97,7 +97,7 @@ impl Writer {
         warn!(
             directory = %self.shared.directory.display(),
             bytes = doubtful.len(),
-            "An fsync of a stored queue failed. What it left in doubt was written to a new segment."
+            "An fsync of a queue on disk failed; wrote its blocks again, to a new segment. Check the disk."
         );
         // The header of the new segment invalidates the repeated data in the old one. The old file is not changed,
         // because a reader may be using it.

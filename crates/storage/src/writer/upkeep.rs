@@ -122,8 +122,8 @@ impl Writer {
         }
         error!(
             directory = %self.shared.directory.display(),
-            "The files of this stored queue were removed while it was in use. What was in them and not delivered is \
-             lost; the queue goes on with new files."
+            "The files of this queue on disk were removed while it was in use. Their undelivered records are lost; \
+             continuing with new files."
         );
         self.seal();
         self.drop_spare();
@@ -148,7 +148,7 @@ impl Writer {
             return Ok(false);
         }
         make(&self.shared.directory, options.file_mode)
-            .map_err(|error| ("make the directory", error))?;
+            .map_err(|error| ("create the directory", error))?;
         let lock = Lock::take(
             &self.shared.directory,
             options.lock_timeout,
@@ -157,7 +157,8 @@ impl Writer {
         self.lock = lock.map_err(|error| ("lock", io::Error::other(error.to_string())))?;
         error!(
             directory = %self.shared.directory.display(),
-            "The directory of this stored queue was removed. It is made again; what was in it and not delivered is lost."
+            "The directory of this queue on disk was removed while it was in use. Its undelivered records are lost; \
+             creating it again."
         );
         Ok(true)
     }

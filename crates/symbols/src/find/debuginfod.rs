@@ -72,7 +72,7 @@ impl Validate for Debuginfod {
                 Err(reason) => problems.error(&["servers", &at.to_string()], reason),
                 Ok(url) if url.query().is_some() => problems.error(
                     &["servers", &at.to_string()],
-                    "must not have a query: the paths of files are appended",
+                    "must not have a query, because file paths are appended",
                 ),
                 Ok(_) => {}
             }
@@ -288,7 +288,7 @@ impl Server {
             }
             if !self.breaker.allows_request() {
                 let reason = format!(
-                    "not asking {} for up to a minute after repeated failures",
+                    "requests to {} are paused for up to a minute after repeated failures",
                     self.base
                 );
                 return Err(Failure::Unreachable(reason));
@@ -435,23 +435,23 @@ impl Server {
             // debuginfod's response if a file is larger than the requested maximum.
             StatusCode::NOT_ACCEPTABLE => {
                 let text = format!(
-                    "the file has more than {} bytes; raise `max_bytes` if it is wanted",
+                    "the file has more than {} bytes; raise `max_bytes` to accept it",
                     self.max_bytes
                 );
                 return Err(Attempt::Final(Failure::TooLarge(text)));
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let text = format!("{} answered {status}; see `headers`", self.base);
+                let text = format!("{} responded with {status}; check `headers`", self.base);
                 return Err(Attempt::Final(Failure::Unreachable(text)));
             }
-            _ => return Err(again(format!("answered {status}"))),
+            _ => return Err(again(format!("responded with {status}"))),
         }
         let headers = response.headers();
         if let Some(encoding) = headers.get(CONTENT_ENCODING)
             && encoding != "identity"
         {
             return Err(again(
-                "sent an encoded file in spite of `accept-encoding: identity`".to_owned(),
+                "sent an encoded file, despite `accept-encoding: identity`".to_owned(),
             ));
         }
         let declared = headers.get(CONTENT_LENGTH);

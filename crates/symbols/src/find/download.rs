@@ -19,15 +19,16 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Writes a stream to a new temporary file.
 ///
 /// # Errors
+///
 /// `TooLarge` as soon as the size exceeds `limit`, or at once if the server `declared` a larger size. `Unreachable`
-/// if the stream breaks off or no data comes for half a minute. `Local` if the file cannot be written.
+/// if the stream ends early or no data arrives for half a minute. `Local` if the file cannot be written.
 pub(super) async fn download(
     pieces: impl Stream<Item = Result<Bytes, String>>,
     declared: Option<u64>,
     limit: u64,
     cache: &Arc<Cache>,
 ) -> Result<Scratch, Failure> {
-    let too_large = |bytes| Failure::TooLarge(format!("{bytes} bytes, and the limit is {limit}"));
+    let too_large = |bytes| Failure::TooLarge(format!("{bytes} bytes exceed the limit of {limit}"));
     if let Some(declared) = declared.filter(|declared| *declared > limit) {
         return Err(too_large(declared));
     }
@@ -47,9 +48,7 @@ pub(super) async fn download(
         let silent = || format!("no data for {SILENCE:?} after {bytes} bytes");
         let piece = match piece.map_err(|_| Failure::Unreachable(silent()))? {
             Some(piece) => piece.map_err(|reason| {
-                Failure::Unreachable(format!(
-                    "the download broke off after {bytes} bytes: {reason}"
-                ))
+                Failure::Unreachable(format!("the download failed after {bytes} bytes: {reason}"))
             })?,
             None => break,
         };
@@ -62,7 +61,7 @@ pub(super) async fn download(
     file.flush().await.map_err(local)?;
     match declared {
         Some(declared) if declared != bytes => Err(Failure::Unreachable(format!(
-            "{bytes} bytes came of {declared}"
+            "received {bytes} of {declared} bytes"
         ))),
         _ => Ok(scratch),
     }

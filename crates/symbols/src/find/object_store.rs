@@ -55,7 +55,7 @@ impl StoreConfig {
 impl Validate for StoreConfig {
     fn validate(&self, problems: &mut Problems) {
         self.bucket()
-            .validate("copy the files into one of `directories`", problems);
+            .validate("copy the files to one of `directories`", problems);
         if self.max_bytes.0 == 0 {
             problems.error(&["max_bytes"], "must be above 0");
         }

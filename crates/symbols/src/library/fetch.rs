@@ -124,7 +124,7 @@ impl Library {
         partial.ok_or(absence)
     }
 
-    /// Asks a source. Returns its files with their fingerprint.
+    /// Queries a source. Returns its files with their fingerprint.
     async fn find(
         &self,
         source: &dyn BinarySource,
@@ -235,8 +235,8 @@ impl Library {
         let failure = failure.unwrap_or(&Failure::NotFound);
         let interrupted = failure.kind() == FailureKind::Interrupted;
         let absence = match &before {
-            // Servers were not asked, so their former answer keeps its expiry; of the files, only those tried now
-            // are new.
+            // Servers were not queried, so their previous result keeps its expiry; only the files tried now count as
+            // new.
             Some(before) if !interrupted => Absence {
                 rejected,
                 ..before.clone()
@@ -254,8 +254,8 @@ impl Library {
             }
         };
         let what = match wanted {
-            Wanted::Any => "No symbols for a binary",
-            Wanted::Better => "Only symbols without lines for a binary",
+            Wanted::Any => "Found no symbols for a binary",
+            Wanted::Better => "Found only symbols without line numbers for a binary",
         };
         // A missing build id is expected and logged at debug level only.
         let news = match failure {
@@ -280,7 +280,7 @@ impl Library {
             remote || absence.kind != FailureKind::NotFound || !absence.rejected.is_empty();
         if needs_note && before.as_ref() != Some(&absence) {
             let (cache, id, noted) = (self.tools.cache.clone(), id.clone(), absence.clone());
-            // Without the note, the build id is only asked for again after a restart.
+            // Without the note, the build id is only requested again after a restart.
             let note = move || cache.store_absence(&id, wanted, &noted);
             let _ = tokio::task::spawn_blocking(note).await;
         }

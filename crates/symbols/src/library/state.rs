@@ -84,8 +84,7 @@ impl State {
         Some(open.file.clone())
     }
 
-    /// Replaces what is known of a build id by open symbols. Better ones are searched for from `better` on, if
-    /// there may be some.
+    /// Replaces the state of a build id by open symbols. From `better` on, a search for better symbols may start.
     pub(super) fn open(&mut self, id: BuildId, file: Arc<SymbolFile>, better: Instant) {
         self.close(&id);
         let bytes = file.bytes();

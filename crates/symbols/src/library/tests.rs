@@ -19,13 +19,13 @@ use futures_util::future::BoxFuture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Source that answers with a script, after a second.
+/// Source with scripted responses, each after a second.
 #[derive(Default)]
 struct Answers {
     remote: bool,
     file: Mutex<Option<PathBuf>>,
     failure: Mutex<Option<Failure>>,
-    /// Additional delay of an answer.
+    /// Additional delay of a response.
     takes: Mutex<Duration>,
     asked: AtomicUsize,
 }
@@ -142,7 +142,7 @@ async fn concurrent_lookups_share_one_fetch() {
     let Lookup::Pending(first) = one(&world.library, &id).await else {
         panic!("it cannot be there");
     };
-    // The fetch continues although its caller is gone.
+    // The fetch continues although its caller was dropped.
     drop(first);
     let Lookup::Pending(second) = one(&world.library, &id).await else {
         panic!("it takes two seconds");

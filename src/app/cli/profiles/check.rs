@@ -135,8 +135,9 @@ impl Checked {
     }
 }
 
-const PPROF: &str = "this is a pprof file; `collector profiles convert` makes OTLP profiles of it, which can be checked";
-const TEXT: &str = "this is text; what is checked are OTLP profiles as protobuf or JSON";
+const PPROF: &str = "this is a pprof file; convert it to OTLP with `collector profiles convert`, and check the \
+                     result";
+const TEXT: &str = "this is text; give OTLP profiles as protobuf or JSON";
 
 fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
     let bytes = input::read(file, fetching)?;

@@ -103,8 +103,8 @@ impl Comparison {
     fn compare(&self) -> Result<(String, String, bool), String> {
         let gated_by_total = !self.each_function && self.function.is_empty();
         if self.normalize && gated_by_total && self.fail_above.is_some() {
-            return Err("with --normalize both totals are equal: add --function or \
-                        --each-function to --fail-above"
+            return Err("--fail-above needs --function or --each-function with --normalize, which makes both totals \
+                        equal"
                 .to_owned());
         }
         let before = self.side(&self.before, self.table.sample_type.as_deref())?;
@@ -375,7 +375,7 @@ fn unknown(name: &str, diff: &Diff) -> String {
         names => format!("did you mean {}?", names.join(" or ")),
     };
     format!(
-        "no function is called `{}`, before or after; {hint}",
+        "neither measurement has a function `{}`; {hint}",
         printable(name)
     )
 }
@@ -385,7 +385,7 @@ fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     match number.parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
-        _ => Err("it must be a number of percent that is not below 0, such as 10%".to_owned()),
+        _ => Err("must be a percentage of at least 0, such as 10%".to_owned()),
     }
 }
 

@@ -55,7 +55,7 @@ enum Picture {
 pub(super) fn flamegraph(arguments: &Arguments) -> Done {
     let name = arguments.output.as_deref();
     let Some(format) = arguments.to.or_else(|| name.and_then(by_name)) else {
-        return Err("say what to write: --to svg, html or speedscope".to_owned());
+        return Err("the output format is missing: add --to svg, html or speedscope".to_owned());
     };
     let loaded = load::load(&arguments.file, &arguments.reading)?;
     let kind = output::kind(&loaded, arguments.sample_type.as_deref())?;
@@ -92,7 +92,7 @@ impl Arguments {
         };
         let view = tree.view(&zoom, self.max_frames, [1.0; 2]);
         view.ok_or_else(|| {
-            format!("no function is called by the path `{path}`: name it from the root on, such as `main;run`")
+            format!("no function has the call path `{path}`: write the path from the root, such as `main;run`")
         })
     }
 }

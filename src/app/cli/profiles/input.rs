@@ -14,7 +14,7 @@ pub(super) const LIMIT: u64 = 1 << 30;
 
 /// Reads and decompresses a file or URL.
 pub(super) fn read(file: &Path, fetching: &fetch::Fetching) -> Result<Vec<u8>, String> {
-    let cannot = |error: io::Error| format!("cannot read it: {error}");
+    let cannot = |error: io::Error| format!("cannot read the file: {error}");
     let mut bytes = Vec::new();
     if let Some(url) = fetch::url(file) {
         bytes = fetching.fetch(url, LIMIT)?;
@@ -45,7 +45,9 @@ fn decompressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 fn limited(reader: impl Read, output: &mut Vec<u8>) -> io::Result<()> {
     if reader.take(LIMIT + 1).read_to_end(output)? as u64 > LIMIT {
-        return Err(io::Error::other(format!("it has more than {LIMIT} bytes")));
+        return Err(io::Error::other(format!(
+            "the file has more than {LIMIT} bytes"
+        )));
     }
     Ok(())
 }
@@ -55,7 +57,8 @@ pub(super) fn runs(place: &Path) -> Result<Vec<PathBuf>, String> {
     if fetch::url(place).is_some() || !place.is_dir() {
         return Ok(vec![place.to_owned()]);
     }
-    let cannot = |error: std::io::Error| format!("{}: cannot read it: {error}", place.display());
+    let cannot =
+        |error: std::io::Error| format!("{}: cannot read the file: {error}", place.display());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(place).map_err(cannot)? {
         let entry = entry.map_err(cannot)?;
@@ -66,7 +69,7 @@ pub(super) fn runs(place: &Path) -> Result<Vec<PathBuf>, String> {
     }
     files.sort();
     match files.is_empty() {
-        true => Err(format!("{}: there are no files in it", place.display())),
+        true => Err(format!("{}: the directory has no files", place.display())),
         false => Ok(files),
     }
 }

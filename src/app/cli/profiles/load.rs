@@ -121,7 +121,10 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     }
     let saturated = merger.counts().saturated;
     if saturated > 0 {
-        let _ = writeln!(notes, "note: {saturated} sums do not fit and were cut");
+        let _ = writeln!(
+            notes,
+            "note: {saturated} sums exceed 64 bits and were set to the maximum"
+        );
     }
     let mut profiles = defaults.give_back(merger.finish())?;
     for resource in &mut profiles.resources {
@@ -225,14 +228,17 @@ fn note(notes: &mut String, file: &Path, repairs: Repairs) {
         saturated,
     } = repairs;
     let counts = [
-        (strings, "strings are not UTF-8: what is not became U+FFFD"),
+        (
+            strings,
+            "strings are not UTF-8: replaced invalid bytes by U+FFFD",
+        ),
         (
             negative,
-            "lines, columns, periods or times are negative and became 0",
+            "lines, columns, periods or times are negative: replaced them by 0",
         ),
         (mappings, "mappings are invalid or missing"),
-        (labels, "labels have no key and were left out"),
-        (saturated, "sums do not fit and were cut"),
+        (labels, "labels have no key: removed them"),
+        (saturated, "sums exceed 64 bits and were set to the maximum"),
     ];
     for (count, what) in counts {
         if count > 0 {

@@ -54,16 +54,21 @@ impl Arguments {
     ) -> Result<Vec<u8>, String> {
         let Loaded { profiles, name, .. } = loaded;
         let several = |count| match count {
-            0 => format!("{name}: there are no profiles in it"),
+            0 => format!("{name}: the file has no profiles"),
             _ => format!(
-                "{name}: this makes {count} pprof files, as a pprof file has one resource and one list of sample types: \
-                 name a directory that there is with -o, or write OTLP with --to otlp"
+                "{name}: the output has {count} pprof files, because a pprof file has one resource and one list of \
+                 sample types: name an existing directory with -o, or write OTLP with --to otlp"
             ),
         };
         let output = self.output.as_deref();
         let format = match self.to.or_else(|| output.and_then(by_name)).or(default) {
             Some(format) => format,
-            None => return Err("say what to write: --to pprof, otlp, otlp-json or folded".into()),
+            None => {
+                return Err(
+                    "the output format is missing: add --to pprof, otlp, otlp-json or folded"
+                        .into(),
+                );
+            }
         };
         let mut encoded = match format {
             Format::Pprof => pprof(profiles, links)?,
@@ -111,7 +116,7 @@ pub(super) fn kind(loaded: &Loaded, name: Option<&str>) -> Result<ValueType, Str
     } = loaded;
     top::sample_type(profiles, name).ok_or_else(|| {
         let Some(name) = name else {
-            return format!("{file}: there are no profiles in it");
+            return format!("{file}: the file has no profiles");
         };
         let types = profiles.iter().map(|profile| {
             let kind = profile.header.sample_type.kind;
@@ -121,7 +126,7 @@ pub(super) fn kind(loaded: &Loaded, name: Option<&str>) -> Result<ValueType, Str
         types.sort_unstable();
         types.dedup();
         format!(
-            "{file}: no sample type is `{name}`; there are: {}",
+            "{file}: no sample type `{name}`; available: {}",
             printable(&types.join(", "))
         )
     })

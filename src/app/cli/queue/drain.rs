@@ -84,18 +84,18 @@ pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, S
             + before.records.saturating_sub(sent.records + left.records);
         let mut outcome = Outcome {
             notes: format!(
-                "{} records with {} items were delivered; {} records with {} items are left\n",
+                "delivered {} records with {} items; {} records with {} items remain in the queue\n",
                 sent.records, sent.items, left.records, left.items,
             ),
             ..Outcome::default()
         };
         if lost > 0 {
             outcome.notes +=
-                &format!("error: {lost} records were in damaged blocks and are lost\n");
+                &format!("error: {lost} records in damaged blocks are lost\n");
             outcome.code = 1;
         }
         if let Some(why) = sent.refused {
-            outcome.notes += &format!("error: what is left was refused: {why}\n");
+            outcome.notes += &format!("error: the remaining records were not accepted: {why}\n");
             outcome.code = 1;
         }
         Ok(outcome)
@@ -129,7 +129,7 @@ fn configuration(
         return Ok((config, id));
     };
     if sources.configs.is_empty() {
-        return Err("--exporter needs --config, the configuration it is in".to_owned());
+        return Err("--exporter needs --config, the configuration with the exporter".to_owned());
     }
     let mut sources = sources.clone();
     let config = load(&sources)?;
@@ -216,7 +216,7 @@ async fn send_each(
         for record in records {
             progress.add(1);
             let Some(batch) = decode_record(record.parts, record.items) else {
-                sent.refused = Some("it is not what this program writes".to_owned());
+                sent.refused = Some("a record is not a valid batch".to_owned());
                 continue;
             };
             match consumer.consume(batch).await {

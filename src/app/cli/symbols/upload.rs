@@ -118,15 +118,15 @@ impl Uploader {
 
     fn upload(&self, path: &Path) -> Result<BuildId, String> {
         let description = describe(path, 0).map_err(|error| error.to_string())?;
-        let id = description.build_id.ok_or(
-            "it is no ELF file with a build id; let the linker make one: `-Wl,--build-id` for gcc and clang",
-        )?;
+        let id = description
+            .build_id
+            .ok_or("not an ELF file with a build id; link with `-Wl,--build-id` (gcc and clang)")?;
         let file = File::open(path).map_err(|error| error.to_string())?;
         let send = async { timeout(self.timeout, self.send(&id, file)).await };
         let sent = self.runtime.block_on(send);
         sent.unwrap_or_else(|_| {
             Err(format!(
-                "it did not go within {} s; --timeout allows more",
+                "the upload was not complete within {} s; raise --timeout",
                 self.timeout.as_secs()
             ))
         })?;
@@ -140,7 +140,7 @@ impl Uploader {
         let stream = stream.map_err(|error| error.0)?;
         let broke = |error: hyper::Error| match self.connector.verdict() {
             Some(verdict) => verdict,
-            None => format!("the connection broke: {}", full_error(&error)),
+            None => format!("the connection was closed: {}", full_error(&error)),
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -171,7 +171,10 @@ impl Uploader {
         said.truncate(ANSWER);
         let said = String::from_utf8_lossy(&said);
         let said: String = said.trim().chars().filter(|c| !c.is_control()).collect();
-        Err(format!("the server answered {}: {said}", response.status()))
+        Err(format!(
+            "the server responded with {}: {said}",
+            response.status()
+        ))
     }
 }
 
@@ -202,7 +205,7 @@ fn token(path: &Path) -> Result<HeaderValue, String> {
         .and_then(|file| file.take(LARGEST_TOKEN).read_to_string(&mut token))
         .map_err(|error| named(error.to_string()))?;
     let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-    let mut value = value.map_err(|_| named("it holds no token".to_owned()))?;
+    let mut value = value.map_err(|_| named("the file is empty".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -60,7 +60,7 @@ fn one<C: ?Sized + Validate>(
         .find(|other| other.kind == kind && other.id == id);
     if let Some(earlier) = earlier {
         let message = format!("the {} `{id}` is defined twice", kind.name());
-        let help = "spaces around ids do not count; give one of them another name";
+        let help = "spaces around ids are ignored; rename one of the two";
         report.push(
             Diagnostic::error(message, span)
                 .related(earlier.span, "the first one")

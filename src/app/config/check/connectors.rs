@@ -184,10 +184,10 @@ fn describe(drafts: &[Draft], edges: &[Vec<Edge<'_>>], circle: &[(usize, usize)]
     if let Some(draft) = circle.first().and_then(|(node, _)| drafts.get(*node)) {
         text.push_str(&format!("`{}`", draft.id));
     }
-    let message = format!("these pipelines form a circle: {text}");
+    let message = format!("these pipelines form a cycle: {text}");
     let diagnostic = match first {
         Some(reference) => Diagnostic::error(message, reference.span).path(reference.path.clone()),
         None => Diagnostic::error(message, tributary_config::source::Span::default()),
     };
-    diagnostic.help("what enters it would never leave; take a connector out of one of the lists")
+    diagnostic.help("data would circulate forever; remove a connector from one of the lists")
 }

@@ -1,4 +1,4 @@
-//! Exporters of one pipeline that hold up each other. The Collector says nothing about it.
+//! Finds exporters of one pipeline that block each other. The Collector does not report them.
 
 use crate::app::config::assemble::{Facts, Kind};
 use tributary_config::ComponentId;
@@ -25,14 +25,14 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         reported.push(sorted);
         let names: Vec<String> = exporters.iter().map(|id| format!("`{id}`")).collect();
         let message = format!(
-            "the pipeline `{}` has {} exporters without a queue on disk: {}. While one of them cannot take data, the \
-             others get none either",
+            "the pipeline `{}` has {} exporters without a queue on disk: {}. If one of these exporters refuses \
+             data, the pipeline delivers to none of them",
             draft.id,
             exporters.len(),
             names.join(", ")
         );
-        let help = "set `sending_queue::storage`, or `sending_queue::drop_on_overflow: true`, for each exporter that \
-                    must not hold up the others";
+        let help = "set `sending_queue::storage`, or `sending_queue::drop_on_overflow: true`, for each exporter \
+                    that must not block the rest";
         let id = draft.id.to_string();
         report.push(
             Diagnostic::new(Level::Notice, message, Some(draft.span))

@@ -29,7 +29,8 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
                 later.id,
                 later.file.display()
             );
-            let help = "give one of them another file; one of them can serve several pipelines";
+            let help =
+                "set another file for one of the two, or use one exporter in several pipelines";
             report.push(
                 Diagnostic::error(message, later.span)
                     .path(later.path.clone())

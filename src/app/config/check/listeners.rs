@@ -42,7 +42,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
                     earlier.endpoint.0
                 ));
             }
-            report.push(diagnostic.help("give one of them another port"));
+            report.push(diagnostic.help("set another port for one of the two"));
         }
     }
 }

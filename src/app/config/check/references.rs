@@ -66,7 +66,7 @@ fn needed(facts: &Facts, need: &Need, report: &mut Report) {
             .collect();
         let help = match able.as_slice() {
             [] => capability_help(capability).to_owned(),
-            able => format!("of those that are defined, {} can", able.join(", ")),
+            able => format!("defined extensions of this kind: {}", able.join(", ")),
         };
         report.push(
             Diagnostic::error(message, extension.span)
@@ -74,7 +74,8 @@ fn needed(facts: &Facts, need: &Need, report: &mut Report) {
                 .help(help),
         );
     } else if facts.complete() && !facts.runs(Kind::Extension, id) {
-        let message = format!("{user} needs the extension `{id}`, which does not run");
+        let message =
+            format!("{user} needs the extension `{id}`, which `service.extensions` does not list");
         report.push(
             Diagnostic::error(message, extension.span)
                 .path(extension.path.clone())
@@ -127,8 +128,8 @@ fn flows(
     let (signals, message, verb): (Vec<Signal>, _, _) = match declared.emits.filter(|_| first) {
         Some(emits) => (
             emits.to_vec(),
-            format!("the {what} `{id}` does not make {signal}"),
-            "makes",
+            format!("the {what} `{id}` does not emit {signal}"),
+            "emits",
         ),
         None => (
             signals.iter().map(|(signal, _)| *signal).collect(),
@@ -141,8 +142,8 @@ fn flows(
     }
     let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
     let help = match names.as_slice() {
-        [] => format!("it {verb} no signal"),
-        names => format!("it {verb} {}", names.join(", ")),
+        [] => format!("the {what} {verb} no signal"),
+        names => format!("the {what} {verb} {}", names.join(", ")),
     };
     report.push(
         Diagnostic::error(message, reference.span)

@@ -27,15 +27,17 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         }
         let (message, help) = match kind {
             Kind::Extension => (
-                format!("the extension `{id}` is defined and does not run"),
+                format!(
+                    "the extension `{id}` is defined, but `service.extensions` does not list it"
+                ),
                 format!("add `{id}` to `service.extensions`, or remove it"),
             ),
             _ => (
                 format!(
-                    "the {} `{id}` is defined, and no pipeline uses it",
+                    "the {} `{id}` is defined, but no pipeline uses it",
                     kind.name()
                 ),
-                "add it to a pipeline, or remove it".to_owned(),
+                "add the component to a pipeline, or remove it".to_owned(),
             ),
         };
         report.push(

@@ -2,7 +2,7 @@
 
 use serde_yaml::{Mapping, Value};
 
-/// The Collector's time after which a batch in an in-memory queue is given up.
+/// The Collector's time after which a batch in an in-memory queue is dropped.
 const GIVE_UP: &str = "5m0s";
 
 /// Keys without an effective value if absent: neighbouring keys or the other side of a connection
@@ -36,8 +36,7 @@ fn is_off(section: &Mapping) -> bool {
     section.get("enabled") == Some(&Value::Bool(false))
 }
 
-/// Fills in `max_elapsed_time`: 0 (never give up) for a queue with `storage`, five minutes for
-/// other queues.
+/// Fills in `max_elapsed_time`: 0 (no limit) for a queue with `storage`, five minutes for other queues.
 fn fill_retries(mapping: &mut Mapping) {
     let queue = mapping.get("sending_queue");
     let is_stored = queue.and_then(|queue| queue.get("storage")).is_some();

@@ -55,8 +55,8 @@ impl Directory {
         if !is_locked(beginning.lock()).map_err(unusable)? {
             warn!(
                 path = %root.display(),
-                "The file system has no locks: unfinished files that a crash leaves stay, and several collectors must \
-                 not write into this directory"
+                "The file system does not support locks: unfinished files of a crash are not removed, and only one \
+                 collector may write to this directory"
             );
         }
         remove_leftovers(&all).map_err(unusable)?;
@@ -95,7 +95,7 @@ impl Directory {
         let new = lock_file(&self.unfinished)?;
         is_locked(new.lock())?;
         *lock = new;
-        warn!(path = %self.unfinished.display(), "The directory of unfinished files was removed; it is made again");
+        warn!(path = %self.unfinished.display(), "The directory of unfinished files was removed; creating it again");
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.unfinished) {
-            warn!(path = %self.unfinished.display(), %error, "Could not remove the directory of unfinished files");
+            warn!(path = %self.unfinished.display(), %error, "Cannot remove the directory of unfinished files");
         }
     }
 }
@@ -181,7 +181,7 @@ pub(in super::super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             warn!(
                 mode = format!("{mode:04o}"), %error,
-                "The file system does not take the permissions of `file_permissions`; files have its own"
+                "Cannot set `file_permissions` on this file system; files keep its default permissions"
             );
             Ok(())
         }
@@ -245,11 +245,11 @@ fn remove_leftovers(all: &Path) -> io::Result<()> {
             Ok(Ok(())) => {
                 let files = fs::read_dir(&path)?.count().saturating_sub(1);
                 fs::remove_dir_all(&path)?;
-                info!(path = %path.display(), files, "Removed unfinished files that a crash left");
+                info!(path = %path.display(), files, "Removed unfinished files of an earlier crash");
             }
             Ok(Err(TryLockError::WouldBlock)) => {}
             Ok(Err(TryLockError::Error(error))) | Err(error) => {
-                warn!(path = %path.display(), %error, "Left unfinished files of another process alone");
+                warn!(path = %path.display(), %error, "Kept unfinished files of another running process");
             }
         }
     }

@@ -28,8 +28,8 @@ pub(super) struct Expansion {
 /// The rows of a request would have too much shared data. The request was not processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its rows would have {found} {what} of what they share (resources, scopes, stacks), and {most} are the most for a \
-     request of that size: send less or fewer hours in one request, or shorter stacks and fewer attributes of resources"
+    "its rows would repeat {found} {what} of resources, scopes and stacks, more than the {most} allowed for a \
+     request of this size: send smaller requests of fewer hours, shorter stacks, or fewer resource attributes"
 )]
 pub struct TooMuch {
     what: &'static str,

@@ -130,12 +130,7 @@ pub(super) fn append(
     let mut entries = Entries::default();
     for dictionary in each(request, 2) {
         room.take(Fields::new(dictionary).count().saturating_mul(ENTRY_BYTES))?;
-        let fault = |_| {
-            Malformed::new(
-                0,
-                "a dictionary that is not encoded according to the protocol",
-            )
-        };
+        let fault = |_| Malformed::new(0, "a dictionary with an invalid encoding");
         entries.add(dictionary).map_err(fault)?;
     }
     let (expansion, depths) = expansion::of_profiles(request, &entries, layout)?;

@@ -1,7 +1,7 @@
 // A component of the graph in detail: its account, queues, last error and certificates.
 
 import { button, el, table } from "./dom.js";
-import { bytes, count, dateTime, duration, moment, plural, rate } from "./format.js";
+import { bytes, count, dateTime, duration, moment, plural, rate, visible } from "./format.js";
 
 /** Milliseconds before the end of a certificate at which the page begins to warn. */
 const SOON = 14 * 86400000;
@@ -57,10 +57,10 @@ const lastError = ({ time, message, address, signal, failing_seconds: failing })
   el("p", { class: "message" }, message),
 ];
 
-const certificate = ({ file, expires }) => {
+const certificate = ({ subject, expires }) => {
   const left = expires - Date.now();
   const text = left < 0 ? "expired" : `expires in ${duration(left / 1000)}`;
-  return el("p", { class: left < SOON ? "problem" : "" }, el("code", {}, file), `: ${text} (${dateTime(expires)})`);
+  return el("p", { class: left < SOON ? "problem" : "" }, el("code", {}, visible(subject)), `: ${text} (${dateTime(expires)})`);
 };
 
 const details = (title, about, path, of, accounts, { showConfig, close }) => {

@@ -25,7 +25,7 @@ impl Holder for Gatherer {
     /// Ends the window when it is due, or when there will be no other.
     async fn collect(&self) -> Collected {
         let mut window = self.window.lock().await;
-        // Who adds looks at this while the window is locked, too.
+        // Adding a request checks the same state while the window is locked.
         let (closed, urgent) = {
             let mut state = self.holding.state();
             (state.closed, state.is_urgent())
@@ -77,7 +77,7 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(usize, Batch, 
         permit.shrink_to(batch.bytes());
         batch.hold(permit);
     }
-    // Given back only now: the budget counts what is here, not what will be.
+    // Released only now, because the budget accounts for the current memory, not the future one.
     drop(others);
     Some((items, batch, senders))
 }

@@ -188,7 +188,7 @@ async fn who_has_it_on_a_disk_hears_what_became_of_the_summary() {
     }
     later(9000).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
-    // Only what passed was acknowledged before it had gone on.
+    // Only the passing request was acknowledged before the flush.
     assert_eq!(f.taken().len(), 1);
     assert!(f.component.idle());
     later(1001).await;

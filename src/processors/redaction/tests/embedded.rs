@@ -19,7 +19,7 @@ fn span_named(name: &str) -> Vec<u8> {
     encoded(Signal::Traces, &span(json!({"name": name}))).to_vec()
 }
 
-/// The longest name whose length looks like a digit on the wire, and a card number right behind it.
+/// Length of the longest name whose length byte is an ASCII digit, followed directly by a card number.
 fn card_behind_a_length() -> Vec<u8> {
     span_named(&format!("4111111111111111 {}", "x".repeat(0x34 - 17)))
 }
@@ -54,7 +54,7 @@ fn a_request_in_a_value_is_redacted_as_a_request() {
 
 #[test]
 fn without_being_listed_bytes_are_text_as_far_as_they_are() {
-    // What stands before the number looks like one more digit.
+    // The byte before the number looks like another digit.
     let request = card_behind_a_length();
     let set = json!([{"key": "unlisted", "value": bytes(&request)}]);
     let record = on_record(&with(RULES), json!({"attributes": set}));

@@ -122,7 +122,7 @@ fn has(bytes: &[u8], text: &str) -> bool {
 
 #[test]
 fn a_string_is_changed_where_it_is_looked_at_and_kept_where_it_is_not() {
-    // The name of the function, which is an identifier, is what a resource's attribute refers to.
+    // A resource's attribute refers to the name of the function, which is an identifier.
     let request = profile(&[MAIL, "/src/main.rs", "label"]);
     let (_, output) = run(DETECT, &request);
     assert!(strings(&output).contains(&MAIL.to_owned()));
@@ -195,7 +195,7 @@ fn a_file_that_a_profile_was_made_of_is_never_passed_on_as_it_is() {
 const REDACT_ORIGINALS: &str = "{allow_all_keys: true, original_payload: redact, \
                                 detectors: [{name: email, action: replace}]}";
 
-/// A profile without anything private, and with a pprof file of one whose function is in `source`.
+/// Returns a profile without private data, with the pprof file of a profile whose function is in `source`.
 fn with_file(source: &str) -> ExportProfilesServiceRequest {
     let mut request = profile(&["main", source, "label"]);
     request.dictionary.as_mut().unwrap().attribute_table[1].value = any("x");
@@ -255,7 +255,7 @@ fn a_pprof_file_stays_as_it_is_if_nothing_is_in_it_and_nothing_hides() {
         *file = gzip.finish().unwrap();
     });
     assert_eq!(before, after);
-    // A string that nothing refers to, and a field that no reader knows.
+    // An unreferenced string, and an unknown field.
     for field in [6, 99] {
         let hide =
             |file: &mut Vec<u8>| tributary_otlp::edit::put_delimited(field, MAIL.as_bytes(), file);
@@ -484,7 +484,7 @@ fn samples_that_differed_in_what_was_private_become_one() {
 #[test]
 fn profiles_are_taken_apart_only_where_rules_find_something() {
     let mut request = profile(&["main", "main.go", "label"]);
-    // What is taken apart is refused for this; what is not goes on as it is.
+    // A request that has to be decoded is refused for this fault; other requests pass unchanged.
     request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 99;
     let before = Bytes::from(request.encode_to_vec());
     for (rules, acts) in [

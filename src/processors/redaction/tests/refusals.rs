@@ -118,7 +118,11 @@ fn a_text_with_too_many_matches_is_refused_wherever_they_come_from() {
         let nack = processor
             .process(batch(Signal::Traces, &request))
             .unwrap_err();
-        assert!(nack.reason.contains("matches too often"), "{}", nack.reason);
+        assert!(
+            nack.reason.contains("has too many matches"),
+            "{}",
+            nack.reason
+        );
         assert_eq!(series(&page, REFUSED, "reason"), ["unscannable=1"]);
     }
 }
@@ -136,7 +140,7 @@ fn in_mode_report_the_same_bytes_go_on_whatever_is_in_them() {
             request.as_ptr(),
             "{reason}"
         );
-        // What is not put together again need not fit together.
+        // A request that is not rewritten may be inconsistent.
         let counted = (reason != "references").then(|| format!("{reason}=1"));
         assert_eq!(series(&page, REFUSED, "reason"), Vec::from_iter(counted));
     }
@@ -186,13 +190,13 @@ fn in_mode_report_hits_are_counted_by_detector_and_place() {
             assert!(all.contains(&format!("{rule}={round}")), "{all:?}");
         }
     }
-    // Nothing of what was found is in a metric.
+    // No metric contains a redacted text.
     assert!(!page.render().contains("jane"));
 }
 
 #[test]
 fn a_value_under_a_blocked_key_is_hashed_once() {
-    // What is written for it would be found by this detector.
+    // The detector matches the replacement text.
     let rules = "
 allow_all_keys: true
 blocked_key_patterns: [token]

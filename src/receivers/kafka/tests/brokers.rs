@@ -33,7 +33,7 @@ impl Kafka {
         };
         let classes = PathBuf::from(home).join("libs/*").display().to_string();
         let directory = TempDir::new().unwrap();
-        // Held all at once, so that they differ.
+        // All held at once, so that they differ.
         let sockets: Vec<TcpListener> = (0..3)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
             .collect();
@@ -94,7 +94,7 @@ impl Kafka {
         })
     }
 
-    /// Ends without a farewell, and comes back.
+    /// Ends without leaving the group, and restarts.
     fn restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -176,7 +176,7 @@ async fn restarts_lose_nothing_and_keep_order_per_key() {
             receiver = Trial::within(Host::for_tests(), &address, yaml, []);
         }
     }
-    // What is acknowledged is delivered before the end.
+    // Acknowledged messages are delivered before the end.
     let deadline = Instant::now() + Duration::from_secs(60);
     assert_eq!(exporter.component.shutdown(deadline).await.items, 0);
     let mut seen: HashSet<String> = arrived.iter().cloned().collect();

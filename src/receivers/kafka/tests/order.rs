@@ -64,7 +64,7 @@ async fn largest_lane_pauses_until_half_is_delivered() {
     let most = 2 * lanes.bytes;
     assert!(lanes.is_full(most) && !lanes.is_full(most + 2));
     assert_eq!(lanes.hold(most), [partition(0)]);
-    // Half of what is left, which is as much as one and a half messages.
+    // Half of the remainder is the size of one and a half messages.
     lanes.push(message(1, 9));
     assert!(!lanes.is_full(most));
     lanes.push(message(1, 10));
@@ -81,7 +81,7 @@ async fn largest_lane_pauses_until_half_is_delivered() {
         [read(1, 9), read(1, 10), read(1, 11), read(0, 0), read(0, 1)]
     );
     assert!(!lanes.is_full(most));
-    // What is held and goes to somebody else leaves nothing behind.
+    // Messages of a revoked partition release their memory.
     let most = lanes.bytes;
     assert_eq!(lanes.hold(most), [partition(0)]);
     lanes.revoke(&partition(0));
@@ -98,7 +98,7 @@ async fn nothing_counts_as_read_once_the_partition_is_somebody_elses() {
     lanes.push(message(1, 9));
     lanes.revoke(&partition(0));
     assert_eq!(lanes.next().await, Some(Step::Read(partition(1), 9)));
-    // It comes back, and begins where the group says.
+    // The partition is assigned again, and starts at the committed offset.
     lanes.push(message(0, 5));
     assert_eq!(lanes.next().await, Some(Step::Read(partition(0), 5)));
     assert_eq!(lanes.next().await, None);

@@ -110,14 +110,14 @@ async fn grpc_client_errors_have_specified_statuses() {
             vec![],
             framed(1, b"x"),
             Code::Internal,
-            "no grpc-encoding",
+            "grpc-encoding is missing",
         ),
         (
             EXPORT,
             vec![("grpc-encoding", "gzip")],
             framed(1, b"x"),
             Code::InvalidArgument,
-            "ends early",
+            "is truncated",
         ),
         (
             EXPORT,
@@ -254,7 +254,7 @@ async fn exhausted_budget_refuses_before_the_body_is_read() {
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(headers["retry-after"], "1");
     assert_eq!(retry_delay(&body), Some(Duration::from_secs(1)));
-    // What is small arrives, and what it unpacks to is refused.
+    // The small compressed body arrives, and the decompressed body is refused.
     drop(others);
     let small = gzip(&encoded(1000));
     let others = fixture.budget.acquire(limit - small.len() - 1000).unwrap();
@@ -322,7 +322,8 @@ async fn one_request_too_many_is_told_when_to_come_back() {
     });
     assert_eq!(held.code, Some(0));
 
-    // The other protocol's listener has a count of its own. Its client gets the answer although it is still sending.
+    // The listener of the other protocol has its own limit. Its client gets the response although it is still
+    // sending.
     let (held, ()) = tokio::join!(fixture.post("/v1/traces", &[], encoded(1)), async {
         fixture.sink.entered.acquire().await.unwrap().forget();
         let (status, headers, answer) = fixture.post("/v1/traces", &[], vec![0; 200_000]).await;

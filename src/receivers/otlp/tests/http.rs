@@ -480,7 +480,7 @@ async fn unauthenticated_request_is_refused_before_its_body() {
     assert!(!metadata.contains_key("authorization"), "{metadata:?}");
     drop(batch);
 
-    // Whatever is wrong with the rest of the request, an unknown client does not hear of it.
+    // An unauthenticated client gets the same response, whatever else is wrong with the request.
     for (path, body) in [
         ("/v1/traces", encoded(3)),
         ("/v1/traces", vec![0xff; 100_000]),
@@ -492,7 +492,7 @@ async fn unauthenticated_request_is_refused_before_its_body() {
         assert_eq!(headers["www-authenticate"], "Bearer realm=\"collector\"");
         assert_eq!(Status::decode(reply).unwrap().code, 16);
     }
-    // A client that announces a body and waits to be told to send it never has to.
+    // A client that announces a body with `Expect: 100-continue` never has to send it.
     let mut client = TcpStream::connect(fixture.http).await.unwrap();
     let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\nexpect: 100-continue\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Profiles in the layouts of OTLP before 1.10: they are refused, and the answer says why and what to do.
+//! Profiles in the layouts of OTLP before 1.10 are refused, with a response that names the cause and the fix.
 
 use super::*;
 use tributary_otlp::reader::put_varint;
@@ -19,7 +19,7 @@ fn request_of(profile: &[u8]) -> Vec<u8> {
     field(1, &field(2, &field(2, profile)))
 }
 
-/// Old layouts: those whose fields have other types now, and one that reads as if it were a new one.
+/// Old layouts: those whose fields have other types now, and one that decodes as if it were current.
 fn old() -> Vec<(&'static str, Vec<u8>)> {
     // Stack 1, value 5; in 1.10 that is the attribute 5.
     let values = field(2, &[8, 1, 18, 1, 5]);

@@ -185,8 +185,8 @@ impl Deltas {
                 limit,
                 series,
                 suppressed,
-                "No room to remember all profiles that count from the start of a process: some targets are without \
-                 differences. Raise `delta_max_bytes`, of which at most a quarter of the memory limit is used"
+                "No memory for the previous profiles of all targets with `delta`; some targets have no differences. \
+                 Raise `delta_max_bytes`, or the limit of `memory_limiter`, of which at most a quarter is used"
             );
         }
     }

@@ -185,10 +185,10 @@ fn new_process_starts_from_zero() {
     assert_eq!(fit, Fit::Restarted);
     let all = ("alloc_objects".to_owned(), 1000, 1000, [(7, 4)].into());
     assert_eq!(told[0], all);
-    // It goes on from there.
+    // The series continues from this profile.
     let (fit, told) = scrape(&deltas, 3000, &one(7, 6));
     assert_eq!((fit, &told[0].3), (Fit::Continued, &[(7, 2)].into()));
-    // A stack that is gone is a value that fell.
+    // A missing stack is a value that fell.
     assert_eq!(scrape(&deltas, 4000, &one(8, 100)).0, Fit::Restarted);
     for time in [5000, 6000, 7000] {
         let address = if time == 6000 { 8 } else { 7 };
@@ -275,7 +275,7 @@ async fn at_the_limit_newcomers_are_left_out_and_what_is_in_use_stays() {
         ["a", "b", "c"].map(|name| knows(&deltas, name)),
         [true, true, false]
     );
-    // One that is too large by itself is not kept either.
+    // A single profile above the limit is not kept either.
     let deltas = keeping(deltas.bytes() / 4, &budget());
     assert_eq!((put(&deltas, "a"), deltas.bytes()), (1, 0));
 }
@@ -310,7 +310,7 @@ fn remembered_totals_take_a_quarter_of_the_budget_at_most() {
     let deltas = keeping(MEMORY, &small);
     assert_eq!(["a", "b", "c"].map(|name| put(&deltas, name)), [0, 0, 1]);
     assert_eq!(small.used(), deltas.bytes());
-    // Others need it.
+    // Other targets need the memory.
     let deltas = keeping(MEMORY, &large);
     let _others = large.acquire(large.limit() - each * 3 / 2).unwrap();
     assert_eq!(["a", "b"].map(|name| put(&deltas, name)), [0, 1]);

@@ -1,4 +1,4 @@
-//! When files are read, and what happens to those that cannot be.
+//! When files are read, and the handling of unreadable files.
 
 use std::fs;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Place {
         fs::write(self.directory.path().join(name), bytes).unwrap();
     }
 
-    /// Looks, and says how many files were delivered.
+    /// Polls, and returns the number of delivered files.
     async fn look(&mut self) -> usize {
         self.files.look(&CancellationToken::new()).await;
         self.sink.taken().len()

@@ -58,13 +58,15 @@ impl Default for DnsSd {
 impl Validate for DnsSd {
     fn validate(&self, problems: &mut Problems) {
         if self.names.is_empty() {
-            problems.error(&["names"], "there must be at least one");
+            problems.error(&["names"], "must not be empty: list at least one name");
         }
         for (at, name) in self.names.iter().enumerate() {
             let at = at.to_string();
             let endpoint = Endpoint(format!("{name}:1"));
             if name.is_empty() || name.contains(':') || endpoint.check().is_err() {
-                let message = format!("`{name}` is not a host name; the port is a key of its own");
+                let message = format!(
+                    "`{name}` is not a host name: write the name alone, and the port in `port`"
+                );
                 problems.error(&["names", &at], message);
             }
         }
@@ -117,7 +119,7 @@ impl Dns {
                     otelcol.component.kind = "receiver",
                     name = %name,
                     %error,
-                    "Cannot resolve the name of targets; those it had before stay"
+                    "Cannot resolve a name of targets; still using its previous targets"
                 ),
             }
         }

@@ -15,22 +15,24 @@ pub(super) enum Failure {
     #[error("{0}")]
     Unreachable(String),
     /// The timeout has passed.
-    #[error("it did not come within {}; raise `timeout` if it takes that long", shown(.0))]
+    #[error("the target did not respond within {}; raise `timeout` if the profile takes longer", shown(.0))]
     Slow(Duration),
     /// The response has an unsuccessful status.
     #[error("{0}")]
     Refused(Refusal),
     /// The body has an encoding that was not requested.
-    #[error("it is encoded as `{0}`, which was not asked for; a proxy in between may do that")]
+    #[error(
+        "the response has the encoding `{0}`, which was not requested; check for a proxy in between"
+    )]
     Encoding(String),
     /// The body is empty.
-    #[error("the answer is empty")]
+    #[error("the response is empty")]
     Empty,
     /// The body exceeds the limit.
-    #[error("it is larger than {0} bytes; raise `max_response_body_size` to take it")]
+    #[error("the profile is larger than {0} bytes; raise `max_response_body_size` to accept it")]
     TooLarge(usize),
     /// The body is not a pprof file.
-    #[error("what came{} is no usable pprof file: {error}{}", typed(content_type), .advice)]
+    #[error("the response{} is not a usable pprof file: {error}{}", typed(content_type), .advice)]
     Content {
         /// Content type according to the server.
         content_type: String,
@@ -73,7 +75,7 @@ impl Failure {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = self.status;
-        write!(f, "the answer is {status}")?;
+        write!(f, "the response status is {status}")?;
         let said = first_line(&self.said);
         if !said.is_empty() && !self.said.trim_start().starts_with('<') {
             write!(f, " ({said})")?;
@@ -81,17 +83,18 @@ impl fmt::Display for Refusal {
         match (status.as_u16(), &self.location) {
             (_, Some(location)) => {
                 let location = first_line(location);
-                write!(f, ", a redirect to {location}; they are not followed: use that URL if it is right")
+                write!(f, ", a redirect to {location}; redirects are not followed: configure that URL if it is \
+                           correct")
             }
-            (401 | 403, _) => f.write_str("; set `auth` or `headers`, or correct what they say"),
+            (401 | 403, _) => f.write_str("; set or correct `auth` or `headers`"),
             (404, _) => f.write_str(
-                "; is the path right, and does the program serve it (in Go: import net/http/pprof)?",
+                "; check the path, and that the program serves it (in Go: import net/http/pprof)",
             ),
             _ if self.said.contains("already in use") => f.write_str(
-                "; another CPU profile is taken there right now, and there can only be one: let nobody else take it",
+                "; the target is taking another CPU profile, and supports one at a time: stop the other profiler",
             ),
             _ if self.said.contains("WriteTimeout") => {
-                f.write_str("; lower `seconds`, or raise the WriteTimeout of that server")
+                f.write_str("; lower `seconds`, or raise the WriteTimeout of the target")
             }
             _ => Ok(()),
         }
@@ -139,7 +142,7 @@ mod tests {
                     None,
                     "Could not enable CPU profiling: cpu profiling already in use\n",
                 ),
-                ["500", "already in use", "let nobody else"],
+                ["500", "already in use", "stop the other profiler"],
             ),
             (
                 refused(

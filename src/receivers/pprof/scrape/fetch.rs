@@ -80,7 +80,7 @@ impl Transport {
                 Some((source.clone(), name))
             }
             (Some("https"), None) => {
-                return Err("TLS is not set up: set `scheme: https`".to_owned());
+                return Err("TLS is not configured: set `scheme: https`".to_owned());
             }
             _ => None,
         };

@@ -49,7 +49,7 @@ impl Default for FileSd {
 impl Validate for FileSd {
     fn validate(&self, problems: &mut Problems) {
         if self.files.is_empty() {
-            problems.error(&["files"], "there must be at least one");
+            problems.error(&["files"], "must not be empty: list at least one file");
         }
         for (at, file) in self.files.iter().enumerate() {
             let at = at.to_string();
@@ -144,7 +144,7 @@ impl Files {
                 otelcol.component.kind = "receiver",
                 file = %path.display(),
                 error = reason,
-                "Cannot read the targets in a file; those it had before stay"
+                "Cannot read a file of targets; still using its previous targets"
             );
         }
         let files = self.known.files.values();

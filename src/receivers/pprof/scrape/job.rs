@@ -84,7 +84,7 @@ impl Drop for UnderWay<'_> {
                 url = %shown(&self.job.url),
                 after = ?self.began.elapsed(),
                 suppressed,
-                "Gave up a profile that was being taken: the receiver ends, or the target is gone"
+                "Cancelled a scrape in progress: the receiver is shutting down, or the target was removed"
             );
         }
     }
@@ -225,7 +225,7 @@ impl Job {
                 url = %shown(&self.url),
                 error = message,
                 suppressed,
-                "Cannot scrape a profile; it will be tried again, less and less often"
+                "Cannot scrape a profile; retrying at growing intervals"
             ),
             None => debug!(
                 otelcol.component.id = %shared.id,
@@ -248,7 +248,7 @@ impl Job {
                 url = %shown(&self.url),
                 error = %refused,
                 suppressed,
-                "Dropped a profile that was scraped: it was refused"
+                "Dropped a scraped profile, because the pipeline refused it"
             );
         }
     }

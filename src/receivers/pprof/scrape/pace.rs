@@ -40,9 +40,8 @@ impl Pace {
         self.first
     }
 
-    /// The next time after `now`: the next step that is to come, every `stretch`th one only. After failures, of which
-    /// there were so many in a row, the wait doubles each time, more or less, so that servers that come back together
-    /// are not asked together.
+    /// Returns the next scrape after `now`: every `stretch`th step of the interval. After `failures` failures in a
+    /// row, the wait doubles each time, with jitter, so that servers that recover together are not scraped together.
     pub(super) fn next(&self, now: Instant, failures: u32, stretch: u32) -> Instant {
         let interval = self.interval.saturating_mul(stretch.max(1));
         if failures < 2 {

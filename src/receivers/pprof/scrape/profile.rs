@@ -107,10 +107,10 @@ impl ScrapedProfile {
             let message = match tributary_config::closest(name, &known) {
                 Some(known) => format!("unknown profile `{name}`, did you mean `{known}`?"),
                 None if name == "trace" => {
-                    "an execution trace is no profile and cannot be taken".to_owned()
+                    "an execution trace is not a profile and is not supported".to_owned()
                 }
                 None => format!(
-                    "unknown profile `{name}`: use one of {}, or say its `path`",
+                    "unknown profile `{name}`: use one of {}, or set its `path`",
                     known.join(", ")
                 ),
             };
@@ -121,16 +121,20 @@ impl ScrapedProfile {
                 .parse::<http::uri::PathAndQuery>()
                 .is_err()
         {
-            problems.error(&["path"], format!("`{path}` is not a path of a URL"));
+            problems.error(&["path"], format!("`{path}` is not a URL path"));
         }
         if path
             .as_deref()
             .is_some_and(|path| path.contains("seconds="))
         {
-            problems.error(&["path"], "write `seconds` as a key of its own");
+            problems.error(
+                &["path"],
+                "must not contain `seconds`: set the key `seconds`",
+            );
         }
         if path.as_deref().is_some_and(|path| path.contains("debug=")) {
-            let message = "`debug=` asks for text for people, which is no profile: leave it out";
+            let message =
+                "must not contain `debug=`, which requests text instead of a pprof file: remove it";
             problems.error(&["path"], message);
         }
         if collection_interval.is_some_and(|interval| interval.is_zero()) {
@@ -141,17 +145,17 @@ impl ScrapedProfile {
             (Some(0), _) => problems.error(&["seconds"], "must be above 0"),
             (Some(_), _) if path.is_none() && name != "cpu" => problems.error(
                 &["seconds"],
-                "only `cpu` and profiles with a `path` take time; leave it out",
+                "is only for `cpu` and profiles with a `path`: remove it",
             ),
             (Some(_), Some(takes)) if takes > *interval => problems.error(
                 &["seconds"],
-                format!("must be at most the collection_interval, which is {interval}"),
+                format!("must be at most `collection_interval` ({interval})"),
             ),
             (None, Some(takes)) if takes > *interval => problems.error(
                 &[],
                 format!(
-                    "a CPU profile takes {CPU_SECONDS} seconds unless `seconds` is set, which is more than the \
-                     collection_interval of {interval}"
+                    "`collection_interval` ({interval}) is shorter than a CPU profile ({CPU_SECONDS} seconds): set \
+                     `seconds`, or raise the interval"
                 ),
             ),
             _ => {}

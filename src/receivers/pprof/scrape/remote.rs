@@ -178,13 +178,13 @@ impl Validate for Remote {
 impl Remote {
     /// Warns of the Collector's keys that have no effect here.
     fn check_unused(&self, problems: &mut Problems) {
-        const NO_BODIES: &str = "the requests have no bodies";
+        const NO_BODIES: &str = "requests have no bodies";
         let compression = !matches!(self.compression, None | Some(Compression::None));
         for (key, given, why) in [
             (
                 "max_conns_per_host",
                 self.max_conns_per_host != 0,
-                "there is never more than one request",
+                "there is at most one request at a time",
             ),
             ("write_buffer_size", self.write_buffer_size != 0, NO_BODIES),
             ("compression", compression, NO_BODIES),
@@ -195,7 +195,7 @@ impl Remote {
             ),
         ] {
             if given {
-                let message = format!("has no effect: {why}; remove it to silence this");
+                let message = format!("has no effect: {why}; remove it");
                 problems.warning(&[key], message);
             }
         }
@@ -210,8 +210,8 @@ impl Remote {
         if url.path() == "/" {
             problems.warning(
                 &["endpoint"],
-                "this is a server and not a profile: `remote` needs the whole URL, as in \
-                 http://localhost:6060/debug/pprof/heap; `targets` takes several profiles of a server",
+                "must be the URL of a profile, as in http://localhost:6060/debug/pprof/heap; for several profiles \
+                 of a server, use `targets`",
             );
         }
         if let (_, Some(takes)) = described(url)
@@ -221,7 +221,7 @@ impl Remote {
             problems.error(
                 &["timeout"],
                 format!(
-                    "must be longer than the {} seconds that the profile takes",
+                    "must be longer than the {} seconds of the profile",
                     takes.as_secs()
                 ),
             );

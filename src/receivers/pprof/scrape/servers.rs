@@ -97,7 +97,7 @@ impl Servers {
                             otelcol.component.kind = "receiver",
                             address = server.address,
                             error = reason,
-                            "Left out a target that was discovered"
+                            "Ignored a discovered target"
                         );
                         Vec::new()
                     }
@@ -132,10 +132,14 @@ impl Servers {
             Some(Scheme::Https) => "https",
         }) {
             scheme @ ("http" | "https") => scheme,
-            other => return Err(format!("its scheme `{other}` is neither http nor https")),
+            other => {
+                return Err(format!(
+                    "the scheme `{other}` is not supported: use http or https"
+                ));
+            }
         };
         if server.address.contains(['/', '?', '#']) {
-            return Err("it is not `host:port`".to_owned());
+            return Err("the address is not `host:port`".to_owned());
         }
         let url = parse_url(&format!("{scheme}://{}", server.address))?;
         let client = self.transport.client(&url, server.name.as_deref())?;

@@ -127,25 +127,27 @@ impl Target {
         ];
         let mut given = given.iter().filter(|(_, given)| *given);
         match (given.next(), given.next()) {
-            (None, _) => problems.error(
-                &[],
-                "one of endpoint, file_sd and dns_sd must say where the profiles are",
-            ),
+            (None, _) => {
+                problems.error(&[], "one of `endpoint`, `file_sd` and `dns_sd` must be set")
+            }
             (Some((one, _)), Some((other, _))) => problems.error(
                 &[other],
-                format!("not together with `{one}`: make two targets of them"),
+                format!("cannot be combined with `{one}`: define two targets"),
             ),
             _ => {}
         }
         if !self.endpoint.is_empty() {
             if self.scheme.is_some() {
-                problems.error(&["scheme"], "is that of the `endpoint`: remove it");
+                problems.error(
+                    &["scheme"],
+                    "has no effect with `endpoint`, whose URL has a scheme: remove it",
+                );
             }
             match parse_url(&self.endpoint) {
                 Err(reason) => problems.error(&["endpoint"], reason),
                 Ok(url) if url.query().is_some() => problems.error(
                     &["endpoint"],
-                    "a target is a server, without a query: `remote` takes whole URLs",
+                    "must be the URL of a server, without a query; for the URL of a profile, use `remote`",
                 ),
                 Ok(url) => {
                     let path = url.path().trim_end_matches('/');
@@ -153,7 +155,7 @@ impl Target {
                     if !prefix.is_empty() && path.contains(prefix) {
                         problems.error(
                             &["endpoint"],
-                            format!("`{prefix}` is added by `path_prefix`: leave it out here"),
+                            format!("must not end with `{prefix}`, which `path_prefix` adds: remove it here"),
                         );
                     }
                     self.check_transport(
@@ -189,7 +191,7 @@ impl Validate for Target {
             problems.error(&["collection_interval"], "must be above 0");
         }
         if self.timeout.is_zero() {
-            let message = "must be above 0: a server that hangs would never be asked again";
+            let message = "must be above 0";
             problems.error(&["timeout"], message);
         }
         if self.max_response_body_size.0 == 0 {
@@ -201,7 +203,10 @@ impl Validate for Target {
             problems.error(&["path_prefix"], message);
         }
         if self.profiles.is_empty() {
-            problems.error(&["profiles"], "there must be at least one");
+            problems.error(
+                &["profiles"],
+                "must not be empty: list at least one profile",
+            );
         }
         let mut names = Vec::new();
         for (at, profile) in self.profiles.iter().enumerate() {
@@ -210,10 +215,7 @@ impl Validate for Target {
             profile.check(self.collection_interval, &mut inner);
             if names.contains(&&profile.0.name) {
                 let name = &profile.0.name;
-                inner.error(
-                    &[],
-                    format!("there are two profiles with the name `{name}`"),
-                );
+                inner.error(&[], format!("the profile `{name}` is listed twice"));
             }
             names.push(&profile.0.name);
             problems.extend(&["profiles", &at], inner);

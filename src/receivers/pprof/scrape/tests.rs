@@ -35,7 +35,7 @@ pub(super) fn file(value: u8) -> Vec<u8> {
     file
 }
 
-/// Answers after a while, and keeps when it was asked.
+/// A server that responds after a delay, and records the times of requests.
 struct Fake {
     takes: Duration,
     answer: Box<dyn Fn(usize) -> Result<Vec<u8>, Failure> + Send + Sync>,
@@ -106,7 +106,7 @@ impl Fetch for Fake {
     }
 }
 
-/// A pipeline that takes everything but what it was told to refuse, and what is counted.
+/// A pipeline that accepts all profiles except configured ones, and the recorded metrics.
 struct Trial {
     consumer: Arc<Scripted>,
     budget: Arc<Budget>,
@@ -179,7 +179,7 @@ impl Trial {
         assert!(timeout(time, all).await.is_err(), "jobs do not end");
     }
 
-    /// Builds the receiver again while the old one is there, and lets go of that.
+    /// Builds the receiver again while the old one exists, and drops the old one.
     fn reload(&mut self) {
         let cx = BuildContext {
             budget: self.budget.clone(),
@@ -394,8 +394,8 @@ async fn intervals_stretch_while_the_machine_is_busy() {
     sleep(60 * SECOND).await;
     running.abort();
     let steps = fake.steps();
-    // At 30 it is known; then every fourth.
-    // At 145 it is calm again: who would wait until 160 does not.
+    // The load is known at 30; then every fourth step. At 145 the CPU is idle again, so the scrape does not wait
+    // until 160.
     assert_eq!(steps[..7], [10, 10, 10, 10, 40, 40, 30], "{steps:?}");
     assert_eq!(steps.last(), Some(&10), "{steps:?}");
 }

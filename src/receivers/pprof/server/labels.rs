@@ -31,7 +31,7 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
         let number = at + 1;
         let wrong = |why: &str| Nack::invalid(format!("parameter {number} of the query {why}"));
         if at == MOST {
-            let why = format!("the query has more than {MOST} parameters; each is an attribute");
+            let why = format!("the query has more than {MOST} parameters; send fewer");
             return Err(Nack::invalid(why));
         }
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -44,11 +44,13 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
         };
         let (key, value) = (decode(key, LONGEST_KEY)?, decode(value, LONGEST_VALUE)?);
         if key.is_empty() || key.chars().any(char::is_control) {
-            return Err(wrong("has no usable name"));
+            return Err(wrong(
+                "has an empty name, or a name with control characters",
+            ));
         }
         let known = labels.attributes.iter().any(|known| known.key == key);
         if known || key == PROFILE && labels.profile.is_some() {
-            return Err(wrong(&format!("is the second `{key}`")));
+            return Err(wrong(&format!("repeats `{key}`")));
         }
         match (key.as_str(), value.is_empty()) {
             (_, true) => {}
@@ -102,12 +104,18 @@ mod tests {
                 "a=%ff",
                 "parameter 1 of the query is not percent-encoded UTF-8",
             ),
-            ("=1", "parameter 1 of the query has no usable name"),
-            ("a%0A=1", "parameter 1 of the query has no usable name"),
-            ("a=1&a=2", "parameter 2 of the query is the second `a`"),
+            (
+                "=1",
+                "parameter 1 of the query has an empty name, or a name with control characters",
+            ),
+            (
+                "a%0A=1",
+                "parameter 1 of the query has an empty name, or a name with control characters",
+            ),
+            ("a=1&a=2", "parameter 2 of the query repeats `a`"),
             (
                 "profile=1&profile=2",
-                "parameter 2 of the query is the second `profile`",
+                "parameter 2 of the query repeats `profile`",
             ),
         ] {
             assert_eq!(refusal(query), reason, "{query}");

@@ -1,4 +1,4 @@
-//! The server as clients see it: real sockets, a real client, a consumer that says what it was told to say.
+//! Tests the server from outside: real sockets, a real client, and a scripted consumer.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ async fn the_query_becomes_resource_attributes_and_the_profiles_name() {
     );
     let (status, body, _) = running.post("/v1/pprof?a=1&a=2", small_file(1)).await;
     assert_eq!(status, 400);
-    assert_eq!(body, "400 parameter 2 of the query is the second `a`");
+    assert_eq!(body, "400 parameter 2 of the query repeats `a`");
 }
 
 #[tokio::test]
@@ -157,12 +157,12 @@ async fn what_is_no_profile_is_refused_with_the_reason() {
         (
             vec![1; 1001],
             413,
-            "413 the request is larger than 1000 bytes; send smaller batches or raise `max_request_body_size`",
+            "413 the request is larger than 1000 bytes; send smaller batches, or raise `max_request_body_size`",
         ),
         (
             gzip(&vec![0; 2000]),
             413,
-            "413 it is larger than 1000 bytes; raise `max_request_body_size` to take it",
+            "413 the profile is larger than 1000 bytes; raise `max_request_body_size` to accept it",
         ),
     ] {
         let (found, text, _) = running.post("/v1/pprof", body).await;
@@ -192,7 +192,7 @@ async fn other_paths_and_methods_are_told_where_to_go() {
         (status, text.as_str()),
         (
             404,
-            "404 page not found; pprof files are taken at /v1/pprof"
+            "404 page not found; the path for pprof files is /v1/pprof"
         )
     );
     for method in [Method::GET, Method::PUT, Method::OPTIONS] {

@@ -115,7 +115,7 @@ async fn clients_that_never_finish_their_first_words_are_disconnected() {
             assert!(answer.starts_with(b"HTTP/1.1 408 "), "{answer:?}");
         } else if seconds == 20 {
             let text = calm(&answer).unwrap();
-            assert_eq!(text, "a frame was not completed in time");
+            assert_eq!(text, "the client did not complete a frame in time");
         }
     }
 }
@@ -298,7 +298,7 @@ async fn too_large_a_head_is_refused_with_431() {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
-    // A first request, so that the client knows the limit and the server its answer.
+    // A first request, so that the client knows the limits and the server gets its acknowledgement.
     assert_eq!(client.send_request(get()).await.unwrap().status(), 200);
     let mut request = get();
     request
@@ -438,7 +438,10 @@ async fn an_answer_that_nobody_takes_is_not_kept_for_ever() {
     let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let time = Instant::now();
     let answer = exchange(client, &[PREFACE, &settings, &get_on(1)].concat()).await;
-    assert_eq!(calm(&answer).unwrap(), "an answer was not taken in time");
+    assert_eq!(
+        calm(&answer).unwrap(),
+        "the client did not read a response in time"
+    );
     let took = time.elapsed().as_secs();
     assert!((29..=32).contains(&took), "closed after {took} s");
 }

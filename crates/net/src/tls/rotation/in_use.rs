@@ -123,7 +123,7 @@ impl Warnings {
                     certificate = title,
                     serial = used.facts.serial,
                     valid_until = until,
-                    "A certificate in use has expired: connections fail until its file is renewed"
+                    "A certificate in use has expired; connections fail until its file is renewed"
                 );
             } else {
                 warn!(

@@ -282,7 +282,7 @@ impl<S: Section> Source<S> {
             certificate = leaf.map(|facts| facts.title()),
             serial = leaf.map(|facts| facts.serial.as_str()),
             valid_until = leaf.map(|facts| date(facts.not_after)),
-            "TLS files have changed: new connections use the new content"
+            "Loaded changed TLS files; new connections use the new content"
         );
     }
 
@@ -310,7 +310,7 @@ impl<S: Section> Source<S> {
             certificate = leaf.map(|facts| facts.title()),
             serial = leaf.map(|facts| facts.serial.as_str()),
             valid_until = leaf.map(|facts| date(facts.not_after)),
-            "TLS files have changed and cannot be used: the previous content stays in use"
+            "Cannot load changed TLS files; still using the previous content"
         );
     }
 

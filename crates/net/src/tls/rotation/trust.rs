@@ -115,8 +115,8 @@ impl Report {
             certificate,
             error,
             suppressed,
-            "Closing the connection of a client that is no longer trusted; more of these are logged at debug level \
-             only for ten seconds"
+            "Closing the connection of a client that is no longer trusted; for the next ten seconds, such events \
+             are logged at debug level"
         );
     }
 }

@@ -83,7 +83,7 @@ impl Store {
     async fn fetch(&self, name: &str, tools: &Tools) -> Result<Found, Failure> {
         if !self.breaker.allows_request() {
             let reason = format!(
-                "not asking {} for up to a minute after repeated failures",
+                "requests to {} are paused for up to a minute after repeated failures",
                 self.url
             );
             return Err(Failure::Unreachable(reason));
@@ -104,9 +104,9 @@ impl Store {
             Err(error) => {
                 let mut reason = format!("{}: {}", self.url, full_error(&error));
                 if let Error::PermissionDenied { .. } = error {
-                    // S3 also answers so for a missing object, if the caller may not list the bucket.
+                    // S3 also responds with this status for a missing object if the caller may not list the bucket.
                     reason.push_str(
-                        "; without permission to list the bucket, a missing object looks like this",
+                        "; the object may be missing: without permission to list the bucket, the store responds so",
                     );
                 }
                 return Err(Failure::Unreachable(reason));

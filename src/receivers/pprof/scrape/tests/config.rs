@@ -177,10 +177,10 @@ async fn discovered_labels_set_paths_and_attributes() {
         };
         servers.found(&found).err().unwrap()
     };
-    assert!(bad("a:1", "ftp").contains("neither http nor https"));
+    assert!(bad("a:1", "ftp").contains("use http or https"));
     assert!(bad("a:1/x", "http").contains("host:port"));
-    // Never without TLS where TLS was asked for.
-    assert!(bad("a:1", "https").contains("TLS is not set up"));
+    // A target that requires TLS is never scraped without TLS.
+    assert!(bad("a:1", "https").contains("TLS is not configured"));
 }
 
 #[test]

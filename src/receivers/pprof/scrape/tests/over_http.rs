@@ -81,7 +81,7 @@ async fn an_answer_that_is_no_profile_says_what_it_is() {
     let redirect = said(302, &[("location", "http://login.example/")], b"").await;
     assert!(redirect.contains("http://login.example/"), "{redirect}");
     let busy = said(500, &[], b"Could not enable CPU profiling: already in use").await;
-    assert!(busy.contains("only be one"), "{busy}");
+    assert!(busy.contains("stop the other profiler"), "{busy}");
     let empty = said(200, &[], b"").await;
     assert!(empty.contains("empty"), "{empty}");
     let encoded = said(200, &[("content-encoding", "br")], b"x").await;
@@ -114,7 +114,7 @@ async fn requests_carry_the_headers_that_are_configured() {
     assert_eq!(server.connections(), 1);
 }
 
-/// Says a token, a new one each time it is told that the last one was refused.
+/// An authenticator with a new token after each refusal.
 struct Tokens(Mutex<u32>);
 
 impl ClientAuthenticator for Tokens {
@@ -179,7 +179,7 @@ async fn https_certificate_is_checked_before_credentials_are_sent() {
     let client = client(ca);
     let refused = client.fetch(&url, &bounds).await.unwrap_err();
     assert!(refused.to_string().contains("401"), "{refused}");
-    // A token that was refused is asked for anew.
+    // A refused token is replaced.
     let got = client.fetch(&url, &bounds).await.unwrap();
     assert_eq!(got.held.bytes, "x");
 }

@@ -115,7 +115,7 @@ async fn forbidden_store_is_reported_and_breaker_opens() {
     }
     let failed = find(&store, &id(1)).await.unwrap_err().to_string();
     assert!(
-        failed.contains("not asking s3://bucket/some/prefix"),
+        failed.contains("requests to s3://bucket/some/prefix"),
         "{failed}"
     );
     assert_eq!(count.load(SeqCst), 5, "five failures in a row are enough");
