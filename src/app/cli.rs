@@ -1,5 +1,6 @@
 //! The command line: arguments, and the sub-commands that do not run the service.
 
+mod arguments;
 mod components;
 mod fetch;
 mod gates;
@@ -11,12 +12,12 @@ mod top;
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser};
 
+use self::arguments::{Arguments, Command, Common, DRAIN_TIMEOUT, Format};
 use crate::app::config::Config;
 use crate::app::service::ServiceOptions;
 use crate::telemetry::terminal;
@@ -35,168 +36,6 @@ pub enum Invocation {
     /// invalid configuration, invalid profiles, profiles that grew too much, or an unhealthy
     /// collector.
     Done(ExitCode),
-}
-
-/// Receives, processes and exports traces, metrics, logs and profiles.
-///
-/// Without a sub-command, runs the pipelines of the configuration until a signal ends the process:
-/// SIGTERM and SIGINT shut down, SIGHUP reloads the configuration. Without --config, runs the
-/// built-in default configuration.
-#[derive(Debug, Parser)]
-#[command(name = "collector", version)]
-struct Arguments {
-    #[command(flatten)]
-    common: Common,
-    /// Check the configuration and exit without starting anything.
-    #[arg(long)]
-    validate: bool,
-    /// Time limit for a shutdown to deliver buffered data, in seconds. Default: 25.
-    #[arg(long, value_name = "SECONDS")]
-    drain_timeout: Option<u32>,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
-
-/// Default time limit of a shutdown, in seconds.
-const DRAIN_TIMEOUT: u32 = 25;
-
-/// Location of the configuration. Every sub-command that reads a configuration accepts these
-/// options before and after its name.
-#[derive(Debug, Clone, Default, Args)]
-struct Locations {
-    /// Location of the configuration: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
-    /// several times; later configurations override earlier ones.
-    #[arg(long, value_name = "LOCATION")]
-    config: Vec<String>,
-    /// A single value that overrides all files, such as `service.telemetry.logs.level=debug`. May
-    /// be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-}
-
-/// Options for loading a configuration.
-#[derive(Debug, Clone, Default, Args)]
-struct Common {
-    #[command(flatten)]
-    locations: Locations,
-    /// Treat warnings as errors.
-    #[arg(long)]
-    strict: bool,
-    /// Feature gates of the OpenTelemetry Collector, comma-separated. The supported features are
-    /// always on here.
-    #[arg(long, value_name = "GATES", allow_hyphen_values = true)]
-    feature_gates: Vec<String>,
-}
-
-impl Common {
-    /// Combines the options before a sub-command with the options after it.
-    fn and(mut self, behind: Common) -> Common {
-        self.locations.config.extend(behind.locations.config);
-        self.locations.set.extend(behind.locations.set);
-        self.strict |= behind.strict;
-        self.feature_gates.extend(behind.feature_gates);
-        self
-    }
-
-    fn sources(&self) -> Sources {
-        Sources {
-            configs: self.locations.config.clone(),
-            sets: self.locations.set.clone(),
-        }
-    }
-}
-
-/// Output format of a result.
-#[derive(Debug, Clone, Copy, Default, Args)]
-struct Shape {
-    /// Print JSON, for scripts.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Check the configuration. Prints every error with its position; prints nothing if there is
-    /// none.
-    Validate {
-        #[command(flatten)]
-        common: Common,
-        #[command(flatten)]
-        shape: Shape,
-    },
-    /// List the built-in components, or describe one: keys, defaults, metrics, differences from the OpenTelemetry
-    /// Collector, examples.
-    Components {
-        /// Component to describe, as in `otlp_http` or, if the name is ambiguous, `exporter/kafka`.
-        component: Option<String>,
-        /// Write the descriptions of all components to this directory, as Markdown.
-        #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["component", "json"])]
-        markdown: Option<PathBuf>,
-        #[command(flatten)]
-        shape: Shape,
-    },
-    /// Print the effective configuration: merged, expanded, with defaults filled in and secrets
-    /// masked.
-    #[command(visible_alias = "print-initial-config")]
-    PrintConfig {
-        #[command(flatten)]
-        common: Common,
-        /// Output format.
-        #[arg(long, value_enum, default_value_t = Format::Yaml)]
-        format: Format,
-    },
-    /// Print the JSON Schema of a configuration file, for editors.
-    Schema,
-    /// Check the health of a running collector, for images without a shell or curl.
-    ///
-    /// Prints the response of the collector's health_check extension. Exits with 1 if the collector
-    /// is unhealthy or does not respond.
-    Health {
-        /// URL of the health_check extension.
-        #[arg(default_value = "http://localhost:13133/")]
-        url: String,
-        #[command(flatten)]
-        shape: Shape,
-        #[command(flatten)]
-        fetching: fetch::Fetching,
-    },
-    /// Show the pipelines of a running collector, its queues, rates and errors, once a second.
-    ///
-    /// Reads the collector's console extension. Ctrl-C ends.
-    Top {
-        /// URL of the console extension.
-        #[arg(default_value = "http://localhost:55679/")]
-        url: String,
-        /// Print one snapshot after a second, for scripts. Implied if the output is not a terminal.
-        #[arg(long)]
-        once: bool,
-        #[command(flatten)]
-        shape: Shape,
-        #[command(flatten)]
-        fetching: fetch::Fetching,
-    },
-    /// Check, convert, merge, show and compare profiles from files and URLs.
-    #[command(subcommand)]
-    Profiles(Box<profiles::Command>),
-    /// Symbolize addresses in binaries: compile symbol files, look up addresses, inspect binaries,
-    /// upload symbols.
-    #[command(subcommand)]
-    Symbols(Box<symbols::Command>),
-    /// Inspect, drain and export persistent queues of collectors that are not running.
-    #[command(subcommand)]
-    Queue(queue::Command),
-    /// Print a completion script for a shell.
-    Completions {
-        /// Shell to complete for.
-        shell: clap_complete::Shell,
-    },
-}
-
-/// Output format of a configuration.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    Yaml,
-    Json,
 }
 
 /// Parses the arguments (the program's name first), runs the sub-commands that need no service, and

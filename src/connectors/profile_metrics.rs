@@ -26,6 +26,8 @@
 pub(super) mod fuzzing;
 mod kinds;
 mod measure;
+mod measured;
+mod metrics;
 mod requests;
 mod series;
 mod stage;

@@ -9,6 +9,8 @@
 //! queue. An attempt whose time is over leaves its records with librdkafka, which goes on trying. The next attempt
 //! waits for the same ones, so nothing is written twice by us, and what has the same key stays in order.
 
+#[cfg(feature = "kafka")]
+mod brokers;
 mod config;
 #[cfg(feature = "kafka")]
 mod delivery;
@@ -26,7 +28,6 @@ pub use self::config::{
     Config, KafkaCompression, KafkaCompressionParams, PartitionHasher, Producer, ProducerSignal,
     RecordPartitioner, StickyKey, is_topic,
 };
-
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
 };

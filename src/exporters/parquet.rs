@@ -9,8 +9,12 @@
 //! The queue holds a batch until every file that has rows of it is finished. A file that cannot be finished is lost
 //! as a whole, and its batches go into another one; what of them is in finished files already is left out then.
 
+mod adding;
+mod closing;
 mod config;
+mod early;
 mod files;
+mod finishing;
 mod manifest;
 mod memory;
 mod part;
@@ -26,19 +30,17 @@ pub mod table;
 mod tests;
 mod ticket;
 
-pub use self::config::{
-    Config, ObjectStoreConfig, ParquetCompression, ParquetRotation, PartitionBy,
-    ProfilesLayoutConfig, PromoteConfig, RowGroupConfig,
-};
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+pub use self::config::{
+    Config, ObjectStoreConfig, ParquetCompression, ParquetRotation, PartitionBy,
+    ProfilesLayoutConfig, PromoteConfig, RowGroupConfig,
+};
 use self::files::{Files, Setup};
 use self::manifest::Manifest;
 use self::memory::Memory;
@@ -54,7 +56,7 @@ use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, Settle, Undelivered};
 use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tributary_otlp::Signal;
 
 /// The registry's entry.

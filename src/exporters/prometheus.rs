@@ -12,6 +12,7 @@ mod exponential;
 mod family;
 #[cfg(fuzzing)]
 mod fuzzing;
+mod kind;
 mod labels;
 mod naming;
 mod negotiate;
@@ -22,6 +23,7 @@ mod points;
 mod protobuf;
 mod room;
 mod server;
+mod slot;
 mod table;
 #[cfg(any(test, fuzzing))]
 mod testing;
@@ -42,8 +44,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use self::family::Rejection;
 use self::server::Scrapes;
+use self::slot::Rejection;
 use self::table::Table;
 use crate::component::{
     BuildContext, BuildError, Entry, ExporterConfig, Origin, Outputs, Stability, Terminal,

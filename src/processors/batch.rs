@@ -13,6 +13,7 @@
 //! dictionary, and no sample changes. If the memory budget has no room to decode the requests, each
 //! is sent separately, as received.
 
+mod config;
 mod metrics;
 
 use std::collections::HashMap;
@@ -20,10 +21,11 @@ use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
 use ::metrics::Counter;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+pub use self::config::Config;
+use self::config::limit;
+use self::metrics::Metrics;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
 };
@@ -31,22 +33,16 @@ use crate::entry;
 use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
-use crate::pipeline::holding;
 use crate::pipeline::holding::{
     CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
 };
 use crate::pipeline::merge::merge;
-use crate::pipeline::partition;
 use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::Senders;
 use crate::pipeline::split::{Parts, within};
-use tributary_config::units::{ByteSize, Duration};
-use tributary_config::{Problems, Validate};
+use crate::pipeline::{holding, partition};
 use tributary_memory::Budget;
-use tributary_otlp::Limit;
 use tributary_otlp::Signal;
-
-use self::metrics::Metrics;
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
@@ -84,66 +80,6 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-/// Size and age at which a batch is sent.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Longest time that the first item of a batch waits. `0s` sends everything at once, subject to the maximum sizes.
-    /// In front of a queue on disk, a batch waits at most 20ms. Default: 200ms.
-    pub timeout: Duration,
-    /// Number of items (spans, data points, log records, samples) at which a batch is sent. 0 means no item threshold;
-    /// if `send_batch_bytes` is 0 too, everything is sent at once. Default: 8192.
-    pub send_batch_size: u32,
-    /// Maximum number of items in a batch. Larger requests are split, profiles between their samples if necessary. 0
-    /// means no limit. 0, or at least `send_batch_size`. Default: 0.
-    pub send_batch_max_size: u32,
-    /// Encoded size at which a batch is sent, as in `2MiB`. The size of profiles is measured before their dictionaries
-    /// are merged. 0 means no size threshold. Default: 0. (The Collector has no such key.)
-    pub send_batch_bytes: ByteSize,
-    /// Maximum encoded size of a batch, as in `4MiB`; larger requests are split. 0 means no limit. 0, or at least
-    /// `send_batch_bytes`. Default: 0. (The Collector has no such key.)
-    pub send_batch_max_bytes: ByteSize,
-    /// Request headers that separate batches: all requests of a batch have equal values. The receiver must have
-    /// `include_metadata: true`. Default: none.
-    pub metadata_keys: Vec<String>,
-    /// Maximum number of distinct combinations of values of `metadata_keys` during the life of the process; requests
-    /// with further combinations are refused. 0 means no limit. Default: 1000.
-    pub metadata_cardinality_limit: u32,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            timeout: Duration::millis(200),
-            send_batch_size: 8192,
-            send_batch_max_size: 0,
-            send_batch_bytes: ByteSize(0),
-            send_batch_max_bytes: ByteSize(0),
-            metadata_keys: Vec::new(),
-            metadata_cardinality_limit: 1000,
-        }
-    }
-}
-
-impl Validate for Config {
-    fn validate(&self, problems: &mut Problems) {
-        if self.send_batch_max_size > 0 && self.send_batch_max_size < self.send_batch_size {
-            problems.error(
-                &["send_batch_max_size"],
-                "must be greater than or equal to `send_batch_size`, or 0 for no limit",
-            );
-        }
-        if self.send_batch_max_bytes.0 > 0 && self.send_batch_max_bytes.0 < self.send_batch_bytes.0
-        {
-            problems.error(
-                &["send_batch_max_bytes"],
-                "must be greater than or equal to `send_batch_bytes`, or 0 for no limit",
-            );
-        }
-        Keys::validate(&self.metadata_keys, problems);
-    }
-}
-
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         let config = self.clone();
@@ -167,35 +103,6 @@ impl ProcessorConfig for Config {
             let life = Life::new(batcher.clone());
             (Arc::new(Entrance(batcher)), Box::new(life))
         })))
-    }
-}
-
-impl Config {
-    fn sizes(&self) -> Sizes {
-        let no_size = self.send_batch_size == 0 && self.send_batch_bytes.0 == 0;
-        let at_once = self.timeout.is_zero() || no_size;
-        let enough = |size: u64| if at_once { 1 } else { limit(size) };
-        let most = Limit {
-            items: limit(u64::from(self.send_batch_max_size)),
-            bytes: limit(self.send_batch_max_bytes.0),
-        };
-        // A batch of the maximum size has nothing to wait for. Besides, requests left over from a
-        // batch are always younger than the batch, so their timeout may start again.
-        Sizes {
-            enough: Limit {
-                items: enough(u64::from(self.send_batch_size)).min(most.items),
-                bytes: enough(self.send_batch_bytes.0).min(most.bytes),
-            },
-            most,
-        }
-    }
-}
-
-/// Returns a size limit; 0 means no limit.
-fn limit(size: u64) -> usize {
-    match usize::try_from(size) {
-        Ok(0) | Err(_) => usize::MAX,
-        Ok(size) => size,
     }
 }
 

@@ -9,6 +9,7 @@ mod profiles;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ const METRICS: &[Metric] = &[
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
-        rules::validate(self, problems);
+        validation::validate(self, problems);
     }
 }
 

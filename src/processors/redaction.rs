@@ -12,14 +12,18 @@ mod config;
 mod hits;
 mod policy;
 mod probe;
+mod profile_attributes;
+mod profile_request;
 mod profiles;
 mod redactor;
 mod refusal;
+mod rewriting;
 mod rules;
 mod sanitize;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::sync::Arc;
 
@@ -38,10 +42,9 @@ use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
 };
 use crate::metric::{self, Metric, shared};
-use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::output_memory;
 use crate::pipeline::output_memory::OutputMemory;
+use crate::pipeline::{Processor, output_memory};
 use tributary_memory::Budget;
 use tributary_otlp::room::Full;
 use tributary_otlp::strings::{RewriteError, rewrite};

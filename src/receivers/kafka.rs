@@ -12,6 +12,8 @@ mod config;
 #[cfg(feature = "kafka")]
 mod consumer;
 #[cfg(feature = "kafka")]
+mod consumer_settings;
+#[cfg(feature = "kafka")]
 mod intake;
 #[cfg(feature = "kafka")]
 mod lanes;
@@ -26,7 +28,6 @@ pub use self::config::{
     Autocommit, Config, ConsumerSignal, ErrorBackoff, HeaderExtraction, InitialOffset,
     MessageMarking, RebalanceStrategy,
 };
-
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig,
 };

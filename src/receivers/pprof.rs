@@ -8,6 +8,7 @@
 //! says so. They have ids, so that a repetition is known on the way without a look at what is in them.
 
 mod config;
+mod convert;
 mod delta;
 mod file;
 mod ids;

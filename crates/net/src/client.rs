@@ -8,6 +8,7 @@ mod options;
 mod pool;
 mod proxy;
 mod renewing;
+mod stream;
 
 pub use body::{Chunks, coalesce};
 pub use connect::{ConnectError, Connector, Stream, split_host_port};

@@ -4,7 +4,9 @@
 //! router: a [`Handler`] gets every request. [`Server::shutdown`] is graceful: it stops accepting, tells the clients
 //! (GOAWAY, `connection: close`), lets open requests finish, and closes the remaining connections at the deadline.
 
+mod admission;
 mod answer;
+mod client_limit;
 mod connection;
 mod ending;
 mod farewell;
@@ -15,24 +17,21 @@ pub mod frames;
 pub mod fuzzing;
 mod gate;
 mod guard;
+mod handler;
+mod held;
 mod limits;
 mod linger;
 mod metrics;
 mod mistake;
 mod peer;
+mod request_slots;
 mod shared_page;
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,12 +39,12 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::gate::Gate;
+pub use self::handler::{BUSY_RETRY_AFTER, Handler, SimpleHandler, busy, plain};
 use crate::Owner;
 use crate::listeners::Sockets;
 use crate::sampled_log::SampledLog;
 use crate::tls::rotation::RotatingServer;
 use crate::tls::{ServerTls, TlsError, TlsSource};
-use futures_util::future::BoxFuture;
 use tributary_config::Section;
 use tributary_memory::Budget;
 
@@ -53,58 +52,6 @@ pub use gate::ClientLimit;
 pub use limits::Limits;
 pub use peer::{Peer, cores};
 pub use shared_page::SharedPage;
-
-/// Handles requests. One instance serves all connections of a server.
-pub trait Handler: Send + Sync + 'static {
-    /// Body of the responses.
-    type Body: http_body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin;
-
-    /// Handles one request. The future is dropped when the client resets the stream or disconnects.
-    fn handle(
-        &self,
-        request: Request<Incoming>,
-        peer: &Peer,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
-
-    /// Refuses a request because too many are open. Its body is not read.
-    fn busy(&self, request: &Request<Incoming>) -> Response<Self::Body>;
-}
-
-/// A boxed handler of simple requests (`/metrics`, health).
-pub type SimpleHandler =
-    Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> + Send + Sync>;
-
-/// Returns a plain-text response, for people and for clients that do not speak OTLP.
-pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, PLAIN);
-    response
-}
-
-const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-
-impl Handler for SimpleHandler {
-    type Body = Full<Bytes>;
-
-    async fn handle(&self, request: Request<Incoming>, _: &Peer) -> Response<Full<Bytes>> {
-        self(request).await
-    }
-
-    fn busy(&self, _: &Request<Incoming>) -> Response<Full<Bytes>> {
-        busy()
-    }
-}
-
-/// Returns the plain-text response to a request over the limit.
-pub fn busy() -> Response<Full<Bytes>> {
-    let text = "too many requests are in flight; retry later\n";
-    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
-    let headers = response.headers_mut();
-    headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY_AFTER.as_secs()));
-    response
-}
 
 /// Protocols of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -414,8 +361,6 @@ fn is_the_clients_fault(error: &io::Error) -> bool {
     )
 }
 
-/// Retry delay for clients refused because too many requests are open.
-pub const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Pauses after a failed accept. They double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -5,7 +5,9 @@
 
 mod change;
 mod decoded;
+mod encoded;
 mod plan;
+mod state;
 mod walk;
 
 use std::sync::Arc;

@@ -24,6 +24,8 @@ mod encode;
 mod scalar;
 #[cfg(test)]
 mod tests;
+mod value;
+mod wire;
 mod writer;
 
 use std::fmt;

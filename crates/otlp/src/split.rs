@@ -139,7 +139,7 @@ struct Level<'a> {
 struct Header<'a> {
     /// Runs of adjacent fields.
     runs: SmallVec<[&'a [u8]; 2]>,
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl<'a> Header<'a> {

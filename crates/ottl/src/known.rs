@@ -9,8 +9,9 @@ use std::borrow::Cow;
 
 use prost::Message as _;
 
-use super::eval::{Undecided, Value};
 use super::path::Depth;
+use super::value::Undecided;
+use super::value::Value;
 use super::{Condition, EvaluationTarget, Operand, Test};
 
 /// Returns the conditions for the parts inside the current part. Returns `None` if no condition depends on the current

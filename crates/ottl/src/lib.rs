@@ -49,20 +49,25 @@
 //! for every item of a resource.
 
 mod eval;
+mod fields;
 mod known;
 mod lexer;
 mod math;
 mod parser;
 pub mod path;
 pub mod profile;
+mod target;
+mod value;
 
 use std::sync::Arc;
 
-use self::eval::Undecided;
-pub use self::eval::{EvaluationTarget, ProfileFields, attributes};
 pub use self::known::within;
 pub use self::parser::parse;
 use self::path::{Context, Key, Path};
+pub use self::target::EvaluationTarget;
+pub use self::target::ProfileFields;
+pub use self::target::attributes;
+use self::value::Undecided;
 
 /// Reason why a text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,13 +20,14 @@ use self::exemplars::Exemplars;
 use self::gauges::Gauges;
 pub use self::series::series;
 use super::dictionary::{SampleKey, ValueType};
+use super::fault::ProfileFault;
 use super::group::Groups;
 use super::id::LinkId;
 use super::ingest::ingest;
 use super::merge::{self, Merger};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::names;
-use super::reindex::{CopiedEntries, ProfileFault};
+use super::reindex::CopiedEntries;
 use super::relocations::Addresses;
 
 /// Resource attribute with the number of instances in a summary.

@@ -18,7 +18,7 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use self::path::Path;
 pub use self::rule::{Rule, Severity};
-use super::reindex::DictionaryTable;
+use super::fault::DictionaryTable;
 
 /// Maximum number of findings kept per rule. A mistake in a profiler gives one finding per sample.
 pub const FINDINGS_PER_RULE: usize = 10;

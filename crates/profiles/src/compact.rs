@@ -4,11 +4,12 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use prost::Message as _;
 
 use super::dictionary::SampleKey;
+use super::fault::ProfileFault;
 use super::group::Groups;
 use super::id::{GroupId, Id as _};
 use super::ingest::{Ingested, ingest};
 use super::model::{Profiles, ResourceProfiles, Sample, Samples, ScopeProfiles};
-use super::reindex::{CopiedEntries, ProfileFault};
+use super::reindex::CopiedEntries;
 use super::table::Records;
 
 /// Merges requests without loss: every profile stays a separate profile.

@@ -1,9 +1,12 @@
 //! The dictionary: tables of unique entries that profiles refer to.
 
+mod entry;
+
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 
+pub use self::entry::{Attribute, Function, Line, Link, Location, Mapping, SampleKey, ValueType};
 use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id as _, LinesId, LinkId, LocationId, MappingId,
     StackId, StringId, ValueId,
@@ -15,98 +18,6 @@ use super::table::{Lists, Records, Strings};
 /// Number of places per call of [`Dictionary::prefetch`]: enough to overlap cache misses, few enough to stay in the
 /// cache until they are used.
 pub(super) const AHEAD: usize = 32;
-
-/// Type and unit of a value: `cpu` in `nanoseconds`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct ValueType {
-    /// Name of the type.
-    pub kind: StringId,
-    /// Name of the unit.
-    pub unit: StringId,
-}
-
-/// A key with a value and a unit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Attribute {
-    /// Key.
-    pub key: StringId,
-    /// Value.
-    pub value: ValueId,
-    /// Unit (UCUM); empty if the key implies the unit.
-    pub unit: StringId,
-}
-
-/// A binary mapped into memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// Address behind the last one.
-    pub limit: u64,
-    /// Offset in the file of the first address.
-    pub file_offset: u64,
-    /// Path of the file.
-    pub filename: StringId,
-    /// Build ids and other attributes.
-    pub attributes: AttributeSetId,
-}
-
-/// A function.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Function {
-    /// Display name.
-    pub name: StringId,
-    /// Linkage name, which may be mangled.
-    pub system_name: StringId,
-    /// Path of the source file.
-    pub filename: StringId,
-    /// Line of the definition; 0 if unknown.
-    pub start_line: i64,
-}
-
-/// A line of source code in a function.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Line {
-    /// Function that contains the line.
-    pub function: FunctionId,
-    /// Line number; 0 if unknown.
-    pub line: i64,
-    /// Column number; 0 if unknown.
-    pub column: i64,
-}
-
-/// A location in the code.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Location {
-    /// Mapping of the binary.
-    pub mapping: MappingId,
-    /// Address of the instruction.
-    pub address: u64,
-    /// Source lines: innermost inlined function first, the outer function last.
-    pub lines: LinesId,
-    /// Frame type and other attributes.
-    pub attributes: AttributeSetId,
-}
-
-/// The span that was active when a sample was taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Link {
-    /// Trace id.
-    pub trace_id: [u8; 16],
-    /// Span id.
-    pub span_id: [u8; 8],
-}
-
-/// Identity of a sample within a profile: observations of samples with equal keys may be merged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct SampleKey {
-    /// Stack.
-    pub stack: StackId,
-    /// Thread, labels and other attributes.
-    pub attributes: AttributeSetId,
-    /// Active span.
-    pub link: LinkId,
-}
 
 /// The tables that profiles refer to.
 ///
@@ -457,63 +368,4 @@ pub(super) struct Sizes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attribute_set_ignores_order_null_and_duplicate_keys() {
-        let mut dictionary = Dictionary::new();
-        let a = dictionary.string_attribute("a", "1");
-        let b = dictionary.string_attribute("b", "2");
-        let other_a = dictionary.string_attribute("a", "3");
-        let set = dictionary.attribute_set(&[a, b]);
-        assert_eq!(dictionary.attribute_set(&[b, a]), set);
-        assert_eq!(
-            dictionary.attribute_set(&[AttributeId::default(), b, a, other_a]),
-            set
-        );
-        assert_ne!(dictionary.attribute_set(&[b, other_a, a]), set);
-        assert_eq!(dictionary.attribute_set(&[]), AttributeSetId::default());
-        let found = dictionary.find(set, "b").unwrap();
-        assert_eq!(
-            dictionary.any_value(found.value).value,
-            Some(Value::StringValue("2".to_owned()))
-        );
-    }
-
-    #[test]
-    fn binary_identity_is_build_id_or_name_and_pages() {
-        let mut dictionary = Dictionary::new();
-        let filename = dictionary.string("/bin/a");
-        let other = dictionary.string("/bin/b");
-        let gnu = dictionary.string_attribute(names::BUILD_ID_GNU, "ab12");
-        let go = dictionary.string_attribute(names::BUILD_ID_GO, "x/y");
-        let gnu_only = dictionary.attribute_set(&[gnu]);
-        let both = dictionary.attribute_set(&[go, gnu]);
-        let mapping = |start, size, filename, attributes| Mapping {
-            start,
-            limit: start + size,
-            file_offset: 0,
-            filename,
-            attributes,
-        };
-        let none = AttributeSetId::default();
-        let binary = |mapping| dictionary.binary(mapping);
-        assert_eq!(
-            binary(mapping(0x1000, 0x1fff, filename, none)),
-            binary(mapping(0x9000, 0x2000, filename, none)),
-        );
-        assert_ne!(
-            binary(mapping(0x1000, 0x2000, filename, none)),
-            binary(mapping(0x1000, 0x2000, other, none)),
-        );
-        assert_eq!(
-            binary(mapping(0x1000, 0x2000, filename, gnu_only)),
-            binary(mapping(0x1000, 0x2000, other, both)),
-        );
-        assert_ne!(
-            binary(mapping(0x1000, 0x2000, filename, gnu_only)),
-            binary(mapping(0x1000, 0x3000, filename, gnu_only)),
-        );
-    }
-}
+mod tests;

@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::decoded::Shape;
-use super::reindex::{DictionaryTable, ProfileFault};
+use super::fault::DictionaryTable;
+use super::fault::ProfileFault;
 use super::table::cleared;
 use tributary_otlp::reader::{Field, Fields, Value, varint};
 

@@ -7,6 +7,8 @@
 //! The hash function is XXH3 with 128 bits. It avoids accidental collisions, but does not resist an attacker who
 //! crafts profiles.
 
+mod sequence;
+mod stacks;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -22,8 +24,8 @@ use self::tables::Tables;
 use super::entries::{
     Entries, Indices, SampleReferences, bytes, fields, index, indices, number, sample, signed, text,
 };
+use super::fault::ProfileFault;
 use super::ingest::{MergedField, valid_id};
-use super::reindex::ProfileFault;
 use tributary_otlp::reader::Value;
 
 /// Identity of a delivered profile, for the detection of duplicates.

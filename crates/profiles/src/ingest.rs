@@ -7,8 +7,9 @@ use super::dictionary::{Dictionary, SampleKey};
 use super::entries::{
     Indices, SampleReferences, bytes, fields, indices, number, sample, signed, text,
 };
+use super::fault::ProfileFault;
 use super::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{CopiedEntries, DictionaryReader, ProfileFault};
+use super::reindex::{CopiedEntries, DictionaryReader};
 use super::relocations::Relocations;
 use tributary_otlp::reader::{Field, Value};
 

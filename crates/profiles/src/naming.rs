@@ -24,7 +24,7 @@ pub use self::unnamed::{Unnamed, UnnamedBinary, UnnamedMapping};
 
 use self::flags::{Attributes, Flags};
 use self::strings::{Functions, Strings};
-use super::reindex::ProfileFault;
+use super::fault::ProfileFault;
 use tributary_otlp::edit::{Editor, put_delimited};
 use tributary_otlp::reader::{Fields, put_varint, varint_len};
 

@@ -14,6 +14,7 @@
 
 mod build_id;
 mod error;
+mod files;
 mod labels;
 mod legacy;
 mod links;

@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
-use super::reindex::{DictionaryTable, ProfileFault};
+use super::fault::DictionaryTable;
+use super::fault::ProfileFault;
 
 /// Maximum size of the strings that the references of a message expand to: the default maximum size of a message.
 pub const LIMIT: usize = 64 << 20;

@@ -11,8 +11,9 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 
+use super::fault::DictionaryTable;
+use super::fault::ProfileFault;
 use super::references::References;
-use super::reindex::{DictionaryTable, ProfileFault};
 
 /// An attribute: key, encoded value, unit.
 pub type ResolvedAttribute<'r> = (&'r str, Vec<u8>, &'r str);

@@ -1,16 +1,21 @@
 //! Encodes flat profiles as a request, with referenced dictionary entries only.
 
+mod numbers;
+
 use bytes::Bytes;
 use prost::Message as _;
 use smallvec::SmallVec;
 
+use self::numbers::Numbers;
 use super::check::debug_assert_structure;
 use super::dictionary::{Dictionary, ValueType};
+use super::encoding::{fixed64, tag, text};
+pub(super) use super::encoding::{message, number};
+use super::fault::DictionaryTable;
 use super::id::{
-    AttributeId, AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, StackId, StringId,
+    AttributeId, AttributeSetId, FunctionId, LinkId, LocationId, MappingId, StackId, StringId,
 };
 use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
-use super::reindex::DictionaryTable;
 use tributary_otlp::reader::put_varint;
 
 impl Profiles {
@@ -64,54 +69,6 @@ fn write(writer: &mut Writer<'_>, resources: &[ResourceProfiles]) -> Bytes {
     let encoded = Bytes::from(output);
     debug_assert_structure(&encoded);
     encoded
-}
-
-/// New indices of a table's entries: 0 for an entry without one and for the zero value.
-#[derive(Debug)]
-struct Numbers {
-    numbers: Vec<u32>,
-    /// Entries with a new index.
-    assigned: Vec<usize>,
-    next: u32,
-}
-
-impl Numbers {
-    fn new(entries: usize) -> Self {
-        Numbers {
-            numbers: vec![0; entries],
-            assigned: Vec::new(),
-            next: 1,
-        }
-    }
-
-    fn reset(&mut self) {
-        for at in self.assigned.drain(..) {
-            if let Some(place) = self.numbers.get_mut(at) {
-                *place = 0;
-            }
-        }
-        self.next = 1;
-    }
-
-    fn get(&self, id: impl Id) -> Option<u64> {
-        match self.numbers.get(id.index()) {
-            // An index of another dictionary refers to nothing.
-            None => Some(0),
-            Some(0) if id.index() == 0 => Some(0),
-            Some(0) => None,
-            Some(number) => Some(u64::from(*number)),
-        }
-    }
-
-    fn assign(&mut self, id: impl Id) -> u64 {
-        let number = self.next;
-        if let Some(place) = self.numbers.get_mut(id.index()) {
-            *place = number;
-            self.assigned.push(id.index());
-            self.next += 1;
-        }
-        u64::from(number)
-    }
 }
 
 #[derive(Debug)]
@@ -394,38 +351,5 @@ impl<'d> Writer<'d> {
         message(&mut entry, 1, &packed);
         self.add(DictionaryTable::Stack, &entry);
         self.stacks.assign(id)
-    }
-}
-
-fn tag(output: &mut Vec<u8>, field: u32, wire_type: u32) {
-    put_varint(u64::from(field << 3 | wire_type), output);
-}
-
-pub(super) fn message(output: &mut Vec<u8>, field: u32, body: &[u8]) {
-    tag(output, field, 2);
-    put_varint(u64::try_from(body.len()).unwrap_or_default(), output);
-    output.extend_from_slice(body);
-}
-
-/// Writes a string, unless it is empty, which is the default.
-fn text(output: &mut Vec<u8>, field: u32, text: &str) {
-    if !text.is_empty() {
-        message(output, field, text.as_bytes());
-    }
-}
-
-/// Writes a number, unless it is 0, which is the default.
-pub(super) fn number(output: &mut Vec<u8>, field: u32, number: u64) {
-    if number != 0 {
-        tag(output, field, 0);
-        put_varint(number, output);
-    }
-}
-
-/// Writes a number, unless it is 0, which is the default.
-fn fixed64(output: &mut Vec<u8>, field: u32, number: u64) {
-    if number != 0 {
-        tag(output, field, 1);
-        output.extend_from_slice(&number.to_le_bytes());
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{Failure, Shape, cannot_print, pretty};
+use super::arguments::Shape;
+use super::{Failure, cannot_print, pretty};
 use crate::app::reference::{self, Page, stability_name};
 use crate::component::Entry;
 use crate::{connectors, exporters, extensions, processors, receivers};

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::arguments::Shape;
 use super::fetch::Fetching;
-use super::{Failure, Shape, pretty, printable};
+use super::{Failure, pretty, printable};
 
 /// Maximum length of a response, in bytes. The response has a line for every failing exporter.
 const LONGEST: u64 = 1 << 20;

@@ -17,7 +17,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{Shape, fetch};
+use super::arguments::Shape;
+use super::fetch;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::{Shape, printable};
+use super::arguments::Shape;
+use super::printable;
 use crate::processors::symbolication::WorkerConfig;
 use tributary_symbols::find::Found;
 use tributary_symbols::find::directories::Directories;

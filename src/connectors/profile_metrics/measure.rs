@@ -11,160 +11,19 @@ use prost::Message as _;
 use ring::digest::{SHA256, digest};
 
 use super::kinds::{Meaning, Quantity, recognize, recognize_by_period};
+use super::measured::{Counted, Function, LARGEST, Measured, Measurement, Received};
 use super::subject::{retained, service};
 use super::unknown;
 use tributary_memory::Permit;
 use tributary_otlp::edit::put_delimited;
-use tributary_profiles::Dictionary;
 use tributary_profiles::dictionary::ValueType;
 use tributary_profiles::frames::Selection;
 use tributary_profiles::id::{LocationId, StackId};
 use tributary_profiles::ingest::ingest;
 use tributary_profiles::model::{Header, Profile, ResourceProfiles, ScopeProfiles};
-use tributary_profiles::names;
 use tributary_profiles::reindex::{CopiedEntries, ProfileFault};
 use tributary_profiles::top::count;
-
-/// Measurement of one resource.
-#[derive(Debug)]
-pub(super) struct Measured {
-    /// The retained attributes of the resource.
-    pub(super) retained: Vec<u8>,
-    /// Service of the resource.
-    pub(super) service: Vec<u8>,
-    /// Hash of the whole resource: the resource may be large, and each of its profiles and series
-    /// refers to it.
-    pub(super) instance: Vec<u8>,
-    pub(super) received: Received,
-    pub(super) profiles: Vec<Measurement>,
-    /// Sample types, with their units, of profiles without a matching metric.
-    pub(super) unknown: Vec<String>,
-}
-
-/// Counts of the received data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Received {
-    pub(super) profiles: u64,
-    pub(super) samples: u64,
-    /// Frames in the stacks of the samples that have a function name.
-    pub(super) named: u64,
-    /// Frames without a function name.
-    pub(super) unnamed: u64,
-}
-
-impl Received {
-    pub(super) fn add(&mut self, more: Received) {
-        self.profiles += more.profiles;
-        self.samples += more.samples;
-        self.named += more.named;
-        self.unnamed += more.unnamed;
-    }
-}
-
-/// Measurement of a profile.
-#[derive(Debug)]
-pub(super) struct Measurement {
-    pub(super) kind: Quantity,
-    /// Name of the profile at its source, if known.
-    pub(super) source: Option<Arc<str>>,
-    /// Start of the profile in nanoseconds since 1970; 0 if not known.
-    pub(super) time: u64,
-    /// Identity of the series of a cumulative profile: equal to that of the previous profile.
-    pub(super) series: Option<Vec<u8>>,
-    pub(super) values: Counted,
-}
-
-/// Values of a profile in nanoseconds, bytes or counts. Nearly all are added up and dropped at
-/// once, so all names share one allocation.
-#[derive(Debug, Default)]
-pub(super) struct Counted {
-    pub(super) total: i128,
-    names: String,
-    /// Values of each function, with the end of its name in `names`.
-    functions: Vec<(usize, Function)>,
-}
-
-impl Counted {
-    /// Creates a value without functions.
-    pub(super) fn new(total: i128) -> Self {
-        Counted {
-            total,
-            ..Counted::default()
-        }
-    }
-
-    /// Adds the values of a function, which may occur several times.
-    pub(super) fn push(&mut self, name: &str, function: Function) {
-        self.names.push_str(name);
-        self.functions.push((self.names.len(), function));
-    }
-
-    /// Returns the values of functions, unordered. A name may occur several times; its values add
-    /// up.
-    pub(super) fn functions(&self) -> impl Iterator<Item = (&str, Function)> {
-        let mut start = 0;
-        self.functions.iter().map(move |(end, function)| {
-            let name = self.names.get(start..*end).unwrap_or_default();
-            start = *end;
-            (name, *function)
-        })
-    }
-
-    /// Returns the approximate memory size in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.names.len() + self.functions.len() * size_of::<(usize, Function)>()
-    }
-}
-
-/// Sum of the values of several profiles.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Values {
-    pub(super) total: i128,
-    pub(super) functions: HashMap<Arc<str>, Function, RandomState>,
-}
-
-/// Values of a function.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Function {
-    /// Value of the function itself.
-    pub(super) own: i128,
-    /// Value of the function and its callees, counted once per stack.
-    pub(super) total: i128,
-}
-
-/// Upper limit of values, so that sums cannot overflow. In nanoseconds the limit is a few times the
-/// age of the universe.
-const LARGEST: i128 = 1 << 90;
-
-/// Memory of a function's entry, besides its name.
-const FUNCTION_BYTES: usize = 96;
-
-impl Values {
-    /// Adds the values of a profile. Returns the growth in bytes.
-    pub(super) fn add(&mut self, more: &Counted) -> usize {
-        self.total += more.total;
-        let mut grown = 0;
-        for (name, value) in more.functions() {
-            match self.functions.get_mut(name) {
-                Some(function) => {
-                    function.own += value.own;
-                    function.total += value.total;
-                }
-                None => {
-                    grown += name.len() + FUNCTION_BYTES;
-                    self.functions.insert(name.into(), value);
-                }
-            }
-        }
-        grown
-    }
-
-    /// Returns the approximate memory size in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        let names = self.functions.keys().map(|name| name.len());
-        names.sum::<usize>() + self.functions.len() * FUNCTION_BYTES
-    }
-}
+use tributary_profiles::{Dictionary, names};
 
 /// Reason why a request cannot be measured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -455,7 +314,7 @@ fn origin(source: Option<&str>, scope: Option<&InstrumentationScope>) -> Vec<u8>
     digest(&SHA256, &origin).as_ref().to_vec()
 }
 
-fn source(scope: Option<&InstrumentationScope>) -> Option<Arc<str>> {
+pub(super) fn source(scope: Option<&InstrumentationScope>) -> Option<Arc<str>> {
     let mut attributes = scope?.attributes.iter();
     let found = attributes.find(|attribute| attribute.key == names::PROFILE_NAME)?;
     match found.value.as_ref()?.value.as_ref()? {
@@ -476,109 +335,4 @@ fn is_one_of_several(scope: Option<&InstrumentationScope>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-    use opentelemetry_proto::tonic::profiles::v1development as proto;
-
-    use super::*;
-    use tributary_memory::Budget;
-
-    const ROOM: Bounds = Bounds {
-        frames: u64::MAX,
-        names: u64::MAX,
-    };
-
-    /// CPU profiles with these stacks of the same two locations: one with 100 lines, and one with
-    /// one line. All lines belong to the same function, with a name of 50 letters.
-    fn request(profiles: usize, stacks: &[[i32; 2]]) -> Vec<u8> {
-        let line = proto::Line {
-            function_index: 1,
-            ..Default::default()
-        };
-        let location = |lines: usize| proto::Location {
-            lines: vec![line; lines],
-            ..Default::default()
-        };
-        let of_locations = |locations: &[i32; 2]| proto::Stack {
-            location_indices: locations.to_vec(),
-        };
-        let name = "f".repeat(50);
-        let strings = ["", "cpu", "nanoseconds", &name];
-        let dictionary = proto::ProfilesDictionary {
-            string_table: strings.map(str::to_owned).into(),
-            function_table: vec![
-                Default::default(),
-                proto::Function {
-                    name_strindex: 3,
-                    ..Default::default()
-                },
-            ],
-            location_table: vec![Default::default(), location(100), location(1)],
-            stack_table: std::iter::once(Default::default())
-                .chain(stacks.iter().map(of_locations))
-                .collect(),
-            mapping_table: vec![Default::default()],
-            link_table: vec![Default::default()],
-            attribute_table: vec![Default::default()],
-        };
-        let sample = |stack: i32| proto::Sample {
-            stack_index: stack,
-            values: vec![1],
-            ..Default::default()
-        };
-        let profile = proto::Profile {
-            sample_type: Some(proto::ValueType {
-                type_strindex: 1,
-                unit_strindex: 2,
-            }),
-            // Repeated stacks are walked once.
-            samples: (1..)
-                .take(stacks.len())
-                .cycle()
-                .take(2 * stacks.len())
-                .map(sample)
-                .collect(),
-            duration_nano: 1,
-            ..Default::default()
-        };
-        let request = ExportProfilesServiceRequest {
-            resource_profiles: vec![proto::ResourceProfiles {
-                scope_profiles: vec![proto::ScopeProfiles {
-                    profiles: vec![profile; profiles],
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            dictionary: Some(dictionary),
-        };
-        request.encode_to_vec()
-    }
-
-    fn measured(request: &[u8], bounds: Bounds, room: usize) -> Result<(), Unmeasured> {
-        let mut memory = Budget::new(room).empty_permit();
-        measure(request, &[], bounds, &mut memory).map(drop)
-    }
-
-    #[test]
-    fn frames_count_as_often_as_the_stacks_of_profiles_share_them() {
-        let request = request(3, &[[1, 2], [2, 1]]);
-        let frames = 3 * 2 * 101;
-        let bounds = |frames| Bounds { frames, ..ROOM };
-        assert_eq!(measured(&request, bounds(frames), 1 << 20), Ok(()));
-        let error = measured(&request, bounds(frames - 1), 1 << 20).unwrap_err();
-        let Unmeasured::TooMuch { what, found, most } = error else {
-            panic!("{error}");
-        };
-        assert_eq!((what, found, most), ("frames", frames, frames - 1));
-    }
-
-    #[test]
-    fn names_count_as_often_as_profiles_have_them_and_take_memory() {
-        let request = request(3, &[[1, 2]]);
-        let bounds = |names| Bounds { names, ..ROOM };
-        assert_eq!(measured(&request, bounds(150), 1 << 20), Ok(()));
-        let error = measured(&request, bounds(149), 1 << 20).unwrap_err();
-        assert!(error.to_string().contains("150 bytes of names"), "{error}");
-        assert_eq!(measured(&request, ROOM, 150), Err(Unmeasured::NoRoom));
-    }
-}
+mod tests;

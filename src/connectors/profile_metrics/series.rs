@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use metrics::Counter;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::measure::{Counted, Function, Values};
+use super::measured::{Counted, Function, Values};
 use tributary_memory::{Budget, Permit};
 
 /// Last value of each series.

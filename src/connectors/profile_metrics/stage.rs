@@ -4,29 +4,27 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metrics::Counter;
 use tokio::time::Instant;
 
-use super::Config;
-use super::measure::{Bounds, Measured, Unmeasured, measure};
+use super::measure::{Bounds, Unmeasured, measure};
+use super::measured::Measured;
+use super::metrics::Metrics;
 use super::requests::{Served, served};
 use super::series::Series;
 use super::unknown::Unknown;
 use super::window::{Added, Window};
-use super::write;
+use super::{Config, write};
 use crate::component::{BuildContext, Outputs, Terminal};
-use crate::pipeline::Next;
 use crate::pipeline::account::{Account, DropReason, Pending};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{CLOSED, Collected, Holder, Holding, Life, Most};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::pipeline::{Consumer, Settle};
+use crate::pipeline::{Consumer, Next, Settle};
 use futures_util::future::BoxFuture;
 use tributary_memory::{Budget, Permit};
-use tributary_otlp::Limit;
-use tributary_otlp::Signal;
+use tributary_otlp::{Limit, Signal};
 use tributary_profiles::decoded_bytes;
 
 const FULL: &str = "the profile_metrics connector is full, because the metrics pipeline does not accept its windows; retry later";
@@ -369,37 +367,5 @@ impl Consumer for Entrance {
 
     fn settle(&self, why: Settle) {
         self.0.holding.hand_on_now(why);
-    }
-}
-
-struct Metrics {
-    /// Windows closed on time, and early.
-    in_time: Counter,
-    early: Counter,
-    first: Counter,
-    forgotten: Counter,
-}
-
-impl Metrics {
-    fn new(connector: &str) -> Self {
-        let windows = |trigger: &'static str| {
-            metrics::counter!(
-                "tributary_connector_profile_metrics_windows",
-                "connector" => connector.to_owned(),
-                "trigger" => trigger
-            )
-        };
-        Metrics {
-            in_time: windows("interval"),
-            early: windows("memory"),
-            first: metrics::counter!(
-                "tributary_connector_profile_metrics_first_profiles",
-                "connector" => connector.to_owned()
-            ),
-            forgotten: metrics::counter!(
-                "tributary_connector_profile_metrics_forgotten_series",
-                "connector" => connector.to_owned()
-            ),
-        }
     }
 }

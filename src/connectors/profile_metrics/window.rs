@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use super::kinds::Quantity;
-use super::measure::{Counted, Measured, Measurement, Received, Values};
+use super::measured::{Counted, Measured, Measurement, Received, Values};
 use super::requests::Served;
 use super::series::Series;
 use super::subject::overflow;

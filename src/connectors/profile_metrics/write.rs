@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::resource::v1;
 use prost::Message as _;
 
 use super::kinds::{self, METRICS, Quantity};
-use super::measure::{Function, Values};
+use super::measured::{Function, Values};
 use super::window::{Gathered, Resource, Window};
 use tributary_profiles::names::PROFILE_NAME;
 

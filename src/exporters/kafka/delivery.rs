@@ -11,7 +11,7 @@ use rdkafka::producer::FutureRecord;
 use rdkafka::producer::future_producer::DeliveryFuture;
 use tokio::time::sleep;
 
-use super::producer::Brokers;
+use super::brokers::Brokers;
 use super::record::{Record, records};
 use crate::pipeline::batch::Code;
 use crate::queue::{Fault, Identity, Outcome, SendError};

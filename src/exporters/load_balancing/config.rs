@@ -1,16 +1,16 @@
 //! Configuration of the `load_balancing` exporter.
 
-use std::path::PathBuf;
+mod resolver;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::resolver::{DEFAULT_PORT, check_address, with_port};
+pub use self::resolver::{Dns, File, Resolver, Static};
 use super::protocol::MemberProtocol;
 use crate::queue::{QueueConfig, RetryConfig};
-use tributary_config::Unread;
-use tributary_config::units::{Duration, Endpoint};
+use tributary_config::units::Duration;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
-use tributary_net::discovery::is_targets_file;
 use tributary_otlp::Signal;
 
 /// Sends OTLP over gRPC to several members. Items with the same routing key go to the same member.
@@ -73,64 +73,6 @@ pub enum RoutingKey {
     ProfileSeries,
 }
 
-/// Source of the member list.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Resolver {
-    /// A fixed list of members.
-    #[serde(rename = "static", skip_serializing_if = "Option::is_none")]
-    pub fixed: Option<Static>,
-    /// Members from the addresses of a host name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dns: Option<Dns>,
-    /// Members from a file that another program writes. (The Collector has no such resolver.)
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<File>,
-    /// Not supported: use `dns` with the name of a headless service.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub k8s: Option<Unread>,
-    /// Not supported: use `dns` with the name of the service in the namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aws_cloud_map: Option<Unread>,
-}
-
-/// A fixed list of members.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Static {
-    /// Addresses of the members, as `host:port`, at least one. The default port is 4317. All senders must spell a
-    /// member's address in the same way, because the keys of a member depend on the address. Required.
-    pub hostnames: Vec<String>,
-}
-
-/// A host name whose addresses are the members, such as the name of a headless service of
-/// Kubernetes. The system's resolver looks up the name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Dns {
-    /// Host name to resolve. With TLS, the certificates of the members must be valid for this name
-    /// unless `server_name_override` is set. Required.
-    pub hostname: String,
-    /// Port of all members. Default: 4317.
-    pub port: String,
-    /// Interval between two lookups of the name. Default: 5s.
-    pub interval: Duration,
-    /// Time limit of one lookup. Default: 1s.
-    pub timeout: Duration,
-}
-
-/// A file that lists the members in the format of Prometheus' `file_sd_configs`: a list, as JSON or
-/// YAML, of `{targets: ["host:port"]}`. Labels are ignored. Changes take effect within seconds. If
-/// the file cannot be read or has no targets, the members stay the same.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct File {
-    /// Path of the file; must end with `.json`, `.yml` or `.yaml`. Required.
-    pub path: PathBuf,
-    /// Interval between two reads of the file if no change is noticed. Default: 5m.
-    pub refresh_interval: Duration,
-}
-
 /// Pause before a failed member is tried again. The pause doubles with every consecutive failure.
 /// If all other members have failed too, the member is tried despite the pause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -141,9 +83,6 @@ pub struct MemberBackoff {
     /// Longest pause. Default: 30s.
     pub max_interval: Duration,
 }
-
-/// Default port of OTLP over gRPC.
-pub(super) const DEFAULT_PORT: u16 = 4317;
 
 impl Default for Config {
     fn default() -> Self {
@@ -157,26 +96,6 @@ impl Default for Config {
             timeout: Duration::default(),
             sending_queue: Section(Some(QueueConfig::default())),
             retry_on_failure: Section(Some(RetryConfig::default())),
-        }
-    }
-}
-
-impl Default for Dns {
-    fn default() -> Self {
-        Dns {
-            hostname: String::new(),
-            port: DEFAULT_PORT.to_string(),
-            interval: Duration::secs(5),
-            timeout: Duration::secs(1),
-        }
-    }
-}
-
-impl Default for File {
-    fn default() -> Self {
-        File {
-            path: PathBuf::new(),
-            refresh_interval: Duration::secs(300),
         }
     }
 }
@@ -219,136 +138,6 @@ impl RoutingKey {
         match signal {
             Signal::Traces => RoutingKey::TraceId,
             _ => RoutingKey::Service,
-        }
-    }
-}
-
-impl Dns {
-    /// Returns the port, or `None` if the port is invalid.
-    pub(super) fn port(&self) -> Option<u16> {
-        self.port.parse().ok().filter(|port| *port != 0)
-    }
-}
-
-/// Adds the default port to a member's address if the address has no port.
-pub(super) fn with_port(hostname: &str) -> String {
-    let given = Endpoint(hostname.to_owned());
-    // An invalid address stays unchanged, so that `check_address` reports it.
-    match given.check().is_ok() || hostname.contains("://") {
-        true => given.0,
-        false => Endpoint::new(hostname, DEFAULT_PORT).0,
-    }
-}
-
-/// Checks a member's address; the error is a sentence for the user.
-pub(super) fn check_address(address: &str) -> Result<(), String> {
-    let endpoint = Endpoint(address.to_owned());
-    endpoint.check()?;
-    if endpoint.host().is_empty() || endpoint.port() == Some(0) {
-        return Err(format!(
-            "`{address}` is not a server address: write `host:port`"
-        ));
-    }
-    Ok(())
-}
-
-impl Validate for Static {
-    fn validate(&self, problems: &mut Problems) {
-        if self.hostnames.is_empty() {
-            problems.error(
-                &["hostnames"],
-                "must not be empty: list the addresses of the members",
-            );
-        }
-        let mut seen: Vec<String> = Vec::new();
-        for (at, hostname) in self.hostnames.iter().enumerate() {
-            let at = at.to_string();
-            let address = with_port(hostname);
-            if let Err(message) = check_address(&address) {
-                problems.error(&["hostnames", &at], message);
-            } else if seen.contains(&address) {
-                let message = format!("the member `{address}` is listed twice");
-                problems.error(&["hostnames", &at], message);
-            }
-            seen.push(address);
-        }
-    }
-}
-
-impl Validate for Dns {
-    fn validate(&self, problems: &mut Problems) {
-        let endpoint = Endpoint(format!("{}:1", self.hostname));
-        if self.hostname.is_empty() {
-            problems.error(&["hostname"], "must be set");
-        } else if self.hostname.contains(':') || endpoint.check().is_err() {
-            let message = format!(
-                "`{}` is not a host name: write the name alone, and the port in `port`",
-                self.hostname
-            );
-            problems.error(&["hostname"], message);
-        }
-        if self.port().is_none() {
-            problems.error(&["port"], "must be a number from 1 to 65535");
-        }
-        for (key, duration) in [("interval", self.interval), ("timeout", self.timeout)] {
-            if duration.is_zero() {
-                problems.error(&[key], "must be above 0");
-            }
-        }
-    }
-}
-
-impl Validate for File {
-    fn validate(&self, problems: &mut Problems) {
-        if !is_targets_file(&self.path) {
-            problems.error(
-                &["path"],
-                "must be a file that ends with .json, .yml or .yaml",
-            );
-        }
-        if self.refresh_interval.is_zero() {
-            problems.error(&["refresh_interval"], "must be above 0");
-        }
-    }
-}
-
-impl Validate for Resolver {
-    fn validate(&self, problems: &mut Problems) {
-        if self.k8s.is_some() {
-            let message = "the resolver `k8s` is not built in: use `dns`, with the name of a headless service, as in \
-                           `members.telemetry.svc.cluster.local`";
-            problems.error(&["k8s"], message);
-        }
-        if self.aws_cloud_map.is_some() {
-            let message = "the resolver `aws_cloud_map` is not built in: use `dns`, with the name of the \
-                           service, as in `service.namespace`";
-            problems.error(&["aws_cloud_map"], message);
-        }
-        let known = [
-            self.fixed.is_some(),
-            self.dns.is_some(),
-            self.file.is_some(),
-        ];
-        let refused = self.k8s.is_some() || self.aws_cloud_map.is_some();
-        match known.iter().filter(|given| **given).count() {
-            0 if !refused => {
-                let message = "must have one of `static`, `dns`, `file`, which lists the members";
-                problems.error(&[], message);
-            }
-            0 | 1 => {}
-            _ => problems.error(
-                &[],
-                "has more than one of `static`, `dns`, `file`: keep one",
-            ),
-        }
-        if let Some(fixed) = &self.fixed {
-            problems.within("static", fixed);
-        }
-        if let Some(dns) = &self.dns {
-            problems.within("dns", dns);
-        }
-        if let Some(file) = &self.file {
-            problems.within("file", file);
         }
     }
 }
@@ -418,83 +207,4 @@ impl Validate for Config {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn problems(yaml: &str) -> Vec<String> {
-        crate::testing::problems::<Config>(yaml)
-    }
-
-    #[test]
-    fn a_collectors_file_is_read() {
-        let yaml = "
-routing_key: service
-protocol: {otlp: {timeout: 1s, tls: {insecure: true}, sending_queue: {enabled: false}}}
-resolver: {static: {hostnames: ['backend-1:4317', backend-2, '::1']}}
-timeout: 10s
-retry_on_failure: {enabled: true, max_elapsed_time: 0s}
-sending_queue: {queue_size: 5000}
-";
-        assert_eq!(problems(yaml), Vec::<String>::new());
-        let yaml = "
-protocol: {otlp: {tls: {insecure: true}}}
-resolver: {dns: {hostname: members.local, port: 5317}}
-";
-        assert_eq!(problems(yaml), Vec::<String>::new());
-    }
-
-    #[test]
-    fn every_rule_is_reported_at_its_key() {
-        let yaml = "
-routing_attributes: [a]
-protocol:
-  otlp:
-    endpoint: 'a:1'
-    compression_params: {level: 99}
-    sending_queue: {queue_size: 1}
-    retry_on_failure: {}
-resolver:
-  static: {hostnames: ['a:1', 'a:1', 'http://b', ':1', 'c:0']}
-  dns: {hostname: 'a:1', port: 0, interval: 0s, timeout: 0s}
-  file: {path: members.txt, refresh_interval: 0s}
-  k8s: {service: a}
-hash_balance_factor: 100
-member_backoff: {initial_interval: 0s}
-sending_queue: {num_consumers: 0}
-retry_on_failure: {multiplier: 0}
-";
-        assert_eq!(
-            problems(yaml),
-            [
-                "routing_attributes",
-                "protocol::otlp::endpoint",
-                "protocol::otlp::sending_queue",
-                "protocol::otlp::retry_on_failure",
-                "protocol::otlp::compression_params::level",
-                "resolver::k8s",
-                "resolver",
-                "resolver::static::hostnames::1",
-                "resolver::static::hostnames::2",
-                "resolver::static::hostnames::3",
-                "resolver::static::hostnames::4",
-                "resolver::dns::hostname",
-                "resolver::dns::port",
-                "resolver::dns::interval",
-                "resolver::dns::timeout",
-                "resolver::file::path",
-                "resolver::file::refresh_interval",
-                "hash_balance_factor",
-                "member_backoff::initial_interval",
-                "sending_queue::num_consumers",
-                "retry_on_failure::multiplier",
-            ]
-        );
-        assert_eq!(
-            problems("{routing_key: attributes}"),
-            ["routing_attributes", "resolver"]
-        );
-        let backoff =
-            "{resolver: {static: {hostnames: [a]}}, member_backoff: {max_interval: 500ms}}";
-        assert_eq!(problems(backoff), ["member_backoff::max_interval"]);
-    }
-}
+mod tests;

@@ -1,7 +1,10 @@
 //! The exporter against servers on loopback.
 
+use crate::exporters::otlp_http::response::retry_after;
 use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+use std::time::SystemTime;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};

@@ -1,16 +1,18 @@
 //! Configuration of the `parquet` exporter.
 
+mod object_store;
+
 use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::object_store::ObjectStoreConfig;
 use super::queue::FileQueue;
 use super::table;
 use crate::queue::{RetryConfig, Sizer};
 use tributary_config::units::Duration;
 use tributary_config::{ByteSize, ExtensionUse, Problems, Section, Validate};
-use tributary_net::object_store::{Bucket, StoreOptions};
 
 /// Writes telemetry into Parquet files, one series of files for each signal:
 /// `signal=logs/date=2026-09-14/hour=05/part-ID.parquet` below `path`. Date and hour are those of
@@ -83,26 +85,6 @@ pub struct Config {
     /// another file. Without a queue there are no retries: the sender is told of the failure and
     /// still has its data. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
-}
-
-/// A bucket of an object store. A file is uploaded in parts while it is written, and becomes
-/// visible when it is complete.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ObjectStoreConfig {
-    /// Bucket and prefix: `s3://bucket/prefix`, `gs://bucket/prefix` or
-    /// `az://account/container/prefix`. Required.
-    pub url: String,
-    /// Options of the store, such as `region`, `endpoint` (of an S3 server of your own) or
-    /// `allow_http`, with the names of the crate `object_store`. Without credentials in the
-    /// options, the credentials of the environment (variables, instance metadata) are used.
-    /// Default: none.
-    pub options: StoreOptions,
-    /// Size of an uploaded part, at least 5MiB. Smaller files are uploaded in one request. Default:
-    /// 8MiB.
-    pub part_size: ByteSize,
-    /// Time limit of one request, after which the request is retried; more than 0. Default: 30s.
-    pub timeout: Duration,
 }
 
 /// Conditions that finish a file. The first condition that holds applies.
@@ -197,17 +179,6 @@ impl Default for Config {
             manifest: false,
             sending_queue: Section(Some(FileQueue::default())),
             retry_on_failure: Section(Some(RetryConfig::default())),
-        }
-    }
-}
-
-impl Default for ObjectStoreConfig {
-    fn default() -> Self {
-        ObjectStoreConfig {
-            url: String::new(),
-            options: StoreOptions::new(),
-            part_size: ByteSize::mib(8),
-            timeout: Duration::secs(30),
         }
     }
 }
@@ -409,25 +380,5 @@ impl Validate for Config {
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
         let queue = self.sending_queue.iter();
         queue.filter_map(|queue| queue.0.uses()).collect()
-    }
-}
-
-impl ObjectStoreConfig {
-    pub(super) fn bucket(&self) -> Bucket<'_> {
-        Bucket {
-            url: &self.url,
-            options: &self.options,
-            timeout: self.timeout,
-        }
-    }
-}
-
-impl Validate for ObjectStoreConfig {
-    fn validate(&self, problems: &mut Problems) {
-        self.bucket()
-            .validate("write to a directory (`path`) instead", problems);
-        if self.part_size < ByteSize::mib(5) {
-            problems.error(&["part_size"], "must be at least 5MiB, the minimum of S3");
-        }
     }
 }

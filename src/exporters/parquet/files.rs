@@ -1,22 +1,23 @@
 //! All unfinished files: accepts batches, decides when files are finished, and finishes them.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use metrics::{Counter, Gauge, counter, gauge};
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
+use super::adding::Todo;
+use super::early::{Early, Metrics};
 use super::manifest::Manifest;
-use super::memory::{Charge, Memory};
-use super::part::{Finished, Part};
+use super::memory::Memory;
+use super::part::Part;
 use super::place::{Place, PlaceError};
 use super::relief::{QueueRoom, Relief};
-use super::shelf::{BATCH_BYTES, Closed, Ending, Limits, Open, OpenFiles, Shelf, Todo};
+use super::shelf::{Ending, Limits, Open, OpenFiles, Shelf};
 use super::steps::{Ended, Steps, first_step};
 use super::table::Layout;
 use super::ticket::{Partly, Ticket};
@@ -32,15 +33,7 @@ use tributary_otlp::Signal;
 const LARGE_BATCH: usize = 64 << 10;
 /// Maximum number of files being finished at the same time. More files would only compete for the
 /// same disk, each with a row group in memory.
-const FINISHING: usize = 4;
-/// Longest time that a batch waits for memory before the queue is told to retry.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Interval at which a batch that waits for memory checks whether other parts of the process have
-/// released some.
-const LOOK: Duration = Duration::from_millis(200);
-/// Time that a batch waits for files being finished before one more file is finished for it,
-/// because the first files may be stuck.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const FINISHING: usize = 4;
 
 /// Settings and destination of the files.
 pub(super) struct Setup {
@@ -61,61 +54,30 @@ pub(super) struct Files {
     /// One shelf for each signal. A shelf is locked while rows are made; other batches wait without
     /// occupying a thread.
     shelves: [Arc<Mutex<Shelf>>; 4],
-    open: OpenFiles,
+    pub(super) open: OpenFiles,
     partly: Arc<Partly>,
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
     /// Files that are being finished or wait for it.
-    finishing: AtomicUsize,
-    turns: Semaphore,
+    pub(super) finishing: AtomicUsize,
+    pub(super) turns: Semaphore,
     /// Locks by signal. The batch that makes rows, or waits for memory for rows, holds the lock of its signal.
     lines: [Arc<Mutex<()>>; 4],
     /// Held by the batch that waits for memory. Later batches wait for this lock; otherwise small
     /// batches would take memory before enough is free for a large one.
-    first_in_line: Mutex<()>,
-    tasks: TaskTracker,
+    pub(super) first_in_line: Mutex<()>,
+    pub(super) tasks: TaskTracker,
     /// Notified when rows are added or the exporter ends.
-    changed: Notify,
+    pub(super) changed: Notify,
     /// Time at which the exporter began to end.
     ending: OnceLock<Instant>,
     /// Number of batches whose rows are being made.
     taking: AtomicUsize,
     /// Room that the queues ask for, one for each signal.
-    relief: [Relief; 4],
-    failures: SampledLog,
-    early: [SampledLog; 3],
+    pub(super) relief: [Relief; 4],
+    pub(super) failures: SampledLog,
+    pub(super) early: [SampledLog; 3],
     /// Time with rows in shared partitions.
     overflow: Episode,
-}
-
-/// Reason why a file is finished before it is full or old enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Early {
-    Memory,
-    Files,
-    Queue,
-}
-
-impl Early {
-    /// Returns the reason for log messages, and the setting that avoids it.
-    fn explanation(self) -> &'static str {
-        match self {
-            Early::Memory => {
-                "`max_memory` is used up. Raise it, or set `sending_queue.storage`, which keeps requests on disk"
-            }
-            Early::Files => "`max_open_files` is reached. Raise it, or use `partition_by: hour`",
-            Early::Queue => {
-                "`sending_queue` is three quarters full. Raise its `queue_size`, or lower `rotation.interval`"
-            }
-        }
-    }
-}
-
-struct Metrics {
-    id: String,
-    open: Gauge,
-    failures: Counter,
-    early: [Counter; 3],
-    overflow: Counter,
 }
 
 impl Files {
@@ -286,13 +248,6 @@ impl Files {
         }
     }
 
-    /// Notes that the queue of that signal has little room left. Files are then finished early,
-    /// unless enough room is about to be released anyway.
-    pub(super) fn relieve(&self, signal: Signal) {
-        self.relief(signal).want();
-        self.changed.notify_one();
-    }
-
     /// Starts the end: files are finished once no more rows come for them.
     pub(super) fn end(&self) {
         self.ending.get_or_init(Instant::now);
@@ -338,228 +293,7 @@ impl Files {
         part.bytes() >= limits.file_bytes || part.rows() >= limits.file_rows
     }
 
-    /// Waits until a batch and rows of it that take `rows` bytes fit into memory; finishes files
-    /// early if needed.
-    pub(super) async fn make_room(
-        self: &Arc<Self>,
-        batch: &Encoded,
-        rows: usize,
-    ) -> Result<Reserved, SendError> {
-        let bytes = batch.bytes();
-        // While rows are made, the request is in memory once more if the queue holds it in another
-        // form or not at all, and if it consists of several chunks.
-        let again = usize::from(batch.held != bytes) + usize::from(batch.chunks.len() > 1);
-        let copied = bytes.saturating_mul(again);
-        let held = batch.held.saturating_add(BATCH_BYTES);
-        let memory = &self.setup.memory;
-        let total = copied.saturating_add(rows);
-        if !memory.may_fit(total) {
-            let reason = format!(
-                "the rows of the batch need up to {total} bytes of memory, more than the memory budget; send \
-                 smaller requests, or raise the limit of `memory_limiter`"
-            );
-            return Err(SendError::permanent(
-                Code::ResourceExhausted,
-                Fault::Size,
-                reason,
-            ));
-        }
-        let waited = timeout(LONGEST_WAIT, async {
-            // Batches of a signal make rows one after the other. Those that wait reserve nothing,
-            // so that no file is finished early for them.
-            let line = self.line(batch.signal).await;
-            let _first = self.first_in_line.lock().await;
-            let mut since = Instant::now();
-            loop {
-                let freed = memory.freed();
-                if let Some(reserved) = memory.reserve(held, copied, rows) {
-                    return Reserved {
-                        _memory: reserved,
-                        _line: line,
-                    };
-                }
-                // Files that are being finished may release enough.
-                let is_enough = memory.ending() >= memory.needed(held, copied, rows);
-                if !is_enough || since.elapsed() >= PATIENCE {
-                    self.close_largest().await;
-                    since = Instant::now();
-                }
-                let _ = timeout(LOOK, freed).await;
-            }
-        });
-        waited.await.map_err(|_| {
-            let reason = "no memory for more rows: files are written more slowly than rows arrive; check the disk \
-                          or the object store, or raise `max_memory`";
-            SendError::transient(Code::ResourceExhausted, reason)
-        })
-    }
-
-    async fn close_largest(self: &Arc<Self>) {
-        // A stuck file must not keep the other files from making room.
-        if self.finishing.load(Relaxed) >= FINISHING {
-            return;
-        }
-        let mut largest = None;
-        for signal in Signal::ALL {
-            let shelf = self.shelf(signal).await;
-            let of_shelf = shelf
-                .largest()
-                .map(|(size, key)| (size, signal, key.clone()));
-            largest = largest
-                .into_iter()
-                .chain(of_shelf)
-                .max_by_key(|(size, ..)| *size);
-        }
-        if let Some((_, signal, key)) = largest {
-            let open = self.shelf(signal).await.take(&key);
-            open.into_iter()
-                .for_each(|open| self.finish(open, Some(Early::Memory)));
-        }
-    }
-
-    async fn close_for_queue(self: &Arc<Self>, signal: Signal) {
-        let Some(queue) = self.setup.queue else {
-            return;
-        };
-        if self.finishing.load(Relaxed) >= FINISHING {
-            return;
-        }
-        let mut shelf = self.shelf(signal).await;
-        if !self.relief(signal).must_close(shelf.room(), queue) {
-            return;
-        }
-        let open = match queue.is_stored {
-            // Segments of the log are released when all their records are acknowledged, and each
-            // segment has records of all services.
-            true => shelf.take_all(),
-            false => {
-                let roomiest = shelf.roomiest().cloned();
-                let open = roomiest.and_then(|key| shelf.take(&key));
-                open.into_iter().collect()
-            }
-        };
-        drop(shelf);
-        open.into_iter()
-            .for_each(|open| self.finish(open, Some(Early::Queue)));
-    }
-
-    fn relief(&self, signal: Signal) -> &Relief {
-        #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
-        &self.relief[signal.index()]
-    }
-
-    async fn close_surplus(self: &Arc<Self>) {
-        while self.open.get() > self.setup.limits.most_open {
-            let mut idlest = None;
-            for signal in Signal::ALL {
-                let shelf = self.shelf(signal).await;
-                let of_shelf = shelf
-                    .idlest()
-                    .map(|(touched, key)| (touched, signal, key.clone()));
-                idlest = idlest
-                    .into_iter()
-                    .chain(of_shelf)
-                    .min_by_key(|(touched, ..)| *touched);
-            }
-            let Some((_, signal, key)) = idlest else {
-                return;
-            };
-            let open = self.shelf(signal).await.take(&key);
-            open.into_iter()
-                .for_each(|open| self.finish(open, Some(Early::Files)));
-        }
-    }
-
-    fn finish(self: &Arc<Self>, open: Open, early: Option<Early>) {
-        if let Some(early) = early {
-            self.metrics.early(early).increment(1);
-            self.log_early(early);
-        }
-        let signal = open.part.key.kind.signal();
-        let closed = open.close();
-        let closing = self.relief(signal).closing(closed.room);
-        self.metrics.open.set(self.open.get() as f64);
-        self.finishing.fetch_add(1, Relaxed);
-        let files = self.clone();
-        self.tasks.spawn(async move {
-            let counted = (Counted(&files.finishing), closing);
-            let _turn = files.turns.acquire().await;
-            let Setup {
-                place,
-                layout,
-                memory,
-                ..
-            } = &files.setup;
-            let outcome = closed.part.finish(place, layout, memory).await;
-            match &outcome {
-                Ok(finished) => {
-                    if let Some(finished) = finished {
-                        files.finished(&closed.part, *finished).await;
-                    }
-                    closed.tell(Ok(()));
-                }
-                Err(error) => files.failed(&closed, error),
-            }
-            // Before the batches are released, so that a batch that waits for room finds it.
-            drop(counted);
-            drop(closed);
-        });
-    }
-
-    fn log_early(&self, early: Early) {
-        #[allow(clippy::indexing_slicing, reason = "there is one for each reason")]
-        let log = &self.early[early as usize];
-        if let Some(suppressed) = log.admit() {
-            warn!(
-                otelcol.component.id = %self.setup.id,
-                otelcol.component.kind = "exporter",
-                reason = early.explanation(),
-                suppressed = (suppressed > 0).then_some(suppressed),
-                "Finished a file before it reached the limits of `rotation`"
-            );
-        }
-    }
-
-    async fn finished(self: &Arc<Self>, part: &Arc<Part>, finished: Finished) {
-        self.metrics.finished(part, finished);
-        if self.setup.manifest.is_none() {
-            return;
-        }
-        let (files, part) = (self.clone(), part.clone());
-        let added = spawn_blocking(move || match &files.setup.manifest {
-            Some(manifest) => manifest.add(&part, finished),
-            None => Ok(()),
-        });
-        if let Ok(Err(error)) = added.await
-            && let Some(suppressed) = self.failures.admit()
-        {
-            error!(
-                otelcol.component.id = %self.setup.id,
-                otelcol.component.kind = "exporter",
-                %error,
-                suppressed = (suppressed > 0).then_some(suppressed),
-                "Cannot add a finished file to the manifest; check the directory and the disk"
-            );
-        }
-    }
-
-    fn failed(&self, closed: &Closed, error: &PlaceError) {
-        let lost = SendError::transient(Code::Unavailable, error.to_string());
-        closed.tell(Err(&lost));
-        self.metrics.failures.increment(1);
-        if let Some(suppressed) = self.failures.admit() {
-            error!(
-                otelcol.component.id = %self.setup.id,
-                otelcol.component.kind = "exporter",
-                file = closed.part.path,
-                %error,
-                suppressed = (suppressed > 0).then_some(suppressed),
-                "Cannot write a file; its batches are retried. Check the directory and the disk, or the object store"
-            );
-        }
-    }
-
-    async fn line(&self, signal: Signal) -> OwnedMutexGuard<()> {
+    pub(super) async fn line(&self, signal: Signal) -> OwnedMutexGuard<()> {
         #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
         let line = &self.lines[signal.index()];
         line.clone().lock_owned().await
@@ -575,12 +309,6 @@ impl Files {
 /// Returns the error for a batch that no file can hold. A retry would fail in the same way.
 pub(super) fn unreadable(reason: &str) -> SendError {
     SendError::permanent(Code::InvalidArgument, Fault::Content, reason)
-}
-
-/// Memory for rows of a batch, and the turn of the batch at making them.
-pub(super) struct Reserved {
-    _memory: Charge,
-    _line: OwnedMutexGuard<()>,
 }
 
 /// A batch whose rows are being made.
@@ -603,50 +331,10 @@ impl Drop for Taking<'_> {
 }
 
 /// A file that counts as being finished.
-struct Counted<'a>(&'a AtomicUsize);
+pub(super) struct Counted<'a>(pub(super) &'a AtomicUsize);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Metrics {
-    fn new(id: &ComponentId) -> Self {
-        let id = id.to_string();
-        let early = |reason: &'static str| {
-            counter!(
-                "tributary_exporter_parquet_early_files",
-                "exporter" => id.clone(),
-                "reason" => reason
-            )
-        };
-        Metrics {
-            open: gauge!("tributary_exporter_parquet_open_files", "exporter" => id.clone()),
-            failures: counter!("tributary_exporter_parquet_failed_files", "exporter" => id.clone()),
-            early: [early("memory"), early("open_files"), early("queue")],
-            overflow: counter!("tributary_exporter_parquet_overflow_rows", "exporter" => id.clone()),
-            id,
-        }
-    }
-
-    fn early(&self, why: Early) -> &Counter {
-        let [memory, files, queue] = &self.early;
-        match why {
-            Early::Memory => memory,
-            Early::Files => files,
-            Early::Queue => queue,
-        }
-    }
-
-    fn finished(&self, part: &Part, finished: Finished) {
-        let table = part.key.kind.name();
-        for (name, value) in [
-            ("tributary_exporter_parquet_files", 1),
-            ("tributary_exporter_parquet_rows", finished.summary.rows),
-            ("tributary_exporter_parquet_bytes", finished.bytes),
-        ] {
-            counter!(name, "exporter" => self.id.clone(), "table" => table).increment(value);
-        }
     }
 }

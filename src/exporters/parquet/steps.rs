@@ -10,8 +10,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
-use super::files::{Files, Reserved, unreadable};
-use super::shelf::{Adding, Shelf, Step, Todo};
+use super::adding::{Adding, Step, Todo};
+use super::closing::Reserved;
+use super::files::{Files, unreadable};
+use super::shelf::Shelf;
 use super::table::{self, Partition, RowError, Sink, Table, TableKind};
 use super::ticket::Ticket;
 use crate::queue::{Encoded, SendError};

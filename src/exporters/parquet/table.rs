@@ -11,11 +11,13 @@
 //!   docs/parquet.md what they mean.
 
 mod attributes;
+mod bounds;
 mod chunk;
 mod columns;
 mod compress;
 mod context;
 mod copies;
+mod cost;
 mod encoding;
 mod exemplars;
 mod expansion;
@@ -23,8 +25,11 @@ mod file;
 mod frames;
 mod gathered;
 mod group;
+mod kind;
+mod known;
 mod layout;
 mod logs;
+mod metric_head;
 mod metrics;
 mod order;
 mod profiles;
@@ -32,7 +37,10 @@ mod ranges;
 mod read;
 mod resolve;
 mod rows;
+mod samples;
 mod schema;
+mod stack_expansion;
+mod stacks;
 mod strings;
 #[cfg(test)]
 mod tests;
@@ -47,73 +55,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parquet::errors::ParquetError;
 
+pub use self::cost::{RowError, rows_memory};
 pub use self::expansion::TooMuch;
 pub use self::file::{FileSummary, FileWriter};
 use self::gathered::Gathered;
 use self::group::RowGroup;
+pub use self::kind::{Partition, TableKind};
 pub use self::layout::{
     AttributeOwner, Layout, PageCompression, ProfilesLayout, Promoted, TableOptions,
 };
 use self::order::Rows;
 use self::rows::Shared;
-use tributary_otlp::room::{Full, Room};
-use tributary_otlp::{Malformed, Signal};
-
-/// Kind of a table's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum TableKind {
-    /// Log records.
-    Logs,
-    /// Spans.
-    Traces,
-    /// Data points.
-    Metrics,
-    /// Samples of profiles.
-    Profiles,
-    /// Stacks that samples refer to; only with [`ProfilesLayout::Stacks`].
-    Stacks,
-}
-
-impl TableKind {
-    /// All kinds, in the order of their discriminants.
-    pub const ALL: [TableKind; 5] = [
-        TableKind::Logs,
-        TableKind::Traces,
-        TableKind::Metrics,
-        TableKind::Profiles,
-        TableKind::Stacks,
-    ];
-
-    /// Returns the signal whose requests have such rows.
-    pub const fn signal(self) -> Signal {
-        match self {
-            TableKind::Logs => Signal::Logs,
-            TableKind::Traces => Signal::Traces,
-            TableKind::Metrics => Signal::Metrics,
-            TableKind::Profiles | TableKind::Stacks => Signal::Profiles,
-        }
-    }
-
-    /// Returns the name for directories: `logs`, `traces`, `metrics`, `profiles`, `stacks`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TableKind::Logs => "logs",
-            TableKind::Traces => "traces",
-            TableKind::Metrics => "metrics",
-            TableKind::Profiles => "profiles",
-            TableKind::Stacks => "stacks",
-        }
-    }
-}
-
-/// Properties that decide which file a row belongs to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Partition {
-    /// Hours since 1970 (UTC) of the row's timestamp. A stack has the hour of its samples.
-    pub hour: i64,
-    /// Service of the rows, if files are partitioned by service; empty for rows without a service.
-    pub service: Option<Arc<str>>,
-}
+use tributary_otlp::Signal;
+use tributary_otlp::room::Room;
 
 /// Provides the tables for rows.
 pub trait Sink {
@@ -168,46 +122,6 @@ pub fn append(
     }
 }
 
-/// Reason why a request has no rows. A retry would fail in the same way.
-#[derive(Debug, thiserror::Error)]
-pub enum RowError {
-    /// The request is malformed.
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    /// The rows would be too large.
-    #[error(transparent)]
-    TooMuch(#[from] TooMuch),
-    /// The memory for reading the request is not free now.
-    #[error(transparent)]
-    Full(#[from] Full),
-}
-
-/// Returns the largest memory in bytes that a row may take in its table, from the length of its
-/// item and the number of the item's fields.
-fn row_memory(length: usize, fields: usize) -> usize {
-    /// Fixed-size columns of a row. Columns double, so half of their capacity may be unused.
-    const ROW: usize = 400;
-    /// An event, a link or a new attribute.
-    const FIELD: usize = 64;
-    ROW + length.saturating_mul(MEMORY_PER_BYTE) + fields.saturating_mul(FIELD)
-}
-
-/// Bytes of memory for each byte of texts and nested values: a value may become JSON, which is
-/// longer, and columns of bytes double.
-const MEMORY_PER_BYTE: usize = 6;
-
-/// Returns an upper estimate of the memory of a request's rows in tables. Requests whose rows take
-/// more are possible; their rows are admitted in several steps.
-pub fn rows_memory(signal: Signal, items: usize, length: usize) -> usize {
-    let per_byte = match signal {
-        // A location of 20 bytes is a frame, which has a number in many tables.
-        Signal::Profiles => 7 * MEMORY_PER_BYTE,
-        _ => 2 * MEMORY_PER_BYTE,
-    };
-    let of_items = items.saturating_mul(row_memory(0, 0));
-    of_items.saturating_add(length.saturating_mul(per_byte))
-}
-
 /// Maximum number of list entries that the rows of a row group share; a single row may have more. A
 /// column of that many entries takes 16 to 32 MiB before compression; usual row groups have half as
 /// many.
@@ -243,8 +157,8 @@ enum Columns {
     Logs(Box<logs::Columns>),
     Traces(Box<traces::Columns>),
     Metrics(Box<metrics::Columns>),
-    Profiles(Box<profiles::Columns>),
-    Stacks(Box<frames::Stacks>),
+    Profiles(Box<samples::Columns>),
+    Stacks(Box<stacks::Stacks>),
 }
 
 /// Operations on the columns of every kind.

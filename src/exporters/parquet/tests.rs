@@ -442,8 +442,8 @@ fn limits(most_open: usize) -> Limits {
 /// Goes on to the next step whenever one is full, and finishes what was opened.
 struct Stepping<'s> {
     shelf: Arc<tokio::sync::Mutex<shelf::Shelf>>,
-    adding: Option<shelf::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>>,
-    begin: &'s dyn Fn(usize) -> shelf::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>,
+    adding: Option<adding::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>>,
+    begin: &'s dyn Fn(usize) -> adding::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>,
     count: shelf::OpenFiles,
     step: usize,
     asked: usize,
@@ -498,12 +498,12 @@ fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
     let request = logs(&records).into_wire().to_bytes();
     let begin = |number| {
         let shelf = shelf.clone().try_lock_owned().unwrap();
-        let step = shelf::Step {
+        let step = adding::Step {
             number,
             admitted: 1 << 20,
             is_written: false,
         };
-        shelf::Adding::new(shelf, &layout, &memory, &ticket, &limits, step)
+        adding::Adding::new(shelf, &layout, &memory, &ticket, &limits, step)
     };
     let read = || {
         let mut stepping = Stepping {

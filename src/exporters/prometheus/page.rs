@@ -17,7 +17,8 @@ use flate2::write::GzEncoder;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
-use super::family::{Family, Kind};
+use super::family::Family;
+use super::kind::Kind;
 use super::naming::Name;
 use super::negotiate::{Format, Syntax};
 use super::origin::Origin;

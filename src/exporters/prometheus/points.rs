@@ -1,8 +1,9 @@
 //! The points of a request, as the table keeps them.
 
 use super::exemplar::Exemplar;
-use super::family::{Kind, Point, Rejection};
+use super::kind::Kind;
 use super::naming::Suffix;
+use super::slot::{Point, Rejection};
 use super::value::Value;
 use tributary_otlp::reader::{Fields, Value as Field};
 use tributary_otlp::view;

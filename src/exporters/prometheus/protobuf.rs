@@ -5,10 +5,12 @@
 
 use super::exemplar::Exemplar;
 use super::exponential::{Exponential, Side};
-use super::family::{Family, Kind, Slot};
+use super::family::Family;
+use super::kind::Kind;
 use super::labels::Labels;
 use super::naming::Name;
 use super::origin::Target;
+use super::slot::Slot;
 use super::text::TARGET_INFO_HELP;
 use super::value::{Histogram, Summary, Value};
 use tributary_otlp::reader::{put_varint, varint_len};

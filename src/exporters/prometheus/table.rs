@@ -7,7 +7,8 @@
 mod expiry;
 
 use std::collections::{self, BTreeMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::quality::RandomState;
@@ -18,11 +19,13 @@ use tracing::warn;
 use self::expiry::ticks;
 use super::config::Config;
 use super::exponential::Exponential;
-use super::family::{Family, Kind, Place, Point, Rejection};
+use super::family::Family;
+use super::kind::Kind;
 use super::naming::{Name, Namer};
 use super::origin::{Origin, Origins};
 use super::points::{Attributes, Nature, made, nature, number_point, points_of};
 use super::room::Room;
+use super::slot::{Place, Point, Rejection};
 use super::value::{Histogram, Summary, Value};
 use crate::component::BuildContext;
 use tributary_config::ComponentId;

@@ -3,11 +3,13 @@
 use memchr::memchr3;
 
 use super::exemplar::Exemplar;
-use super::family::{Family, Kind, Slot};
+use super::family::Family;
+use super::kind::Kind;
 use super::labels::Labels;
 use super::naming::Name;
 use super::number::{float, integer, open_metrics_float, unsigned};
 use super::origin::Target;
+use super::slot::Slot;
 use super::value::Value;
 
 /// Writer of the text formats.

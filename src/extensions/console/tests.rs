@@ -16,8 +16,12 @@ fn address_of_other_machines_needs_authentication() {
     assert!(!is_refused("{}"));
     assert!(!is_refused("endpoint: 127.0.0.1:1"));
     assert!(is_refused("endpoint: 0.0.0.0:55679"));
-    assert!(!is_refused("{endpoint: 0.0.0.0:1, auth: {authenticator: basicauth}}"));
-    assert!(is_refused("{endpoint: 0.0.0.0:1, tls: {cert_file: a, key_file: b}}"));
+    assert!(!is_refused(
+        "{endpoint: 0.0.0.0:1, auth: {authenticator: basicauth}}"
+    ));
+    assert!(is_refused(
+        "{endpoint: 0.0.0.0:1, tls: {cert_file: a, key_file: b}}"
+    ));
     let mutual = "{endpoint: 0.0.0.0:1, tls: {cert_file: a, key_file: b, client_ca_file: c}}";
     assert!(!is_refused(mutual));
 }

@@ -1,4 +1,6 @@
 use std::time::Duration as StdDuration;
+use tributary_config::units::ByteSize;
+use tributary_config::units::Duration;
 
 use super::*;
 use crate::component::Host;

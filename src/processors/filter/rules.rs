@@ -1,9 +1,8 @@
 //! The rules of a configuration, by the part of a request that they apply to.
 
-use super::config::{ConditionEntry, Config, ErrorMode, MetricProperties};
+use super::config::{ConditionEntry, Config, ErrorMode};
 use crate::component::BuildError;
 use crate::processors::matching::{Choice, MatchConfig, Matcher};
-use tributary_config::Problems;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
@@ -121,16 +120,16 @@ impl Rules {
 }
 
 /// A condition in the configuration.
-struct Written<'c> {
-    path: Vec<String>,
+pub(super) struct Written<'c> {
+    pub(super) path: Vec<String>,
     signal: Signal,
     context: Option<Context>,
     error_mode: ErrorMode,
-    text: &'c str,
+    pub(super) text: &'c str,
 }
 
 impl Written<'_> {
-    fn parse(&self) -> Result<Condition, ParseError> {
+    pub(super) fn parse(&self) -> Result<Condition, ParseError> {
         parse(self.text, self.signal, self.context)
     }
 }
@@ -139,7 +138,7 @@ fn strings(path: &[&str]) -> Vec<String> {
     path.iter().map(|step| (*step).to_owned()).collect()
 }
 
-fn written(config: &Config) -> Vec<Written<'_>> {
+pub(super) fn written(config: &Config) -> Vec<Written<'_>> {
     let mut all = Vec::new();
     let (traces, metrics) = (&config.traces, &config.metrics);
     let (logs, profiles) = (&config.logs, &config.profiles);
@@ -254,7 +253,7 @@ fn written(config: &Config) -> Vec<Written<'_>> {
     all
 }
 
-fn entries(config: &Config) -> [(&'static str, Signal, &[ConditionEntry]); 4] {
+pub(super) fn entries(config: &Config) -> [(&'static str, Signal, &[ConditionEntry]); 4] {
     [
         ("trace_conditions", Signal::Traces, &config.trace_conditions),
         (
@@ -272,13 +271,13 @@ fn entries(config: &Config) -> [(&'static str, Signal, &[ConditionEntry]); 4] {
 }
 
 /// Position of a property filter in the configuration.
-struct Key {
-    section: &'static str,
-    name: &'static str,
-    signal: Signal,
+pub(super) struct Key {
+    pub(super) section: &'static str,
+    pub(super) name: &'static str,
+    pub(super) signal: Signal,
 }
 
-fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
+pub(super) fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
     let mut all = Vec::new();
     let mut add = |section, name, signal, properties| {
         let key = Key {
@@ -332,108 +331,4 @@ fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
         }
     }
     all
-}
-
-/// Reports everything that is wrong.
-pub(super) fn validate(config: &Config, problems: &mut Problems) {
-    for written in written(config) {
-        if let Err(mistake) = written.parse() {
-            let path: Vec<&str> = written.path.iter().map(String::as_str).collect();
-            let character = mistake.characters(written.text);
-            problems.error_within(&path, character, mistake.in_text(written.text));
-        }
-    }
-    for (key, properties) in properties(config) {
-        let path = [key.section, key.name];
-        properties.validate_at(&path, problems);
-        properties.validate_for(&path, key.signal, problems);
-    }
-    for (key, signal, entries) in entries(config) {
-        for (at, entry) in entries.iter().enumerate() {
-            if let ConditionEntry::Group(group) = entry {
-                let at = at.to_string();
-                let context = group.context.as_deref();
-                let is_known =
-                    |name| Context::of_name(name).is_some_and(|context| context.is_of(signal));
-                if context.is_some_and(|name| !is_known(name)) {
-                    let names = Context::NAMES
-                        .iter()
-                        .filter(|(_, context)| context.is_of(signal));
-                    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
-                    let message = format!(
-                        "is not a context of {signal}; use one of: {}",
-                        names.join(", ")
-                    );
-                    problems.error(&[key, &at, "context"], message);
-                }
-                if group.conditions.is_empty() {
-                    problems.error(
-                        &[key, &at, "conditions"],
-                        "is required: list at least one condition",
-                    );
-                }
-            }
-        }
-    }
-    for (name, given) in [
-        ("include", &config.metrics.include),
-        ("exclude", &config.metrics.exclude),
-    ] {
-        if given.as_ref().is_some_and(MetricProperties::is_expression) {
-            problems.error(
-                &["metrics", name, "expressions"],
-                "expressions are not supported: write conditions in metric_conditions, such as \
-                 `metric.name == \"a\" and datapoint.attributes[\"b\"] == \"c\"`",
-            );
-        }
-    }
-    for (name, given) in [
-        ("include", &config.logs.include),
-        ("exclude", &config.logs.exclude),
-    ] {
-        let severity = given
-            .as_ref()
-            .and_then(|given| given.severity_number.as_ref());
-        if severity.is_some_and(|severity| severity.number().is_none()) {
-            problems.error(
-                &["logs", name, "severity_number", "min"],
-                "is not a severity: use TRACE, DEBUG, INFO, WARN, ERROR or FATAL, optionally with the suffix 2, 3 \
-                 or 4",
-            );
-        }
-    }
-    combinations(config, problems);
-}
-
-/// Refuses forms that the Collector does not combine either.
-fn combinations(config: &Config, problems: &mut Problems) {
-    let (traces, metrics) = (&config.traces, &config.metrics);
-    let (logs, profiles) = (&config.logs, &config.profiles);
-    let old = [
-        !(traces.resource.is_empty() && traces.span.is_empty() && traces.spanevent.is_empty()),
-        !(metrics.resource.is_empty() && metrics.metric.is_empty() && metrics.datapoint.is_empty()),
-        !(logs.resource.is_empty() && logs.log_record.is_empty()),
-        !(profiles.resource.is_empty() && profiles.profile.is_empty()),
-    ];
-    let properties = [
-        config.spans.include.is_some() || config.spans.exclude.is_some(),
-        metrics.include.is_some() || metrics.exclude.is_some(),
-        logs.include.is_some() || logs.exclude.is_some(),
-        false,
-    ];
-    let sections = ["traces", "metrics", "logs", "profiles"];
-    for (at, (key, _, entries)) in entries(config).into_iter().enumerate() {
-        let is = |of: &[bool]| of.get(at).copied().unwrap_or_default();
-        let section = sections.get(at).copied().unwrap_or_default();
-        if !entries.is_empty() && (is(&old) || is(&properties)) {
-            let message =
-                format!("cannot be combined with conditions or properties in `{section}`");
-            problems.error(&[key], message);
-        } else if is(&old) && is(&properties) {
-            problems.error(
-                &[section],
-                "cannot have both conditions and `include` or `exclude`: remove one of the two",
-            );
-        }
-    }
 }

@@ -5,10 +5,11 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use prost::Message as _;
 
 use super::hits::Rule;
-use super::redactor::{Redactor, only_string};
+use super::redactor::Redactor;
 use super::refusal::Refusal;
 use super::rules::{Rules, Verdict};
 use super::summary::Deed;
+use super::values::only_string;
 use tributary_otlp::Signal;
 use tributary_otlp::strings::{BodyDecision, Rewriter as _, StringPlace, TextDecision};
 use tributary_otlp::view::text_of;

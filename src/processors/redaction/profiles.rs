@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
-use opentelemetry_proto::tonic::common::v1::AnyValue;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 
@@ -18,19 +16,13 @@ use super::Redacted;
 use super::hits::Counters;
 use super::policy::Policy;
 use super::probe::{self, Probe};
+use super::profile_request::{broken, inline, leaves_out, read, strings};
 use super::redactor::Redactor;
 use super::refusal::{Refusal, with_reason};
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{
-    AttributeDecision, RewriteError, Rewriter as _, SetAttribute, StringPlace, TextDecision,
-    rewrite,
-};
-use tributary_profiles::compact::Compactor;
-use tributary_profiles::names::BUILD_IDS;
-use tributary_profiles::references::References;
-use tributary_profiles::reindex::ProfileFault;
+use tributary_otlp::strings::{RewriteError, Rewriter as _, StringPlace, TextDecision, rewrite};
 use tributary_profiles::{Dictionary, Profiles, layout, pprof};
 use tributary_redaction::{Hits, ScanOutcome};
 
@@ -96,49 +88,11 @@ pub(super) fn redact(
     Ok(Some(Redacted { request, items }))
 }
 
-/// The strings of a dictionary at these places.
-fn strings<'r>(request: &'r ExportProfilesServiceRequest, places: &HashSet<usize>) -> Vec<&'r str> {
-    let strings = request.dictionary.iter().flat_map(|tables| {
-        let strings = places.iter().filter_map(|at| tables.string_table.get(*at));
-        strings.map(String::as_str).filter(|text| !text.is_empty())
-    });
-    strings.collect()
-}
-
-/// Whether one of these strings disappears when only referenced strings are written. No place refers to such a
-/// string, so no setting keeps it.
-fn leaves_out(suspects: &[&str], written: &[u8]) -> bool {
-    let Ok(written) = ExportProfilesServiceRequest::decode(written) else {
-        return true;
-    };
-    let tables = written.dictionary.iter();
-    let kept: HashSet<&str> = tables
-        .flat_map(|tables| &tables.string_table)
-        .map(String::as_str)
-        .collect();
-    suspects.iter().any(|text| !kept.contains(text))
-}
-
-fn broken(fault: &ProfileFault) -> RewriteError<Refusal> {
-    RewriteError::Rewriter(Refusal::Broken(fault.to_string()))
-}
-
-/// Reads a request with only the dictionary entries in use, and merges equal attributes, resources, scopes and samples.
-fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, ProfileFault> {
-    let compacted = |mut compactor: Compactor| compactor.add(request).map(|()| compactor);
-    let merged = compacted(Compactor::new())?;
-    if merged.saturated() == 0 {
-        return Ok(merged.finish());
-    }
-    // Their sums do not fit: rather two samples that are equal than a wrong one.
-    Ok(compacted(Compactor::keeping_samples())?.finish())
-}
-
 pub(super) type Reworked<T> = Result<T, RewriteError<Refusal>>;
 
-struct Rework<'p> {
-    redactor: Redactor<'p>,
-    changed: bool,
+pub(super) struct Rework<'p> {
+    pub(super) redactor: Redactor<'p>,
+    pub(super) changed: bool,
     /// Number of non-empty fields with the original file of a profile, or with its format, that the decoder sees.
     originals: usize,
     /// Indices of the strings with hits. Only these are scanned again.
@@ -278,101 +232,6 @@ impl Rework<'_> {
         !blocked && matches!(outcome, Ok(ScanOutcome::Clean))
     }
 
-    /// Applies the Collector's rules to the attributes of the dictionary. Values that no detector may scan are set
-    /// aside.
-    fn dictionary_rules(
-        &mut self,
-        request: &mut ExportProfilesServiceRequest,
-    ) -> Reworked<Vec<(usize, Option<AnyValue>)>> {
-        let mut kept = Vec::new();
-        let Some(tables) = &mut request.dictionary else {
-            return Ok(kept);
-        };
-        let place = StringPlace::ProfileAttributes;
-        let proto::ProfilesDictionary {
-            attribute_table,
-            string_table,
-            ..
-        } = tables;
-        for (at, entry) in attribute_table.iter_mut().enumerate() {
-            let key = usize::try_from(entry.key_strindex).ok();
-            let key = key.and_then(|key| string_table.get(key));
-            let key = key.map(String::as_str).unwrap_or_default();
-            if BUILD_IDS.contains(&key) && is_build_id(entry.value.as_ref()) {
-                // Build ids are needed for symbols and are not private.
-                kept.push((at, entry.value.take()));
-                continue;
-            }
-            if *entry == proto::KeyValueAndUnit::default() {
-                continue;
-            }
-            let value = entry.value.as_ref().map(prost::Message::encode_to_vec);
-            let seen = SetAttribute {
-                key,
-                value: value.as_deref(),
-                plain: true,
-                at: (0, 0),
-            };
-            let decided = self
-                .redactor
-                .rule(place, seen)
-                .map_err(RewriteError::Rewriter)?;
-            match decided {
-                AttributeDecision::Inspect => {}
-                AttributeDecision::Keep
-                | AttributeDecision::KeepValue
-                | AttributeDecision::Deferred => {
-                    kept.push((at, entry.value.take()));
-                }
-                AttributeDecision::Remove => {
-                    *entry = proto::KeyValueAndUnit::default();
-                    self.changed = true;
-                }
-                AttributeDecision::Replace(text) => {
-                    let value = Some(Value::StringValue(text));
-                    kept.push((at, Some(AnyValue { value })));
-                    entry.value = None;
-                    self.changed = true;
-                }
-            }
-        }
-        Ok(kept)
-    }
-
-    /// All that is written out, once nothing in it refers to the dictionary: on the wire, like the other signals.
-    fn attributes(
-        &mut self,
-        request: ExportProfilesServiceRequest,
-    ) -> Reworked<ExportProfilesServiceRequest> {
-        let policy = self.redactor.policy;
-        let encoded = request.encode_to_vec();
-        let output = OutputMemory::new(self.redactor.budget);
-        let rewritten = rewrite(
-            &policy.tables,
-            Signal::Profiles,
-            &encoded,
-            &output,
-            &mut self.redactor,
-        )
-        .map_err(|refused| with_reason(refused, &output))?;
-        let Some(rewritten) = rewritten else {
-            return Ok(request);
-        };
-        self.changed = true;
-        let mut fresh = ExportProfilesServiceRequest::decode(rewritten)
-            .map_err(|_| RewriteError::Malformed("the request is not a profiles request"))?;
-        let before = request.dictionary.iter().flat_map(|d| &d.attribute_table);
-        let after = fresh.dictionary.iter_mut();
-        let after = after.flat_map(|d| &mut d.attribute_table);
-        for (before, after) in before.zip(after) {
-            // The value went, and the attribute goes with it.
-            if before.value.is_some() && after.value.is_none() {
-                *after = proto::KeyValueAndUnit::default();
-            }
-        }
-        Ok(fresh)
-    }
-
     /// Redacts the dictionary tables that refer to strings by index.
     fn tables(&mut self, tables: &mut proto::ProfilesDictionary) -> Reworked<()> {
         let proto::ProfilesDictionary {
@@ -442,45 +301,4 @@ impl Rework<'_> {
         *reference = fresh;
         Ok(())
     }
-}
-
-/// Whether a value has the form of a build id: hexadecimal digits, or the base64url and slashes of Go. Other values
-/// under the key are scanned like any attribute.
-fn is_build_id(value: Option<&AnyValue>) -> bool {
-    let Some(Value::StringValue(text)) = value.and_then(|value| value.value.as_ref()) else {
-        return false;
-    };
-    let hexadecimal = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let go = |byte: u8| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte);
-    // The shortest in use is a CRC of 8 digits; Go's are four hashes of 20 characters.
-    (hexadecimal && text.len() >= 8)
-        || (text.split('/').count() >= 2
-            && text
-                .split('/')
-                .all(|part| part.len() >= 20 && part.bytes().all(go)))
-}
-
-/// Puts strings where attributes refer to them, so that all of an attribute is in one place.
-fn inline(request: &mut ExportProfilesServiceRequest) -> Result<(), ProfileFault> {
-    let Some(tables) = &mut request.dictionary else {
-        return Ok(());
-    };
-    let mut references = References::new(&tables.string_table);
-    for resource in &mut request.resource_profiles {
-        if let Some(resource) = &mut resource.resource {
-            references.resolve(&mut resource.attributes)?;
-        }
-        for scope in &mut resource.scope_profiles {
-            if let Some(scope) = &mut scope.scope {
-                references.resolve(&mut scope.attributes)?;
-            }
-        }
-    }
-    for entry in &mut tables.attribute_table {
-        if let Some(value) = &entry.value {
-            let resolved = references.resolved(value)?.into_owned();
-            entry.value = Some(resolved);
-        }
-    }
-    Ok(())
 }

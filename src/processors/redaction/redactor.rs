@@ -4,9 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use opentelemetry_proto::tonic::common::v1::AnyValue;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use prost::Message as _;
 use smallvec::SmallVec;
 
 use super::config::SummaryDetail;
@@ -15,17 +12,15 @@ use super::policy::Policy;
 use super::refusal::{Refusal, with_reason};
 use super::rules::{Memory, Rules, Verdict};
 use super::sanitize::About;
-use super::summary::{Deed, Summary, keys};
+use super::summary::{Deed, Summary};
+use super::values::{Only, hides, text_of};
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_otlp::reader::Fields;
 use tributary_otlp::room::Full;
 use tributary_otlp::strings::{
-    Amendment, AttributeDecision, BodyDecision, RewriteError, Rewriter, SetAttribute, StringPlace,
-    TextDecision, rewrite,
+    AttributeDecision, RewriteError, SetAttribute, StringPlace, TextDecision, rewrite,
 };
-use tributary_otlp::view;
 use tributary_redaction::{Hits, ScanOutcome, Unscannable};
 
 /// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
@@ -42,18 +37,18 @@ pub(super) struct Redactor<'p> {
     hits: Hits,
     pub(super) keys: Memory,
     /// The sets of attributes around, the innermost last.
-    sets: SmallVec<[Set; 2]>,
+    pub(super) sets: SmallVec<[Set; 2]>,
 }
 
 #[derive(Default)]
-struct Set {
-    summary: Summary,
-    about: About,
-    place: Option<StringPlace>,
+pub(super) struct Set {
+    pub(super) summary: Summary,
+    pub(super) about: About,
+    pub(super) place: Option<StringPlace>,
     /// The attribute whose strings are being scanned.
-    looking: Option<String>,
+    pub(super) looking: Option<String>,
     /// Whether that attribute has more in it than its reader sees, so that the rules have not seen all of it.
-    hidden: bool,
+    pub(super) hidden: bool,
 }
 
 impl<'p> Redactor<'p> {
@@ -82,7 +77,11 @@ impl<'p> Redactor<'p> {
 
     /// The same for bytes that should be a text.
     #[inline(always)]
-    fn scan_bytes(&mut self, place: StringPlace, text: &[u8]) -> Result<ScanOutcome, Refusal> {
+    pub(super) fn scan_bytes(
+        &mut self,
+        place: StringPlace,
+        text: &[u8],
+    ) -> Result<ScanOutcome, Refusal> {
         let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
         self.scanned(place, outcome)
     }
@@ -159,7 +158,7 @@ impl<'p> Redactor<'p> {
 
     /// Rules, then detectors.
     #[cold]
-    fn ruled_text(
+    pub(super) fn ruled_text(
         &mut self,
         rules: &Rules,
         place: StringPlace,
@@ -202,7 +201,7 @@ impl<'p> Redactor<'p> {
     }
 
     /// Something in the attribute that is looked at has changed.
-    fn looked_at(&mut self, place: StringPlace, rules: &Rules) {
+    pub(super) fn looked_at(&mut self, place: StringPlace, rules: &Rules) {
         if let Some(set) = self.sets.last_mut()
             && set.place == Some(place)
             && let Some(key) = set.looking.take()
@@ -331,201 +330,6 @@ impl<'p> Redactor<'p> {
             Ok(ScanOutcome::Clean) => set.summary.add(deed, &name, rules.verbosity),
             Ok(ScanOutcome::Rewritten(key)) => set.summary.add(deed, &key, rules.verbosity),
             Ok(ScanOutcome::Drop) | Err(_) => set.summary.add(deed, "****", rules.verbosity),
-        }
-    }
-}
-
-/// Share of an attribute's value that its text covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Only {
-    /// All of it: a string.
-    String,
-    /// The part of the value that a decoder sees, and whether that part is a string.
-    Seen(bool),
-    /// The rules see nothing in it.
-    Nothing,
-}
-
-/// A value as text, and how much of the value that is.
-fn text_of<'s>(
-    rules: &Rules,
-    place: StringPlace,
-    seen: &SetAttribute<'s>,
-) -> Result<(Cow<'s, str>, Only), Refusal> {
-    let value = seen.value.unwrap_or_default();
-    if seen.plain
-        && let Some(text) = only_string(value)
-    {
-        return Ok((Cow::Borrowed(text), Only::String));
-    }
-    if !rules.all_types && !has_string(value) {
-        return Ok((Cow::Borrowed(""), Only::Nothing));
-    }
-    let value = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
-    Ok(match value.value {
-        // There may be more in the attribute than its reader sees.
-        Some(Value::StringValue(text)) => (Cow::Owned(text), Only::Seen(true)),
-        _ if rules.all_types => (
-            Cow::Owned(view::text_of(&value).into_owned()),
-            Only::Seen(false),
-        ),
-        _ => (Cow::Borrowed(""), Only::Nothing),
-    })
-}
-
-/// Whether there is a string directly in an encoded value, be it overridden.
-fn has_string(value: &[u8]) -> bool {
-    let mut fields = Fields::new(value);
-    fields.any(|field| field.is_ok_and(|field| field.number == 1))
-}
-
-/// Whether an attribute may have data that its reader does not see, at any depth: repeated fields, overridden members
-/// of a `oneof`, unknown fields.
-fn hides(seen: &SetAttribute<'_>) -> bool {
-    let value = seen.value.unwrap_or_default();
-    let plain = || match value.first() {
-        // A number, a truth value or bytes, and nothing else.
-        Some(0x10 | 0x18 | 0x21 | 0x3a) => Fields::new(value).nth(1).is_none(),
-        _ => AnyValue::decode(value).is_ok_and(|decoded| decoded.encode_to_vec() == value),
-    };
-    !seen.plain || !plain()
-}
-
-/// Returns the remaining value of a summary attribute, and whether it was changed. `None` if it does not have the
-/// form that this processor writes.
-fn summed_up(seen: &SetAttribute<'_>, decided: &AttributeDecision) -> Option<(Value, bool)> {
-    if let AttributeDecision::Replace(text) = decided {
-        return Some((Value::StringValue(text.clone()), true));
-    }
-    let value = AnyValue::decode(seen.value?).ok()?.value?;
-    let summary = matches!(value, Value::StringValue(_) | Value::IntValue(_));
-    (summary && *decided != AttributeDecision::Remove && !hides(seen)).then_some((value, false))
-}
-
-/// The string that is all of an encoded value.
-pub(super) fn only_string(value: &[u8]) -> Option<&str> {
-    let [0x0a, rest @ ..] = value else {
-        return None;
-    };
-    let (text, rest) = tributary_otlp::reader::delimited(rest).ok()?;
-    rest.is_empty()
-        .then(|| std::str::from_utf8(text).ok())
-        .flatten()
-}
-
-impl Rewriter for Redactor<'_> {
-    type Refusal = Refusal;
-
-    #[inline(always)]
-    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Refusal> {
-        let policy = self.policy;
-        let change = match &policy.rules {
-            None => match self.scan_bytes(place, text)? {
-                ScanOutcome::Clean => return Ok(TextDecision::Keep),
-                ScanOutcome::Rewritten(text) => TextDecision::Replace(text),
-                ScanOutcome::Drop => TextDecision::Remove,
-            },
-            Some(rules) => self.ruled_text(rules, place, text)?,
-        };
-        Ok(match policy.report {
-            true => TextDecision::Keep,
-            false => change,
-        })
-    }
-
-    #[inline(always)]
-    fn is_clean(&self, text: &[u8]) -> bool {
-        self.policy.scanner.passes(text)
-    }
-
-    fn decides_attributes(&self) -> bool {
-        self.policy.rules.is_some()
-    }
-
-    fn needs_every_occurrence(&self) -> bool {
-        self.policy.report
-    }
-
-    fn open(&mut self, place: StringPlace, message: &[u8]) -> Result<(), Refusal> {
-        let mut set = Set {
-            place: Some(place),
-            ..Set::default()
-        };
-        if let Some(rules) = &self.policy.rules
-            && !rules.sanitizers.is_empty()
-        {
-            set.about = rules.sanitizers.about(place, message);
-        }
-        self.sets.push(set);
-        Ok(())
-    }
-
-    fn attribute(
-        &mut self,
-        place: StringPlace,
-        seen: SetAttribute<'_>,
-    ) -> Result<AttributeDecision, Refusal> {
-        let policy = self.policy;
-        let decided = self.rule(place, seen)?;
-        if policy.report {
-            return Ok(decided);
-        }
-        // The summary of an earlier processor may have to be extended. Other attributes under its keys are ordinary
-        // attributes.
-        if policy.sums_up()
-            && policy.acts_on(place)
-            && keys().any(|key| key == seen.key)
-            && let Some((value, changed)) = summed_up(&seen, &decided)
-        {
-            if let Some(set) = self.sets.last_mut() {
-                set.looking = None;
-                set.summary.found(seen.key, seen.at, Some(value), changed);
-            }
-            return Ok(AttributeDecision::Deferred);
-        }
-        Ok(decided)
-    }
-
-    fn body(&mut self, place: StringPlace, value: &[u8]) -> Result<BodyDecision, Refusal> {
-        let policy = self.policy;
-        let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
-            return Ok(BodyDecision::Inspect);
-        };
-        let body = super::body::redact(self, rules, place, value)?;
-        Ok(match policy.report {
-            true => BodyDecision::Keep,
-            false => body,
-        })
-    }
-
-    fn has_embedded_requests(&self) -> bool {
-        self.policy.has_embedded_requests()
-    }
-
-    fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
-        self.policy.embedded_signal(place, key)
-    }
-
-    fn rewrite_embedded(
-        &mut self,
-        place: StringPlace,
-        signal: Signal,
-        request: &[u8],
-    ) -> Result<Option<Vec<u8>>, Refusal> {
-        let redacted = self.request(place, signal, request)?;
-        if redacted.is_some()
-            && let Some(rules) = &self.policy.rules
-        {
-            self.looked_at(place, rules);
-        }
-        Ok(redacted)
-    }
-
-    fn close(&mut self, _: StringPlace) -> Vec<Amendment> {
-        let policy = self.policy;
-        match (self.sets.pop(), &policy.rules) {
-            (Some(set), Some(rules)) if !policy.report => set.summary.amendments(rules.verbosity),
-            _ => Vec::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
 
 use tempfile::TempDir;
 use tokio::sync::mpsc;

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::intake::{Held, Intake, Refused};
+use super::convert::Refused;
+use super::intake::{Held, Intake};
 use super::origin::{Origin, Subject, text};
 use crate::component::BuildError;
 use crate::pipeline::Component;

@@ -10,8 +10,9 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tower::Service;
 
-use super::connect::{ConnectError, Connector, Stream};
+use super::connect::{ConnectError, Connector};
 use super::renewing::Served;
+use super::stream::Stream;
 use futures_util::future::BoxFuture;
 
 /// Connects to a fixed set of hosts.

@@ -4,7 +4,11 @@
 //! do new requests stop using the old connection, which ends with its last request. If the new connection fails, the
 //! old one stays.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+mod settings;
+mod slot;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,6 +21,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::warn;
 
+pub use self::settings::{Balancing, PoolSettings};
+use self::slot::{Connection, LONGEST_PAUSE, Slot};
 use super::body::Chunks;
 use super::connect::{ConnectError, Connector};
 use super::full_error;
@@ -24,43 +30,10 @@ use super::full_error;
 /// Total timeout of connecting. It is gRPC's own minimum:
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
 const CONNECT: Duration = Duration::from_secs(20);
-/// Time after a failed attempt in which requests fail at once. It doubles with every failure in a row. The maximum is
-/// far below gRPC's two minutes, because only requests trigger attempts, and requests back off themselves. A connection
-/// that breaks before its first response counts as a failure: under TLS 1.3, a server refuses a client certificate only
-/// then.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of retries of one request whose connection closed before the request was sent.
 const MOST_UNSENT: usize = 4;
 /// Maximum number of connections, regardless of the number of addresses.
 const MOST_CONNECTIONS: usize = 256;
-
-/// Distribution of connections over the addresses of the host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Balancing {
-    /// Connects to every address and uses the connections in turn.
-    #[default]
-    RoundRobin,
-    /// Connects to the first address that accepts.
-    PickFirst,
-}
-
-/// Settings of a [`Pool`].
-#[derive(Debug, Clone)]
-pub struct PoolSettings {
-    /// Number of connections to each address (or to the one that is picked).
-    pub connections: usize,
-    /// Distribution of the connections.
-    pub balancing: Balancing,
-    /// Interval and timeout of HTTP/2 pings, and whether idle connections are pinged too.
-    pub keepalive: Option<(Duration, Duration, bool)>,
-    /// Whether a request waits while the target is unreachable, instead of failing.
-    pub wait_for_ready: bool,
-    /// Flow control window for data from the server, in bytes.
-    pub receive_window: u32,
-    /// Maximum number of request bytes buffered in the connection ahead of the socket.
-    pub send_buffer: usize,
-}
 
 /// HTTP/2 connections that are established on demand and replaced when they break.
 pub struct Pool(Arc<Shared>);
@@ -89,76 +62,11 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// State of one connection. `failures` counts the attempts in a row without a response.
-enum Slot {
-    Idle {
-        failures: u32,
-    },
-    Connecting {
-        failures: u32,
-    },
-    Ready {
-        failures: u32,
-        connection: Connection,
-        /// Earliest time of the next attempt to replace the connection.
-        renewal: Instant,
-    },
-    Failed {
-        error: ConnectError,
-        until: Instant,
-        failures: u32,
-    },
-}
-
-impl Slot {
-    /// The initial state.
-    const NEW: Slot = Slot::Idle { failures: 0 };
-
-    /// Returns the state after `failures` failures in a row, the last of them now.
-    fn failed(error: ConnectError, failures: u32) -> Self {
-        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-        let pause = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
-        Slot::Failed {
-            error,
-            until: Instant::now() + pause,
-            failures,
-        }
-    }
-}
-
 /// A request without a response. If it fails or its caller gives up, no new request uses its connection: the peer may
 /// have vanished silently, which TCP notices only after a quarter of an hour.
 struct Unanswered<'a> {
     pool: &'a Shared,
     number: u64,
-}
-
-#[derive(Clone)]
-struct Connection {
-    number: u64,
-    sender: SendRequest<Chunks>,
-    used: Arc<AtomicBool>,
-    /// Whether the connection has brought a response.
-    proven: Arc<AtomicBool>,
-    tls: Option<Arc<ClientConfig>>,
-}
-
-impl Connection {
-    /// Returns the number of failures in a row. `before` is the number before this connection.
-    fn failures(&self, before: u32) -> u32 {
-        match self.proven.load(Relaxed) {
-            true => 0,
-            false => before,
-        }
-    }
-
-    /// Whether a new connection would use other certificates.
-    fn is_outdated(&self, current: Option<&Arc<ClientConfig>>) -> bool {
-        match (&self.tls, current) {
-            (Some(tls), Some(current)) => !Arc::ptr_eq(tls, current),
-            _ => false,
-        }
-    }
 }
 
 enum Pick {

@@ -10,7 +10,8 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::gate::{ClientLimit, Held};
+use super::client_limit::ClientLimit;
+use super::held::Held;
 use super::peer::{Admitted, Peer};
 use super::{BUSY_RETRY_AFTER, Handler};
 use tributary_memory::clients::SMALL_ANSWER;

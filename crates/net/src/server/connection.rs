@@ -16,10 +16,12 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::admission::Admission;
 use super::answer::answer;
+use super::client_limit::ClientLimit;
 use super::ending::{Distrust, drive};
 use super::farewell;
-use super::gate::{Admission, ClientLimit, Gate};
+use super::gate::Gate;
 use super::guard::{DetectedProtocol, Guard};
 use super::linger::Lingering;
 use super::metrics::HandshakeFailures;

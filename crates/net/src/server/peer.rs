@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::gate::{ClientLimit, Gate, Network};
+use super::client_limit::ClientLimit;
+use super::gate::{Gate, Network};
 use tributary_memory::UnfinishedShare;
 use tributary_memory::clients::ConnectionState;
 

@@ -5,16 +5,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use prost::Message as _;
 use regex::Regex;
 use smallvec::SmallVec;
 
 use super::change::{self, Type};
-use super::{Action, Ambiguous, Operation, ValueSource, decoded, encode, put_attribute};
+use super::encoded::{DuplicateKey, key_and_value, length_bit, plain_key, put_added, set_value};
+use super::state::{Encoded, Found, State, States, is_match};
+use super::{Action, Ambiguous, Operation, ValueSource, decoded, encode};
 use crate::edit::{Editor, put_delimited};
-use crate::reader::{Field, varint};
+use crate::reader::Field;
 use crate::view;
 use crate::view::{Message, View as _};
 
@@ -70,95 +72,6 @@ enum Origin {
 
 /// Whether a pattern matches a key, by key. Most sets of a request have the same keys.
 pub(super) type MatchedKeys<'a> = HashMap<&'a [u8], bool, RandomState>;
-
-/// An attribute of the set that an action concerns.
-#[derive(Clone, Copy)]
-struct Found<'a> {
-    attribute: Field<'a>,
-    /// Field with the value, if there is one.
-    value: Option<Field<'a>>,
-    /// Whether the attribute consists of one key and one value, in this order.
-    plain: bool,
-}
-
-/// An encoded `AnyValue`, or `None` for an attribute without a value.
-type Encoded<'v> = Option<Cow<'v, [u8]>>;
-
-/// State of one key while the actions are applied.
-#[derive(Clone, Default)]
-struct State<'a, 'v> {
-    key: Cow<'v, [u8]>,
-    found: Option<Found<'a>>,
-    /// Whether the found attribute is kept.
-    kept: bool,
-    /// Number of attributes added before this one; `None` if it was not added.
-    added: Option<usize>,
-    value: Option<Encoded<'v>>,
-}
-
-impl<'a: 'v, 'v> State<'a, 'v> {
-    fn is_present(&self) -> bool {
-        self.kept || self.added.is_some()
-    }
-
-    fn current(&self) -> Option<Encoded<'v>> {
-        self.is_present().then(|| {
-            self.value.clone().unwrap_or_else(|| {
-                let value = self.found.and_then(|found| found.value);
-                value.and_then(|field| field.value.bytes().map(Cow::Borrowed))
-            })
-        })
-    }
-
-    fn set(&mut self, value: Encoded<'v>, added: &mut usize) {
-        if !self.is_present() {
-            self.added = Some(*added);
-            *added += 1;
-        }
-        self.value = Some(value);
-    }
-
-    fn remove(&mut self) {
-        self.kept = false;
-        self.added = None;
-        self.value = None;
-    }
-
-    fn change(&mut self, change: impl FnOnce(view::AnyValue<'_>) -> Option<Value>) {
-        let Some(current) = self.current() else {
-            return;
-        };
-        let current = current.unwrap_or_default();
-        if let Some(value) = with_view(&current, change) {
-            self.value = Some(Some(Cow::Owned(encode(&value))));
-        }
-    }
-
-    fn matches(&self, pattern: &Regex) -> bool {
-        is_match(pattern, &self.key)
-    }
-}
-
-/// Calls `read` with the value. A list or a map is decoded and encoded first, so that duplicate fields in it
-/// are merged as by prost.
-fn with_view<R>(encoded: &[u8], read: impl FnOnce(view::AnyValue<'_>) -> R) -> R {
-    match view::AnyValue::view(Message::new(encoded)) {
-        view::AnyValue::Array(_) | view::AnyValue::Map(_) => {
-            let plain = AnyValue::decode(encoded).unwrap_or_default();
-            read(view::AnyValue::view(Message::new(&plain.encode_to_vec())))
-        }
-        value => read(value),
-    }
-}
-
-fn is_match(pattern: &Regex, key: &[u8]) -> bool {
-    std::str::from_utf8(key).is_ok_and(|key| pattern.is_match(key))
-}
-
-type States<'a, 'v> = SmallVec<[State<'a, 'v>; 4]>;
-
-/// A key occurs twice in a set, or an attribute has two keys.
-struct DuplicateKey;
 
 impl Plan {
     pub(super) fn new(actions: &[Action]) -> Self {
@@ -467,72 +380,3 @@ const MOST_STATES: usize = 1000;
 /// Maximum memory per encoded byte of a decoded set. An attribute of two bytes needs a field, a struct and
 /// its copy, in lists that may just have doubled.
 const DECODED_BYTES_PER_BYTE: usize = 3 * (size_of::<Field<'_>>() + 2 * size_of::<KeyValue>()) / 2;
-
-fn set_value<'a>(key: &[u8], found: &Found<'a>, value: Option<&[u8]>, editor: &mut Editor<'a>) {
-    let attribute = &found.attribute;
-    if found.plain {
-        return editor.replace(attribute, |output| {
-            put_attribute(attribute.number, key, value, output);
-        });
-    }
-    editor.message(attribute, |editor| {
-        let put = |output: &mut Vec<u8>| {
-            if let Some(value) = value {
-                put_delimited(2, value, output);
-            }
-        };
-        match &found.value {
-            Some(field) => editor.replace(field, put),
-            None => editor.append(attribute, put),
-        }
-    });
-}
-
-fn put_added(number: u32, states: &States<'_, '_>, added: usize, output: &mut Vec<u8>) {
-    for turn in 0..added {
-        for state in states {
-            if state.added == Some(turn) {
-                let value = state.value.as_ref().and_then(|value| value.as_deref());
-                put_attribute(number, &state.key, value, output);
-            }
-        }
-    }
-}
-
-fn length_bit(length: usize) -> u64 {
-    1 << (length % 64)
-}
-
-/// Returns the key of an attribute that consists of one key and one value, in this order.
-#[inline(always)]
-fn plain_key(attribute: &[u8]) -> Option<&[u8]> {
-    let [0x0a, key_len @ 0..0x80, rest @ ..] = attribute else {
-        return None;
-    };
-    let (key, rest) = rest.split_at_checked(usize::from(*key_len))?;
-    let [0x12, rest @ ..] = rest else {
-        return None;
-    };
-    let (value_len, value) = varint(rest).ok()?;
-    (value_len == value.len() as u64).then_some(key)
-}
-
-#[cold]
-fn key_and_value<'a>(attribute: &Field<'a>) -> Result<(&'a [u8], Option<Field<'a>>), DuplicateKey> {
-    let mut key = None;
-    let mut value = None;
-    for field in attribute.fields() {
-        let field = field.map_err(|_| DuplicateKey)?;
-        let twice = match field.number {
-            1 => key
-                .replace(field.value.bytes().ok_or(DuplicateKey)?)
-                .is_some(),
-            2 => value.replace(field).is_some(),
-            _ => false,
-        };
-        if twice {
-            return Err(DuplicateKey);
-        }
-    }
-    Ok((key.unwrap_or_default(), value))
-}

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use prost_types::field_descriptor_proto::Type;
 
+use super::wire::{Content, Stop, is_number, is_zero, malformed, take, unzigzag, wire_type_of};
 use super::{MAX_DEPTH, is_id};
 use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
 use crate::edit::Unedited;
@@ -79,21 +80,6 @@ fn transcode(
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-enum Stop {
-    Malformed(Malformed),
-    /// A singular message or two members of a oneof occur, which protobuf merges. The request is decoded and
-    /// encoded first.
-    NeedsMerge,
-    /// The budget is too small for the text.
-    Full,
-}
-
-impl From<Full> for Stop {
-    fn from(_: Full) -> Self {
-        Stop::Full
-    }
-}
-
 struct Transcoder<'d, 'r> {
     descriptors: &'d Descriptors,
     request: &'r [u8],
@@ -108,13 +94,6 @@ struct Transcoder<'d, 'r> {
 struct Entry<'d> {
     field: &'d FieldDescriptor,
     content: Content,
-}
-
-#[derive(Clone)]
-enum Content {
-    Bits(u64),
-    /// Range of a length-delimited value in the request.
-    Range(Range<usize>),
 }
 
 /// Maximum size in bytes of content that is written without asking the budget: a number, a name, punctuation.
@@ -384,46 +363,4 @@ fn escaped(text: &[u8]) -> usize {
         _ => 0,
     };
     text.len() + text.iter().map(more).sum::<usize>()
-}
-
-fn malformed<T>(offset: usize, reason: &'static str) -> Result<T, Stop> {
-    Err(Stop::Malformed(Malformed::new(offset, reason)))
-}
-
-fn take<const N: usize>(rest: &mut &[u8], at: usize) -> Result<[u8; N], Stop> {
-    match rest.split_first_chunk::<N>() {
-        Some((bytes, behind)) => {
-            *rest = behind;
-            Ok(*bytes)
-        }
-        None => malformed(at, "a number exceeds the message"),
-    }
-}
-
-fn unzigzag(bits: u64) -> i64 {
-    ((bits >> 1) as i64) ^ -((bits & 1) as i64)
-}
-
-fn is_number(kind: Type) -> bool {
-    wire_type_of(kind) != WireType::LengthDelimited
-}
-
-fn wire_type_of(kind: Type) -> WireType {
-    match kind {
-        Type::Message | Type::String | Type::Bytes => WireType::LengthDelimited,
-        Type::Group => WireType::StartGroup,
-        Type::Double | Type::Fixed64 | Type::Sfixed64 => WireType::SixtyFourBit,
-        Type::Float | Type::Fixed32 | Type::Sfixed32 => WireType::ThirtyTwoBit,
-        _ => WireType::Varint,
-    }
-}
-
-fn is_zero(kind: Type, content: &Content) -> bool {
-    match (kind, content) {
-        (_, Content::Range(range)) => range.is_empty(),
-        (Type::Int32 | Type::Uint32 | Type::Sint32 | Type::Enum, Content::Bits(bits)) => {
-            *bits as u32 == 0
-        }
-        (_, Content::Bits(bits)) => *bits == 0,
-    }
 }

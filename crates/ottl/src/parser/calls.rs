@@ -1,6 +1,7 @@
 //! Parser for functions that return a value, and for lists.
 
 use super::{Operand, ParseError, Parser, TokenKind, unsupported};
+use crate::path::Field;
 use crate::{Function, ValueKind};
 
 /// Functions with values that `call` parses, by their names.
@@ -50,7 +51,7 @@ impl Parser<'_> {
                 let arguments = self.arguments(function)?;
                 self.expect(')')?;
                 // Parsed like the body instead of attributes, because the first key may be an index.
-                let keys = self.keys(super::Field::Body)?;
+                let keys = self.keys(Field::Body)?;
                 Operand::Call(function, arguments, keys)
             }
             None => match self.function(at, name)? {

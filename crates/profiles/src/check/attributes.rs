@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use super::path::Path;
 use super::{Checker, Rule};
+use crate::fault::DictionaryTable;
 use crate::names;
-use crate::reindex::DictionaryTable;
 
 impl Checker<'_> {
     /// Checks an entry of the attribute table.

@@ -12,8 +12,10 @@ use super::path::Path;
 use super::{Checker, Rule};
 use crate::dictionary::Dictionary;
 use crate::entries::Entries;
+use crate::fault::DictionaryTable;
+use crate::fault::ProfileFault;
 use crate::id::Id as _;
-use crate::reindex::{CopiedEntries, DictionaryReader, DictionaryTable, ProfileFault};
+use crate::reindex::{CopiedEntries, DictionaryReader};
 
 const TABLES: [DictionaryTable; 7] = [
     DictionaryTable::String,

@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use super::path::Path;
 use super::{Checker, Rule};
-use crate::reindex::DictionaryTable;
+use crate::fault::DictionaryTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ObservationKind {

@@ -4,8 +4,8 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 
 use super::path::Path;
 use super::{Checker, Rule};
+use crate::fault::DictionaryTable;
 use crate::names;
-use crate::reindex::DictionaryTable;
 
 impl Checker<'_> {
     pub(super) fn dictionary(&mut self) {

@@ -5,11 +5,12 @@ use prost::Message as _;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::sequence::HashCache;
 use crate::entries::{Entries, Indices, bytes, fields, index, indices, number, signed};
+use crate::fault::DictionaryTable;
+use crate::fault::ProfileFault;
 use crate::names;
 use crate::references::References;
-use crate::reindex::{DictionaryTable, ProfileFault};
-use tributary_otlp::reader::{Value, varint};
 
 /// Hashes of the entries of a request's tables.
 #[derive(Debug)]
@@ -26,38 +27,12 @@ pub(super) struct Tables<'e, 'r> {
     /// Start addresses of mappings.
     starts: HashCache<'e>,
     functions: HashCache<'e>,
-    locations: HashCache<'e>,
-    stacks: HashCache<'e>,
+    pub(super) locations: HashCache<'e>,
+    pub(super) stacks: HashCache<'e>,
     /// Whether unknown fields were found.
     pub(super) unknown: bool,
     /// Hash of the empty string.
     nothing: u128,
-}
-
-/// Hashes of the entries of a table; 0 for entries that are not hashed yet.
-#[derive(Debug)]
-struct HashCache<'m>(&'m mut [u128]);
-
-impl<'m> HashCache<'m> {
-    /// Takes space for `entries` hashes from `memory`.
-    fn of(entries: usize, memory: &mut &'m mut [u128]) -> Self {
-        let (memo, rest) = std::mem::take(memory).split_at_mut(entries);
-        *memory = rest;
-        HashCache(memo)
-    }
-
-    #[inline(always)]
-    fn get(&self, index: i32) -> Option<u128> {
-        self.0.get(at(index)).copied().filter(|hash| *hash != 0)
-    }
-
-    #[inline(always)]
-    fn set(&mut self, index: i32, hash: u128) -> u128 {
-        if let Some(place) = self.0.get_mut(at(index)) {
-            *place = hash;
-        }
-        hash
-    }
 }
 
 impl<'e, 'r> Tables<'e, 'r> {
@@ -91,7 +66,11 @@ impl<'e, 'r> Tables<'e, 'r> {
     /// Returns the entry of a table. Index 0 means an empty entry, even if the table is empty or its first
     /// entry is not.
     #[inline]
-    fn entry(&self, table: DictionaryTable, index: i32) -> Result<&'r [u8], ProfileFault> {
+    pub(super) fn entry(
+        &self,
+        table: DictionaryTable,
+        index: i32,
+    ) -> Result<&'r [u8], ProfileFault> {
         if index == 0 {
             return Ok(&[]);
         }
@@ -206,7 +185,7 @@ impl<'e, 'r> Tables<'e, 'r> {
     /// Hashes the binary of a mapping by the rule of [`Dictionary::binary`](crate::Dictionary::binary).
     /// Returns its start address too.
     #[inline]
-    fn mapping(&mut self, of: i32) -> Result<(u128, u64), ProfileFault> {
+    pub(super) fn mapping(&mut self, of: i32) -> Result<(u128, u64), ProfileFault> {
         let hash = match self.mappings.get(of) {
             Some(hash) => hash,
             None => self.new_mapping(of)?,
@@ -258,7 +237,7 @@ impl<'e, 'r> Tables<'e, 'r> {
     }
 
     #[inline]
-    fn function(&mut self, of: i32) -> Result<u128, ProfileFault> {
+    pub(super) fn function(&mut self, of: i32) -> Result<u128, ProfileFault> {
         match self.functions.get(of) {
             Some(hash) => Ok(hash),
             None => self.new_function(of),
@@ -288,118 +267,6 @@ impl<'e, 'r> Tables<'e, 'r> {
         Ok(self.functions.set(of, xxh3_128(&said)))
     }
 
-    #[inline(always)]
-    fn location(&mut self, of: i32) -> Result<u128, ProfileFault> {
-        match self.locations.get(of) {
-            Some(hash) => Ok(hash),
-            None => self.new_location(of),
-        }
-    }
-
-    /// Hashes a location, relative to its mapping.
-    #[inline(never)]
-    fn new_location(&mut self, of: i32) -> Result<u128, ProfileFault> {
-        const PLACE: &str = "a location";
-        let (mut mapping, mut address) = (0, 0_u64);
-        let mut attributes = Indices::new();
-        let mut lines = Sequence::default();
-        for field in fields(self.entry(DictionaryTable::Location, of)?, PLACE) {
-            let field = field?;
-            match field.number {
-                1 => mapping = index(field, PLACE)?,
-                2 => address = number(field, PLACE)?,
-                3 => lines.push(self.line(bytes(field, PLACE)?)?),
-                4 => indices(field, PLACE, &mut attributes)?,
-                _ => self.unknown = true,
-            }
-        }
-        let (mapping, start) = self.mapping(mapping)?;
-        let attributes = self.attribute_set(&attributes)?;
-        let mut said = [0; 56];
-        said[..16].copy_from_slice(&mapping.to_le_bytes());
-        said[16..32].copy_from_slice(&attributes.to_le_bytes());
-        said[32..48].copy_from_slice(&lines.to_le_bytes());
-        said[48..].copy_from_slice(&address.wrapping_sub(start).to_le_bytes());
-        Ok(self.locations.set(of, xxh3_128(&said)))
-    }
-
-    #[inline]
-    fn line(&mut self, from: &[u8]) -> Result<u128, ProfileFault> {
-        const PLACE: &str = "a line";
-        let (mut function, mut line, mut column) = (0, 0, 0);
-        for field in fields(from, PLACE) {
-            let field = field?;
-            match field.number {
-                1 => function = index(field, PLACE)?,
-                2 => line = signed(field, PLACE)?,
-                3 => column = signed(field, PLACE)?,
-                _ => self.unknown = true,
-            }
-        }
-        let mut said = [0; 32];
-        said[..16].copy_from_slice(&self.function(function)?.to_le_bytes());
-        said[16..24].copy_from_slice(&line.to_le_bytes());
-        said[24..].copy_from_slice(&column.to_le_bytes());
-        Ok(xxh3_128(&said))
-    }
-
-    #[inline]
-    pub(super) fn stack(&mut self, of: i32) -> Result<u128, ProfileFault> {
-        match self.stacks.get(of) {
-            Some(hash) => Ok(hash),
-            None => self.new_stack(of),
-        }
-    }
-
-    fn new_stack(&mut self, of: i32) -> Result<u128, ProfileFault> {
-        const PLACE: &str = "a stack";
-        let mut sequence = Sequence::default();
-        for field in fields(self.entry(DictionaryTable::Stack, of)?, PLACE) {
-            let field = field?;
-            match (field.number, field.value) {
-                (1, Value::Bytes(packed)) => sequence = self.packed_locations(packed, sequence)?,
-                (1, Value::Varint(location)) => sequence.push(self.location(location as i32)?),
-                (1, _) => return Err(ProfileFault::Malformed(PLACE)),
-                _ => self.unknown = true,
-            }
-        }
-        Ok(self.stacks.set(of, xxh3_128(&sequence.to_le_bytes())))
-    }
-
-    fn packed_locations(
-        &mut self,
-        mut packed: &[u8],
-        mut into: Sequence,
-    ) -> Result<Sequence, ProfileFault> {
-        while !packed.is_empty() {
-            packed = self.known_locations(packed, &mut into);
-            if !packed.is_empty() {
-                let (location, rest) =
-                    varint(packed).map_err(|_| ProfileFault::Malformed("a stack"))?;
-                into.push(self.location(location as i32)?);
-                packed = rest;
-            }
-        }
-        Ok(into)
-    }
-
-    /// Hashes locations up to the first one that is not hashed yet, and returns the rest. This is the
-    /// innermost loop.
-    fn known_locations<'p>(&self, mut packed: &'p [u8], into: &mut Sequence) -> &'p [u8] {
-        let hashes = &*self.locations.0;
-        let mut sequence = *into;
-        while let Ok((location, rest)) = varint(packed)
-            // A negative index becomes a position outside of the table.
-            && let Some(hash) = hashes.get(location as u32 as usize)
-            && *hash != 0
-        {
-            sequence.push(*hash);
-            packed = rest;
-        }
-        *into = sequence;
-        packed
-    }
-
     /// Returns the trace id and span id of a link. Ids of invalid length count as missing.
     pub(super) fn link(&mut self, of: i32) -> Result<[u8; 24], ProfileFault> {
         const PLACE: &str = "a link";
@@ -425,33 +292,6 @@ impl<'e, 'r> Tables<'e, 'r> {
     }
 }
 
-/// Combines hashes into two polynomials, one per half. The inputs are well mixed and the result is hashed
-/// again, so a full hash per element is not needed; it would dominate the cost of a stack.
-#[derive(Debug, Default, Clone, Copy)]
-struct Sequence {
-    low: u64,
-    high: u64,
-}
-
-impl Sequence {
-    #[inline(always)]
-    fn push(&mut self, hash: u128) {
-        // Odd multipliers lose no bits. They are Knuth's and PCG's multipliers for random number generators.
-        self.low = self
-            .low
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(hash as u64);
-        self.high = self
-            .high
-            .wrapping_mul(0x2360_ed05_1fc6_5da5)
-            .wrapping_add((hash >> 64) as u64);
-    }
-
-    fn to_le_bytes(self) -> [u8; 16] {
-        (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
-    }
-}
-
 /// Whether a value is a short text or a non-negative number in shortest encoding, as most values are.
 fn is_plain(value: &[u8]) -> bool {
     match value {
@@ -466,6 +306,6 @@ fn is_plain(value: &[u8]) -> bool {
 
 /// Converts an index to a position. A negative index becomes a position that no table has.
 #[inline(always)]
-fn at(index: i32) -> usize {
+pub(super) fn at(index: i32) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }

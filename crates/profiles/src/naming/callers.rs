@@ -2,8 +2,8 @@
 
 use super::unnamed::entries;
 use crate::entries::{Entries, bytes, fields, number, numbers};
+use crate::fault::ProfileFault;
 use crate::names;
-use crate::reindex::ProfileFault;
 
 /// Locations of a request whose addresses are return addresses. The instruction at a return address follows
 /// the call. It may belong to another line, to another inlined function, or, after a call that never returns,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::entries::{Entries, bytes, fields, number, numbers};
+use crate::fault::ProfileFault;
 use crate::names::{BUILD_ID_GNU, BUILD_ID_GO};
-use crate::reindex::ProfileFault;
 use tributary_otlp::reader::Value;
 
 /// Locations of a request that have an address but no lines, and whose mapping identifies the binary.

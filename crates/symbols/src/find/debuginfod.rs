@@ -9,86 +9,35 @@
 //! servers trust requests from there. Redirects into a private network are followed only from within a private
 //! network, and only to another configured server.
 
-use std::net::{IpAddr, SocketAddr};
+mod config;
+mod network;
+mod redirect;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, LOCATION, USER_AGENT};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyDataStream, BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
+pub use self::config::Debuginfod;
+use self::network::{Network, System, connector, has_public_ip, host_and_port};
+use self::redirect::redirected;
 use super::breaker::Breaker;
 use super::download::download;
 use super::{BinarySource, Found, Tools};
 use crate::build_id::BuildId;
 use crate::failure::Failure;
 use futures_util::future::BoxFuture;
-use tributary_config::units::{ByteSize, Duration, Headers};
-use tributary_config::{Problems, Validate};
-use tributary_net::client::{ConnectError, Connector, Stream, full_error, host_of, parse_url};
+use tributary_net::Owner;
+use tributary_net::client::{Connector, full_error, host_of, parse_url};
 use tributary_net::tls::ClientTls;
 use tributary_net::tls::rotation::RotatingClient;
-use tributary_net::{Owner, is_public};
-
-/// debuginfod servers, which serve files by build id; Linux distributions run public ones. A server learns the
-/// build ids of the binaries that run here, so none is asked unless configured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Debuginfod {
-    /// URLs of the servers, such as `https://debuginfod.example.com`, asked in this order. Default: none.
-    pub servers: Vec<String>,
-    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
-    pub headers: Headers,
-    /// TLS settings for `https://` URLs.
-    pub tls: ClientTls,
-    /// Maximum time for one download; more than 0. Default: 2m.
-    pub timeout: Duration,
-    /// Maximum size of one file. Default: 2GiB.
-    pub max_bytes: ByteSize,
-}
-
-impl Default for Debuginfod {
-    fn default() -> Self {
-        Debuginfod {
-            servers: Vec::new(),
-            headers: Headers::default(),
-            tls: ClientTls::default(),
-            timeout: Duration::secs(120),
-            max_bytes: ByteSize::mib(2048),
-        }
-    }
-}
-
-impl Validate for Debuginfod {
-    fn validate(&self, problems: &mut Problems) {
-        for (at, server) in self.servers.iter().enumerate() {
-            match parse_url(server) {
-                Err(reason) => problems.error(&["servers", &at.to_string()], reason),
-                Ok(url) if url.query().is_some() => problems.error(
-                    &["servers", &at.to_string()],
-                    "must not have a query, because file paths are appended",
-                ),
-                Ok(_) => {}
-            }
-        }
-        let secure = |server: &String| server.starts_with("https://");
-        if self.servers.iter().any(secure) {
-            self.tls.validate_for_tls("tls", problems);
-        }
-        if self.timeout.is_zero() {
-            problems.error(&["timeout"], "must be above 0");
-        }
-        if self.max_bytes.0 == 0 {
-            problems.error(&["max_bytes"], "must be above 0");
-        }
-    }
-}
 
 /// Attempts per file, if the server is unreachable or fails.
 const ATTEMPTS: u32 = 3;
@@ -117,40 +66,6 @@ struct Server {
     /// Wait after the first attempt; doubled after each further attempt.
     first_wait: std::time::Duration,
     max_bytes: u64,
-}
-
-/// Resolves names and opens connections. Tests use a double.
-trait Network: Send + Sync {
-    fn addresses<'a>(
-        &'a self,
-        host: &'a Connector,
-    ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>>;
-
-    fn connect<'a>(
-        &'a self,
-        host: &'a Connector,
-        addresses: &'a [SocketAddr],
-    ) -> BoxFuture<'a, Result<Stream, ConnectError>>;
-}
-
-/// The network of this machine.
-struct System;
-
-impl Network for System {
-    fn addresses<'a>(
-        &'a self,
-        host: &'a Connector,
-    ) -> BoxFuture<'a, Result<Vec<SocketAddr>, ConnectError>> {
-        Box::pin(host.resolve())
-    }
-
-    fn connect<'a>(
-        &'a self,
-        host: &'a Connector,
-        addresses: &'a [SocketAddr],
-    ) -> BoxFuture<'a, Result<Stream, ConnectError>> {
-        Box::pin(host.connect(addresses))
-    }
 }
 
 /// The reason why one attempt failed.
@@ -360,37 +275,6 @@ impl Server {
         Err(Attempt::Retryable(reason))
     }
 
-    /// Whether a redirect to these addresses may be followed.
-    fn may_redirect(
-        &self,
-        outside: bool,
-        to: &Uri,
-        addresses: &[SocketAddr],
-    ) -> Result<(), &'static str> {
-        let is_private = !addresses.iter().all(has_public_ip);
-        if addresses.iter().any(is_local) {
-            Err("the target is a loopback or link-local address, to which redirects are refused")
-        } else if is_private && outside {
-            Err("the target is in a private network, to which public servers may not redirect")
-        } else if is_private && !self.configured.contains(&host_and_port(to)) {
-            Err("the target is in a private network and not one of `servers`")
-        } else {
-            Ok(())
-        }
-    }
-
-    fn redirect_connector(&self, url: &Uri) -> Result<Connector, String> {
-        match (url.scheme_str(), &self.redirect_connector) {
-            (Some("https"), Some((tls, source))) => {
-                let name = tls.server_name(host_of(url));
-                let name = name.map_err(|error| error.to_string())?;
-                Ok(connector(url, Some((source.clone(), name))))
-            }
-            (Some("http"), None) => Ok(connector(url, None)),
-            _ => Err("redirects to another scheme are not followed".to_owned()),
-        }
-    }
-
     /// Sends a request on a new connection, since files are large and requests rare.
     async fn send(
         &self,
@@ -463,56 +347,6 @@ impl Server {
             Err(Failure::Unreachable(reason)) => Err(again(reason)),
             Err(failure) => Err(Attempt::Final(failure)),
         }
-    }
-}
-
-fn connector(
-    url: &Uri,
-    tls: Option<(RotatingClient, rustls_pki_types::ServerName<'static>)>,
-) -> Connector {
-    let (host, port) = host_and_port(url);
-    Connector::new(&host, port, tls)
-}
-
-fn host_and_port(url: &Uri) -> (String, u16) {
-    let default = match url.scheme_str() {
-        Some("https") => 443,
-        _ => 80,
-    };
-    let host = host_of(url).to_ascii_lowercase();
-    (host, url.port_u16().unwrap_or(default))
-}
-
-/// Whether an address belongs to this machine or is link-local, so that other networks cannot reach it.
-fn is_local(address: &SocketAddr) -> bool {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
-    }
-}
-
-fn has_public_ip(address: &SocketAddr) -> bool {
-    is_public(address.ip())
-}
-
-/// Returns the target of a redirect: an absolute URL, or a path on the same server. No known server sends the four
-/// other forms.
-fn redirected(from: &Uri, headers: &HeaderMap) -> Result<Uri, Attempt> {
-    let nowhere = || Attempt::Retryable(format!("{from} redirects without a valid target"));
-    let location = headers.get(LOCATION).ok_or_else(nowhere)?;
-    let location: Uri = location
-        .to_str()
-        .ok()
-        .and_then(|location| location.parse().ok())
-        .ok_or_else(nowhere)?;
-    match (location.scheme(), location.authority()) {
-        (Some(_), Some(_)) => Ok(location),
-        (None, None) if location.path().starts_with('/') => {
-            let mut parts = from.clone().into_parts();
-            parts.path_and_query = location.into_parts().path_and_query;
-            Uri::from_parts(parts).map_err(|_| nowhere())
-        }
-        _ => Err(nowhere()),
     }
 }
 

@@ -3,14 +3,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::input;
-use super::{Outcome, fetch, load};
-use crate::app::cli::Shape;
+use super::{Outcome, fetch, input, load};
+use crate::app::cli::arguments::Shape;
 use crate::profile_files::{FileKind, decode, file_kind, requests};
 use crate::telemetry::terminal::Progress;
-use tributary_profiles::check;
 use tributary_profiles::check::{CheckReport, FINDINGS_PER_RULE, Severity};
-use tributary_profiles::pprof;
+use tributary_profiles::{check, pprof};
 
 pub(super) fn check_files(
     files: &[PathBuf],

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::{FAILED, GOOD, GREW, Outcome, flamegraph, input, load, output, table};
-use crate::app::cli::{Shape, printable};
+use crate::app::cli::arguments::Shape;
+use crate::app::cli::printable;
 use tributary_profiles::dictionary::ValueType;
 use tributary_profiles::diff::{Change, Diff, DiffRow, Scales, diff};
 use tributary_profiles::top;

@@ -7,7 +7,7 @@ use clap::Args;
 use tokio::time::Instant;
 
 use super::{Outcome, name_of};
-use crate::app::cli::Locations;
+use crate::app::cli::arguments::Locations;
 use crate::app::config::Config;
 use crate::component::{Extensions, Host, Terminal};
 use crate::pipeline::health::Health;
@@ -18,8 +18,7 @@ use tributary_config::{ComponentId, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
-use tributary_storage::StorageMetrics;
-use tributary_storage::{Lease, Logs, Next, Options};
+use tributary_storage::{Lease, Logs, Next, Options, StorageMetrics};
 
 /// Time limit for the exporter to shut down.
 const LAST: std::time::Duration = std::time::Duration::from_secs(5);

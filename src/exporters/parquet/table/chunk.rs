@@ -17,9 +17,10 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::WriteError;
+use super::bounds::Bounds;
 use super::compress::Compressor;
 use super::encoding::Hybrid;
-use super::values::{Bounds, Encoder};
+use super::values::Encoder;
 
 /// Maximum number of rows of a page: 20000 as in other writers, rounded down to a multiple of
 /// [`LOOK_ROWS`].

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use super::attributes::{Pairs, Sets};
+use super::cost::row_memory;
 use super::gathered::gathered;
-use super::row_memory;
 use super::strings::{NONE, Strings};
 use super::text::quote;
 use tributary_otlp::reader::{Fields, put_varint};

@@ -8,7 +8,8 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::compress::Compressor;
 use super::group::RowGroup;
-use super::{Layout, PageCompression, TableKind, WriteError};
+use super::kind::TableKind;
+use super::{Layout, PageCompression, WriteError};
 
 /// Minimum number of rows in the first row group of a file with a page index. With fewer rows,
 /// columns have a page or two, and the index would be as large as the columns.

@@ -5,16 +5,14 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::gathered::{Gathered, gathered};
+use super::WriteError;
+use super::gathered::Gathered;
 use super::group::RowGroup;
-use super::order::Rows;
 use super::ranges::Ranges;
-use super::rows::Shared;
-use super::strings::{NONE, Strings};
+use super::strings::Strings;
 use super::text::quote;
 use super::texts::Words;
 use super::values::Bits;
-use super::{Layout, RowColumns, WriteError};
 
 /// A frame, as numbers of texts and of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,19 +54,19 @@ enum Has {
 #[derive(Debug)]
 pub(super) struct Frames {
     /// Texts; text 0 is empty.
-    texts: Strings,
+    pub(super) texts: Strings,
     /// 64-bit numbers as bytes; word 0 is 0.
     words: Strings,
-    frames: Vec<Frame>,
+    pub(super) frames: Vec<Frame>,
     hashes: Vec<u64>,
     ids: HashMap<Frame, u32, FixedState>,
     /// The frames of all stacks.
-    stacks: Vec<u32>,
-    ranges: Ranges,
+    pub(super) stacks: Vec<u32>,
+    pub(super) ranges: Ranges,
     has: Vec<u16>,
     stack_hashes: Vec<u64>,
     /// Bytes of the texts of all frames as JSON, without keys.
-    text_bytes: usize,
+    pub(super) text_bytes: usize,
     /// Stacks, by the numbers of their frames.
     by_frames: Strings,
     scratch: Vec<u8>,
@@ -275,7 +273,7 @@ impl Frames {
 
     /// Returns the known properties of each frame as JSON, by number. A single index per frame then
     /// replaces an index per column.
-    fn json(&self) -> Strings {
+    pub(super) fn json(&self) -> Strings {
         let mut all = Strings::default();
         let mut json = Vec::new();
         for frame in &self.frames {
@@ -392,59 +390,4 @@ fn has(frame: &Frame) -> u16 {
     .into_iter()
     .filter(|(value, _)| *value != 0)
     .fold(0, |all, (_, column)| all | column as u16)
-}
-
-gathered! {
-    /// Columns of the table of stacks.
-    pub(super) struct Stacks {
-        pub(super) frames: Frames,
-        /// Stack of each row.
-        rows: Vec<u32>,
-    }
-}
-
-impl Stacks {
-    /// Adds a row for a stack without a row.
-    pub(super) fn push(&mut self, shared: &mut Shared, time: i64, stack: u32) {
-        // Stacks are numbered in order, and each gets its row at once.
-        if stack as usize == self.rows.len() {
-            self.rows.push(stack);
-            shared.push(time, 0);
-        }
-    }
-}
-
-impl RowColumns for Stacks {
-    fn memory_to_write(&self) -> usize {
-        /// Bytes of a frame's keys and of the offset of its text.
-        const FRAME_BYTES: usize = 96;
-        // A text and its copy in the dictionary.
-        2 * (self.frames.text_bytes + self.frames.frames.len() * FRAME_BYTES)
-    }
-
-    fn order(&self, _: &Shared) -> Vec<u32> {
-        (0..self.rows.len() as u32).collect()
-    }
-
-    fn write(
-        &self,
-        shared: &Shared,
-        _: &Layout,
-        rows: Rows<'_>,
-        group: &mut RowGroup<'_>,
-    ) -> Result<(), WriteError> {
-        shared.write_times(rows, group)?;
-        let frames = &self.frames;
-        let stacks = rows.of(&self.rows);
-        let hashes = stacks.clone().map(|stack| frames.stack_hash(stack));
-        group.hashes("stack_hash", hashes)?;
-        let stacks = stacks.map(|stack| &frames.stacks[frames.ranges.get(stack as usize)]);
-        let leaves = stacks.clone().map(|stack| match stack.first() {
-            Some(leaf) => frames.frames[*leaf as usize].function,
-            None => NONE,
-        });
-        group.optional_texts("leaf_function", &frames.texts, leaves)?;
-        let stacks = stacks.map(|stack| stack.iter().copied());
-        group.text_lists("frame", &frames.json(), stacks)
-    }
 }

@@ -8,7 +8,7 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::TableKind;
+use super::kind::TableKind;
 use super::schema::{self, Column};
 
 /// Options of a [`Layout`].

@@ -4,13 +4,15 @@ use std::ops::ControlFlow;
 
 use smallvec::SmallVec;
 
+use super::cost::row_memory;
 use super::gathered::gathered;
 use super::group::RowGroup;
+use super::kind::TableKind;
 use super::order::Rows;
 use super::read::{bytes, each, fields, number, time};
 use super::rows::{Item, Place, Shared};
 use super::strings::{NONE, Texts};
-use super::{Layout, RowColumns, TableKind, WriteError, row_memory, text};
+use super::{Layout, RowColumns, WriteError, text};
 use tributary_otlp::Malformed;
 use tributary_otlp::view::{AnyValue, Message, View as _};
 

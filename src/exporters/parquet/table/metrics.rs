@@ -1,13 +1,15 @@
 //! Data points of metrics of all types, one row each.
 
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::attributes::Sets;
 use super::context::PerTable;
+use super::cost::row_memory;
 use super::exemplars::Exemplars;
 use super::gathered::gathered;
 use super::group::RowGroup;
+use super::kind::TableKind;
+use super::metric_head::{Form, Head};
 use super::order::Rows;
 use super::ranges::Lists;
 use super::read::{bytes, each, fields, fixed64s, number, time};
@@ -15,9 +17,8 @@ use super::rows::{Item, Place, Shared};
 use super::strings::{NONE, Strings};
 use super::traces::name;
 use super::values::Bits;
-use super::{Layout, RowColumns, TableKind, WriteError, row_memory};
+use super::{Layout, RowColumns, WriteError};
 use tributary_otlp::Malformed;
-use tributary_otlp::reader::Fields;
 use tributary_otlp::view::{Buckets, Message, View as _};
 
 gathered! {
@@ -62,91 +63,8 @@ struct Metric {
     monotonic: Option<bool>,
 }
 
-/// An encoded metric.
-#[derive(Debug, Clone, Default)]
-struct Head<'r> {
-    message: &'r [u8],
-    name: &'r [u8],
-    description: &'r [u8],
-    unit: &'r [u8],
-    form: Form,
-    data: Cow<'r, [u8]>,
-    /// Encoded fields of the metric without the data points.
-    shared: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Form {
-    #[default]
-    Gauge,
-    Sum,
-    Histogram,
-    Exponential,
-    Summary,
-}
-
-impl Form {
-    fn name(self) -> &'static str {
-        match self {
-            Form::Gauge => "gauge",
-            Form::Sum => "sum",
-            Form::Histogram => "histogram",
-            Form::Exponential => "exponential_histogram",
-            Form::Summary => "summary",
-        }
-    }
-}
-
-impl<'r> Head<'r> {
-    fn read(message: &'r [u8]) -> Result<Self, Malformed> {
-        let mut head = Head {
-            message,
-            ..Head::default()
-        };
-        for field in fields(message) {
-            let (number, value) = field?;
-            // The data is a `oneof`: the last form wins, and repeated messages of one form are
-            // merged.
-            let form = match number {
-                1 => {
-                    head.name = bytes(value);
-                    continue;
-                }
-                2 => {
-                    head.description = bytes(value);
-                    continue;
-                }
-                3 => {
-                    head.unit = bytes(value);
-                    continue;
-                }
-                5 => Form::Gauge,
-                7 => Form::Sum,
-                9 => Form::Histogram,
-                10 => Form::Exponential,
-                11 => Form::Summary,
-                _ => continue,
-            };
-            let data = bytes(value);
-            match form == head.form && !head.data.is_empty() {
-                true => head.data.to_mut().extend_from_slice(data),
-                false => head.data = Cow::Borrowed(data),
-            }
-            head.form = form;
-        }
-        head.shared.push(head.form as u8);
-        for (message, left_out) in [(message, 5..=11), (&*head.data, 1..=1)] {
-            let fields = Fields::new(message).map_while(Result::ok);
-            for field in fields.filter(|field| !left_out.contains(&field.number)) {
-                head.shared.extend_from_slice(field.raw);
-            }
-        }
-        Ok(head)
-    }
-}
-
 /// Returns a data point with its time, which all forms have in field 3.
-fn read(point: &[u8]) -> Result<Item<&[u8]>, Malformed> {
+pub(super) fn read(point: &[u8]) -> Result<Item<&[u8]>, Malformed> {
     let (mut time, mut all) = (0, 0);
     for field in fields(point) {
         all += 1;

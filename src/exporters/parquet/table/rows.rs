@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use super::attributes::{Pairs, Sets};
 use super::context::{Context, Contexts, Known, Origin, SERVICE_NAME};
+use super::cost::row_memory;
 use super::gathered::gathered;
 use super::group::RowGroup;
+use super::kind::{Partition, TableKind};
 use super::layout::{AttributeOwner, Promoted};
 use super::order::Rows;
 use super::read::{head, messages};
 use super::strings::{NONE, Strings};
-use super::{Partition, Sink, Table, TableKind, WriteError, logs, metrics, row_memory, traces};
-use tributary_otlp::Malformed;
-use tributary_otlp::Signal;
+use super::{Sink, Table, WriteError, logs, metrics, traces};
 use tributary_otlp::view::{AnyValue, Message, Resource, View as _, attribute};
+use tributary_otlp::{Malformed, Signal};
 
 gathered! {
     /// Common columns of the rows of all tables.

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use Of::*;
+use Shape::*;
 use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{Type, TypePtr};
 
-use super::TableKind;
+use super::kind::TableKind;
 use super::layout::{ProfilesLayout, TableOptions};
 
 /// Version of the schemas, in the metadata of every file. New columns at the end do not change the
@@ -48,9 +50,6 @@ pub(super) enum Of {
     Id16,
     Id8,
 }
-
-use Of::*;
-use Shape::*;
 
 type Columns = &'static [(&'static str, Shape, Of)];
 

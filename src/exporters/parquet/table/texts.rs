@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 
 use parquet::basic::Encoding;
 
+use super::bounds::Bounds;
 use super::encoding::{Hybrid, bit_width, byte_aligned};
 use super::strings::Strings;
-use super::values::{Bounds, Encoder};
+use super::values::Encoder;
 
 /// Maps numbers to texts.
 pub(super) trait AttributeOwner {

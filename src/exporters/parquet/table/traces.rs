@@ -3,14 +3,16 @@
 use std::ops::ControlFlow;
 
 use super::attributes::{Pairs, Sets};
+use super::cost::row_memory;
 use super::gathered::gathered;
 use super::group::RowGroup;
+use super::kind::TableKind;
 use super::order::{Rows, values};
 use super::ranges::Ranges;
 use super::read::{bytes, each, fields, number};
 use super::rows::{Item, Place, Shared};
 use super::strings::Strings;
-use super::{Layout, RowColumns, TableKind, WriteError, row_memory};
+use super::{Layout, RowColumns, WriteError};
 use tributary_otlp::Malformed;
 
 gathered! {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::receivers::pprof::intake::Refused;
+use crate::receivers::pprof::convert::Refused;
 use tributary_memory::NoRoom;
 
 /// Reason for a missing profile.

@@ -1,5 +1,9 @@
 //! Tests of responses to clients that exceed a limit, byte by byte.
 
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+
 use super::*;
 use crate::server::frames::PREFACE;
 use tributary_config::units;

@@ -8,6 +8,8 @@ mod names;
 mod node;
 mod parse;
 mod print;
+mod special;
+mod templates;
 mod types;
 
 use std::fmt::Write;

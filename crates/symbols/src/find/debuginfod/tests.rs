@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use super::*;
 use crate::library::testing::tools;
 use crate::testing::{elf, elf_with, id};
+use tributary_config::units::{ByteSize, Duration, Headers};
 use tributary_net::client::test_server::{Answer, TestServer, answer, header_map};
+use tributary_net::client::{ConnectError, Stream};
 
 fn plain(status: u16, body: &[u8]) -> Option<Answer> {
     Some(answer(status, HeaderMap::new(), body, HeaderMap::new()))

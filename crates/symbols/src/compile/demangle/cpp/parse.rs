@@ -153,7 +153,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses an ordinal in base 36.
-    fn sequence(&mut self) -> Parsed<u64> {
+    pub(super) fn sequence(&mut self) -> Parsed<u64> {
         let end = self.text.find('_').ok_or(NotAName)?;
         let digits = self.bytes(end)?;
         self.expect("_")?;
@@ -216,94 +216,6 @@ impl<'a> Parser<'a> {
             qualifiers: state.qualifiers,
             suffix,
         }))
-    }
-
-    fn special_name(&mut self) -> Parsed<Id> {
-        const OF_TYPES: [(&str, &str); 6] = [
-            ("TV", "vtable for "),
-            ("TT", "VTT for "),
-            ("TI", "typeinfo for "),
-            ("TS", "typeinfo name for "),
-            ("TF", "typeinfo fn for "),
-            ("TJ", "java Class for "),
-        ];
-        const OF_NAMES: [(&str, &str); 4] = [
-            ("TW", "TLS wrapper function for "),
-            ("TH", "TLS init function for "),
-            ("GV", "guard variable for "),
-            ("GR", "reference temporary #"),
-        ];
-        const OF_ENCODINGS: [(&str, &str); 3] = [
-            ("GA", "hidden alias for "),
-            ("GTt", "transaction clone for "),
-            ("GTn", "non-transaction clone for "),
-        ];
-        for (code, text) in OF_TYPES {
-            if self.take(code) {
-                let of = self.type_()?;
-                return self.node(Node::Prefix(text, of));
-            }
-        }
-        for (code, text) in OF_ENCODINGS {
-            if self.take(code) {
-                let of = self.encoding()?;
-                return self.node(Node::Prefix(text, of));
-            }
-        }
-        for (code, text) in OF_NAMES {
-            if self.take(code) {
-                let of = self.name(None)?;
-                if code != "GR" {
-                    return self.node(Node::Prefix(text, of));
-                }
-                let number = match self.rest().is_empty() {
-                    true => 0,
-                    false => self.sequence()?,
-                };
-                let number = self.node(Node::Parameter(number))?;
-                let of = self.node(Node::Between(number, " for ", of))?;
-                return self.node(Node::Prefix(text, of));
-            }
-        }
-        if self.take("TA") {
-            let of = self.template_argument()?;
-            return self.node(Node::Prefix("template parameter object for ", of));
-        }
-        if self.take("TC") {
-            let of = self.type_()?;
-            self.digits(true)?;
-            self.expect("_")?;
-            let within = self.type_()?;
-            let both = self.node(Node::Between(within, "-in-", of))?;
-            return self.node(Node::Prefix("construction vtable for ", both));
-        }
-        if self.take("Tc") {
-            self.offset()?;
-            self.offset()?;
-            let of = self.encoding()?;
-            return self.node(Node::Prefix("covariant return thunk to ", of));
-        }
-        self.expect("T")?;
-        let text = match self.look() {
-            b'h' => "non-virtual thunk to ",
-            b'v' => "virtual thunk to ",
-            _ => return Err(NotAName),
-        };
-        self.offset()?;
-        let of = self.encoding()?;
-        self.node(Node::Prefix(text, of))
-    }
-
-    /// Parses the offset by which a thunk changes `this`.
-    fn offset(&mut self) -> Parsed<()> {
-        if self.take("v") {
-            self.digits(true)?;
-            self.expect("_")?;
-        } else {
-            self.expect("h")?;
-        }
-        self.digits(true)?;
-        self.expect("_")
     }
 
     pub(super) fn substitution(&mut self) -> Parsed<Id> {
@@ -370,97 +282,6 @@ impl<'a> Parser<'a> {
             name = self.node(Node::Between(name, "", tag))?;
         }
         Ok(name)
-    }
-
-    pub(super) fn template_parameter(&mut self) -> Parsed<Id> {
-        self.expect("T")?;
-        let level = match self.take("L") {
-            true => {
-                let level = self.number()?;
-                self.expect("_")?;
-                level.checked_add(1).ok_or(NotAName)?
-            }
-            false => 0,
-        };
-        let index = self.ordinal()?;
-        match level {
-            0 => self.node(Node::Argument(index)),
-            // A lambda within a lambda.
-            _ => {
-                let number = self.node(Node::Parameter(index.saturating_add(1)))?;
-                self.node(Node::Prefix("auto:", number))
-            }
-        }
-    }
-
-    pub(super) fn template_arguments(&mut self) -> Parsed<List> {
-        self.expect("I")?;
-        let takes = std::mem::replace(&mut self.takes_arguments, true);
-        let read = self.read_template_arguments();
-        self.takes_arguments = takes;
-        read
-    }
-
-    fn read_template_arguments(&mut self) -> Parsed<List> {
-        let mut items = Vec::new();
-        while !self.take("E") {
-            if self.take("Q") {
-                self.expression()?;
-                self.expect("E")?;
-                break;
-            }
-            items.push(self.template_argument()?);
-        }
-        self.list(&items)
-    }
-
-    pub(super) fn template_argument(&mut self) -> Parsed<Id> {
-        self.deeper(|parser| match parser.look() {
-            b'X' => {
-                parser.expect("X")?;
-                let expression = parser.expression()?;
-                parser.expect("E")?;
-                Ok(expression)
-            }
-            b'J' => {
-                parser.expect("J")?;
-                let items = parser.until_end(Self::template_argument)?;
-                parser.node(Node::Pack(items))
-            }
-            b'L' if parser.peek(1) == b'Z' => {
-                parser.expect("LZ")?;
-                let encoding = parser.encoding()?;
-                parser.expect("E")?;
-                Ok(encoding)
-            }
-            b'L' => parser.literal(),
-            // Clang 18 and later declare the parameter before a dependent argument. The declaration is not
-            // displayed.
-            b'T' if matches!(parser.peek(1), b'y' | b'n' | b't' | b'p' | b'k') => {
-                parser.template_declaration()?;
-                parser.template_argument()
-            }
-            _ => parser.type_(),
-        })
-    }
-
-    pub(super) fn template_declaration(&mut self) -> Parsed<()> {
-        self.deeper(|parser| {
-            parser.expect("T")?;
-            match parser.bytes(1)? {
-                "y" => Ok(()),
-                "k" => parser.name(None).map(|_| ()),
-                "n" => parser.type_().map(|_| ()),
-                "p" => parser.template_declaration(),
-                "t" => {
-                    while !parser.take("E") {
-                        parser.template_declaration()?;
-                    }
-                    Ok(())
-                }
-                _ => Err(NotAName),
-            }
-        })
     }
 
     pub(super) fn qualifiers(&mut self) -> Qualifiers {

@@ -1,8 +1,12 @@
 //! Prints the syntax tree of a name in C++ notation.
 
+mod functions;
+mod scopes;
+
 use std::fmt::{self, Write};
 
-use super::node::{Function, Id, List, Node, Qualifiers, Reference};
+use self::functions::symbol;
+use super::node::{Function, Id, List, Node, Qualifiers};
 use super::parse::Parser;
 
 /// Maximum number of visited nodes. The length of the text is no bound, because empty packs print nothing.
@@ -99,95 +103,6 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
 
     fn right(&mut self, id: Id) -> fmt::Result {
         self.deeper(|printer| printer.print_right(id))
-    }
-
-    /// Returns the argument of a template parameter in a scope, and the scope of the argument. For a pack,
-    /// returns the argument with the index `pack`.
-    fn argument(&self, index: u64, scope: usize, pack: Option<usize>) -> Option<(Id, usize)> {
-        let (Scope::Arguments(list), around) = *self.scopes.get(scope)? else {
-            return None;
-        };
-        let item = *self.items(list).get(usize::try_from(index).ok()?)?;
-        let item = match (self.node(item), pack) {
-            (Some(Node::Pack(list)), Some(at)) => self.items(list).get(at).copied()?,
-            _ => item,
-        };
-        Some((item, around))
-    }
-
-    /// Replaces a template parameter by its argument.
-    fn behind(&self, mut id: Id, mut scope: usize) -> (Id, usize) {
-        let mut pack = self.pack;
-        for _ in 0..DEEPEST {
-            let Some(Node::Argument(index)) = self.node(id) else {
-                break;
-            };
-            let Some(next) = self.argument(index, scope, pack.take()) else {
-                break;
-            };
-            (id, scope) = next;
-        }
-        (id, scope)
-    }
-
-    /// Prints an argument, in which other packs are printed as lists.
-    fn in_place(
-        &mut self,
-        scope: usize,
-        print: impl FnOnce(&mut Self) -> fmt::Result,
-    ) -> fmt::Result {
-        let pack = self.pack.take();
-        let printed = self.within(scope, print);
-        self.pack = pack;
-        printed
-    }
-
-    /// Runs `work` in another scope.
-    fn within<T>(&mut self, scope: usize, work: impl FnOnce(&mut Self) -> T) -> T {
-        let before = std::mem::replace(&mut self.scope, scope);
-        let done = work(self);
-        self.scope = before;
-        done
-    }
-
-    /// Opens a scope within the current one.
-    fn inner(&mut self, scope: Scope) -> usize {
-        self.scopes.push((scope, self.scope));
-        self.scopes.len() - 1
-    }
-
-    fn is_array(&self, id: Id, scope: usize) -> bool {
-        let (id, scope) = self.behind(id, scope);
-        match self.node(id) {
-            Some(Node::Array(..)) => true,
-            Some(Node::Qualified(of, _)) => self.is_array(of, scope),
-            _ => false,
-        }
-    }
-
-    fn is_function(&self, id: Id, scope: usize) -> bool {
-        let (id, scope) = self.behind(id, scope);
-        match self.node(id) {
-            Some(Node::Function(function)) => function.name.is_none(),
-            Some(Node::Qualified(of, _)) => self.is_function(of, scope),
-            _ => false,
-        }
-    }
-
-    /// Whether a type prints a part after the declared name, as `[10]` in `int (&name) [10]`.
-    fn has_right(&self, id: Id, scope: usize, depth: u32) -> bool {
-        if depth > DEEPEST {
-            return false;
-        }
-        let (id, scope) = self.behind(id, scope);
-        match self.node(id) {
-            Some(Node::Array(..) | Node::Function(_)) => true,
-            Some(Node::Qualified(of, _) | Node::Pointer(of) | Node::Referred(of, _)) => {
-                self.has_right(of, scope, depth + 1)
-            }
-            Some(Node::MemberPointer(_, of)) => self.has_right(of, scope, depth + 1),
-            _ => false,
-        }
     }
 
     fn print_left(&mut self, id: Id) -> fmt::Result {
@@ -455,60 +370,6 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         self.text(if self.last[1] == '>' { " >" } else { ">" })
     }
 
-    fn expansion(&mut self, of: Id) -> fmt::Result {
-        let before = self.pack.take();
-        let printed = self.each_of_a_pack(of);
-        self.pack = before;
-        printed
-    }
-
-    fn each_of_a_pack(&mut self, of: Id) -> fmt::Result {
-        let Some(count) = self.pack_size(of, self.scope, 0) else {
-            self.print(of)?;
-            return self.text("...");
-        };
-        let comma = self.comma;
-        let mut is_first = true;
-        for at in 0..count {
-            let written = self.written;
-            self.comma |= !is_first;
-            self.pack = Some(at);
-            self.print(of)?;
-            is_first &= self.written == written;
-        }
-        if is_first {
-            self.comma = comma;
-        }
-        Ok(())
-    }
-
-    /// Returns the number of arguments of the first pack in a node, other expansions excluded.
-    fn pack_size(&mut self, id: Id, scope: usize, depth: u32) -> Option<usize> {
-        self.steps += 1;
-        if depth > DEEPEST || self.steps >= MOST_STEPS {
-            return None;
-        }
-        let (nodes, list) = match self.node(id)? {
-            Node::Closure { .. } => return None,
-            Node::Argument(index) => {
-                let (item, _) = self.argument(index, scope, None)?;
-                return match self.node(item)? {
-                    Node::Pack(list) => Some(list.len()),
-                    _ => None,
-                };
-            }
-            Node::Function(Function {
-                arguments: Some(_), ..
-            })
-            | Node::Scoped(..) => return None,
-            node => node.parts(),
-        };
-        let found = nodes.into_iter().flatten();
-        found
-            .chain(self.items(list).iter().copied())
-            .find_map(|part| self.pack_size(part, scope, depth + 1))
-    }
-
     /// Prints the class name as used in its constructors.
     fn base_name(&mut self, of: Id) -> fmt::Result {
         self.deeper(
@@ -520,100 +381,5 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
                 _ => printer.print(of),
             },
         )
-    }
-
-    fn qualifiers(&mut self, qualifiers: Qualifiers) -> fmt::Result {
-        self.text(if qualifiers.is_const { " const" } else { "" })?;
-        self.text(if qualifiers.is_volatile {
-            " volatile"
-        } else {
-            ""
-        })?;
-        self.text(if qualifiers.is_restrict {
-            " __restrict"
-        } else {
-            ""
-        })?;
-        match qualifiers.reference {
-            Some(reference) => {
-                self.text(" ")?;
-                self.text(symbol(reference))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn scope_of(&mut self, function: &Function) -> usize {
-        match function.arguments {
-            Some(arguments) => self.inner(Scope::Arguments(arguments)),
-            None => self.scope,
-        }
-    }
-
-    fn function_left(&mut self, function: &Function) -> fmt::Result {
-        if let Some(result) = function.result {
-            self.left(result)?;
-            if function.name.is_none() || !self.has_right(result, self.scope, 0) {
-                self.text(" ")?;
-            }
-        }
-        match function.name {
-            Some(name) => self.print(name),
-            None => Ok(()),
-        }
-    }
-
-    fn function_right(&mut self, function: &Function) -> fmt::Result {
-        self.text("(")?;
-        self.list(function.parameters)?;
-        self.text(")")?;
-        if let Some(result) = function.result {
-            self.right(result)?;
-        }
-        self.qualifiers(function.qualifiers)?;
-        match function.suffix {
-            Some(suffix) => self.print(suffix),
-            None => Ok(()),
-        }
-    }
-
-    fn pointer_left(&mut self, to: Id, scope: usize, symbol: &str) -> fmt::Result {
-        self.within(scope, |printer| printer.left(to))?;
-        if self.is_array(to, scope) {
-            self.text(" (")?;
-        } else if self.is_function(to, scope) {
-            self.text("(")?;
-        }
-        self.text(symbol)
-    }
-
-    fn pointer_right(&mut self, to: Id, scope: usize) -> fmt::Result {
-        if self.is_array(to, scope) || self.is_function(to, scope) {
-            self.text(")")?;
-        }
-        self.within(scope, |printer| printer.right(to))
-    }
-
-    /// Collapses references to references (`T&&` where `T` is `int&`).
-    fn collapsed(&self, mut to: Id, mut reference: Reference) -> (Id, usize, Reference) {
-        let mut scope = self.scope;
-        for _ in 0..DEEPEST {
-            let (behind, around) = self.behind(to, scope);
-            let Some(Node::Referred(inner, of)) = self.node(behind) else {
-                break;
-            };
-            (to, scope) = (inner, around);
-            if of == Reference::LValue {
-                reference = Reference::LValue;
-            }
-        }
-        (to, scope, reference)
-    }
-}
-
-fn symbol(reference: Reference) -> &'static str {
-    match reference {
-        Reference::LValue => "&",
-        Reference::RValue => "&&",
     }
 }

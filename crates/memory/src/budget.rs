@@ -1,0 +1,302 @@
+//! The budget, its permits, and the reserve of stored queues.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use smallvec::SmallVec;
+
+use super::clients::ClientMemory;
+
+/// The memory budget of the process. Code that is about to hold telemetry takes a [`Permit`] first.
+///
+/// Taking a permit never waits: a receiver without a permit refuses the request, which is cheaper than holding the
+/// connection.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicUsize,
+    /// Whether the limit was set explicitly, as opposed to the default.
+    is_explicit: AtomicBool,
+    used: AtomicUsize,
+    /// Bytes of `used` for requests that have not arrived completely.
+    pub(super) unfinished: AtomicUsize,
+    /// Memory that clients use beside `used`.
+    pub clients: ClientMemory,
+    stored_queues: AtomicUsize,
+    /// Bytes of `used` that stored queues have read from disk.
+    read_ahead: AtomicUsize,
+}
+
+/// Share of the budget that is reserved for the read-ahead of all stored queues: one part in this many.
+const READ_AHEAD_SHARE: usize = 4;
+/// Maximum read-ahead of one stored queue, in bytes, regardless of the budget.
+const LARGEST_READ_AHEAD: usize = 16 << 20;
+
+/// Permits that several batches share together with their bytes.
+pub type Permits = SmallVec<[Arc<Permit>; 1]>;
+
+impl Budget {
+    /// Creates a budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Budget {
+            limit: AtomicUsize::new(limit),
+            is_explicit: AtomicBool::new(false),
+            used: AtomicUsize::new(0),
+            unfinished: AtomicUsize::new(0),
+            clients: ClientMemory::default(),
+            stored_queues: AtomicUsize::new(0),
+            read_ahead: AtomicUsize::new(0),
+        })
+    }
+
+    /// Takes a permit for `bytes`, unless that would exceed the limit.
+    pub fn acquire(self: &Arc<Self>, bytes: usize) -> Result<Permit, NoRoom> {
+        let mut permit = self.empty_permit();
+        permit.grow(bytes).map(|()| permit)
+    }
+
+    /// Returns an empty permit, to be grown later.
+    pub fn empty_permit(self: &Arc<Self>) -> Permit {
+        Permit {
+            budget: self.clone(),
+            bytes: 0,
+            usage: Use::Requests,
+        }
+    }
+
+    /// Registers a stored queue. Its read-ahead is reserved from now on.
+    pub fn stored_queue(self: &Arc<Self>) -> StoredQueue {
+        self.stored_queues.fetch_add(1, Relaxed);
+        StoredQueue(self.clone())
+    }
+
+    /// Returns the free bytes that are reserved for stored queues.
+    fn reserved(&self) -> usize {
+        let queues = self.stored_queues.load(Relaxed);
+        let reserve =
+            (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(LARGEST_READ_AHEAD));
+        let reserve = if queues == 0 { 0 } else { reserve };
+        reserve.saturating_sub(self.read_ahead.load(Relaxed))
+    }
+
+    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). For the
+    /// output of a component whose input is counted already: if requests took all of the budget, no output
+    /// could be encoded, and no request would end.
+    pub fn for_output(self: &Arc<Self>) -> Permit {
+        Permit {
+            budget: self.clone(),
+            bytes: 0,
+            usage: Use::Output,
+        }
+    }
+
+    /// Returns the bytes beyond the limit that outputs may take: an eighth of the limit, and at least 8 MiB.
+    pub fn reserve(&self) -> usize {
+        (self.limit() / 8).max(LEAST_RESERVE)
+    }
+
+    /// Checks that `bytes` would fit now, without taking them.
+    pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
+        let limit = self.limit() - self.reserved();
+        if self.used().saturating_add(bytes) <= self.available(limit) {
+            return Ok(());
+        }
+        Err(NoRoom {
+            needed: bytes,
+            limit,
+        })
+    }
+
+    /// Whether less than a quarter of the unreserved limit is free.
+    pub fn is_scarce(&self) -> bool {
+        let limit = self.limit() - self.reserved();
+        self.used() > limit - limit / 4
+    }
+
+    /// Returns the limit in bytes.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// Resets the limit to a default, which the next [`set_limit`](Self::set_limit) replaces. Existing permits stay
+    /// valid.
+    pub fn reset_limit(&self, default: usize) {
+        self.is_explicit.store(false, Relaxed);
+        self.limit.store(default, Relaxed);
+    }
+
+    /// Sets the limit explicitly. The first call replaces the default; of several calls, the smallest limit counts.
+    pub fn set_limit(&self, bytes: usize) {
+        if self.is_explicit.swap(true, Relaxed) {
+            self.limit.fetch_min(bytes, Relaxed);
+        } else {
+            self.limit.store(bytes, Relaxed);
+        }
+    }
+
+    /// Returns the bytes in use.
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Returns the part of `limit` that permits may take now. Memory of clients beside the permits counts as far as it
+    /// exceeds [`ALLOWANCE`].
+    fn available(&self, limit: usize) -> usize {
+        limit.saturating_sub(self.clients.bytes().saturating_sub(ALLOWANCE))
+    }
+
+    /// Returns the limit of all permits together when a permit for `usage` grows.
+    fn limit_of(&self, usage: Use) -> usize {
+        match usage {
+            Use::Output => self.limit().saturating_add(self.reserve()),
+            Use::Requests | Use::ReadAhead => self.limit() - self.reserved(),
+        }
+    }
+
+    fn take(&self, bytes: usize, usage: Use) -> bool {
+        let limit = self.available(self.limit_of(usage));
+        self.used
+            .fetch_update(Relaxed, Relaxed, |used| {
+                used.checked_add(bytes).filter(|total| *total <= limit)
+            })
+            .is_ok()
+    }
+}
+
+/// Reason why a permit was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the memory budget of {limit} bytes has no room for {needed} bytes")]
+pub struct NoRoom {
+    /// Requested size of the permit in bytes.
+    pub needed: usize,
+    /// Limit of the whole budget in bytes.
+    pub limit: usize,
+}
+
+impl NoRoom {
+    /// Whether the permit would fit into an empty budget.
+    pub fn may_fit_later(&self) -> bool {
+        self.needed <= self.limit
+    }
+}
+
+/// The right to hold some bytes, released on drop.
+#[derive(Debug)]
+pub struct Permit {
+    pub(super) budget: Arc<Budget>,
+    pub(super) bytes: usize,
+    usage: Use,
+}
+
+/// The purpose of the bytes of a permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Telemetry that arrived.
+    Requests,
+    /// Records that a stored queue has read from the disk.
+    ReadAhead,
+    /// The output of a component, which may take the reserve.
+    Output,
+}
+
+impl Permit {
+    /// Returns the size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the budget that the permit was taken from.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// The reserve for outputs of the budget: see [`Budget::reserve`].
+    pub fn reserve(&self) -> usize {
+        self.budget.reserve()
+    }
+
+    /// Takes another permit from the same budget.
+    pub fn another(&self, bytes: usize) -> Result<Permit, NoRoom> {
+        self.budget.acquire(bytes)
+    }
+
+    /// Grows by `more` bytes, or stays unchanged on error.
+    pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
+        if !self.budget.take(more, self.usage) {
+            return Err(NoRoom {
+                needed: self.bytes.saturating_add(more),
+                limit: self.budget.limit_of(self.usage),
+            });
+        }
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Changes the size to `bytes`, or stays unchanged on error.
+    pub fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        self.shrink_to(bytes);
+        self.grow(bytes.saturating_sub(self.bytes))
+    }
+
+    /// Releases the bytes above `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        if let Some(surplus) = self.bytes.checked_sub(bytes) {
+            self.budget.used.fetch_sub(surplus, Relaxed);
+            if self.usage == Use::ReadAhead {
+                self.budget.read_ahead.fetch_sub(surplus, Relaxed);
+            }
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+/// An open stored queue. Its read-ahead is reserved until this is dropped.
+#[derive(Debug)]
+pub struct StoredQueue(Arc<Budget>);
+
+impl StoredQueue {
+    /// Returns the maximum bytes of records that the queue may have in memory: an equal part of the reserve of all
+    /// stored queues.
+    pub fn allowance(&self) -> usize {
+        let queues = self.0.stored_queues.load(Relaxed).max(1);
+        (self.0.limit() / READ_AHEAD_SHARE / queues).min(LARGEST_READ_AHEAD)
+    }
+
+    /// Takes a permit for a record that was read from disk. This never fails, because the queue respects its
+    /// [`allowance`](Self::allowance), which is reserved. The queue may exceed the allowance by one record.
+    pub fn read_ahead(&self, bytes: usize) -> Permit {
+        self.0.used.fetch_add(bytes, Relaxed);
+        self.0.read_ahead.fetch_add(bytes, Relaxed);
+        Permit {
+            budget: self.0.clone(),
+            bytes,
+            usage: Use::ReadAhead,
+        }
+    }
+}
+
+impl Drop for StoredQueue {
+    fn drop(&mut self) {
+        self.0.stored_queues.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Bytes that clients may use beside the permits before the permits get less: half of the 48 MiB that the process may
+/// use above the limit. The program itself uses the other half.
+const ALLOWANCE: usize = 24 << 20;
+
+/// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and as much for the
+/// result.
+const LEAST_RESERVE: usize = 8 << 20;
+
+/// Bytes that an unfinished request may always take, from the half that is reserved for small requests.
+pub(super) const SMALL: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;
