@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, raw, within, yaml};
 
+/// `password`, as bcrypt with a low cost.
+const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2awu";
+
 fn with_console(yaml: &str, keys: &str) -> String {
     let extension = format!(
         "extensions:\n  console: {{endpoint: '127.0.0.1:0'{keys}}}\nservice:\n  extensions: [console]\n"
@@ -153,7 +156,7 @@ async fn snapshot_names_the_last_error_and_the_oldest_request() {
 
 #[tokio::test]
 async fn configuration_is_shown_without_secrets() {
-    let exporter = "{endpoint: 'http://user:hidden@127.0.0.1:1', headers: {x-key: hidden}}";
+    let exporter = "{endpoint: 'http://127.0.0.1:1/?api_key=hidden', headers: {x-key: hidden}}";
     let yaml = yaml(&[], &[("otlp_http", exporter)]);
     let collector = Collector::start(&with_console(&yaml, "")).await;
     for path in ["/api/v1/config", "/api/v1/pipeline"] {
@@ -200,8 +203,10 @@ async fn page_is_served_with_a_strict_policy_to_known_hosts() {
 async fn console_asks_for_credentials_and_logs_who_read_profiles() {
     let yaml = yaml(&[], &[("debug", "{}")]);
     let keys = ", auth: {authenticator: basicauth}";
+    let users =
+        format!("extensions:\n  basicauth: {{htpasswd: {{inline: 'jane:{BCRYPT}'}}}}\n  console");
     let yaml = with_console(&yaml, keys)
-        .replace("extensions:\n  console", "extensions:\n  basicauth: {htpasswd: {inline: 'jane:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g='}}\n  console")
+        .replace("extensions:\n  console", &users)
         .replace("extensions: [console]", "extensions: [basicauth, console]");
     let collector = Collector::start(&yaml).await;
     for path in ["/", "/api/v1/pipeline", "/api/v1/profiles/stores"] {

@@ -1,5 +1,6 @@
 //! Routing of requests: page files, the snapshot, the configuration and the profile API.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -107,23 +108,18 @@ impl Console {
         let Some(allowed) = &self.hosts else {
             return true;
         };
-        // HTTP/2 has the host in the URI.
-        let header = request.headers().get(HOST);
+        // HTTP/2 has the host in the URI. An HTTP/1 request may have both.
+        let header = request
+            .headers()
+            .get(HOST)
+            .map(|value| value.to_str().unwrap_or_default());
         let authority = request
             .uri()
             .authority()
             .map(|authority| authority.as_str());
-        let authority = authority
-            .or_else(|| header?.to_str().ok())
-            .unwrap_or_default();
-        let host = host_of(authority);
-        let is_address = host
-            .trim_matches(['[', ']'])
-            .parse::<std::net::IpAddr>()
-            .is_ok();
-        is_address
-            || is_loopback(host)
-            || allowed.iter().any(|name| name.eq_ignore_ascii_case(host))
+        let named = [header, authority];
+        let mut named = named.into_iter().flatten().map(host_of).peekable();
+        named.peek().is_some() && named.all(|host| is_local_or_in(host, allowed))
     }
 
     /// Logs a look at profiles.
@@ -202,6 +198,12 @@ impl Handler for Console {
         }
         response
     }
+}
+
+/// Whether a host is this machine, an address, or one of `allowed`.
+fn is_local_or_in(host: &str, allowed: &[String]) -> bool {
+    let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    is_address || is_loopback(host) || allowed.iter().any(|name| name.eq_ignore_ascii_case(host))
 }
 
 /// Returns the host of `host:port`.

@@ -132,8 +132,10 @@ fn request(
 ) -> Request<Full<Bytes>> {
     let mut request = Request::builder()
         .method(method)
-        .uri(format!("http://{address}{path}"))
-        .header("host", address.to_string());
+        .uri(format!("http://{address}{path}"));
+    if headers.iter().all(|(name, _)| *name != "host") {
+        request = request.header("host", address.to_string());
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
