@@ -31,7 +31,7 @@ use tributary_otlp::{Requests, Signal};
 /// A client of librdkafka; clones share the client.
 type Client = FutureProducer<Logging>;
 
-/// Bytes that librdkafka holds at most, unless a few records are larger.
+/// Maximum size of librdkafka's queue, in bytes, unless a few records are larger.
 const HELD: usize = 64 << 20;
 
 /// One exporter.
@@ -166,7 +166,7 @@ impl queue::Sender for Exporter {
                 let outcome = tokio::select! {
                     outcome = attempt.delivery.settle() => outcome,
                     error = too_late(patience) => Err(error),
-                    // Given up.
+                    // The queue has dropped the batch.
                     () = tell.closed() => return,
                 };
                 // Before the outcome is reported, because a new attempt may begin then.
@@ -240,13 +240,13 @@ impl Brokers {
     fn renew_when_due(self: &Arc<Self>) {
         if self.renewals.are_due() {
             let brokers = self.clone();
-            tokio::spawn(async move { brokers.connect_anew().await });
+            tokio::spawn(async move { brokers.reconnect().await });
         }
     }
 
     /// Replaces the client after it has delivered its records, so that no record overtakes an earlier record of its
     /// key. The wait is limited, because the old certificate may be the reason for failed deliveries.
-    pub(super) async fn connect_anew(&self) {
+    pub(super) async fn reconnect(&self) {
         let _alone = self.gate.write().await;
         let Some((generation, client)) = self.current() else {
             return;
