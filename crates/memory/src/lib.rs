@@ -449,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_counts_wherever_above_the_process_it_is_set() {
+    fn cgroup_limit_of_any_ancestor_counts() {
         let root = tempfile::tempdir().unwrap();
         let set = |file: &str, limit: &str| {
             let path = root.path().join(file);
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_queues_share_a_reserve_that_nothing_else_can_use() {
+    fn disk_queues_share_exclusive_reserve() {
         let budget = Budget::new(800);
         let first = budget.stored_queue();
         assert_eq!(first.allowance(), 200);
