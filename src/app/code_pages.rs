@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_files_that_was_never_written_to_is_given_back() {
+    fn only_unmodified_code_pages_are_released() {
         let mapping = |range: &str, permissions: &str, inode: u32, dirty: (u32, u32)| {
             let (anonymous, swap) = dirty;
             format!(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_was_given_back_runs_again() {
+    fn released_code_runs_again() {
         assert!(release() > 0);
         assert_eq!(format!("{:.2}", 2.0_f64.sqrt()), "1.41");
     }

@@ -130,7 +130,7 @@ fn the_dashboard_of_the_collector_shows_its_metrics() {
 }
 
 #[test]
-fn rules_and_alerts_ask_for_metrics_that_there_are() {
+fn rules_and_alerts_use_existing_metrics() {
     let rules = serde_json::Value::Array(rules());
     let known = own_metrics();
     for name in names_in(&rules, "otelcol|tributary") {
@@ -163,7 +163,7 @@ fn the_operator_gets_the_same_rules() {
 
 /// Evaluates the rules on synthetic series with `promtool test rules`.
 #[test]
-fn rules_and_alerts_give_what_their_tests_say() {
+fn rules_and_alerts_pass_their_tests() {
     let tests = format!(
         "{}/examples/prometheus/tests.yaml",
         env!("CARGO_MANIFEST_DIR")
@@ -222,14 +222,14 @@ fn made_of_profiles() -> BTreeSet<String> {
             known.insert(translated(&format!("profile.request.{name}"), unit, false));
         }
     }
-    // Of the others, only the metric with unit `1` is no sum but a share.
+    // Among the remaining metrics, only the one with unit `1` is a share instead of a sum.
     let others = OTHERS.iter();
     known.extend(others.map(|(name, unit)| translated(name, unit, *unit != "1")));
     known
 }
 
 #[test]
-fn the_dashboard_of_profiles_shows_what_the_connector_makes() {
+fn profile_dashboard_uses_metrics_of_connector() {
     let known = made_of_profiles();
     // The other names with this prefix are labels made of attributes: `profile_metric_name`,
     // `profile_frame_symbolized`.

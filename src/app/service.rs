@@ -91,7 +91,7 @@ pub async fn run(options: ServiceOptions) -> ExitCode {
     match Service::start(options, config, logs, introspection) {
         Ok(service) => service.serve(signals).await,
         Err(problem) => {
-            error!(error = problem, "Cannot start.");
+            error!(error = problem, "Cannot start the collector.");
             ExitCode::FAILURE
         }
     }
@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn second_signal_names_only_items_that_are_lost() {
+    fn second_signal_names_only_lost_items() {
         let holder = |kind, id: &str, items| Holder {
             kind,
             id: id.to_owned(),
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_anywhere_marks_the_process_as_failed_and_wakes_the_service() {
+    async fn panic_marks_process_as_failed_and_wakes_service() {
         let health = Arc::new(Health::default());
         health.set_phase(Phase::Ready);
         let panicked = watch_for_panics(health.clone());

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_in_the_clear_are_warned_of_unless_they_stay_on_the_machine() {
+    fn unencrypted_credentials_cause_warning_except_on_localhost() {
         let auth = Auth {
             authenticator: "bearertokenauth".parse().unwrap(),
         };

@@ -57,8 +57,8 @@ pub struct Config {
     /// With `use_internal_logger: false`: destinations of the text: `stdout`, `stderr`, or paths of files, which are
     /// appended to. Default: `[stdout]`.
     pub output_paths: Vec<String>,
-    /// Older name of `verbosity`: `debug` means `detailed`, `info` means `normal`, all others mean `basic`. Takes
-    /// precedence over `verbosity`. Default: none.
+    /// Older name of `verbosity`: `debug` means `detailed`, `info` means `normal`, all other values mean `basic`.
+    /// Takes precedence over `verbosity`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loglevel: Option<OldLogLevel>,
 }

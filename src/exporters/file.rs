@@ -297,7 +297,7 @@ impl Component for Writer {
         for output in self.files.open() {
             let rotation = self.config.rotation.0.clone();
             if let Err(error) = output.begin(self.config.is_continued(), rotation) {
-                let reason = output.describe("cannot empty", &error);
+                let reason = output.describe("cannot truncate", &error);
                 error!(otelcol.component.id = %self.id, otelcol.component.kind = "exporter", "{reason}");
             }
         }

@@ -293,7 +293,7 @@ pub(super) fn grpc_timeout(timeout: Duration) -> String {
     }
 }
 
-/// The status in headers or trailers; `None` when there is none.
+/// Returns the status in headers or trailers; `None` if it is missing.
 pub(super) fn status_of(headers: &HeaderMap) -> Option<Result<(), SendError>> {
     let code = headers.get("grpc-status")?;
     let code = Code::from_bytes(code.as_bytes());

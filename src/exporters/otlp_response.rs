@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partial_success_is_read_for_every_signal_and_absence_means_success() {
+    fn missing_partial_success_means_full_success() {
         use opentelemetry_proto::tonic::collector::logs::v1 as logs;
         use opentelemetry_proto::tonic::collector::profiles::v1development as profiles;
         let expected = Outcome {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn however_much_a_server_says_little_of_it_is_logged() {
+    fn long_server_messages_are_truncated_in_log() {
         let much = "\u{e4}".repeat(100_000);
         let over_grpc = refused(Code::Internal, &much, None).reason;
         assert!(over_grpc.len() < 1100, "{}", over_grpc.len());

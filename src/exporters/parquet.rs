@@ -242,7 +242,7 @@ impl Component for Writer {
             let ended = join_all(ending.map(|queue| queue.shutdown(deadline))).await;
             let mut undelivered = Undelivered::default();
             ended.into_iter().for_each(|left| undelivered += left);
-            // Without a queue, no queue tells the files to end.
+            // Without a queue, the exporter itself has to end the files.
             self.files.end();
             self.files.ended(deadline).await;
             if let Some(running) = self.running {

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_password_is_an_error_in_a_file_and_other_hash_everywhere() {
+    fn plain_password_in_file_and_unknown_hash_are_errors() {
         let lines = "bob:word\ndes:rqXexS6ZhobKA\nold:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/";
         let directory = TempDir::new().unwrap();
         let file = directory.path().join("htpasswd");
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_its_key_without_the_password() {
+    fn errors_name_key_without_password() {
         for (yaml, key, warning) in [
             ("{}", "", false),
             (
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_for_others_what_it_is_configured_for() {
+    fn extension_has_configured_capabilities() {
         let provides = |yaml: &str| serde_yaml::from_str::<Config>(yaml).unwrap().provides();
         assert_eq!(
             provides("htpasswd: {inline: 'a:b'}"),

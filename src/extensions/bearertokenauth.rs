@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_at_its_key_without_the_token() {
+    fn errors_name_key_without_token() {
         let directory = TempDir::new().unwrap();
         let empty = directory.path().join("empty");
         fs::write(&empty, " \n").unwrap();

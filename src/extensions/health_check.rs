@@ -245,7 +245,7 @@ mod tests {
     use tributary_otlp::Signal;
 
     #[test]
-    fn only_a_ready_process_whose_exporters_deliver_is_healthy() {
+    fn process_is_healthy_if_ready_and_exporters_deliver() {
         let health = Health::default();
         let config = Config::default();
         let at_once = Duration(std::time::Duration::from_nanos(1));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_ends_in_a_slash_stands_for_what_is_below_it() {
+    fn path_with_trailing_slash_matches_subpaths() {
         assert!(answers_on("/", "/") && answers_on("/", "/healthz"));
         assert!(answers_on("/health", "/health") && answers_on("/health/", "/health/status"));
         assert!(!answers_on("/health", "/health/status") && !answers_on("/health/", "/healthz"));

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn any_number_of_addresses_takes_bounded_room_and_gives_it_back() {
+    async fn addresses_take_bounded_memory() {
         let tries = Tries::default();
         let address = |number: u32| IpAddr::from(Ipv4Addr::from(number));
         let most = u32::try_from(MOST_ADDRESSES).unwrap();

@@ -15,7 +15,7 @@ use crate::pipeline::flow::Flow;
 pub enum DropReason {
     /// A processor dropped them on purpose.
     Filtered,
-    /// They had been delivered before.
+    /// The items had been delivered before.
     Duplicate,
     /// The next hop refused them permanently.
     Permanent,
@@ -29,9 +29,9 @@ pub enum DropReason {
     QueueFull,
     /// Their storage is damaged.
     Damaged,
-    /// They failed repeatedly while other data was delivered, and went to the dead letters of the stored queue.
+    /// The items failed repeatedly while other data was delivered, and went to the dead letters of the queue on disk.
     DeadLetter,
-    /// They were merged into other items, which are counted separately. No data is lost.
+    /// The items were merged into other items, which are counted separately. No data is lost.
     Merged,
 }
 
@@ -113,7 +113,7 @@ impl Account {
         }
     }
 
-    /// Counts items that came in. They are in flight from now on.
+    /// Counts items that enter. They are in flight from now on.
     pub fn received(&self, items: usize) {
         self.received.increment(items as u64);
         self.in_flight.increment(items as f64);

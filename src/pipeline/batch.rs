@@ -82,7 +82,7 @@ impl Patience {
         self.0.notify_one();
     }
 
-    /// Waits for [`taken_in`](Self::taken_in). The signal never comes if the outcome is known at once.
+    /// Waits for [`taken_in`](Self::taken_in). Never returns if the outcome is known at once.
     pub async fn until_taken_in(&self) {
         self.0.notified().await;
     }

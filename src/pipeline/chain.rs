@@ -17,8 +17,8 @@ pub struct PipelineEntry {
 }
 
 impl PipelineEntry {
-    /// Creates the entry in front of the first stage. If `finishes` is set, a batch goes on to the end of the pipeline
-    /// even if its sender stops waiting.
+    /// Creates the entry in front of the first stage. If `finishes` is set, a batch passes the whole pipeline even if
+    /// its sender stops waiting.
     pub fn new(account: Account, first: Arc<dyn Consumer>, finishes: bool) -> Self {
         PipelineEntry {
             account,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_processor_drops_is_counted_as_dropped_and_the_rest_as_forwarded() {
+    async fn processor_drops_are_counted_and_rest_is_forwarded() {
         let (entry, metrics) = pipeline(Scripted::new([]));
         entry.consume(spans(["a", "b", "c"])).await.unwrap();
         entry.consume(spans(["d"])).await.unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_offered_twice_and_taken_once_left_the_processor_once() {
+    async fn retried_batch_leaves_processor_once() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let exporter = Scripted::new([Err(Nack::unavailable("full"))]);
         let outgoing = metrics::with_local_recorder(&recorder, || {
@@ -282,14 +282,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_exporter_refuses_is_refused_as_a_whole() {
+    async fn exporter_refusal_refuses_whole_batch() {
         let (entry, metrics) = pipeline(Scripted::new([Err(Nack::unavailable("full"))]));
         entry.consume(spans(["a", "b", "c"])).await.unwrap_err();
         assert_eq!(account(&metrics), [3, 0, 0, 3, 0]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_client_no_longer_waits_for_is_refused() {
+    async fn batch_of_disconnected_client_is_refused() {
         let (entry, metrics) = pipeline(Scripted::slow(Duration::from_secs(10)));
         let batch = entry.consume(spans(["a", "b"]));
         tokio::time::timeout(Duration::from_secs(1), batch)
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_client_no_longer_waits_for_arrives_where_deliveries_are_noted() {
+    async fn batch_of_disconnected_client_arrives_behind_dedup() {
         let exporter = Scripted::slow(Duration::from_secs(10));
         let (entry, metrics) = pipeline_that(true, exporter.clone());
         let batch = entry.consume(spans(["a", "b"]));

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time without occurrences after which an episode is over. Trouble that comes and goes from one request to the next is
-/// one episode.
+/// Time without occurrences after which an episode is over. Intermittent trouble is one episode.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// One kind of trouble of one component.

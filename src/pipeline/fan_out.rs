@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_that_may_pass_is_what_the_sender_hears() {
+    async fn retryable_refusal_takes_precedence() {
         let permanent = Scripted::new([Err(Nack::invalid("bad"))]);
         let transient = Scripted::new([Err(Nack::unavailable("later"))]);
         let fan_out = FanOut::over(vec![permanent, transient, Scripted::new([])]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_attempt_with_progress_goes_only_to_who_refused() {
+    async fn retry_with_progress_skips_accepted_branches() {
         let good = Scripted::new([]);
         let bad = Scripted::new([Err(Nack::unavailable("later"))]);
         let fan_out = FanOut::over(vec![good.clone(), bad.clone()]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_refused_comes_only_to_who_refused_however_often_it_is_sent() {
+    async fn retries_go_only_to_refusing_branches() {
         let good = Scripted::slow(Duration::from_secs(1));
         let full = refusing(5);
         let fan_out = FanOut::over(vec![good.clone(), full.clone()]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_refuses_after_a_while_is_known_from_the_second_time_on() {
+    async fn slow_refusal_is_recognized_from_second_retry() {
         let good = Scripted::new([]);
         let refusals = (0..5).map(|_| Err(Nack::unavailable("full")));
         let slow = Scripted::slow_then(Duration::from_secs(1), refusals);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_the_same_was_refused_before() {
+    async fn only_equal_batch_counts_as_retry() {
         let good = Scripted::new([]);
         let fan_out = FanOut::over(vec![good.clone(), refusing(1)]);
         let of = |tenant: &str| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_that_are_equal_and_come_at_the_same_time_are_two() {
+    async fn concurrent_equal_batches_are_distinct() {
         let good = Scripted::new([]);
         let refusals = [Err(Nack::unavailable("full"))];
         let slow = Scripted::slow_then(Duration::from_secs(1), refusals);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_for_good_does_not_come_again() {
+    async fn permanent_refusal_is_not_remembered() {
         let good = Scripted::new([]);
         let bad = Scripted::new([Err(Nack::invalid("bad"))]);
         let fan_out = FanOut::over(vec![good.clone(), bad]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_come_back_in_time_is_forgotten_and_so_are_the_oldest_of_very_many() {
+    async fn refused_batches_expire_and_are_bounded() {
         let good = Scripted::new([]);
         let fan_out = FanOut::over(vec![good.clone(), refusing(1)]);
         fan_out.consume(spans(["a"])).await.unwrap_err();
@@ -236,7 +236,7 @@ mod tests {
             let name = number.to_string();
             fan_out.consume(spans([name.as_str()])).await.unwrap_err();
         }
-        // A branch that refuses does not keep the others from taking their data.
+        // A refusing branch does not prevent other branches from accepting their data.
         assert_eq!(good.taken().len(), 6000);
         fan_out.consume(spans(["5999"])).await.unwrap();
         assert_eq!(good.taken().len(), 6000);

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exporter_fails_from_its_first_loss_until_its_next_delivery() {
+    fn exporter_is_unhealthy_from_first_failure_to_delivery() {
         let health = Health::default();
         let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
         assert!(health.failing(Duration::ZERO).is_empty());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exporter_that_is_gone_is_not_reported() {
+    fn dropped_exporter_is_not_reported() {
         let health = Health::default();
         health
             .exporter(&"gone".parse().unwrap(), Signal::Traces)
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exporter_that_was_built_in_vain_does_not_hide_the_one_that_runs() {
+    fn unstarted_exporter_does_not_hide_running_one() {
         let health = Health::default();
         let id = "otlp_grpc".parse().unwrap();
         let running = health.exporter(&id, Signal::Traces);

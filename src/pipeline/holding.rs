@@ -92,7 +92,7 @@ pub(crate) struct Collected {
     pub(crate) closed: bool,
 }
 
-/// The common part of a processor that holds data.
+/// Common part of the processors that buffer data.
 pub(crate) struct Holding<G, R> {
     pub(crate) next: Next,
     /// A plain mutex: it is locked for a few pushes and never across an await.

@@ -15,7 +15,7 @@ use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::room::{Full, Room};
 
-/// Delay that a refused sender is told to wait before it retries.
+/// Retry delay of a refused sender.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Minimum size of a reservation, so that small outputs ask the budget once.
 const STEP: usize = 16 << 10;

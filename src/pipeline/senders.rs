@@ -100,18 +100,18 @@ impl Senders {
     }
 
     /// Whether all senders wait and some of them cannot wait for long.
-    pub(crate) fn are_in_a_hurry(&self) -> bool {
+    pub(crate) fn have_impatient_sender(&self) -> bool {
         self.all_wait() && self.impatient
     }
 
     /// Whether the batch is the unmodified data of exactly one waiting sender.
-    pub(crate) fn are_one_who_waits(&self) -> bool {
+    pub(crate) fn is_single_waiting_sender(&self) -> bool {
         self.all_wait() && self.waiting.len() == 1 && !self.summed_up
     }
 
     /// Whether all senders waited and all have stopped waiting. They still have their data and will retry.
-    pub(crate) fn have_gone(&self) -> bool {
-        self.all_wait() && self.waiting.iter().all(Waiter::has_gone)
+    pub(crate) fn have_stopped_waiting(&self) -> bool {
+        self.all_wait() && self.waiting.iter().all(Waiter::has_stopped_waiting)
     }
 
     /// Whether any sender can wait indefinitely.
@@ -180,7 +180,7 @@ impl Waiter {
         Waiter(self.0.clone())
     }
 
-    fn has_gone(&self) -> bool {
+    fn has_stopped_waiting(&self) -> bool {
         let tell = self.0.as_ref().and_then(|waiting| waiting.tell.as_ref());
         tell.is_none_or(oneshot::Sender::is_closed)
     }
@@ -233,7 +233,7 @@ mod tests {
     use crate::pipeline::testing::spans;
 
     #[tokio::test]
-    async fn a_sender_hears_of_all_pieces_and_of_the_one_that_was_lost() {
+    async fn sender_gets_outcome_of_all_parts() {
         for (told, expected) in [(2, true), (1, false)] {
             let (mut senders, answer) = Senders::of(&mut spans(["a", "b"]), true);
             let piece = senders.split(1);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_was_acknowledged_hears_so_at_once_and_his_items_are_held() {
+    async fn acknowledged_sender_is_told_at_once() {
         let (mut senders, answer) = Senders::of(&mut spans(["a", "b", "c"]), false);
         answer.outcome().await.unwrap();
         assert_eq!(senders.held(), 3);
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_patient_sender_is_told_that_his_batch_is_taken_in() {
+    async fn patient_sender_is_notified_of_buffering() {
         let patience = Arc::new(Patience::default());
         let mut batch = spans(["a"]);
         batch.patience = Some(patience.clone());
         let (senders, answer) = Senders::of(&mut batch, false);
         assert!(batch.patience.is_none() && senders.patience().is_some());
-        assert!(!senders.are_in_a_hurry());
+        assert!(!senders.have_impatient_sender());
         let outcome = tokio::spawn(answer.outcome());
         patience.until_taken_in().await;
         senders.tell(&Err(Nack::invalid("bad")));

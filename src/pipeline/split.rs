@@ -62,7 +62,7 @@ pub(crate) async fn within(batch: Batch, most: Limit, budget: &Arc<Budget>) -> P
         Signal::Profiles => on_a_turn_if_large(size.bytes, cut).await,
         _ => Some(cut()),
     };
-    // The process ends if there are none.
+    // `None` means that the process is shutting down.
     let pieces = pieces.unwrap_or_default();
     if pieces.len() < 2 {
         return Parts::from_iter([batch]);
@@ -137,10 +137,11 @@ impl Search {
         self.any_accepted = true;
     }
 
-    /// Splits refused data into parts, to be sent instead. The memory for it is taken from `budget`.
+    /// Splits refused data into parts, to be sent instead. The memory is taken from `budget`.
     ///
     /// # Errors
-    /// The data, to be given up: it is at fault, or it cannot be split further, or the search has taken too many sends.
+    ///
+    /// The data to drop: it is at fault, or it cannot be split further, or the search has used up its sends.
     pub(crate) fn refused<P: Divisible>(
         &mut self,
         mut data: P,

@@ -61,7 +61,7 @@ mod tests {
     use crate::pipeline::testing::{Scripted, spans};
 
     #[tokio::test(start_paused = true)]
-    async fn requests_under_way_end_where_they_began() {
+    async fn requests_in_flight_keep_their_target() {
         let old = Scripted::slow(Duration::from_secs(2));
         let new = Scripted::new([]);
         let switch = Switch::new(old.clone());

@@ -14,7 +14,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
 
-/// A consumer that returns the scripted answers first, then takes everything, and keeps the taken batches.
+/// A consumer that first returns the scripted outcomes, then accepts everything, and records accepted batches.
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<(), Nack>>>,
     refuses: fn(&Batch) -> Option<Nack>,

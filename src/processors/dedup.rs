@@ -131,7 +131,7 @@ impl Validate for Config {
     fn removed_keys() -> &'static [(&'static str, &'static str)] {
         &[(
             "logs",
-            "is not supported here: add the processor `log_dedup` after `dedup`, and move the keys there without \
+            "add the processor `log_dedup` after `dedup`, and move the keys there without \
              `mode`",
         )]
     }

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn resources_of_all_signals_are_edited() {
         for signal in Signal::ALL {
-            // Of all signals, a resource is field 1 of an entry, and an entry field 1 of the request.
+            // In all signals, the resource is field 1 of an entry, and an entry is field 1 of the request.
             let entry = |bytes: Vec<u8>| {
                 let mut message = vec![0x0a, u8::try_from(bytes.len()).unwrap()];
                 message.extend(bytes);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn of_profiles_the_rest_is_left_alone_unless_attributes_are_in_the_dictionary() {
+    fn profiles_change_only_in_resource_attributes() {
         let expected = AFTER.map(|(key, text)| (key.to_owned(), text.to_owned()));
         let (attributes, untouched) = edited(profiles(resource()));
         assert_eq!(attributes, expected);

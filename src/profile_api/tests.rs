@@ -583,7 +583,7 @@ async fn requests_beyond_the_waiting_line_are_refused() {
 }
 
 #[tokio::test]
-async fn collector_without_a_store_says_how_to_get_one() {
+async fn missing_store_error_names_the_exporter() {
     let api = ProfileApi::new(ProfileStores::default(), Budget::new(1 << 20));
     let ask = |path: &str| {
         let request = Request::get(format!("{PREFIX}{path}")).body(Bytes::new());

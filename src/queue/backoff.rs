@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_server_can_ask_for_a_longer_wait_but_not_beyond_the_total_time() {
+    async fn server_delay_lengthens_wait_within_total_time() {
         let config = config();
         let mut backoff = Backoff::new(&config, Instant::now());
         let asked = Duration::from_secs(60);

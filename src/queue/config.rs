@@ -44,7 +44,7 @@ pub struct QueueConfig {
     pub batch: Section<BatchConfig>,
 }
 
-/// Whether an exporter to a next hop holds up its pipelines while that is away: without a queue, or with a queue in
+/// Whether the exporter blocks its pipelines while the next hop is unavailable: without a queue, or with a queue in
 /// memory that refuses or blocks when it is full.
 pub(crate) fn holds_up_pipelines(queue: Option<&QueueConfig>) -> bool {
     queue.is_none_or(|queue| queue.storage.is_none() && !queue.drop_on_overflow)
@@ -54,7 +54,7 @@ pub(crate) fn holds_up_pipelines(queue: Option<&QueueConfig>) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizer {
-    /// Requests, as they come from a receiver or processor.
+    /// Requests, as received from a receiver or processor.
     Requests,
     /// Spans, data points, log records, samples.
     Items,
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_counts_what_its_queue_counts_unless_told_otherwise() {
+    fn batch_sizer_defaults_to_queue_sizer() {
         let sizer = |yaml: &str| {
             let queue: QueueConfig = serde_yaml::from_str(yaml).unwrap();
             queue.batch_sizer(queue.batch.as_ref().unwrap())
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_mean_nothing_with_or_without_storage_are_errors() {
+    fn keys_without_effect_are_errors() {
         for (yaml, expected) in [
             ("{storage: file_storage/a}", vec![]),
             ("{storage: file_storage, overflow: drop_oldest}", vec![]),

@@ -180,7 +180,7 @@ impl Entry {
         self.held.as_mut().map(Held::content)
     }
 
-    /// Returns the bytes that the entry keeps in memory once it is [taken over](Self::taken_over).
+    /// Returns the bytes that the entry keeps in memory while the sender [buffers](Self::taken_over) the batch.
     pub(super) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref().filter(|_| !self.unloads());
         held.map_or(0, Held::stored_bytes)

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_shrink_or_does_not_fit_twice_stays_as_it_is() {
+    async fn incompressible_content_stays_uncompressed() {
         let budget = Budget::new(1000);
         let noise = (0..100).map(|_| fastrand::u8(..)).collect();
         let held = Held::pack(batch(noise, &budget), &budget).await;

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_waiting_leaves_no_trace() {
+    async fn cancelled_wait_leaves_no_state() {
         let room = Room::new(10, Gauge::noop());
         let held = room.try_take(7).unwrap();
         {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_refuses_who_waits() {
+    async fn closing_refuses_waiting_senders() {
         let room = Room::new(1, Gauge::noop());
         let _held = room.try_take(1).unwrap();
         let waiting = room.take(1);

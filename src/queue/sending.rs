@@ -259,7 +259,7 @@ impl SendingQueue {
 
     /// Delivers jobs until the queue is closed and empty. Each consumer of the queue runs this once.
     pub(super) async fn work(self: Arc<Self>) {
-        // Batches that a sender took over are tracked here. If this task is dropped, they count themselves as lost.
+        // Tracks batches that a sender buffers. If this task is dropped, they count as lost.
         let mut held = JoinSet::new();
         while let Some(mut taken) = self.batcher.next().await {
             let job = taken.take();

@@ -274,7 +274,7 @@ fn account(entries: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_accepted_is_lost_or_doubled_under_random_transient_failures() {
+async fn transient_failures_neither_lose_nor_duplicate() {
     for seed in 0..8 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut dice = fastrand::Rng::with_seed(seed + 1000);
@@ -320,7 +320,7 @@ async fn nothing_accepted_is_lost_or_doubled_under_random_transient_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_refuses_at_once_and_counts_it() {
+async fn full_queue_refuses_and_counts() {
     let queue = QueueConfig {
         num_consumers: 1,
         queue_size: 10,
@@ -344,7 +344,7 @@ async fn a_full_queue_refuses_at_once_and_counts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_larger_than_the_queue_is_refused_for_good() {
+async fn request_larger_than_queue_is_refused_permanently() {
     for block_on_overflow in [false, true] {
         let queue = QueueConfig {
             queue_size: 10,
@@ -362,7 +362,7 @@ async fn a_request_larger_than_the_queue_is_refused_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_drops_when_told_to_and_its_sender_goes_on() {
+async fn full_queue_with_drop_acknowledges_sender() {
     let queue = QueueConfig {
         num_consumers: 1,
         queue_size: 1,
@@ -379,7 +379,7 @@ async fn a_full_queue_drops_when_told_to_and_its_sender_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blocked_sender_gets_in_when_there_is_room_and_leaks_none_when_it_gives_up() {
+async fn blocked_sender_enters_when_room_is_free() {
     let queue = QueueConfig {
         num_consumers: 1,
         queue_size: 1,
@@ -400,7 +400,7 @@ async fn a_blocked_sender_gets_in_when_there_is_room_and_leaks_none_when_it_give
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_result_hears_it_and_keeps_what_was_not_delivered() {
+async fn waiting_sender_gets_result() {
     let queue = QueueConfig {
         wait_for_result: true,
         ..QueueConfig::default()
@@ -439,7 +439,7 @@ async fn who_waits_for_the_result_hears_it_and_keeps_what_was_not_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_that_gives_up_an_unqueued_send_still_has_its_data() {
+async fn cancelled_unqueued_send_is_refused() {
     let settings = Settings {
         queue: None,
         ..settings(QueueConfig::default())
@@ -451,7 +451,7 @@ async fn a_sender_that_gives_up_an_unqueued_send_still_has_its_data() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_are_those_of_the_configuration_and_the_batch_is_encoded_once() {
+async fn retries_follow_configured_waits_with_one_encoding() {
     let bench = Bench::new(settings(QueueConfig::default()), SECS(0), unavailable);
     bench.consume(request("a", 2)).await.unwrap();
     sleep(SECS(400)).await;
@@ -473,7 +473,7 @@ async fn waits_are_those_of_the_configuration_and_the_batch_is_encoded_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttling_lengthens_the_wait_and_ends_it_when_it_asks_for_too_much() {
+async fn throttling_lengthens_wait_up_to_total_time() {
     let mut asked = VecDeque::from([60, 1, 1000]);
     let bench = Bench::new(settings(QueueConfig::default()), SECS(0), move |_| {
         Err(SendError {
@@ -520,7 +520,7 @@ async fn without_retries_the_first_failure_is_final() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_goes_when_it_is_large_enough_or_its_first_request_old_enough() {
+async fn batch_is_sent_at_min_size_or_flush_timeout() {
     let batch = BatchConfig {
         min_size: 10,
         ..BatchConfig::default()
@@ -584,7 +584,7 @@ async fn requests_of_different_tenants_never_share_a_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_bad_request_takes_no_others_with_it() {
+async fn bad_request_is_dropped_alone() {
     for count in [2, 3, 100, 999, 1000] {
         let fault = [Fault::Content, Fault::Unclear][count % 2];
         let batch = BatchConfig {
@@ -654,7 +654,7 @@ async fn a_request_above_the_largest_size_is_cut_and_answered_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_large_for_the_server_is_sent_in_pieces_it_takes() {
+async fn too_large_batch_is_split_until_accepted() {
     let batch = BatchConfig {
         min_size: 100,
         ..BatchConfig::default()
@@ -685,7 +685,7 @@ async fn what_is_too_large_for_the_server_is_sent_in_pieces_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_everything_is_not_sent_everything_one_by_one() {
+async fn refusing_server_gets_few_parts() {
     let count = 2000;
     for (fault, attempts) in [(Fault::Content, 257), (Fault::Unclear, 17)] {
         let batch = BatchConfig {
@@ -711,7 +711,7 @@ async fn a_server_that_refuses_everything_is_not_sent_everything_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_is_not_about_the_data_is_not_taken_apart() {
+async fn refusal_unrelated_to_data_is_not_split() {
     let batch = BatchConfig {
         min_size: 2,
         ..BatchConfig::default()
@@ -751,7 +751,7 @@ async fn a_partial_success_is_counted_and_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_flushes_what_is_held_and_wakes_who_sleeps() {
+async fn shutdown_flushes_batches_and_ends_waits() {
     let batch = BatchConfig {
         flush_timeout: Setting::secs(60),
         ..BatchConfig::default()
@@ -813,7 +813,7 @@ async fn shutdown_tries_until_its_deadline_and_reports_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_next_hop_that_comes_back_before_the_deadline_gets_everything() {
+async fn next_hop_back_before_deadline_gets_everything() {
     let started = Instant::now();
     let mut bench = Bench::new(
         settings(QueueConfig::default()),
@@ -835,7 +835,7 @@ async fn a_next_hop_that_comes_back_before_the_deadline_gets_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exporter_that_never_starts_leaves_the_gauges_of_the_running_one() {
+async fn unstarted_exporter_keeps_gauges_of_running_one() {
     let bench = Bench::new(settings(QueueConfig::default()), SECS(0), accept);
     bench.build(QueueConfig {
         queue_size: 7,
@@ -845,7 +845,7 @@ async fn an_exporter_that_never_starts_leaves_the_gauges_of_the_running_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_ends_at_its_deadline_and_reports_what_was_under_way() {
+async fn shutdown_reports_items_in_flight_at_deadline() {
     let queue = QueueConfig {
         num_consumers: 1,
         ..QueueConfig::default()
@@ -864,7 +864,7 @@ async fn shutdown_ends_at_its_deadline_and_reports_what_was_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_at_shutdown_is_told_and_nothing_counts_as_lost() {
+async fn shutdown_refuses_waiting_senders_without_loss() {
     let queue = QueueConfig {
         wait_for_result: true,
         ..QueueConfig::default()
@@ -879,7 +879,7 @@ async fn who_waits_at_shutdown_is_told_and_nothing_counts_as_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_compressed_and_counted_so() {
+async fn queued_requests_are_compressed_and_counted_so() {
     let queue = QueueConfig {
         num_consumers: 1,
         queue_size: 4000,
@@ -941,7 +941,7 @@ async fn profiles_above_the_largest_size_are_cut_between_samples() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_that_cannot_be_read_travel_alone() {
+async fn unreadable_profiles_are_sent_separately() {
     let bench = Bench::new(batching(BatchConfig::default()), SECS(0), accept);
     let later = {
         let mut request = named_batch("s", ["later"]).into_wire().to_bytes().to_vec();
@@ -957,7 +957,7 @@ async fn profiles_that_cannot_be_read_travel_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_bad_request_of_profiles_takes_no_others_with_it() {
+async fn bad_profiles_request_is_dropped_alone() {
     let answer = |names: &[String]| match names.iter().any(|name| name == "bad") {
         true => Err(SendError::permanent(
             Code::InvalidArgument,

@@ -43,7 +43,7 @@ mod tests {
     use crate::testing::context;
 
     #[tokio::test]
-    async fn it_starts_receives_nothing_and_stops_at_once() {
+    async fn nop_receiver_starts_and_stops() {
         let mut receiver = Config {}
             .build(&context("nop"), Outputs::default())
             .unwrap();

@@ -1,11 +1,12 @@
-//! The `pprof` receiver: takes pprof files wherever they are, and makes OTLP profiles of them.
+//! The `pprof` receiver: collects pprof files from several sources and converts them to OTLP profiles.
 //!
-//! Each section of the configuration is one way that files come. All of them end in the `intake`, which converts and
-//! hands on; nothing is acknowledged before the pipeline took it, and the receiver itself holds nothing.
+//! Each section of the configuration is one kind of source. All sources use the `intake`, which converts files and
+//! forwards the profiles. A file is acknowledged only after the pipeline has accepted it, and the receiver buffers
+//! nothing.
 //!
-//! A file becomes one OTLP profile for each of its sample types, in one scope, which has the name that backends show
-//! for such a profile. Where it is known which of its source's profiles the file is, the scope's attribute `pprof.profile.name`
-//! says so. They have ids, so that a repetition is known on the way without a look at what is in them.
+//! A file becomes one OTLP profile for each of its sample types, in one scope with the name that backends show for
+//! such a profile. If the kind of profile is known, the scope's attribute `pprof.profile.name` names it. Profiles
+//! have ids, so that duplicates are recognized without reading the content.
 
 mod config;
 mod convert;

@@ -13,7 +13,7 @@ pub(crate) struct Serving<H> {
 }
 
 impl<H> Serving<H> {
-    /// It accepts when the component is started.
+    /// Creates a server that accepts connections once the component is started.
     pub(crate) fn new(bound: Bound<H>) -> Self {
         Serving {
             bound: Some(bound),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_retry_is_told_exactly_over_grpc_and_rounded_up_over_http() {
+    fn retry_delay_is_exact_in_grpc_and_rounded_up_in_http() {
         let delay = Duration::from_millis(1500);
         let retryable = refusal(true, Code::Unavailable, Some(delay));
         assert_eq!(retryable.retry_after_seconds(), Some(2));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watched_directory_shows_free_space_until_it_is_dropped() {
+    fn free_space_is_shown_until_watch_is_dropped() {
         let directory = tempfile::TempDir::new().unwrap();
         let name = format!("{{directory=\"{}\"}}", directory.path().display());
         let recorder = PrometheusBuilder::new().build_recorder();

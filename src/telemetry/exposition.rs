@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_shows_what_belongs_to_it() {
+    fn metrics_level_selects_metrics() {
         let page = "# HELP otelcol_processor_batch_batch_send_size_bytes Bytes\n\
                     # TYPE otelcol_processor_batch_batch_send_size_bytes histogram\n\
                     otelcol_processor_batch_batch_send_size_bytes_count{processor=\"batch\"} 1\n\
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_end_in_total_where_that_is_asked_for() {
+    fn total_suffix_follows_setting() {
         let page = "# HELP sent_spans Number of sent_spans that were sent_spans\n# TYPE sent_spans counter\n\
                     sent_spans{exporter=\"sent_spans\"} 1\nsent_spans 2\n# TYPE size gauge\nsize 3\n\
                     # TYPE seen_total counter\nseen_total 4\n";

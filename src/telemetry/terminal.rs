@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_names_what_is_counted() {
+    fn progress_names_counted_objects() {
         let mut progress = Progress::new("files", Some(3));
         progress.add(2);
         assert_eq!(progress.line(), "2 of 3 files");

@@ -41,7 +41,7 @@ fn a_good_configuration_validates_silently() {
 }
 
 #[test]
-fn a_bad_configuration_exits_with_1_and_says_why_on_stderr() {
+fn bad_configuration_exits_with_1_and_reason_on_stderr() {
     let bad = GOOD.replace("grpc:", "grcp:");
     let output = exits(1, &["validate", "--config", &bad]);
     assert_eq!(stdout(&output), "");
@@ -62,7 +62,7 @@ fn warnings_fail_only_strict_validation() {
 }
 
 #[test]
-fn bad_usage_exits_with_2_and_says_what_to_do() {
+fn bad_usage_exits_with_2_and_hint() {
     let output = exits(2, &["validate"]);
     assert!(stderr(&output).contains("--config=config.yaml"));
 
@@ -88,7 +88,7 @@ fn the_collectors_own_flags_are_understood() {
 }
 
 #[test]
-fn what_is_printed_is_read_again_as_the_same_and_holds_no_secret() {
+fn printed_configuration_round_trips_without_secrets() {
     let first = stdout(&exits(0, &["print-config", "--config", GOOD]));
     assert!(!first.contains("hunter2"), "{first}");
     let again = format!("yaml:{first}");
@@ -104,7 +104,7 @@ fn what_is_printed_is_read_again_as_the_same_and_holds_no_secret() {
 }
 
 #[test]
-fn components_and_schema_list_what_is_built_in() {
+fn components_and_schema_list_built_in_components() {
     let components = stdout(&exits(0, &["components"]));
     let components: serde_json::Value = serde_yaml::from_str(&components).expect("it is YAML");
     let schema = stdout(&exits(0, &["schema"]));

@@ -32,7 +32,7 @@ async fn assert_arrived(backend: &Backend, sent: &[Telemetry]) {
 }
 
 #[tokio::test]
-async fn every_signal_in_every_encoding_arrives_field_by_field_over_grpc() {
+async fn all_fields_arrive_over_grpc_in_every_encoding() {
     let backend = Backend::start().await;
     let collector = straight_through(&backend).await;
     let mut sent = Vec::new();
@@ -52,7 +52,7 @@ async fn every_signal_in_every_encoding_arrives_field_by_field_over_grpc() {
 }
 
 #[tokio::test]
-async fn every_signal_in_every_encoding_arrives_field_by_field_over_http() {
+async fn all_fields_arrive_over_http_in_every_encoding() {
     let backend = Backend::start().await;
     let collector = straight_through(&backend).await;
     let mut sent = Vec::new();
@@ -107,7 +107,7 @@ async fn every_signal_as_json_arrives_field_by_field() {
 }
 
 #[tokio::test]
-async fn clients_of_tonic_and_hyper_are_served_whichever_way_they_compress() {
+async fn tonic_and_hyper_clients_are_served_in_every_compression() {
     let backend = Backend::start().await;
     let collector = straight_through(&backend).await;
     let oracle = Oracle::default();
@@ -167,7 +167,7 @@ async fn exporters_send_every_field_in_every_compression() {
 }
 
 #[tokio::test]
-async fn two_collectors_in_a_chain_hand_on_every_field_in_every_compression() {
+async fn chained_collectors_keep_every_field() {
     let backend = Backend::start().await;
     let zone = straight_through(&backend).await;
     let mut sent = Vec::new();

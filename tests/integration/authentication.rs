@@ -106,7 +106,7 @@ async fn assert_secret(collector: &Collector, yaml: &str, secrets: &[&str]) {
 }
 
 #[tokio::test]
-async fn telemetry_passes_between_collectors_with_the_same_token_and_no_others() {
+async fn only_matching_tokens_pass_between_collectors() {
     let backend = Backend::start().await;
     let config = format!("{{tokens: [{OTHER}, {TOKEN}]}}");
     let server_yaml = guarded(&backend, "bearertokenauth/door", &config);
@@ -292,7 +292,7 @@ async fn a_token_changes_under_load_without_a_refused_request() {
 }
 
 #[tokio::test]
-async fn data_is_not_lost_when_the_server_hears_of_a_new_token_first() {
+async fn new_token_on_server_first_loses_no_data() {
     let backend = Backend::start().await;
     let sent = Tokens::new("old-token-of-all");
     let with = |token: &str| guarded(&backend, "bearertokenauth", &format!("{{token: {token}}}"));
@@ -312,7 +312,7 @@ async fn data_is_not_lost_when_the_server_hears_of_a_new_token_first() {
 }
 
 #[tokio::test]
-async fn a_reload_with_another_token_changes_the_door_of_a_receiver_that_is_the_same() {
+async fn reload_with_new_token_applies_to_unchanged_receiver() {
     let backend = Backend::start().await;
     let with = |token: &str| guarded(&backend, "bearertokenauth", &format!("{{token: {token}}}"));
     let server = Collector::start(&with(TOKEN)).await;
@@ -339,7 +339,7 @@ async fn a_reload_with_another_token_changes_the_door_of_a_receiver_that_is_the_
 }
 
 #[tokio::test]
-async fn users_come_in_with_their_password_and_everybody_else_is_told_what_to_do() {
+async fn valid_passwords_pass_and_others_get_a_hint() {
     let backend = Backend::start().await;
     let body = format!("{{htpasswd: {{inline: \"alice:{BCRYPT}\\nbob:{TOKEN}\"}}}}");
     let yaml = guarded(&backend, "basicauth", &body).replace(
@@ -435,7 +435,7 @@ async fn get(address: SocketAddr, ca: &str, path: &str, token: Option<&str>) -> 
 }
 
 #[tokio::test]
-async fn the_page_of_the_prometheus_exporter_is_for_those_who_are_known_and_over_tls() {
+async fn prometheus_exporter_requires_auth_and_tls() {
     let authority = Authority::new();
     let yaml = format!(
         "extensions:
@@ -492,7 +492,7 @@ service:
 }
 
 #[tokio::test]
-async fn health_and_metrics_are_for_those_who_are_known_and_over_tls() {
+async fn health_and_metrics_require_auth_and_tls() {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let directory = TempDir::new().unwrap();

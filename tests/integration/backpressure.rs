@@ -20,7 +20,7 @@ async fn fill(client: &Client, items: usize) -> (usize, Refused) {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_with_a_time_to_come_back_and_takes_everything_later() {
+async fn full_queue_refuses_with_retry_delay_and_recovers() {
     let backend = Backend::start().await;
     backend.hold();
     let exporter = grpc_to(
@@ -80,7 +80,7 @@ async fn a_full_queue_refuses_with_a_time_to_come_back_and_takes_everything_late
 }
 
 #[tokio::test]
-async fn a_next_hop_that_goes_away_and_comes_back_costs_nothing_that_was_acknowledged() {
+async fn next_hop_outage_loses_no_acknowledged_data() {
     for over_http in [false, true] {
         let backend = Backend::start().await;
         let more = "sending_queue: {queue_size: 200, sizer: items}, compression: gzip";
@@ -117,7 +117,7 @@ async fn a_next_hop_that_goes_away_and_comes_back_costs_nothing_that_was_acknowl
 }
 
 #[tokio::test]
-async fn what_is_held_stays_within_the_memory_budget() {
+async fn backlog_stays_within_memory_budget() {
     const MIB: u64 = 1 << 20;
     let backend = Backend::start().await;
     backend.hold();
@@ -163,7 +163,7 @@ async fn what_is_held_stays_within_the_memory_budget() {
 }
 
 #[tokio::test]
-async fn a_full_queue_makes_clients_wait_when_told_so() {
+async fn full_queue_blocks_clients_if_configured() {
     let backend = Backend::start().await;
     backend.hold();
     let queue = "sending_queue: {queue_size: 2, num_consumers: 1, block_on_overflow: true}";
@@ -196,7 +196,7 @@ async fn a_full_queue_makes_clients_wait_when_told_so() {
 }
 
 #[tokio::test]
-async fn clients_hear_what_became_of_their_data_when_told_so() {
+async fn clients_get_delivery_outcome_if_configured() {
     let backend = Backend::start().await;
     let queue = "sending_queue: {wait_for_result: true, batch: {flush_timeout: 10ms}}";
     let exporter = grpc_to(&backend, queue);

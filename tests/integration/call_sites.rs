@@ -49,7 +49,7 @@ fn stack(program: &Program, returns_to: u64, scope: &str, alone: bool) -> Vec<u8
 }
 
 #[tokio::test]
-async fn a_caller_is_named_by_its_call_where_addresses_are_those_behind_it() {
+async fn return_addresses_are_named_by_their_call() {
     let flags = [
         "-g",
         "-fno-align-functions",

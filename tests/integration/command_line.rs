@@ -60,7 +60,7 @@ fn needs_kafka(file: &Path) -> bool {
 }
 
 #[test]
-fn validate_is_silent_about_a_good_configuration_and_exits_with_0() {
+fn validate_of_good_configuration_is_silent() {
     for arguments in [["--validate"], ["validate"]] {
         let output = run(&[&["--config", GOOD], &arguments[..]].concat());
         assert_eq!(code(&output), 0, "{output:?}");
@@ -93,7 +93,7 @@ fn validate_names_every_error_and_exits_with_1() {
 }
 
 #[test]
-fn print_config_masks_what_urls_carry() {
+fn print_config_masks_url_secrets() {
     let config = GOOD.replace(
         "http://127.0.0.1:1",
         "http://127.0.0.1:1/v1?api_key=hunter2&a=b",
@@ -164,7 +164,7 @@ fn help_and_version_go_to_stdout_and_exit_with_0() {
 }
 
 #[test]
-fn components_lists_what_is_built_in_with_the_signals() {
+fn components_lists_built_in_components_and_signals() {
     let output = run(&["components"]);
     assert_eq!(code(&output), 0);
     let list: Value = serde_yaml::from_slice(&output.stdout).unwrap();
@@ -417,7 +417,7 @@ fn components_writes_the_reference_as_markdown() {
 }
 
 #[test]
-fn json_for_scripts_has_what_the_text_has() {
+fn json_output_matches_text_output() {
     let listed = json(&["components"], 0);
     assert!(listed["receivers"].as_array().unwrap().len() > 1);
     let good = json(&["validate", "--config", GOOD], 0);
@@ -440,7 +440,7 @@ fn json_for_scripts_has_what_the_text_has() {
 }
 
 #[test]
-fn json_of_profiles_has_what_the_text_has() {
+fn json_of_profiles_matches_text() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let file = directory.path().join(name);
@@ -484,7 +484,7 @@ fn json_of_profiles_has_what_the_text_has() {
 }
 
 #[test]
-fn printed_configuration_has_values_in_force_and_no_own_defaults() {
+fn printed_configuration_has_effective_values() {
     let config = "yaml:{receivers: {otlp: {protocols: {grpc: , http: }}, otlp_json_file: {include: [/a]}}, \
         processors: {batch: }, \
         exporters: {otlp_grpc: {endpoint: 'a:1', sending_queue: {batch: }}, debug: }, \

@@ -43,7 +43,7 @@ async fn debug_prints_everything_that_arrived_into_the_log() {
 }
 
 #[tokio::test]
-async fn debug_writes_to_a_file_when_told_so() {
+async fn debug_writes_to_configured_file() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("telemetry.txt");
     let debug = format!(

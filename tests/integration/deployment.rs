@@ -67,7 +67,7 @@ async fn the_collectors_of_all_config_maps_start_and_end() {
 }
 
 #[test]
-fn what_listens_is_named_and_what_is_named_listens() {
+fn declared_ports_match_listeners() {
     let Some(cluster) = Cluster::read() else {
         return;
     };
@@ -115,7 +115,7 @@ fn what_listens_is_named_and_what_is_named_listens() {
 }
 
 #[test]
-fn network_policies_let_in_what_listens_and_out_where_the_configurations_go() {
+fn network_policies_match_listeners_and_endpoints() {
     let Some(cluster) = Cluster::read() else {
         return;
     };

@@ -90,7 +90,7 @@ fn rows(page: &str) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn first_redaction_snippet_does_what_its_table_says() {
+async fn first_redaction_snippet_matches_its_table() {
     let page = std::fs::read_to_string(root().join("docs/redaction.md")).unwrap();
     let rows = rows(&page);
     assert!(rows.len() >= 4);

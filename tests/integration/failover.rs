@@ -110,7 +110,7 @@ async fn with_both_racks_away_the_client_keeps_its_data() {
 }
 
 #[tokio::test]
-async fn with_a_queue_what_neither_rack_takes_is_acknowledged_and_arrives() {
+async fn failover_queue_keeps_data_while_both_racks_refuse() {
     let (first, second) = (Backend::start().await, Backend::start().await);
     first.stop().await;
     second.stop().await;

@@ -6,7 +6,7 @@ use crate::harness::{
 };
 
 #[tokio::test]
-async fn a_dead_exporter_does_not_hold_up_a_live_one_and_gets_everything_when_it_is_back() {
+async fn dead_exporter_does_not_block_live_one_and_catches_up() {
     let (live, dead) = (Backend::start().await, Backend::start().await);
     let (to_live, to_dead) = (grpc_to(&live, ""), http_to(&dead, ""));
     dead.stop().await;
@@ -43,7 +43,7 @@ async fn a_dead_exporter_does_not_hold_up_a_live_one_and_gets_everything_when_it
 }
 
 #[tokio::test]
-async fn an_exporter_that_refuses_for_good_does_not_take_the_others_data_with_it() {
+async fn permanent_refusal_does_not_affect_other_exporters() {
     let (live, picky) = (Backend::start().await, Backend::start().await);
     picky.always(Answer::Refuse(Refusal::INVALID));
     let (to_live, to_picky) = (grpc_to(&live, ""), grpc_to(&picky, ""));
@@ -70,7 +70,7 @@ async fn an_exporter_that_refuses_for_good_does_not_take_the_others_data_with_it
 }
 
 #[tokio::test]
-async fn retries_behind_a_batch_go_only_to_who_refused() {
+async fn retries_behind_batch_go_only_to_refusing_branches() {
     let (live, full) = (Backend::start().await, Backend::start().await);
     let mut refusals = 5;
     full.script(move |_| {

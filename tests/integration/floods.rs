@@ -209,7 +209,7 @@ async fn windows_that_overflow_end_the_stream_or_the_connection() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_takes_do_not_pile_up() {
+async fn unread_responses_do_not_pile_up() {
     let arena = Arena::start("", "max_concurrent_streams: 100").await;
     let attack = async {
         // No room for the data of any answer.
@@ -284,7 +284,7 @@ async fn a_head_that_is_too_large_is_refused_and_the_next_one_served() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_concurrent_ones_are_refused_and_the_others_served() {
+async fn requests_above_concurrency_limit_are_refused() {
     let arena = Arena::start("", "max_concurrent_streams: 10").await;
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
@@ -320,7 +320,7 @@ async fn requests_beyond_the_concurrent_ones_are_refused_and_the_others_served()
 }
 
 #[tokio::test]
-async fn a_thousand_requests_that_never_end_disturb_nobody() {
+async fn thousand_endless_requests_do_not_affect_other_clients() {
     let arena = Arena::start("", "").await;
     let attack = async {
         let mut attackers = Vec::new();
@@ -349,7 +349,7 @@ async fn a_thousand_requests_that_never_end_disturb_nobody() {
 }
 
 #[tokio::test]
-async fn who_never_finishes_what_it_began_is_disconnected() {
+async fn clients_with_unfinished_requests_are_disconnected() {
     let limits = "handshake_timeout: 500ms, header_timeout: 500ms";
     let arena = Arena::start(limits, "").await;
     let beginnings = [

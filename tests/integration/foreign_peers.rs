@@ -123,7 +123,7 @@ fn said(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn openssl_gets_in_with_a_certificate_and_again_by_resumption_as_the_same_client() {
+async fn openssl_client_keeps_identity_on_resumption() {
     let Some(rack) = Rack::start().await else {
         return;
     };
@@ -178,7 +178,7 @@ async fn openssl_agrees_on_http_2_with_the_grpc_port() {
 }
 
 #[tokio::test]
-async fn a_mistake_of_a_client_with_a_certificate_is_reported_with_its_name() {
+async fn error_of_certified_client_is_logged_with_identity() {
     let Some(rack) = Rack::start().await else {
         return;
     };
@@ -227,7 +227,7 @@ async fn curl_exports_json_over_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn curl_is_refused_without_a_certificate_and_refuses_a_server_it_does_not_trust() {
+async fn curl_needs_certificate_and_trusted_server() {
     if !installed("curl") {
         return;
     }
@@ -268,7 +268,7 @@ async fn curl_is_refused_without_a_certificate_and_refuses_a_server_it_does_not_
 }
 
 #[tokio::test]
-async fn who_was_refused_is_in_the_log_and_in_the_metrics() {
+async fn refused_client_is_in_log_and_metrics() {
     if !installed("curl") {
         return;
     }
@@ -301,7 +301,7 @@ async fn who_was_refused_is_in_the_log_and_in_the_metrics() {
 }
 
 #[tokio::test]
-async fn curl_without_tls_is_told_what_is_missing() {
+async fn curl_without_tls_gets_hint() {
     if !installed("curl") {
         return;
     }

@@ -30,7 +30,7 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn what_two_readers_could_read_differently_is_refused() {
+async fn ambiguous_http1_requests_are_refused() {
     let arena = Arena::start("header_timeout: 1s", "").await;
     let address = arena.collector.http();
     for more in AMBIGUOUS {
@@ -50,7 +50,7 @@ async fn what_two_readers_could_read_differently_is_refused() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_none_end_the_connection() {
+async fn invalid_chunks_end_the_connection() {
     let arena = Arena::start("header_timeout: 1s", "").await;
     let address = arena.collector.http();
     let endless = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x=y;".repeat(1 << 18));

@@ -89,7 +89,7 @@ fn endpoints(part: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn everything_listens_on_localhost_unless_told_otherwise() {
+fn listeners_default_to_localhost() {
     let yaml = "yaml:{receivers: {otlp: {protocols: {grpc: {}, http: {}}}}, exporters: {debug: {}}, \
                 extensions: {health_check: {}}, service: {extensions: [health_check], \
                 pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}";
@@ -107,7 +107,7 @@ fn everything_listens_on_localhost_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn it_listens_where_it_was_told_to_and_nowhere_else() {
+async fn collector_listens_only_on_configured_addresses() {
     let backend = Backend::start().await;
     let collector = Collector::start(&everything(&backend)).await;
     let oracle = Oracle::default();
@@ -189,7 +189,7 @@ service:
 }
 
 #[tokio::test]
-async fn it_runs_as_nobody_without_any_capability() {
+async fn collector_runs_as_nobody_without_capabilities() {
     let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
     if !root {
         eprintln!("skipped: only root can run it as somebody else");
@@ -231,7 +231,7 @@ async fn it_runs_as_nobody_without_any_capability() {
 }
 
 #[tokio::test]
-async fn it_may_have_as_many_connections_as_anybody_who_asks() {
+async fn collector_raises_its_file_descriptor_limit() {
     let mut command = Command::new("sh");
     command
         .args(["-c", "ulimit -S -n 64 && exec \"$0\" \"$@\""])
@@ -248,7 +248,7 @@ async fn it_may_have_as_many_connections_as_anybody_who_asks() {
 }
 
 #[tokio::test]
-async fn it_serves_on_when_its_files_are_gone() {
+async fn collector_serves_after_its_files_are_removed() {
     let Some(certificates) = Certificates::make() else {
         return;
     };

@@ -70,7 +70,7 @@ async fn send(client: Client, requests: usize) {
 }
 
 #[tokio::test]
-async fn a_member_that_is_killed_in_the_middle_takes_nothing_acknowledged_with_it() {
+async fn killed_member_loses_no_acknowledged_data() {
     for queue in [
         "sending_queue: {enabled: false}",
         "sending_queue: {queue_size: 10000}",
@@ -236,7 +236,7 @@ fn write(file: &Path, members: &[Backend]) {
 }
 
 #[tokio::test]
-async fn with_nobody_there_the_client_keeps_its_data_and_is_told_so() {
+async fn client_is_refused_without_members() {
     let members = [Backend::start().await, Backend::start().await];
     let exporter = over(
         &members.each_ref(),
@@ -261,7 +261,7 @@ async fn with_nobody_there_the_client_keeps_its_data_and_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_waits_on_disk_survives_the_collector_and_goes_to_whoever_is_a_member_then() {
+async fn backlog_on_disk_goes_to_current_members() {
     let members = [Backend::start().await, Backend::start().await];
     members[0].stop().await;
     members[1].stop().await;

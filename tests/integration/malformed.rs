@@ -80,7 +80,7 @@ const JSON: [(&str, &str, &str); 6] = [
 ];
 
 #[tokio::test]
-async fn malformed_requests_are_named_as_such_and_cost_nobody_else_anything() {
+async fn malformed_requests_are_refused_alone() {
     let backend = Backend::start().await;
     let exporter = grpc_to(&backend, "compression: none");
     let batch = ("batch", "{timeout: 5ms, send_batch_size: 50}");
@@ -146,7 +146,7 @@ async fn malformed_requests_are_named_as_such_and_cost_nobody_else_anything() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_not_what_their_headers_say_are_refused() {
+async fn bodies_contradicting_headers_are_refused() {
     let backend = Backend::start().await;
     let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
     let body = Telemetry::of(Signal::Logs, &["bad".to_owned()]).encode();
@@ -198,7 +198,7 @@ async fn bodies_that_are_not_what_their_headers_say_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_legal_but_unusual_is_taken() {
+async fn unusual_legal_requests_are_accepted() {
     let backend = Backend::start().await;
     let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
     let headers = [("content-type", "application/x-protobuf")];

@@ -487,7 +487,7 @@ async fn fill_the_queue(target: &Target) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_attack_takes_more_memory_than_is_stated_and_other_clients_are_served() {
+async fn attacks_stay_within_memory_limit() {
     let target = Target::start().await;
     assert_eq!(target.under("nothing", async {}).await, 0);
     let idle = target.collector.memory();

@@ -54,7 +54,7 @@ async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Ba
 }
 
 #[tokio::test]
-async fn a_refused_request_in_a_batch_of_the_batch_processor_is_lost_alone() {
+async fn refused_request_in_processor_batch_is_dropped_alone() {
     let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
     for over_http in [false, true] {
         let backend = Backend::start().await;
@@ -67,7 +67,7 @@ async fn a_refused_request_in_a_batch_of_the_batch_processor_is_lost_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_request_that_became_one_with_others_is_lost_alone() {
+async fn refused_request_in_merged_profiles_is_dropped_alone() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
     let exporter = grpc_to(&backend, "");
@@ -76,7 +76,7 @@ async fn a_refused_request_that_became_one_with_others_is_lost_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_request_in_a_batch_that_waited_compressed_is_lost_alone() {
+async fn refused_request_in_compressed_batch_is_dropped_alone() {
     let backend = Backend::start().await;
     backend.hold();
     let mixed = picky(&backend);
@@ -108,7 +108,7 @@ async fn a_refused_request_in_a_batch_that_waited_compressed_is_lost_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_request_in_a_batch_of_the_batch_processor_without_queue_is_lost_alone() {
+async fn refused_request_without_queue_is_dropped_alone() {
     let backend = Backend::start().await;
     let mixed = picky(&backend);
     let exporter = grpc_to(&backend, "sending_queue: {enabled: false}");
@@ -131,7 +131,7 @@ async fn a_refused_request_in_a_batch_of_the_batch_processor_without_queue_is_lo
 }
 
 #[tokio::test]
-async fn what_one_exporter_refuses_another_does_not_send_twice() {
+async fn refusal_by_one_exporter_causes_no_duplicate_at_other() {
     let (picky_one, other) = (Backend::start().await, Backend::start().await);
     let mixed = picky(&picky_one);
     let more = "sending_queue: {enabled: false}";
@@ -159,7 +159,7 @@ async fn what_one_exporter_refuses_another_does_not_send_twice() {
 }
 
 #[tokio::test]
-async fn a_refused_request_in_a_batch_of_the_sending_queue_is_lost_alone() {
+async fn refused_request_in_queue_batch_is_dropped_alone() {
     let queue = "sending_queue: {batch: {flush_timeout: 1h, min_size: 42}}";
     for over_http in [false, true] {
         let backend = Backend::start().await;

@@ -54,7 +54,7 @@ async fn everything_arrives_over_mutual_tls() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_or_is_sent_to_without_a_certificate_of_the_right_authority() {
+async fn mutual_tls_requires_trusted_certificates() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let backend = Backend::start().await;
     let rack = rack(&authority, &backend).await;

@@ -255,7 +255,7 @@ async fn small_bombs_stay_within_the_limit_in_every_component() {
 
 /// Exporters that make something larger of a request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_bombs_stay_within_the_limit_in_exporters_that_transcode() {
+async fn concurrent_bombs_stay_within_limit_in_exporters() {
     fn transcoding(name: &str) -> &'static [&'static str] {
         let all = exporters(name);
         match name {

@@ -12,7 +12,7 @@ fn with_health(yaml: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn own_metrics_have_the_names_and_labels_of_the_opentelemetry_collector() {
+async fn own_metrics_match_collector_names_and_labels() {
     let backend = Backend::start().await;
     let processors = [
         ("memory_limiter", "{limit_mib: 100}"),
@@ -107,7 +107,7 @@ async fn the_metrics_endpoint_answers_other_requests_as_http_wants() {
 }
 
 #[tokio::test]
-async fn health_check_says_200_while_it_works_and_503_while_it_ends() {
+async fn health_check_is_200_while_running_and_503_while_stopping() {
     let backend = Backend::start().await;
     let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))]);
     let body = "{endpoint: '127.0.0.1:0', path: /health}";
@@ -141,7 +141,7 @@ async fn health_check_says_200_while_it_works_and_503_while_it_ends() {
 }
 
 #[tokio::test]
-async fn health_check_says_503_while_an_exporter_does_not_deliver() {
+async fn health_check_is_503_while_exporter_fails() {
     let backend = Backend::start().await;
     backend.hold();
     let exporter = grpc_to(&backend, "sending_queue: {queue_size: 1}");

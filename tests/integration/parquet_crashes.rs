@@ -152,7 +152,7 @@ async fn killed(
 }
 
 #[tokio::test]
-async fn every_acknowledged_row_is_in_a_finished_file_exactly_once_after_fifty_kills() {
+async fn rows_are_in_files_exactly_once_after_fifty_kills() {
     let directory = TempDir::new().unwrap();
     let config = exporter(
         &directory,
@@ -205,7 +205,7 @@ async fn acknowledged_rows_of_all_signals_survive_kills_exactly_once() {
 }
 
 #[tokio::test]
-async fn those_who_wait_are_answered_when_the_collector_is_told_to_end() {
+async fn waiting_clients_get_outcome_at_shutdown() {
     let directory = TempDir::new().unwrap();
     let config = exporter(&directory, ", rotation: {interval: 1h}");
     let collector = Collector::start(&config).await;

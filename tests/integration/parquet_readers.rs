@@ -347,7 +347,7 @@ async fn write(directory: &Path, layout: &str) {
 }
 
 #[tokio::test]
-async fn all_engines_find_what_was_sent_and_answer_the_questions() {
+async fn all_engines_read_the_files() {
     let Some(python) = told("PARQUET_PYTHON") else {
         return;
     };

@@ -136,7 +136,7 @@ async fn damaged_pushed_files_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn damaged_files_that_are_scraped_do_not_keep_good_ones_from_being_taken() {
+async fn damaged_scraped_files_do_not_block_good_ones() {
     let backend = Backend::start().await;
     let damaged = damaged();
     let all = damaged.len();

@@ -93,7 +93,7 @@ fn values(backend: &Backend) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_file_that_is_sent_arrives_with_what_the_query_says_of_it() {
+async fn pushed_file_arrives_with_query_parameters() {
     let backend = Backend::start().await;
     let collector = start(SERVER, &backend, "").await;
     let address = collector.server("Starting HTTP server", "pprof");
@@ -122,7 +122,7 @@ async fn a_file_that_is_sent_arrives_with_what_the_query_says_of_it() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_said_with_the_status_that_fits() {
+async fn refusals_have_matching_status() {
     let backend = Backend::start().await;
     let collector = start(SERVER, &backend, "").await;
     let address = collector.server("Starting HTTP server", "pprof");
@@ -158,7 +158,7 @@ async fn what_is_refused_is_said_with_the_status_that_fits() {
 }
 
 #[tokio::test]
-async fn a_full_queue_is_told_to_the_sender_who_then_gets_through() {
+async fn full_queue_refuses_sender_until_room_is_free() {
     let backend = Backend::start().await;
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let queue = "sending_queue: {queue_size: 1, sizer: requests, num_consumers: 1}";

@@ -112,7 +112,7 @@ async fn recorder(service: SocketAddr, most: usize) -> (Site, Given) {
 const EACH: usize = 2;
 
 #[tokio::test]
-async fn what_a_go_service_gives_leaves_the_zone_to_the_unit() {
+async fn go_service_profiles_leave_zone_exactly() {
     let Some(go) = go() else { return };
     let profiles = [
         "{name: cpu, seconds: 1}",
@@ -238,7 +238,7 @@ async fn files_of_a_go_service_are_merged_and_counted_as_go_does_it() {
 }
 
 #[tokio::test]
-async fn what_a_python_service_gives_leaves_the_zone_to_the_unit() {
+async fn python_service_profiles_leave_zone_exactly() {
     let Some(python) = told("PPROF_PYTHON") else {
         return;
     };

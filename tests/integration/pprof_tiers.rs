@@ -216,7 +216,7 @@ async fn duplicates(collector: &Collector) -> f64 {
 }
 
 #[tokio::test]
-async fn answers_that_are_lost_on_the_way_make_no_sample_of_a_summary_count_twice() {
+async fn lost_responses_do_not_duplicate_summary_samples() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     let rack = rack(&zone, "200ms").await;
@@ -231,7 +231,7 @@ async fn answers_that_are_lost_on_the_way_make_no_sample_of_a_summary_count_twic
 }
 
 #[tokio::test]
-async fn what_a_killed_rack_had_gathered_without_an_answer_counts_once() {
+async fn unacknowledged_samples_of_killed_rack_count_once() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     // The rack buffers everything after the first profile of a service until it is killed.
@@ -252,7 +252,7 @@ async fn what_a_killed_rack_had_gathered_without_an_answer_counts_once() {
 }
 
 #[tokio::test]
-async fn what_a_killed_rack_had_handed_on_without_an_answer_counts_once() {
+async fn forwarded_samples_of_killed_rack_count_once() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     let first = rack(&zone, "1h").await;

@@ -84,7 +84,7 @@ fn numbers(stacks: &str) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn acknowledged_profiles_survive_kills_and_totals_are_those_of_a_merge() {
+async fn stored_profiles_survive_kills_with_exact_totals() {
     let directory = TempDir::new().unwrap();
     let place = directory.path().join("store");
     let config = config(&place, "");

@@ -149,7 +149,7 @@ fn a_good_file_is_called_good_raw_compressed_or_from_stdin() {
 }
 
 #[test]
-fn a_broken_rule_is_named_with_its_place_and_does_not_hide_other_files() {
+fn broken_rule_is_named_with_position() {
     let files = Files::new();
     let broken = files.write("broken.otlp", &bad().encode_to_vec());
     let fine = files.write("fine.otlp", &data().encode_to_vec());
@@ -174,7 +174,7 @@ fn a_broken_rule_is_named_with_its_place_and_does_not_hide_other_files() {
 }
 
 #[test]
-fn warnings_are_said_and_count_with_strict_only() {
+fn warnings_fail_only_with_strict() {
     let files = Files::new();
     let untidy = files.write("untidy.otlp", &untidy().encode_to_vec());
     let (code, text) = check(&[&untidy], &[]);
@@ -215,7 +215,7 @@ fn a_file_of_the_file_exporter_is_checked_message_by_message() {
 }
 
 #[test]
-fn what_is_no_profile_or_an_old_one_is_called_that() {
+fn non_profiles_and_old_layouts_are_named() {
     let files = Files::new();
     let text_file = files.write("text", b"not a profile");
     let (code, text) = check(&[&text_file], &[]);
@@ -245,7 +245,7 @@ fn what_is_no_profile_or_an_old_one_is_called_that() {
 }
 
 #[test]
-fn what_is_converted_to_json_can_be_checked() {
+fn json_output_of_convert_can_be_checked() {
     let files = Files::new();
     let json = files.write("cpu.json", b"");
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles/cpu.pb.gz");

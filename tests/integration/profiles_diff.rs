@@ -12,7 +12,7 @@ fn diff(before: &Path, after: &Path, more: &[&str]) -> Output {
 }
 
 #[test]
-fn the_exit_code_is_1_for_growth_beyond_the_limit_and_2_for_what_cannot_be_compared() {
+fn exit_code_is_1_for_growth_and_2_for_errors() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let file = directory.path().join(name);
@@ -39,6 +39,6 @@ fn the_exit_code_is_1_for_growth_beyond_the_limit_and_2_for_what_cannot_be_compa
     assert_eq!(missing.status.code(), Some(2));
     assert!(missing.stdout.is_empty());
     let text = String::from_utf8(missing.stderr).unwrap();
-    assert!(text.contains("none: cannot read it"), "{text}");
+    assert!(text.contains("none: cannot read the file"), "{text}");
     assert_eq!(gate("ten").status.code(), Some(2));
 }

@@ -158,7 +158,7 @@ async fn points_beyond_max_series_are_logged_and_counted() {
 /// Requests overtake each other on their way through the connector, and reloads replace it: each record is on the
 /// page once.
 #[tokio::test]
-async fn what_is_counted_under_load_is_on_the_page_once_across_reloads() {
+async fn points_under_load_are_exposed_once_across_reloads() {
     let yaml = |number: usize| {
         format!(
             "receivers:

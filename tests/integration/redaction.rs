@@ -42,7 +42,7 @@ async fn a_secret_that_an_application_sends_does_not_leave_the_pod() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_looked_at_costs_no_other_client_anything() {
+async fn unscannable_request_is_refused_alone() {
     let backend = Backend::start().await;
     // Each match leaves something that matches again, a word further: at some point the text is given up.
     let redaction = (

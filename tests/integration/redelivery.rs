@@ -45,7 +45,7 @@ async fn assert_duplicates(zone: &Collector, items: usize) {
 }
 
 #[tokio::test]
-async fn a_rack_that_is_killed_between_acceptance_and_answer_makes_nothing_arrive_twice() {
+async fn killed_rack_causes_no_duplicates() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     // The rack answers when the zone and this one have answered; so there is a time when only the zone has.
@@ -125,7 +125,7 @@ async fn two_racks_fed_by_one_sidecar_make_nothing_arrive_twice() {
 }
 
 #[tokio::test]
-async fn what_the_next_hop_refuses_is_delivered_when_it_is_sent_again() {
+async fn refused_data_is_delivered_on_retry() {
     let backend = Backend::start().await;
     let mut random = fastrand::Rng::with_seed(7);
     backend.script(move |_| match random.u8(..100) {

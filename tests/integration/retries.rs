@@ -51,7 +51,7 @@ async fn nothing_is_lost_to_a_next_hop_that_fails_at_random() {
 }
 
 #[tokio::test]
-async fn the_next_hop_is_not_asked_again_before_it_said() {
+async fn retry_waits_for_delay_of_next_hop() {
     let delay = Duration::from_secs(1);
     let backend = Backend::start().await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -90,7 +90,7 @@ async fn the_next_hop_is_not_asked_again_before_it_said() {
 }
 
 #[tokio::test]
-async fn what_a_partial_success_rejects_is_counted_and_not_sent_again() {
+async fn partial_success_is_counted_and_not_retried() {
     let backend = Backend::start().await;
     let partial = Answer::Partial {
         rejected: 3,
@@ -128,7 +128,7 @@ async fn what_a_partial_success_rejects_is_counted_and_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_given_up_is_counted_and_logged() {
+async fn dropped_data_is_counted_and_logged() {
     let backend = Backend::start().await;
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let exporter = format!(
@@ -167,7 +167,7 @@ async fn what_is_given_up_is_counted_and_logged() {
 }
 
 #[tokio::test]
-async fn clients_that_retry_through_a_collector_without_queue_lose_nothing() {
+async fn retrying_clients_without_queue_lose_nothing() {
     let backend = Backend::start().await;
     let mut random = fastrand::Rng::with_seed(3);
     backend.script(move |_| match random.u8(..100) {

@@ -125,7 +125,7 @@ fn arrived(record: &crate::harness::backend::Record) -> Vec<BTreeMap<String, Str
 }
 
 #[tokio::test]
-async fn profiles_arrive_with_what_they_were_taken_from_and_targets_come_and_go() {
+async fn scraped_profiles_have_target_attributes() {
     let (backend, service) = (Backend::start().await, Service::start().await);
     let directory = tempfile::tempdir().unwrap();
     let list = directory.path().join("targets.yaml");
@@ -214,7 +214,7 @@ async fn profiles_arrive_with_what_they_were_taken_from_and_targets_come_and_go(
 }
 
 #[tokio::test]
-async fn what_is_no_profile_is_said_once_and_clearly() {
+async fn invalid_scrape_response_is_logged_once() {
     let (backend, service) = (Backend::start().await, Service::start().await);
     let receivers = format!(
         "  pprof/login: {{remote: {{endpoint: 'http://{address}/login', collection_interval: 20ms, initial_delay: 0s}}}}

@@ -272,7 +272,7 @@ async fn the_python_sdk_gets_every_attribute_through_two_collectors() {
 }
 
 #[tokio::test]
-async fn the_javascript_sdk_gets_every_attribute_through_two_collectors() {
+async fn javascript_sdk_attributes_pass_two_collectors() {
     let Some(modules) = told("SDK_NODE_MODULES") else {
         return;
     };

@@ -101,7 +101,7 @@ async fn confided(python: &str, protocol: &str, processors: &[(&str, &str)]) -> 
 }
 
 #[tokio::test]
-async fn what_the_python_sdk_says_in_confidence_is_in_no_byte_that_leaves() {
+async fn python_sdk_secrets_never_leave() {
     let Some(python) = told("SDK_PYTHON") else {
         return;
     };

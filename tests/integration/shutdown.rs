@@ -9,7 +9,7 @@ use crate::harness::{
 const STOPPING: &str = "Received signal from OS. Starting shutdown...";
 
 #[tokio::test]
-async fn everything_acknowledged_before_sigterm_arrives_and_the_exit_code_is_0() {
+async fn sigterm_delivers_acknowledged_data_and_exits_with_0() {
     for over_http in [false, true] {
         let backend = Backend::start().await;
         let exporter = match over_http {
@@ -48,7 +48,7 @@ async fn everything_acknowledged_before_sigterm_arrives_and_the_exit_code_is_0()
 }
 
 #[tokio::test]
-async fn what_a_slow_next_hop_takes_before_the_deadline_is_delivered() {
+async fn slow_next_hop_gets_data_until_deadline() {
     let backend = Backend::start().await;
     backend.hold();
     let exporter = grpc_to(&backend, "sending_queue: {num_consumers: 1}");
@@ -69,7 +69,7 @@ async fn what_a_slow_next_hop_takes_before_the_deadline_is_delivered() {
 }
 
 #[tokio::test]
-async fn what_a_dead_next_hop_did_not_take_is_reported_and_the_exit_code_is_1() {
+async fn dead_next_hop_loss_is_reported_with_exit_code_1() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 1000}");
     let exporters = [
@@ -101,7 +101,7 @@ async fn what_a_dead_next_hop_did_not_take_is_reported_and_the_exit_code_is_1() 
 }
 
 #[tokio::test]
-async fn a_next_hop_that_restarts_while_the_collector_ends_gets_everything() {
+async fn next_hop_restarting_during_shutdown_gets_everything() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 1000}");
     let exporters = [
@@ -137,7 +137,7 @@ async fn a_next_hop_that_restarts_while_the_collector_ends_gets_everything() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_during_the_shutdown_is_logged_with_its_reason() {
+async fn permanent_refusal_during_shutdown_is_logged() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 1000}");
     let collector =
@@ -160,7 +160,7 @@ async fn a_refusal_for_good_during_the_shutdown_is_logged_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_next_hop_that_never_answers_does_not_outlast_the_drain_timeout() {
+async fn silent_next_hop_does_not_outlast_drain_timeout() {
     let backend = Backend::start().await;
     backend.hold();
     let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, "timeout: 0s"))]);

@@ -23,7 +23,7 @@ async fn inlined(program: &Program, lay_out: impl Fn(&Path)) -> bool {
 }
 
 #[tokio::test]
-async fn units_are_found_where_they_were_built_below_a_directory_or_in_it() {
+async fn split_units_are_found_by_build_path_or_directory() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         let program = Program::of(SOURCE, &["-g", "-gsplit-dwarf", version]);
         let unit = program.directory.path().join("program.dwo");

@@ -106,7 +106,7 @@ impl Matrix {
 }
 
 #[tokio::test]
-async fn every_grpc_status_of_the_next_hop_reaches_the_client_over_either_protocol() {
+async fn grpc_statuses_reach_client_over_both_protocols() {
     let mut matrix = Matrix::new("otlp_grpc", |backend| backend.grpc().to_string()).await;
     let refusal = |grpc, retry_after| Refusal {
         grpc,
@@ -161,7 +161,7 @@ async fn every_grpc_status_of_the_next_hop_reaches_the_client_over_either_protoc
 }
 
 #[tokio::test]
-async fn every_http_status_of_the_next_hop_reaches_the_client_over_either_protocol() {
+async fn http_statuses_reach_client_over_both_protocols() {
     let mut matrix = Matrix::new("otlp_http", |backend| format!("http://{}", backend.http())).await;
     let refusal = |http, retry_after| Refusal {
         grpc: Code::Unknown,

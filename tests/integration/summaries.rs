@@ -87,7 +87,7 @@ async fn every_log_record_that_is_counted_arrives_once() {
 }
 
 #[tokio::test]
-async fn neither_a_reload_nor_a_termination_loses_records_that_are_being_counted() {
+async fn reload_and_termination_keep_counted_records() {
     let backend = Backend::start().await;
     let exporter = grpc_to(&backend, "");
     let counting = |interval: &str| {

@@ -260,7 +260,7 @@ exporters: {{otlp_grpc: {exporter}}}
 pub(crate) const PLAIN: &str = "service:";
 
 #[tokio::test]
-async fn addresses_of_a_real_program_become_names_and_lines_with_inlined_functions() {
+async fn addresses_of_real_program_are_symbolized() {
     let program = Program::compile();
     let world = World::start("", PLAIN).await;
     let place = program.place_in(&world.symbols());
@@ -284,7 +284,7 @@ async fn addresses_of_a_real_program_become_names_and_lines_with_inlined_functio
 }
 
 #[tokio::test]
-async fn a_file_that_was_made_to_do_harm_costs_its_own_names_and_nothing_else() {
+async fn malicious_file_loses_only_its_own_symbols() {
     let program = Program::compile();
     // Processor time as no machine needs it, however busy it is: these files end by themselves.
     let world = World::start("worker: {max_memory: 64MiB, max_cpu: 60s},", PLAIN).await;
@@ -331,7 +331,7 @@ impl Noise {
 
 /// 48 of them, or as many as `SYMBOL_MUTATIONS` says.
 #[tokio::test]
-async fn mutated_binaries_cost_no_more_memory_than_allowed_and_nobody_elses_names() {
+async fn mutated_binaries_stay_within_memory_limit() {
     let count = std::env::var("SYMBOL_MUTATIONS").map_or(48, |count| count.parse().unwrap());
     let program = Program::compile();
     let world = World::start("worker: {max_memory: 64MiB, max_cpu: 1s},", PLAIN).await;
@@ -425,7 +425,7 @@ impl Drop for Debuginfod {
 }
 
 #[tokio::test]
-async fn a_real_debuginfod_has_what_it_has() {
+async fn real_debuginfod_serves_symbols() {
     let program = Program::compile();
     let Some(server) = Debuginfod::start(program.directory.path(), &program.build_id) else {
         return;
@@ -451,7 +451,7 @@ async fn a_real_debuginfod_has_what_it_has() {
 }
 
 #[tokio::test]
-async fn what_is_uploaded_by_the_command_is_found() {
+async fn symbols_uploaded_by_command_are_found() {
     let program = Program::compile();
     let extensions = "extensions:
   bearertokenauth: {token: right}

@@ -79,7 +79,7 @@ fn a_binary_a_symbol_file_and_a_build_id_give_the_same_names() {
 }
 
 #[test]
-fn inspect_says_what_a_file_offers_and_what_is_wrong_with_it() {
+fn inspect_reports_contents_and_problems() {
     let program = Program::compile();
     let said = printed(&["inspect".as_ref(), program.file.as_ref()]);
     for expected in ["A binary for", &program.build_id, ".debug_info", "dwarf"] {
@@ -113,7 +113,7 @@ fn inspect_says_what_a_file_offers_and_what_is_wrong_with_it() {
 }
 
 #[test]
-fn json_has_what_the_text_has() {
+fn json_of_symbols_matches_text() {
     let program = Program::compile();
     let json = |arguments: &[&OsStr]| -> serde_json::Value {
         let json = [arguments, &["--json".as_ref()]].concat();
@@ -182,7 +182,7 @@ fn main() { println!(\"{}\", inner::work(2)); }
 }
 
 #[test]
-fn compressed_debug_information_says_the_same() {
+fn compressed_debug_information_gives_equal_result() {
     let program = Program::compile();
     let addresses = [program.address("work"), program.address("main")];
     let names = addresses.map(|address| lookup(&program.file, address));

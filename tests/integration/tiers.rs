@@ -222,7 +222,7 @@ fn forged(mut telemetry: Telemetry) -> Telemetry {
 }
 
 #[tokio::test]
-async fn everything_gets_through_all_tiers_and_says_which_way_it_came_whatever_it_claims() {
+async fn data_passes_all_tiers_with_verified_identity() {
     let Some(tiers) = Tiers::start().await else {
         return;
     };
@@ -295,7 +295,7 @@ async fn the_python_sdk_gets_through_all_tiers() {
 }
 
 #[tokio::test]
-async fn what_comes_while_the_middle_tier_is_dead_arrives_when_it_is_back() {
+async fn data_arrives_after_outage_of_middle_tier() {
     let Some(mut tiers) = Tiers::start().await else {
         return;
     };

@@ -189,7 +189,7 @@ async fn too_much(fort: &Fort, what: &str, flood: Flood) {
 }
 
 #[tokio::test]
-async fn floods_of_those_with_a_certificate_end_their_connection() {
+async fn floods_of_certified_clients_end_their_connection() {
     let fort = Fort::start("max_control_frames: 200").await;
     too_much(&fort, "rapid resets", attacks::rapid_reset).await;
     too_much(&fort, "pings", attacks::ping).await;
@@ -198,7 +198,7 @@ async fn floods_of_those_with_a_certificate_end_their_connection() {
 }
 
 #[tokio::test]
-async fn floods_of_key_updates_disturb_nobody() {
+async fn key_update_floods_do_not_affect_other_clients() {
     let fort = Fort::start("").await;
     let attack = async {
         let mut inside = fort.inside().await;
@@ -214,7 +214,7 @@ async fn floods_of_key_updates_disturb_nobody() {
 }
 
 #[tokio::test]
-async fn who_does_not_finish_a_handshake_is_disconnected() {
+async fn unfinished_handshakes_are_disconnected() {
     let fort = Fort::start("handshake_timeout: 1s").await;
     let hello = fort.hello();
     let beginnings = [
@@ -272,7 +272,7 @@ async fn a_hello_in_pieces_is_understood() {
 }
 
 #[tokio::test]
-async fn what_is_no_handshake_is_refused_at_once() {
+async fn invalid_handshake_is_refused_at_once() {
     let fort = Fort::start("handshake_timeout: 60s").await;
     let hello = fort.hello();
     // A handshake message (RFC 8446, 4): the type, three bytes of length.
@@ -332,7 +332,7 @@ async fn what_is_no_handshake_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn who_leaves_in_the_middle_leaves_nothing_behind() {
+async fn disconnected_handshakes_leave_no_state() {
     let fort = Fort::start("max_handshakes: 8").await;
     let hello = fort.hello();
     let attack = async {

@@ -106,7 +106,7 @@ fn trust(file: &Path, authorities: &[&Authority]) {
 }
 
 #[tokio::test]
-async fn authorities_and_certificates_are_replaced_under_load_without_a_failed_request() {
+async fn certificates_rotate_under_load_without_failures() {
     for exporter in ["otlp_grpc", "otlp_http"] {
         let (old, new) = (Authority::new(), Authority::new());
         let chain = Chain::start(exporter, &old).await;
@@ -180,7 +180,7 @@ async fn authorities_and_certificates_are_replaced_under_load_without_a_failed_r
 }
 
 #[tokio::test]
-async fn what_is_in_use_is_in_the_metrics_and_bad_files_are_not_used() {
+async fn metrics_show_certificates_and_bad_files_are_ignored() {
     let authority = Authority::new();
     let chain = Chain::start("otlp_grpc", &authority).await;
     let days = |metrics: &crate::harness::metrics::Metrics, kind| {

@@ -113,7 +113,7 @@ async fn ping_acks_without_a_ping_end_the_connection_and_fill_no_log() {
 }
 
 #[tokio::test]
-async fn idle_connections_of_one_address_lock_nobody_out() {
+async fn idle_connections_of_one_address_do_not_block_others() {
     let collector = start().await;
     let address = collector.http();
     // More than the memory limit allows one address, and of these none says a word.

@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn any_row_of_the_words_of_the_language_is_a_condition_or_a_mistake_with_its_place(
+    fn any_token_sequence_parses_or_errors_with_position(
         words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 1..16),
         (signal, request) in request(),
     ) {

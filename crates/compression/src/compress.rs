@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_codec_gives_back_what_went_in_also_when_reused() {
+    fn reused_codec_round_trips() {
         for codec in CODECS {
             let compressor = Compressor::new(codec, None);
             for sizes in [&[][..], &[0], &[1], &[1000, 0, 70_000], &[300_000, 5]] {

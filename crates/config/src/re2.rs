@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_of_re2_mean_what_they_mean_there() {
+    fn re2_patterns_keep_their_meaning() {
         for (pattern, matching, other) in [
             (r"^\d+$", "123", "\u{0661}\u{0662}"),
             (r"^\w+$", "a_1", "\u{e9}"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_wrong_or_too_large_is_refused() {
+    fn invalid_or_too_large_pattern_is_refused() {
         let message = |pattern: &str| compile(pattern).unwrap_err().to_string();
         assert_eq!(
             message("("),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn many_patterns_that_fit_one_by_one_fit_together() {
+    fn patterns_within_limit_fit_in_one_set() {
         let patterns: Vec<String> = (0..20).map(|at| format!(r"\pL{{1,40}}{at}")).collect();
         assert!(patterns.iter().all(|pattern| compile(pattern).is_ok()));
         assert!(compile_all(&patterns).unwrap().is_match("abc17"));

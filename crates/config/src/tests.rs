@@ -91,7 +91,7 @@ fn error_at_an_unset_variable_names_the_variable() {
 }
 
 #[test]
-fn alternative_stands_for_a_variable_that_is_set() {
+fn alternative_replaces_set_variable() {
     for (text, expected) in [
         ("${env:PATH:+[a, b]:-[c]}", &["a", "b"][..]),
         ("${PATH:+a}", &["a"]),
@@ -236,7 +236,7 @@ fn types_are_strict() {
 }
 
 #[test]
-fn everything_wrong_is_found_at_once_and_where_it_stands() {
+fn all_errors_are_reported_with_positions() {
     let text = "cuont: 1\ncount: x\nnames: [a, [b], c, {d: e}]\nlimits:\n  a: 300\n  b: 1\n  c: no\n\
                 server:\n  endpoint: a:1\n  sise: 1\nplain: {interval: 0s}\n";
     assert_eq!(
@@ -256,7 +256,7 @@ fn everything_wrong_is_found_at_once_and_where_it_stands() {
 }
 
 #[test]
-fn what_was_wrong_is_not_complained_about_a_second_time() {
+fn each_error_is_reported_once() {
     // `inner` is removed because of its bad port. Its absence afterwards is not reported.
     assert_eq!(
         findings::<Needy>("inner: {port: 70000}\nname: x"),
@@ -275,7 +275,7 @@ fn what_was_wrong_is_not_complained_about_a_second_time() {
 }
 
 #[test]
-fn a_section_is_on_when_it_is_written_and_off_when_it_says_so() {
+fn section_is_on_if_written_unless_disabled() {
     assert_eq!(good("count: 1").server, Section(None));
     assert_eq!(good("server:").server, Section(Some(Server::default())));
     assert_eq!(good("server: {}").server, Section(Some(Server::default())));
@@ -352,7 +352,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn references_become_what_the_type_asks_for() {
+fn references_get_type_of_target() {
     let sample = good(
         "text: ${yaml:0123}\ncount: ${yaml:7}\non: ${env:NO_SUCH_VARIABLE_OF_TESTS:-true}\n\
          names: ${yaml:[a, b]}\nplain: \"${yaml:{enabled: false}}\"\n\
@@ -400,7 +400,7 @@ fn messages_do_not_repeat_expansion_results() {
 }
 
 #[test]
-fn expansions_that_feed_themselves_end() {
+fn recursive_expansions_end() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bomb");
     let reference = format!("${{file:{}}}", file.display());
@@ -473,7 +473,7 @@ fn fingerprints_differ_exactly_when_the_configuration_does() {
 }
 
 #[test]
-fn a_fingerprint_differs_when_a_file_that_is_named_has_changed() {
+fn fingerprint_includes_named_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cert.pem");
     let text = format!(

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_is_told_exactly_and_none_is_told_apart_from_zero() {
+    fn retry_delay_is_exact_and_none_differs_from_zero() {
         for delay in [
             None,
             Some(Duration::ZERO),

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_share_memory_and_give_it_back() {
+    fn queries_share_and_release_memory() {
         let pool = Pool::new(100);
         let limits = QueryLimits {
             bytes: 80,

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn index_is_read_as_it_was_written() {
+    fn index_round_trips() {
         let written = index().encode(100).unwrap();
         let at = written.len() - TRAILER;
         let found = trailer(&written[at..]).unwrap();

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_that_closes_a_group_is_refused() {
+    fn pattern_closing_a_group_is_refused() {
         for pattern in ["a)|(b", "(", "((x{1000}){1000}){1000}"] {
             let text = format!("{{a=~\"{pattern}\"}}");
             let refused = text.parse::<Selector>().unwrap_err();

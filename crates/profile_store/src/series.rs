@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn series_that_nobody_uses_are_removed() {
+    fn unused_series_are_removed() {
         let table = SeriesTable::default();
         let labels = |value: &str| Labels::new([("a".to_owned(), value.to_owned())]);
         let kept = table.intern(labels("1"));

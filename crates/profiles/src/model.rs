@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_come_back_as_they_were_pushed() {
+    fn pushed_samples_round_trip() {
         let mut samples = Samples::default();
         let pushed: [(&[i64], &[u64]); 4] = [
             (&[5], &[]),

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_sample_type_is_none() {
+    fn unknown_sample_type_has_no_values() {
         let profiles = folded::read("main 1\n").unwrap();
         assert!(sample_type(&profiles, Some("cpu")).is_none());
         assert!(sample_type(&profiles, Some("samples")).is_some());

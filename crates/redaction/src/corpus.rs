@@ -163,7 +163,7 @@ const COUNTS: &str = "| detector | positives | found | near misses | left alone 
      | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
 
 #[test]
-fn the_docs_state_the_precision_and_recall_that_are_measured() {
+fn documented_precision_and_recall_are_current() {
     let (mut table, mut wrong) = (COUNTS.to_owned(), String::new());
     for detector in Detector::ALL {
         let counts = Counts::of(detector, &texts(detector), &mut wrong);

@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_miss_nothing_that_asking_everywhere_finds() {
+    fn anchors_find_all_hits_of_full_search() {
         let mut random = fastrand::Rng::with_seed(5);
         let mut texts: Vec<String> = Vec::new();
         let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");

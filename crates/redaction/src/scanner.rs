@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_does_what_its_name_says() {
+    fn actions_replace_as_named() {
         let text = "mail jane.doe@example.com today";
         for (action, expected) in [
             (DetectorAction::Mask, "mail **** today"),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_pattern_that_matches_everything_settles_too() {
+    fn pattern_matching_everything_terminates() {
         for action in [
             DetectorAction::Mask,
             DetectorAction::Replace,
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_detectors_have_checksums_and_names_that_are_theirs() {
+    fn custom_detectors_have_checksums_and_unique_names() {
         let mut member = custom("member", r"M-(?P<value>\d+)", DetectorAction::Mask);
         member.checksum = Checksum::Luhn;
         let scanner = scanner(&[], std::slice::from_ref(&member), false);
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_private_key_stays_however_long_it_is() {
+    fn private_key_of_any_length_is_removed() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], false);
         for lines in [10, 300, 3000] {
             let body =
@@ -839,7 +839,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_text_that_does_not_settle_is_refused() {
+    fn text_with_endless_hits_is_refused() {
         let eats = custom("eats", r"(\*{4}|a) .", DetectorAction::Mask);
         let scanner = scanner(&[], &[eats], false);
         assert_eq!(redact(&scanner, "a b c d"), "****");
@@ -849,7 +849,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_make_other_engines_hang_take_bounded_time() {
+    fn catastrophic_patterns_take_bounded_time() {
         let size = 1 << 16;
         for (pattern, text) in [
             (r"^(a+)+$", "a".repeat(size) + "!"),
@@ -1012,7 +1012,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_scan_is_linear_in_the_text_whatever_it_is() {
+    fn scan_time_is_linear() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
         let took = |piece: &str, size: usize| {
             let text = piece.repeat(size / piece.len());

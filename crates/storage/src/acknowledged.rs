@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_set_it_stands_for(
+        fn acknowledged_set_matches_model(
             watermark in 0_u64..20,
             inserts in prop::collection::vec((0_u64..60, 0_u64..8), 0..40),
         ) {

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_as_they_went_in() {
+    fn records_round_trip() {
         let noise: Vec<u8> = (0..1000).map(|_| fastrand::u8(..)).collect();
         for (content, compress, codec) in [
             (vec![7; 1000], true, Codec::Lz4),

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_slices_than_the_system_takes_at_once_are_written_in_order() {
+    fn slices_above_iov_max_are_written_in_order() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("segment");
         let content: Vec<u8> = (0..4 * MOST_SLICES).map(|at| at as u8).collect();

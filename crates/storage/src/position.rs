@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_survives_the_round_trip_and_no_changed_byte_does() {
+    fn position_round_trips_and_damage_is_detected() {
         let position = Position {
             marker: *b"a marker",
             next: 99,

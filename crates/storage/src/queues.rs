@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_is_bounded_has_segments_enough_for_room_to_come_back() {
+    fn bounded_queue_has_several_segments() {
         let options = Options::default();
         let sizes = |most_bytes| {
             let bounded = bounded(&options, most_bytes);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_exporter_has_a_directory_of_its_own_that_says_whose_it_is() {
+    fn each_exporter_has_its_own_named_directory() {
         for (id, signal, directory) in [
             ("otlp_grpc", Signal::Traces, "exporter_otlp_grpc_traces"),
             (

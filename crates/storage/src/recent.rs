@@ -61,7 +61,7 @@ impl Recent {
     /// Changes the maximum size in bytes.
     pub(super) fn limit_to(&mut self, bytes: usize) {
         self.limit = bytes;
-        self.let_go();
+        self.evict();
     }
 
     /// Whether the reader's next records are only on disk.
@@ -82,11 +82,11 @@ impl Recent {
         self.bytes += block.bytes();
         self.end = block.header.end();
         self.blocks.push_back(block);
-        self.let_go();
+        self.evict();
     }
 
     /// Drops the oldest blocks until the rest is within the limits.
-    fn let_go(&mut self) {
+    fn evict(&mut self) {
         while self.bytes > self.limit || self.is_behind() && self.bytes > self.limit / 2 {
             self.pop();
         }

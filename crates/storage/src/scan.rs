@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_cannot_be_read_is_given_up_after_a_minute_and_not_before() {
+    fn unreadable_page_is_skipped_after_a_minute() {
         let unreadable = Unreadable::default();
         let now = Instant::now();
         assert!(!unreadable.is_given_up(1, 4096, now));

@@ -183,7 +183,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn records_are_given_out_in_order_and_again_after_a_crash_until_they_are_acknowledged() {
+fn records_are_read_in_order_until_acknowledged() {
     let mut bench = Bench::new(options());
     bench.fill(&["a", "b", "c"]);
     assert_eq!(bench.texts(), ["a", "b", "c"]);
@@ -203,7 +203,7 @@ fn records_are_given_out_in_order_and_again_after_a_crash_until_they_are_acknowl
 }
 
 #[test]
-fn after_a_clean_stop_nothing_that_was_acknowledged_comes_again_whatever_its_order() {
+fn clean_stop_repeats_no_acknowledged_record() {
     let mut bench = Bench::new(options());
     bench.fill(&["a", "b", "c", "d", "e"]);
     let records = bench.take();
@@ -216,7 +216,7 @@ fn after_a_clean_stop_nothing_that_was_acknowledged_comes_again_whatever_its_ord
 }
 
 #[test]
-fn what_is_given_back_comes_again_before_what_is_new() {
+fn returned_records_are_read_before_new_ones() {
     let bench = Bench::new(options());
     bench.fill(&["a", "b"]);
     let records = bench.take();
@@ -262,7 +262,7 @@ fn segments_are_deleted_once_all_their_records_are_acknowledged() {
 }
 
 #[test]
-fn the_room_that_is_taken_is_known_and_comes_back() {
+fn disk_usage_is_reported_and_released() {
     let bench = Bench::new(Options {
         segment_bytes: 500,
         ..options()
@@ -336,7 +336,7 @@ fn files_are_removed_while_records_are_appended_without_a_pause() {
 }
 
 #[test]
-fn a_write_that_is_torn_anywhere_costs_only_itself() {
+fn torn_write_loses_only_its_records() {
     let mut bench = Bench::new(options());
     bench.fill(&["first", "second"]);
     let path = bench.segments().remove(0);
@@ -414,7 +414,7 @@ fn a_flipped_bit_costs_its_block_is_reported_and_nothing_else() {
 }
 
 #[test]
-fn damage_that_comes_while_it_runs_is_skipped_and_its_items_are_told_once() {
+fn damage_at_runtime_is_skipped_and_reported_once() {
     let mut bench = Bench::new(Options {
         segment_bytes: 100,
         ..options()
@@ -456,7 +456,7 @@ fn a_lost_position_repeats_but_loses_nothing() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_recovers_by_itself() {
+fn full_disk_refuses_and_recovers() {
     for fault in [
         Fault::Write(0),
         Fault::Write(1),
@@ -493,7 +493,7 @@ fn a_full_disk_refuses_and_recovers_by_itself() {
 }
 
 #[test]
-fn on_a_full_disk_files_go_though_they_are_small() {
+fn full_disk_removes_small_files() {
     let bench = Bench::new(options());
     bench.fill(&["before"]);
     bench.disk.fail(Fault::Write(0), 1);
@@ -506,7 +506,7 @@ fn on_a_full_disk_files_go_though_they_are_small() {
 }
 
 #[test]
-fn a_position_that_cannot_be_written_is_written_later() {
+fn failed_position_write_is_retried() {
     let mut bench = Bench::new(Options {
         segment_bytes: 60,
         ..options()
@@ -522,7 +522,7 @@ fn a_position_that_cannot_be_written_is_written_later() {
 }
 
 #[test]
-fn what_makes_room_for_the_position_on_a_full_disk_does_not_count_as_lost_after_a_crash() {
+fn segments_removed_for_position_are_not_lost_after_crash() {
     let mut bench = Bench::new(Options {
         segment_bytes: 60,
         ..options()
@@ -542,7 +542,7 @@ fn what_makes_room_for_the_position_on_a_full_disk_does_not_count_as_lost_after_
 }
 
 #[test]
-fn what_a_failed_fsync_left_in_doubt_is_on_the_disk_before_it_is_answered() {
+fn blocks_of_failed_fsync_are_rewritten_before_acknowledgment() {
     let mut bench = Bench::new(options());
     bench.fill(&["before"]);
     bench.disk.fail(Fault::Sync, 1);
@@ -577,7 +577,7 @@ fn while_no_fsync_succeeds_nothing_is_answered_with_yes() {
 }
 
 #[test]
-fn what_an_interval_acknowledged_before_the_fsync_failed_is_written_again() {
+fn blocks_acknowledged_before_failed_fsync_are_rewritten() {
     let interval = Fsync::Interval(Duration::from_millis(1));
     let mut bench = Bench::new(Options {
         fsync: interval,
@@ -598,7 +598,7 @@ fn what_an_interval_acknowledged_before_the_fsync_failed_is_written_again() {
 }
 
 #[test]
-fn a_crash_while_it_is_written_again_costs_nothing() {
+fn crash_during_rewrite_loses_nothing() {
     let mut bench = Bench::new(Options {
         fsync: Fsync::Interval(Duration::from_millis(1)),
         ..options()
@@ -614,7 +614,7 @@ fn a_crash_while_it_is_written_again_costs_nothing() {
 }
 
 #[test]
-fn a_file_that_cannot_be_removed_is_known_to_make_no_room_and_is_tried_again() {
+fn unremovable_file_is_retried_and_counts_as_used() {
     let mut bench = Bench::new(Options {
         segment_bytes: 100,
         ..options()
@@ -633,7 +633,7 @@ fn a_file_that_cannot_be_removed_is_known_to_make_no_room_and_is_tried_again() {
 }
 
 #[test]
-fn only_what_waits_is_compressed() {
+fn only_waiting_records_are_compressed() {
     let text = "all alike ".repeat(1 << 17);
     let bench = Bench::new(Options {
         compress: true,
@@ -703,7 +703,7 @@ fn records_in_memory_keep_their_permits() {
 }
 
 #[test]
-fn options_hold_from_when_the_log_is_taken_over() {
+fn options_apply_when_new_lease_starts() {
     let directory = tempfile::tempdir().unwrap();
     let logs = Logs::default();
     let open = |fsync| {
@@ -724,7 +724,7 @@ fn options_hold_from_when_the_log_is_taken_over() {
 }
 
 #[test]
-fn one_fsync_answers_all_who_wait() {
+fn one_fsync_acknowledges_all_waiting_appends() {
     let bench = Bench::new(options());
     let texts: Vec<String> = (0..500).map(|number| number.to_string()).collect();
     let held = bench.disk.hold();
@@ -745,7 +745,7 @@ fn one_fsync_answers_all_who_wait() {
 }
 
 #[test]
-fn who_appends_is_answered_before_the_reader_is_told() {
+fn append_is_acknowledged_before_reader_wakes() {
     let bench = Bench::new(options());
     let log = bench.log();
     let order = std::cell::RefCell::new(Vec::new());
@@ -787,7 +787,7 @@ fn a_record_larger_than_a_segment_is_a_record_like_any_other() {
 }
 
 #[test]
-fn a_log_that_was_closed_can_be_opened_at_once_though_others_hold_on_to_it() {
+fn closed_log_reopens_despite_other_references() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("queue");
     let logs = Logs::default();
@@ -806,7 +806,7 @@ fn a_log_that_was_closed_can_be_opened_at_once_though_others_hold_on_to_it() {
 }
 
 #[test]
-fn a_lease_that_takes_over_is_given_what_the_one_before_it_had_not_settled() {
+fn new_lease_gets_unacknowledged_records() {
     let directory = tempfile::tempdir().unwrap();
     let logs = Logs::default();
     let open = || {
@@ -840,7 +840,7 @@ fn a_lease_that_takes_over_is_given_what_the_one_before_it_had_not_settled() {
 }
 
 #[test]
-fn an_append_that_is_given_up_while_it_waits_is_not_written() {
+fn cancelled_waiting_append_is_not_written() {
     let bench = Bench::new(options());
     let held = bench.disk.hold();
     let mut first = Box::pin(bench.log().append(record("first")));
@@ -879,7 +879,7 @@ fn a_version_from_the_future_is_an_error_with_its_file() {
 }
 
 #[test]
-fn a_look_at_a_log_changes_nothing_and_sees_what_would_be_given_out() {
+fn inspection_changes_nothing_and_sees_backlog() {
     let mut bench = Bench::new(Options {
         segment_bytes: 100,
         ..options()
@@ -942,7 +942,7 @@ proptest! {
     /// Each record whose append succeeded is handed out in order until it is acknowledged. After a crash, acknowledged
     /// records may be repeated; refused records never appear.
     #[test]
-    fn it_does_what_a_list_in_memory_would(moves in moves(), compress in any::<bool>()) {
+    fn log_behaves_like_list_in_memory(moves in moves(), compress in any::<bool>()) {
         let mut bench = Bench::new(Options { segment_bytes: 300, compress, ..options() });
         // Text, and whether it is acknowledged and whether that may be in memory only.
         let mut model: BTreeMap<String, bool> = BTreeMap::new();
@@ -1038,7 +1038,7 @@ fn records_in_removed_files_are_lost_and_counted() {
 }
 
 #[test]
-fn backlog_whose_files_were_removed_stops_nobody() {
+fn removed_backlog_files_do_not_block() {
     let mut bench = Bench::new(options());
     bench.fill(&["abc", "de"]);
     bench.crash();

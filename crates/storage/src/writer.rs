@@ -343,8 +343,8 @@ impl Writer {
             error!(
                 directory = %self.shared.directory.display(),
                 %error,
-                "Cannot {doing} of a queue on disk; retrying. Requests may be refused until the write succeeds. \
-                 Check the disk."
+                "The queue on disk cannot {doing}; retrying. Requests may be refused until the disk recovers. Check \
+                 the disk."
             );
         }
     }

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_write_to_is_refused() {
+    fn directory_writable_by_others_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         Cache::open(directory.path(), 1 << 20).unwrap();
         for (place, mode, refused) in [
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_damaged_or_of_another_binary_is_deleted() {
+    fn damaged_or_foreign_file_is_deleted() {
         let (_directory, cache) = cache(1 << 20);
         let (one, other) = (id(1), id(2));
         store(&cache, &one);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_profile_comes_by_url_and_what_is_none_is_named() {
+    async fn url_is_fetched_and_errors_name_the_cause() {
         let server = TestServer::start(None, |request| {
             let plain =
                 |status, text: &[u8]| answer(status, HeaderMap::new(), text, HeaderMap::new());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_is_checked_unless_told_otherwise() {
+    async fn certificate_is_checked_by_default() {
         let (ca, certificate, key) = certificates();
         let server = tributary_net::tls::ServerTls {
             cert_pem: certificate,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seconds_that_are_asked_for_are_waited_for() {
+    fn requested_seconds_extend_timeout() {
         let of = |url: &str| seconds(&url.parse().unwrap());
         assert_eq!(of("http://a/debug/pprof/profile?debug=0&seconds=30"), 30);
         assert_eq!(of("http://a/?seconds=0.5"), 1);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn top_shows_what_counts_most_first() {
+    fn top_lists_highest_values_first() {
         let directory = tempfile::tempdir().unwrap();
         let mut a = String::new();
         let folded = path(directory.path(), "in.folded", &mut a);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_file_and_what_is_wrong() {
+    fn errors_name_file_and_cause() {
         let directory = tempfile::tempdir().unwrap();
         let mut a = String::new();
         let file = path(directory.path(), "heap.txt", &mut a);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn diff_shows_what_grew_and_what_shrank() {
+    fn diff_lists_growth_and_shrinkage() {
         let (_directory, files) = folded_files(&[("a", BEFORE), ("b", AFTER)]);
         let [before, after] = [&files[0], &files[1]];
         let expected = [
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn diff_takes_a_directory_for_runs_of_one_measurement_and_compares_their_mean() {
+    fn diff_compares_mean_of_runs_in_directory() {
         let runs = [
             ("a/1", "main 10\n"),
             ("a/2", "main 20\n"),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn pprof_files_that_show_other_types_first_become_one_file() {
+    fn pprof_files_with_different_default_types_are_merged() {
         use prost::Message as _;
         use tributary_profiles::pprof::testing::{PprofFile, PprofSample, PprofValueType};
         let directory = tempfile::tempdir().unwrap();
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_a_profile_drops_are_not_shown() {
+    fn dropped_frames_are_not_shown() {
         use prost::Message as _;
         use tributary_profiles::pprof::testing::{
             PprofFile, PprofFunction, PprofLocation, PprofSample, PprofValueType,

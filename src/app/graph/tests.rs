@@ -223,7 +223,7 @@ fn build(config: &Config, running: Option<&Graph>) -> Graph {
 }
 
 #[tokio::test]
-async fn every_pipeline_of_a_receiver_gets_everything_and_exporters_are_shared() {
+async fn receiver_feeds_all_pipelines_and_exporters_are_shared() {
     let stage = Stage::default();
     let pipelines: &[Ends<'_>] = &[(&["a", "b"], &["x", "y"]), (&["a"], &["y"])];
     let _graph = build(&config(&stage, pipelines, ""), None);
@@ -239,7 +239,7 @@ async fn every_pipeline_of_a_receiver_gets_everything_and_exporters_are_shared()
 }
 
 #[tokio::test]
-async fn a_component_that_cannot_be_built_is_named() {
+async fn build_error_names_component() {
     let stage = Stage::default();
     let config = config(&stage, &[(&["a"], &["broken/one"])], "");
     let error = Graph::build(&config, &Host::for_tests(), None)
@@ -249,7 +249,7 @@ async fn a_component_that_cannot_be_built_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_builds_only_what_changed_and_connects_what_stays() {
+async fn reload_builds_only_changed_components() {
     let stage = Stage::default();
     let mut old = build(&config(&stage, &[(&["a"], &["x"])], ""), None);
     old.start();
@@ -273,7 +273,7 @@ async fn a_reload_builds_only_what_changed_and_connects_what_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_exporter_works_on_until_it_holds_nothing() {
+async fn replaced_exporter_delivers_its_backlog() {
     let stage = Stage::default();
     let mut old = build(&config(&stage, &[(&["a"], &["x"])], "1"), None);
     old.start();
@@ -327,7 +327,7 @@ fn slow(name: &str, seconds: u64) -> Part {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stage_that_cannot_let_go_costs_no_other_stage_and_no_exporter_its_data() {
+async fn stuck_stage_loses_only_its_own_data() {
     let mut graph = Graph::default();
     graph.middle = vec![slow("quick", 1), slow("stuck", 3600)];
     graph.exporters = vec![slow("exporter", 3)];
@@ -338,7 +338,7 @@ async fn a_stage_that_cannot_let_go_costs_no_other_stage_and_no_exporter_its_dat
 }
 
 #[tokio::test]
-async fn stages_are_stopped_before_what_lies_behind_them() {
+async fn stages_stop_in_order_of_data_flow() {
     use crate::connectors::forward;
     use crate::processors::batch;
     let stage = Stage::default();
@@ -399,7 +399,7 @@ async fn a_component_without_a_life_of_its_own_is_idle() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_one_reload_leaves_alone_has_its_socket_at_the_next() {
+async fn unchanged_receiver_keeps_socket_across_reloads() {
     let load = |level: &str| {
         let text = format!(
             "yaml:{{receivers: {{otlp: {{protocols: {{http: {{endpoint: 127.0.0.1:0}}}}}}}}, \

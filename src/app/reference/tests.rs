@@ -7,7 +7,7 @@ use crate::app::config::load;
 use tributary_config::Sources;
 
 #[test]
-fn committed_pages_are_those_of_this_version() {
+fn committed_pages_are_current() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         write(&directory).unwrap();
@@ -215,7 +215,7 @@ fn page_shows_bounds_defaults_and_differences() {
 
 /// The texts state defaults for editors too, where nothing derives them.
 #[test]
-fn defaults_in_texts_are_those_of_the_code() {
+fn documented_defaults_match_code() {
     fn check(page: &Page, keys: &[Key], wrong: &mut Vec<String>) {
         for key in keys {
             let expected = match &key.value {

@@ -177,7 +177,7 @@ fn records(records: &[&[KeyValue]]) -> ExportLogsServiceRequest {
 }
 
 #[tokio::test]
-async fn attributes_keep_counts_apart_and_conditions_say_what_counts() {
+async fn attributes_group_counts_and_conditions_select_items() {
     let config = config(
         r#"
         logs:
@@ -324,14 +324,14 @@ async fn a_request_is_accepted_when_its_counts_are() {
     assert_eq!(entrance.consume(request.clone()).await, Err(nack));
     assert_eq!(entrance.consume(request.clone()).await, Ok(()));
     assert_eq!(next.taken(), [1]);
-    // Where nothing counts, nothing is sent.
+    // Without counted items, no request is sent.
     let entrance = built(&config("logs: {}"), Signal::Logs, &next);
     assert_eq!(entrance.consume(request).await, Ok(()));
     assert_eq!(next.taken(), [1]);
 }
 
 #[test]
-fn what_cannot_be_counted_is_an_error_at_its_place() {
+fn invalid_count_settings_are_reported_with_position() {
     let config = config(
         r#"
         spans: {a: {conditions: ["nonsense ="]}}

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collectors_file_is_read_and_what_has_no_effect_is_said() {
+    fn collector_file_is_read_with_warnings() {
         let yaml = "
 priority_levels: [[traces/first, traces/also_first], [traces/second]]
 retry_interval: 5m

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_stands_for_a_period_only_if_that_is_a_time() {
+    fn sample_counts_as_period_only_for_time() {
         let found =
             |kind, unit, period| recognize_by_period(("samples", "count"), (kind, unit), period);
         let expected = Meaning {

@@ -87,7 +87,7 @@ pub(super) fn served(signal: Signal, request: &[u8], names: &[String]) -> Vec<Se
     all
 }
 
-/// Those of the metrics that count each request of a resource once.
+/// Returns the metrics that count each request of a resource once.
 fn once_each<'n>(entry: &ResourceEntry<'_>, names: &'n [String]) -> Vec<&'n str> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let is_there = |name: &str| {

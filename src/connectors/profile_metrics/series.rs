@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_the_last_profile_counts_once() {
+    fn growth_since_last_profile_counts_once() {
         let mut series = series(1 << 20);
         let mut next = |time, total, functions: &[_]| {
             let more = series.profile(b"a", time, &counted(total, functions));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_fell_or_started_again_counts_in_full() {
+    fn reset_counter_counts_in_full() {
         let mut series = series(1 << 20);
         let mut next = |start, time, value| series.counter(b"a", (start, time), value);
         assert!(next(1, 1, 7.0).abs() < 1e-9);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_comes_late_is_no_other_process() {
+    fn late_point_is_no_restart() {
         let mut series = series(1 << 20);
         let mut next = |start, time, value| series.counter(b"a", (start, time), value);
         next(1, 10, 100.0);

@@ -190,7 +190,7 @@ const STACKS: &str =
     "main;f;f;f 3000000\nmain;f;g 2000000\nmain;h 1000000\nmain;f 500000\nmain 1\n";
 
 #[tokio::test(start_paused = true)]
-async fn totals_and_functions_are_those_of_profiles_top() {
+async fn totals_and_functions_match_profiles_top() {
     let running = running("top_functions: 100", []);
     running.offer(profile(STACKS, CPU, "a", 1)).await.unwrap();
     let points = running.points().await;
@@ -218,7 +218,7 @@ async fn totals_and_functions_are_those_of_profiles_top() {
 #[tokio::test(start_paused = true)]
 async fn the_functions_with_most_have_points_and_the_rest_is_other() {
     let running = running("top_functions: 2", []);
-    // Of equal functions the first by name; a function called `other` is part of the rest.
+    // Among equal functions the first by name; a function called `other` is part of the rest.
     let stacks = "main;c 5000000000\nmain;b 5000000000\nmain;a 5000000000\nother 9000000000\n";
     running.offer(profile(stacks, CPU, "a", 1)).await.unwrap();
     let points = running.points().await;
@@ -256,7 +256,7 @@ async fn windows_are_complete_and_adjacent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_is_offered_until_it_is_taken() {
+async fn window_is_retried_until_accepted() {
     let later = || Err(Nack::unavailable("later"));
     let running = running("interval: 1s", [later(), later()]);
     running.offer(profile(STACKS, CPU, "a", 1)).await.unwrap();
@@ -408,7 +408,7 @@ fn of_scopes(all: &[(&str, &str, metrics::HistogramDataPoint)], temporality: i32
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_costs_what_its_service_spends() {
+async fn cost_per_request_is_total_divided_by_requests() {
     let running = running("top_functions: 0", []);
     running
         .offer(profile("f 3000000000\n", CPU, "a", 1))
@@ -483,7 +483,7 @@ async fn requests_count_once_in_all_cases() {
     ] {
         running.offer(of_scopes(all, 2)).await.unwrap();
     }
-    // Of services that have the older one only, it counts.
+    // For services that have only the older metric, that metric counts.
     running
         .offer(of_scopes(&[("a", "rpc.server.duration", at(1, 3, 0))], 1))
         .await
@@ -517,7 +517,7 @@ async fn resources_beyond_the_limit_are_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_that_is_too_large_ends_early() {
+async fn too_large_window_ends_early() {
     let running = running("{interval: 1h, max_bytes: 64KiB}", []);
     let mut stacks = String::new();
     for at in 0..2_000 {

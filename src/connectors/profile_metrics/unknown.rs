@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_told_once_and_only_so_many_are() {
+    fn unknown_names_are_logged_once_and_bounded() {
         let unknown = Unknown::new(&"profile_metrics".parse().unwrap());
         assert!(unknown.is_new("0") && !unknown.is_new("0"));
         let told = (0..1000).filter(|number| unknown.is_new(&number.to_string()));

@@ -203,7 +203,7 @@ fn link(out: &mut Text<'_>, link: &Link) -> Result {
     attributes(out, title, &link.attributes, Strings::default())
 }
 
-/// A titled list of things that take several lines each, unless it is empty.
+/// Writes a titled list of items with several lines each, unless the list is empty.
 fn each<T>(
     out: &mut Text<'_>,
     title: &str,

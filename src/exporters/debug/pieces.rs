@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn long_line_is_cut_and_none_of_it_is_lost() {
+    fn long_line_is_split_without_loss() {
         let long = "\u{e9}".repeat(PIECE);
         let pieces = pieces(|text| text.write_str(&long));
         assert!(pieces.iter().all(|piece| piece.len() <= 2 * PIECE));

@@ -61,7 +61,7 @@ fn count(out: &mut Text<'_>, name: &str, value: u32) -> Result {
     }
 }
 
-/// The attributes of a profile or a sample, unless there are none.
+/// Writes the attributes of a profile or a sample, if there are any.
 fn attribute_list(out: &mut Text<'_>, attributes: &[Attribute<'_>]) -> Result {
     if !attributes.is_empty() {
         writeln!(out, "    Attributes:")?;
@@ -239,7 +239,7 @@ fn frames(out: &mut Text<'_>, dictionary: &ProfilesDictionary, location: &Locati
     Ok(())
 }
 
-/// `function  file:line:column`, as far as it is known.
+/// Returns `function  file:line:column`, with the known parts only.
 fn named(
     dictionary: &ProfilesDictionary,
     line: &Line,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Time after which counting starts again, as in the Collector's logger.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Admits the first batches of every second, and then every so many.
+/// Admits the first batches of every second, and then one in `thereafter`.
 pub(super) struct Sampler {
     initial: u64,
     thereafter: u64,
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_every_second_are_admitted_and_then_every_so_many() {
+    fn sampler_admits_first_batches_then_every_nth() {
         let sampler = Sampler::new(2, 3);
         let start = Instant::now();
         let expected = [true, true, false, false, true, false, false, true];
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn thereafter_one_admits_all_and_zero_none() {
+    fn thereafter_1_admits_all_and_0_none() {
         let now = Instant::now();
         assert_eq!(admitted(&Sampler::new(1, 1), now, 4), [true; 4]);
         assert_eq!(admitted(&Sampler::new(1, 0), now, 3), [true, false, false]);

@@ -150,7 +150,7 @@ fn batch(signal: Signal) -> Batch {
 }
 
 #[test]
-fn each_verbosity_prints_each_signal_as_it_should() {
+fn each_verbosity_prints_each_signal() {
     use Verbosity::{Detailed, Normal, Resolved};
     for (signal, verbosity, expected) in [
         (
@@ -262,7 +262,7 @@ fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
 }
 
 #[tokio::test]
-async fn batch_without_room_to_decode_it_is_counted_not_printed() {
+async fn batch_without_decode_memory_is_counted_not_printed() {
     let batch = |spans: usize| {
         let scope = [0x12, 0].repeat(spans);
         let mut inner = Vec::new();
@@ -358,7 +358,7 @@ async fn detailed_is_one_more_message_per_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sampling_limits_what_is_printed_and_not_what_is_delivered() {
+async fn sampling_limits_output_but_not_delivery() {
     let config = Config {
         sampling_initial: 1,
         sampling_thereafter: 3,
@@ -372,7 +372,7 @@ async fn sampling_limits_what_is_printed_and_not_what_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sampling_begins_anew_every_second() {
+async fn sampling_restarts_every_second() {
     let config = Config {
         sampling_initial: 1,
         sampling_thereafter: 0,
@@ -426,7 +426,7 @@ async fn without_the_log_the_text_goes_to_every_output_path_once() {
 }
 
 #[test]
-fn an_output_path_that_cannot_be_opened_is_named() {
+fn unusable_output_path_is_named() {
     let config = Config {
         use_internal_logger: false,
         output_paths: vec!["/does/not/exist".to_owned()],
@@ -440,7 +440,7 @@ fn an_output_path_that_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_counted_as_dropped_and_not_refused() {
+async fn write_error_counts_as_dropped() {
     let config = Config {
         use_internal_logger: false,
         output_paths: vec!["/dev/full".to_owned()],
@@ -458,7 +458,7 @@ async fn what_cannot_be_written_is_counted_as_dropped_and_not_refused() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_request_are_refused() {
+async fn invalid_request_bytes_are_refused() {
     let recorded = Recorded::new();
     let config = Config {
         verbosity: Verbosity::Normal,
@@ -501,7 +501,7 @@ fn the_configuration_of_the_collector_is_understood() {
 }
 
 #[test]
-fn the_old_loglevel_works_and_says_what_to_write_instead() {
+fn loglevel_works_with_notice() {
     for (level, verbosity, name) in [
         ("debug", Verbosity::Detailed, "detailed"),
         ("info", Verbosity::Normal, "normal"),
@@ -520,7 +520,7 @@ fn the_old_loglevel_works_and_says_what_to_write_instead() {
 }
 
 #[test]
-fn options_that_do_nothing_are_pointed_out() {
+fn options_without_effect_cause_warnings() {
     let (_, problems) = parse("output_paths: [stderr]");
     assert_eq!(
         problems,
@@ -538,7 +538,7 @@ fn options_that_do_nothing_are_pointed_out() {
 }
 
 #[test]
-fn the_old_name_of_the_exporter_finds_it() {
+fn older_exporter_name_is_accepted() {
     let entry = crate::component::find(crate::exporters::REGISTRY, "logging").unwrap();
     assert_eq!(entry.name, "debug");
     assert!(Signal::ALL.into_iter().all(|signal| entry.supports(signal)));

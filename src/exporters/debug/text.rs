@@ -117,7 +117,7 @@ impl Display for Hex<'_> {
     }
 }
 
-/// A time in nanoseconds since 1970: readable, and exact. Zero is none.
+/// Formats a time in nanoseconds since 1970 in readable and exact form. Zero means no time.
 pub(super) struct Time(pub(super) u64);
 
 impl Display for Time {
@@ -148,9 +148,9 @@ impl Display for Utc {
     }
 }
 
-/// Year, month and day of a number of days since 1970, in the proleptic Gregorian calendar. Counts
-/// in years that begin in March, so that the leap day comes last, and in eras of 400 years, after
-/// which the calendar repeats.
+/// Returns year, month and day for a number of days since 1970, in the proleptic Gregorian calendar. The calculation
+/// uses years that begin in March, so that the leap day comes last, and eras of 400 years, after which the calendar
+/// repeats.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_match_calendar() {
         for (nanos, text) in [
             (1, "1970-01-01T00:00:00.000000001Z"),
             (951_782_399_000_000_000, "2000-02-28T23:59:59.000000000Z"),

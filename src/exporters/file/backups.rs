@@ -30,10 +30,11 @@ pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
     }
 }
 
-/// Deletes the old files that are too many or too old. How many were deleted.
+/// Deletes old files beyond the maximum number or age. Returns the number of deleted files.
 ///
 /// # Errors
-/// Some could not be deleted, and the last of these errors; the others were.
+///
+/// The last error, if some files could not be deleted; the rest is deleted.
 pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
     let (stem, extension) = split(path);
     let mut backups = Vec::new();
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_stands_before_the_extension_and_nothing_is_overwritten() {
+    fn backup_name_has_time_before_extension() {
         let time: Timestamp = "2022-09-14T05:02:14.173Z".parse().unwrap();
         let named = |path: &str| name(Path::new(path), time, false).display().to_string();
         assert_eq!(named("a/data.json"), "a/data-2022-09-14T05-02-14.173.json");
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_deleted_keeps_no_other() {
+    fn undeletable_backup_does_not_keep_others() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("data.json");
         let long_ago = |days: i64| Timestamp::now() - SignedDuration::from_hours(24 * days);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_is_what_all_files_have_in_common() {
+    fn directory_is_common_prefix_of_files() {
         for (path, directory) in [
             ("/data/*.json", "/data/"),
             ("/data/app-*/x.json", "/data/"),

@@ -163,7 +163,7 @@ pub(super) fn write_groups(
 /// Message about resources without the attribute of `group_by`.
 const NO_FILE: &str = "dropped resources that have no string attribute named by `group_by`";
 
-/// Whether the name of the file is at fault, which comes with the data: no retry can succeed.
+/// Whether the error is caused by the file name, which comes from the data, so that a retry cannot succeed.
 fn is_fault_of_name(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -82,7 +82,7 @@ impl Output {
         &self.path
     }
 
-    /// Whether it can be written to. An empty file is made if there is none.
+    /// Checks that the file can be written. Creates an empty file if it is missing.
     pub(super) fn probe(&self) -> io::Result<()> {
         open(&self.path).map(drop)
     }
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_moved_or_deleted_is_made_again() {
+    fn moved_or_deleted_file_is_created_again() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
         output.write(Framing::Lines, b"1\n").unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_rotated_before_they_are_too_large_and_nothing_is_lost() {
+    fn files_are_rotated_at_maximum_size_without_loss() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
         let rotation = FileRotation {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_became_too_old_go_without_a_rotation() {
+    fn old_backups_are_deleted_without_rotation() {
         let directory = TempDir::new().unwrap();
         let (output, _path) = output(&directory);
         let old = directory.path().join("data-2022-09-14T05-02-14.173.json");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_of_one_path_are_shared_and_empty_it_once() {
+    fn outputs_of_one_path_are_shared() {
         let directory = TempDir::new().unwrap();
         let (one, path) = output(&directory);
         let other = Output::of(&path);

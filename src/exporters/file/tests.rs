@@ -60,7 +60,7 @@ async fn stop(terminal: Terminal) {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_is_in_the_file_one_request_in_a_line() {
+async fn acknowledged_requests_are_in_file_one_per_line() {
     let directory = TempDir::new().unwrap();
     let (config, path) = config(&directory, "");
     let recorded = Recorded::new();
@@ -111,7 +111,7 @@ async fn protobuf_and_compressed_requests_stand_behind_their_lengths() {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_is_a_refusal_to_be_tried_again_that_names_the_file() {
+async fn full_disk_refuses_with_file_name_for_retry() {
     let config: Config = serde_yaml::from_str("{path: /dev/full}").unwrap();
     let terminal = built(&config);
     let nack = send(&terminal, traces("a")).await.unwrap_err();
@@ -133,7 +133,7 @@ async fn a_queue_is_emptied_into_the_file_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_file_is_emptied_at_the_first_start_only_and_never_with_append() {
+async fn file_is_truncated_at_first_start_without_append() {
     for (more, kept) in [("", 0), (", append: true", 1), (", rotation: {}", 1)] {
         let directory = TempDir::new().unwrap();
         let (config, path) = config(&directory, more);
@@ -150,7 +150,7 @@ async fn a_file_is_emptied_at_the_first_start_only_and_never_with_append() {
 }
 
 #[test]
-fn a_directory_that_is_missing_is_an_error_that_says_what_to_do() {
+fn missing_directory_error_names_remedy() {
     let directory = TempDir::new().unwrap();
     let (mut config, path) = config(&directory, "");
     config.create_directory = false;
@@ -291,7 +291,7 @@ async fn group_by_writes_each_value_to_its_file() {
 }
 
 #[tokio::test]
-async fn group_by_counts_what_has_no_usable_name() {
+async fn group_by_drops_and_counts_unusable_names() {
     let directory = TempDir::new().unwrap();
     let recorded = Recorded::new();
     let terminal = recorded.within(|| built(&grouped(&directory, "")));
@@ -311,7 +311,7 @@ async fn group_by_counts_what_has_no_usable_name() {
 }
 
 #[tokio::test]
-async fn group_by_closes_the_least_recently_used_file_and_continues_it() {
+async fn group_by_reopens_least_recently_used_file() {
     let directory = TempDir::new().unwrap();
     let config = grouped(&directory, "");
     let files = OpenFiles::new(&"file".parse().unwrap(), &config);
@@ -338,7 +338,7 @@ async fn group_by_closes_the_least_recently_used_file_and_continues_it() {
 }
 
 #[tokio::test]
-async fn group_by_retries_only_the_files_that_failed() {
+async fn group_by_retries_only_failed_files() {
     let directory = TempDir::new().unwrap();
     let config = grouped(&directory, "");
     let files = OpenFiles::new(&"file".parse().unwrap(), &config);
@@ -359,7 +359,7 @@ async fn group_by_retries_only_the_files_that_failed() {
 }
 
 #[tokio::test]
-async fn group_by_splits_profiles_with_what_they_use_of_the_dictionary() {
+async fn group_by_splits_profiles_with_used_dictionary() {
     let directory = TempDir::new().unwrap();
     let mut config = grouped(&directory, ", format: proto");
     config.group_by.resource_attribute = "service.name".to_owned();

@@ -76,13 +76,13 @@ impl Brokers {
     fn renew_when_due(self: &Arc<Self>) {
         if self.renewals.are_due() {
             let brokers = self.clone();
-            tokio::spawn(async move { brokers.connect_anew().await });
+            tokio::spawn(async move { brokers.reconnect().await });
         }
     }
 
     /// Replaces the client after it has delivered its records, so that no record overtakes an earlier record of its
     /// key. The wait is limited, because the old certificate may be the reason for failed deliveries.
-    pub(super) async fn connect_anew(&self) {
+    pub(super) async fn reconnect(&self) {
         let _alone = self.gate.write().await;
         let Some((generation, client)) = self.current() else {
             return;
@@ -242,5 +242,5 @@ fn producer_settings(config: &Config) -> ClientConfig {
 /// librdkafka keeps times in 31 bits.
 const FOREVER: u64 = i32::MAX as u64;
 
-/// Bytes that librdkafka holds at most, unless a few records are larger.
+/// Maximum size of librdkafka's queue, in bytes, unless a few records are larger.
 const HELD: usize = 64 << 20;

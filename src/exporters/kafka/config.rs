@@ -168,7 +168,7 @@ impl KafkaCompression {
 }
 
 impl Config {
-    /// The topic of what does not name one itself.
+    /// Default topic of a signal.
     pub fn topic(&self, signal: Signal) -> &str {
         match self.signal(signal).topic.as_str() {
             "" => default_topic(signal),

@@ -1,4 +1,4 @@
-//! Records on their way to the brokers, over all attempts with their batch.
+//! Delivery of records to the brokers, across all attempts to send their batch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -46,7 +46,7 @@ struct Refusal {
 }
 
 impl Delivery {
-    /// Of a batch as [`Record::into_chunks`] wrote it.
+    /// Creates the states for a batch that [`Record::into_chunks`] wrote.
     fn new(chunks: &[Bytes]) -> Self {
         let records = records(chunks).map(|record| Sending {
             items: record.items,
@@ -137,7 +137,7 @@ impl Delivery {
 
 fn too_large(record: &Record, most: usize) -> Refusal {
     Refusal {
-        // It was split as far as it could be.
+        // The record was already split as far as possible.
         fault: Fault::Elsewhere,
         reason: format!(
             "a record of {} bytes cannot be split, and `producer::max_message_bytes` allows {most}; raise that limit",

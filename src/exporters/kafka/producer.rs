@@ -157,7 +157,7 @@ impl queue::Sender for Exporter {
                 let outcome = tokio::select! {
                     outcome = attempt.delivery.settle() => outcome,
                     error = too_late(patience) => Err(error),
-                    // Given up.
+                    // The queue has dropped the batch.
                     () = tell.closed() => return,
                 };
                 // Before the outcome is reported, because a new attempt may begin then.

@@ -87,7 +87,7 @@ pub(super) fn values(
             },
         );
         if pieces.len() <= 1 {
-            // It cannot be cut at all.
+            // The request cannot be split.
             values.push((items, value));
             continue;
         }

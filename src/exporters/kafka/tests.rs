@@ -40,7 +40,7 @@ fn batch(request: Vec<u8>) -> Batch {
     Batch::new(Signal::Logs, items, Bytes::from(request))
 }
 
-/// An exporter that answers when the outcome is known.
+/// An exporter whose sends wait for the outcome.
 struct Trial {
     terminal: Terminal,
     recorded: Recorded,
@@ -78,7 +78,7 @@ impl Trial {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_is_in_the_topic_of_its_signal_with_the_headers() {
+async fn acknowledged_records_are_in_topic_with_headers() {
     let cluster = Cluster::new(&[("otlp_logs", 2), ("cpu", 1)]);
     let trial = Trial::new(
         &cluster,
@@ -129,7 +129,7 @@ async fn oversized_batch_is_split_and_oversized_item_dropped() {
 }
 
 #[tokio::test]
-async fn a_key_is_the_same_for_the_same_resource_and_its_records_keep_their_order() {
+async fn records_of_resource_share_key_and_keep_order() {
     let cluster = Cluster::new(&[("otlp_logs", 8)]);
     let yaml = "{partition_logs_by_resource_attributes: true, sending_queue: {num_consumers: 1}}";
     let trial = Trial::new(&cluster, yaml);
@@ -175,7 +175,7 @@ async fn a_key_is_the_same_for_the_same_resource_and_its_records_keep_their_orde
 }
 
 #[tokio::test]
-async fn brokers_that_refuse_for_now_get_it_again_and_those_that_refuse_for_good_do_not() {
+async fn only_temporary_broker_errors_are_retried() {
     let cluster = Cluster::new(&[("otlp_logs", 1)]);
     let trial = Trial::new(&cluster, "{}");
     trial.send(batch(logs(&[(&[], &["first"])]))).await.unwrap();
@@ -208,7 +208,7 @@ async fn brokers_that_refuse_for_now_get_it_again_and_those_that_refuse_for_good
 }
 
 #[tokio::test]
-async fn a_client_that_is_broken_for_good_is_replaced() {
+async fn client_with_fatal_error_is_replaced() {
     let cluster = Cluster::new(&[("otlp_logs", 1)]);
     let trial = Trial::new(&cluster, "{}");
     trial.send(batch(logs(&[(&[], &["first"])]))).await.unwrap();
@@ -239,7 +239,7 @@ fn encoded(exporter: &Exporter, request: Vec<u8>) -> Encoded {
 }
 
 #[tokio::test]
-async fn the_attempt_after_one_that_ended_early_waits_for_the_same_record() {
+async fn attempt_after_timeout_waits_for_same_record() {
     let cluster = Cluster::new(&[("otlp_logs", 1)]);
     let config = config(&format!("{{brokers: ['{}']}}", cluster.brokers));
     let exporter = Exporter::new(&config, &"kafka".parse().unwrap()).unwrap();
@@ -329,7 +329,7 @@ async fn certificate_renewal_keeps_record_order() {
         .mock
         .broker_round_trip_time(1, Duration::ZERO)
         .unwrap();
-    soon(exporter.brokers.connect_anew()).await;
+    soon(exporter.brokers.reconnect()).await;
     soon(exporter.send(&one("after"))).await.unwrap();
     soon(exporter.send(&before)).await.unwrap();
     let arrived = records(&cluster.brokers, "otlp_logs", 3).await;
@@ -340,7 +340,7 @@ async fn certificate_renewal_keeps_record_order() {
 }
 
 #[tokio::test]
-async fn a_topic_that_may_not_be_written_keeps_nothing_from_the_others() {
+async fn forbidden_topic_does_not_block_other_topics() {
     let cluster = Cluster::new(&[("otlp_logs", 1), ("there", 1)]);
     cluster
         .mock
@@ -359,7 +359,7 @@ async fn a_topic_that_may_not_be_written_keeps_nothing_from_the_others() {
     let both = batch(logs(&[(closed, &["1"]), (there, &["2"])]));
     let (refused, next) = tokio::join!(
         trial.send(both),
-        // Behind it in the queue, and through before it is given up.
+        // Queued behind the failing batch, and delivered before that batch is dropped.
         trial.send(batch(to("there", "3"))),
     );
     next.unwrap();
@@ -368,7 +368,7 @@ async fn a_topic_that_may_not_be_written_keeps_nothing_from_the_others() {
 }
 
 #[test]
-fn every_trace_is_a_group_of_its_own_with_its_resource_and_scopes() {
+fn each_trace_is_a_group_with_resource_and_scopes() {
     let span = |trace: u8, name: &str| Span {
         trace_id: vec![trace; 16],
         name: name.to_owned(),
@@ -430,7 +430,7 @@ fn every_trace_is_a_group_of_its_own_with_its_resource_and_scopes() {
 }
 
 #[test]
-fn a_resource_names_its_topic_unless_it_could_not_be_one() {
+fn resource_attribute_names_topic_if_valid() {
     let grouping = Grouping {
         topic_attribute: "topic".to_owned(),
         has_keys: false,
@@ -457,7 +457,7 @@ fn a_resource_names_its_topic_unless_it_could_not_be_one() {
 }
 
 #[test]
-fn profiles_of_a_resource_have_the_same_key_whatever_else_is_in_the_request() {
+fn profiles_of_resource_have_equal_keys() {
     let grouping = Grouping {
         topic_attribute: String::new(),
         has_keys: true,
@@ -516,7 +516,7 @@ fn values_are_within_the_limit_in_order_and_complete() {
 }
 
 #[test]
-fn a_record_is_what_it_was_after_the_way_through_the_queue() {
+fn record_survives_encoding_as_chunks() {
     let record = |key: &'static str| Record {
         items: 7,
         topic: Bytes::from_static(b"topic"),

@@ -76,14 +76,14 @@ impl Health {
         }
     }
 
-    /// Records an answer. Returns whether the member was out.
+    /// Records a response. Returns whether the member was unavailable before.
     pub(super) fn answered(&self) -> bool {
         let before = std::mem::replace(&mut *self.lock(), State::In);
         matches!(before, State::Out { .. })
     }
 
-    /// Records a failure, with the retry delay that the member asked for. Returns the length of the
-    /// pause if the member was in.
+    /// Records a failure, with the retry delay that the member requested. Returns the length of the pause if the
+    /// member was available before.
     pub(super) fn failed(&self, way: Way, throttle: Option<Duration>) -> Option<Duration> {
         let mut state = self.lock();
         let failures = match *state {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_member_that_fails_is_left_alone_longer_every_time_and_asked_by_one_request() {
+    async fn failing_member_is_paused_longer_and_probed_once() {
         let health = Health::new(MemberBackoff::default());
         assert_eq!(health.enter(false), Some(Way::Open));
         let first = health.failed(Way::Open, None).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_there_is_nobody_else_pauses_stay_short_and_are_as_long_as_was_asked_for() {
+    async fn pauses_stay_short_without_alternatives() {
         let health = Health::new(MemberBackoff::default());
         health.failed(Way::Open, None);
         for _ in 0..8 {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_fail_together_count_once() {
+    async fn concurrent_failures_count_once() {
         let health = Health::new(MemberBackoff::default());
         assert!(health.failed(Way::Open, None).is_some());
         assert_eq!(health.failed(Way::Open, None), None);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_was_not_made_leaves_it_to_the_next_one() {
+    async fn unused_probe_passes_to_next_request() {
         let health = Health::new(MemberBackoff::default());
         health.failed(Way::Open, None);
         left_alone(&health, false).await;

@@ -301,7 +301,7 @@ impl Admission {
                     );
                 }
             }
-            // Any answer shows that the member is available.
+            // Any response shows that the member is available.
             _ => {
                 if health.answered() {
                     info!(

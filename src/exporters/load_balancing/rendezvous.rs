@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_member_goes_its_keys_move_and_no_others_and_they_move_to_all() {
+    fn removed_member_moves_only_its_keys_to_all_others() {
         let before = seeds(10);
         let gone = before[3];
         let after: Vec<u64> = before
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_bound_no_member_has_more_than_its_factor_of_the_average() {
+    fn bounded_load_limits_each_member() {
         let seeds = seeds(10);
         // Half of all bytes have keys of one member.
         let of_first = keys()
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_larger_than_the_bound_has_a_member_all_the_same() {
+    fn key_above_bound_still_has_a_member() {
         let mut candidates = Candidates::new(vec![(1, 10), (2, 10)], 101);
         assert!(candidates.choose(7, 1_000_000).is_some());
         assert_eq!(Candidates::new(Vec::new(), 0).choose(7, 1), None);

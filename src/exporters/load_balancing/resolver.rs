@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn members_without_a_port_have_that_of_otlp() {
+    async fn members_without_port_use_otlp_port() {
         let mut fixed = resolver("{static: {hostnames: [b, 'a:1', '::1']}}");
         let members = fixed.resolve().await.unwrap();
         assert_eq!(members, set(&["a:1", "b:4317", "[::1]:4317"]));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_is_read_again_when_it_changes_and_says_why_it_cannot_be_read() {
+    async fn changed_targets_file_is_read_and_errors_name_cause() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("members.yaml");
         let write = |text: &str| std::fs::write(&path, text).unwrap();

@@ -174,7 +174,7 @@ fn owners(sent: &[Vec<String>]) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn the_spans_of_a_trace_reach_one_member_whatever_request_they_come_in() {
+async fn spans_of_trace_reach_one_member() {
     let cluster = Cluster::start("{}", &[TAKES; 3]).await;
     for first in 0..20 {
         let outcome = cluster.send(&traces(first..first + 30)).await;
@@ -231,7 +231,7 @@ async fn refused_share_goes_to_the_next_member_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_silent_costs_its_timeout_once_and_is_asked_again_by_one_request() {
+async fn silent_member_times_out_once_and_is_probed_once() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let cluster = Cluster::start("{protocol: {otlp: {timeout: 2s}}}", &[|_| Some(OK)]).await;
     let both = [cluster.servers[0].address, silent.local_addr().unwrap()];
@@ -288,7 +288,7 @@ async fn failed_members_refuse_with_retry_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_accepted_is_not_sent_again_when_the_rest_of_the_batch_is() {
+async fn accepted_share_is_not_retried() {
     static UP: AtomicUsize = AtomicUsize::new(0);
     let recovering: Manner = |_| match UP.load(SeqCst) {
         0 => Some(UNAVAILABLE),
@@ -362,7 +362,7 @@ async fn timed_out_attempt_resends_unaccepted_shares_only() {
 }
 
 #[tokio::test]
-async fn what_one_member_refuses_for_good_is_rejected_and_all_else_is_delivered() {
+async fn share_refused_permanently_is_rejected_alone() {
     // A batch merges requests of many clients; the request with three spans is invalid.
     let picky: Manner = |_| Some(OK);
     let cluster = Cluster::start("{routing_key: service}", &[picky]).await;
@@ -413,7 +413,7 @@ async fn bad_requests_at_many_members_take_no_good_one_with_them() {
 }
 
 #[tokio::test]
-async fn a_member_that_takes_nothing_for_reasons_of_its_own_costs_no_data() {
+async fn member_with_own_trouble_loses_no_data() {
     const STRANGER: &[(&str, &str)] = &[("grpc-status", "16")];
     let cluster = Cluster::start("{}", &[|_| Some(STRANGER), TAKES]).await;
     let outcome = cluster.send(&traces(0..50)).await;
@@ -437,7 +437,7 @@ async fn trouble_with_one_signal_keeps_no_other_from_a_member() {
 }
 
 #[tokio::test]
-async fn with_a_bound_a_trace_that_is_too_much_for_its_member_goes_to_the_next() {
+async fn trace_above_bound_goes_to_next_member() {
     let cluster = Cluster::start("{hash_balance_factor: 110}", &[TAKES; 4]).await;
     cluster.send(&traces(0..400)).await.unwrap();
     let sent = cluster.sent();
@@ -540,7 +540,7 @@ mod of_keys {
     }
 
     #[test]
-    fn the_order_of_attributes_makes_no_other_resource_and_every_value_does() {
+    fn attribute_order_does_not_change_routing_key() {
         let keys = keys("{routing_key: resource}");
         let key = key_of(&keys, &log(&[("a", "1"), ("b", "2")], &[], 1));
         assert_eq!(

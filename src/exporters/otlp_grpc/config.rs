@@ -64,7 +64,7 @@ pub enum Balancer {
     /// Over all addresses.
     #[default]
     RoundRobin,
-    /// To the first address that answers.
+    /// Connects to the first address that accepts the connection.
     PickFirst,
 }
 
@@ -225,7 +225,7 @@ retry_on_failure: {max_elapsed_time: 0s}
     }
 
     #[test]
-    fn the_scheme_decides_about_tls_only_when_it_is_https() {
+    fn only_https_scheme_enables_tls() {
         let target = |yaml: &str| {
             let config: Config = serde_yaml::from_str(yaml).unwrap();
             let target = config.target().map_err(|_| ())?;

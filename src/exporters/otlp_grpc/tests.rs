@@ -92,7 +92,7 @@ fn expand(encoding: Option<&str>, frame: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_bytes_arrive_as_they_were_with_every_compression() {
+async fn bytes_arrive_unchanged_with_every_compression() {
     let server = TestServer::start(None, |_| ok(b"")).await;
     let parts = [3, 100_000, 10, 20, 300_000];
     let part =
@@ -126,7 +126,7 @@ async fn the_bytes_arrive_as_they_were_with_every_compression() {
 }
 
 #[tokio::test]
-async fn requests_carry_the_headers_of_the_protocol_and_those_configured() {
+async fn requests_have_protocol_and_configured_headers() {
     let server = TestServer::start(None, |_| ok(b"")).await;
     let mut config = Config {
         timeout: Setting::millis(1500),
@@ -169,7 +169,7 @@ impl trace::trace_service_server::TraceService for Traces {
 }
 
 #[tokio::test]
-async fn a_generated_server_understands_us_and_we_understand_it() {
+async fn generated_server_is_compatible() {
     use hyper_util::service::TowerToHyperService;
     let service = trace::trace_service_server::TraceServiceServer::new(Traces)
         .accept_compressed(tonic::codec::CompressionEncoding::Gzip)
@@ -216,7 +216,7 @@ async fn a_generated_server_understands_us_and_we_understand_it() {
 }
 
 #[tokio::test]
-async fn statuses_mean_what_the_specification_says() {
+async fn statuses_follow_specification() {
     let delay = Status::new(
         Code::ResourceExhausted,
         "",
@@ -265,7 +265,7 @@ async fn statuses_mean_what_the_specification_says() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_goaway_costs_no_request() {
+async fn goaway_loses_no_request() {
     let server = TestServer::start(None, |_| ok(b"")).await;
     let exporter = build(&config(&server)).unwrap();
     for round in 0..40 {
@@ -283,7 +283,7 @@ async fn a_server_that_says_goaway_costs_no_request() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_replaced() {
+async fn broken_connection_is_replaced() {
     let cut = std::sync::atomic::AtomicBool::new(true);
     let server = TestServer::start(None, move |request| {
         let asked = request.body().ends_with(b"cut");
@@ -305,7 +305,7 @@ async fn a_connection_that_breaks_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_connection_that_does_not_answer_in_time_is_not_used_again() {
+async fn connection_is_abandoned_after_timeout() {
     let held = tokio_util::sync::CancellationToken::new();
     let server = TestServer::start(None, |_| ok(b"")).await;
     // A server that accepts connections and never sends.
@@ -334,7 +334,7 @@ async fn a_connection_that_does_not_answer_in_time_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn a_new_connection_that_breaks_is_the_queues_business() {
+async fn broken_new_connection_is_left_to_queue() {
     let server = TestServer::start(None, |_| None).await;
     let exporter = build(&config(&server)).unwrap();
     let error = send(&exporter, Signal::Traces, some_request())
@@ -345,7 +345,7 @@ async fn a_new_connection_that_breaks_is_the_queues_business() {
 }
 
 #[tokio::test]
-async fn a_server_that_cuts_every_new_connection_is_left_alone_in_between() {
+async fn server_closing_new_connections_is_retried_with_pauses() {
     let server = TestServer::start(None, |_| None).await;
     let exporter = build(&config(&server)).unwrap();
     let began = std::time::Instant::now();
@@ -359,14 +359,14 @@ async fn a_server_that_cuts_every_new_connection_is_left_alone_in_between() {
             "{error:?}"
         );
     }
-    // The second comes at once, then pauses begin with half a second.
+    // The second attempt follows at once; the pauses begin with half a second.
     let pauses = began.elapsed().as_millis() / 500;
     let connections = server.connections() as u128;
     assert!((2..=3 + pauses).contains(&connections), "{connections}");
 }
 
 #[tokio::test]
-async fn an_unreachable_server_fails_at_once_unless_we_wait_for_it() {
+async fn unreachable_server_fails_at_once_without_wait_for_ready() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = free.local_addr().unwrap().to_string();
     drop(free);
@@ -410,7 +410,7 @@ async fn as_many_connections_as_asked_for_are_used() {
 }
 
 #[tokio::test]
-async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
+async fn tls_is_default_and_trusts_only_configured_authorities() {
     let (ca, cert, key) = certificates();
     let tls = ServerTls {
         cert_pem: cert,
@@ -450,7 +450,7 @@ async fn tls_is_on_by_default_and_trusts_only_whom_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn certificates_that_change_cost_no_request() {
+async fn changed_certificates_lose_no_request() {
     let (ca, cert, key) = certificates();
     let tls = ServerTls {
         cert_pem: cert,

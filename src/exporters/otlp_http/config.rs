@@ -303,7 +303,7 @@ retry_on_failure: {multiplier: 0}
     }
 
     #[test]
-    fn levels_are_those_of_the_codec() {
+    fn compression_levels_match_codec() {
         let level = |codec: &str, level: i32| {
             let yaml = format!(
                 "{{endpoint: 'http://a', compression: {codec}, compression_params: {{level: {level}}}}}"

@@ -92,7 +92,7 @@ fn expand(encoding: Option<&str>, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_bytes_arrive_as_they_were_with_every_compression() {
+async fn bytes_arrive_unchanged_with_every_compression() {
     let server = TestServer::start(None, |_| ok()).await;
     let part =
         |len: &usize| Bytes::from((0..*len).map(|_| fastrand::u8(0..9)).collect::<Vec<u8>>());
@@ -136,7 +136,7 @@ async fn the_bytes_arrive_as_they_were_with_every_compression() {
 }
 
 #[tokio::test]
-async fn json_is_what_the_transcoder_makes_of_the_whole_batch() {
+async fn json_equals_transcoded_batch() {
     let server = TestServer::start(None, |_| ok()).await;
     let exporter = exporter(&Config {
         encoding: Encoding::Json,
@@ -384,7 +384,7 @@ async fn connections_are_limited_and_reused_as_configured() {
 }
 
 #[tokio::test]
-async fn tls_speaks_http2_unless_told_not_to() {
+async fn tls_uses_http2_by_default() {
     let (ca, cert, key) = certificates();
     let tls = ServerTls {
         cert_pem: cert,
@@ -416,7 +416,7 @@ async fn tls_speaks_http2_unless_told_not_to() {
 }
 
 #[tokio::test]
-async fn a_server_that_closes_connections_between_requests_costs_none() {
+async fn server_closing_idle_connections_loses_no_request() {
     for http2 in [false, true] {
         let (ca, cert, key) = certificates();
         let tls = ServerTls {
@@ -447,7 +447,7 @@ async fn a_server_that_closes_connections_between_requests_costs_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn certificates_that_change_are_used_by_all_requests_that_follow() {
+async fn changed_certificates_apply_to_later_requests() {
     let (ca, cert, key) = certificates();
     let tls = ServerTls {
         cert_pem: cert,

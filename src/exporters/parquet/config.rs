@@ -82,7 +82,7 @@ pub struct Config {
     /// holds 64MiB of requests, counted in bytes. Default: on.
     pub sending_queue: Section<FileQueue>,
     /// Retries of batches in `sending_queue` after a file could not be written; the batches go into
-    /// another file. Without a queue there are no retries: the sender is told of the failure and
+    /// another file. Without a queue there are no retries: the sender gets the error and
     /// still has its data. Default: on.
     pub retry_on_failure: Section<RetryConfig>,
 }

@@ -99,7 +99,8 @@ impl Files {
                 file = closed.part.path,
                 %error,
                 suppressed = (suppressed > 0).then_some(suppressed),
-                "Cannot write a file; its batches are retried. Check the directory and the disk, or the object store"
+                "Cannot write a file; its batches are retried, or refused if there is no queue. Check the \
+                 directory and the disk, or the object store"
             );
         }
     }

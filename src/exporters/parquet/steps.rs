@@ -156,7 +156,7 @@ impl Stepping<'_> {
     /// Releases the shelf.
     fn end(&mut self) -> Option<Todo> {
         let (adding, reserved) = self.current.take()?;
-        // The memory of the rows is what their tables say from now on.
+        // From now on, the tables account for the memory of the rows.
         drop(reserved);
         let todo = adding.done(self.batch.held, self.files.room_of(self.batch));
         // Done here, because the caller may be cancelled with its client, while other batches have

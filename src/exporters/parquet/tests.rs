@@ -35,7 +35,7 @@ use tributary_otlp::room::Unbounded;
 const SECS: fn(u64) -> Duration = Duration::from_secs;
 const HOUR: u64 = 3_600_000_000_000;
 
-/// A request of log records with these bodies, each in the hour after 1970 that comes with it.
+/// Returns a request of log records with these bodies, each at the given hour after 1970.
 fn logs(records: &[(&str, u64)]) -> Batch {
     let record = |(body, hour): &(&str, u64)| LogRecord {
         time_unix_nano: hour * HOUR + 1,
@@ -124,7 +124,7 @@ impl Bench {
         rows
     }
 
-    /// Our own directory for what is not finished.
+    /// Returns this process's directory of unfinished files.
     fn unfinished(&self) -> PathBuf {
         let mut all = fs::read_dir(self.directory.path().join("_unfinished")).unwrap();
         let own = all.find(|entry| entry.as_ref().unwrap().path().is_dir());
@@ -175,14 +175,14 @@ fn bodies(path: &Path) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_queue_the_client_is_answered_when_the_file_is_finished() {
+async fn client_without_queue_is_acknowledged_at_end_of_file() {
     let mut bench = Bench::new(", sending_queue: {enabled: false}, rotation: {interval: 2s}");
     let started = Instant::now();
     let consumer = bench.consumer();
     let early = tokio::spawn(async move { consumer.consume(logs(&[("a", 5)])).await });
     sleep(SECS(1)).await;
     assert!(bench.files().is_empty());
-    // It goes into the same file.
+    // The rows go into the same file.
     bench.send(&[("b", 5)]).await.unwrap();
     assert_eq!(started.elapsed().as_secs(), 2);
     early.await.unwrap().unwrap();
@@ -200,7 +200,7 @@ async fn without_a_queue_the_client_is_answered_when_the_file_is_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_keeps_its_place_in_the_queue_until_its_file_is_finished_and_no_consumer() {
+async fn batch_stays_queued_without_consumer_until_end_of_file() {
     let mut bench = Bench::new(", sending_queue: {num_consumers: 1}, rotation: {interval: 10s}");
     for number in 0..20 {
         bench.send(&[(&number.to_string(), 0)]).await.unwrap();
@@ -250,7 +250,7 @@ async fn shutdown_past_its_deadline_counts_unfinished_items() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn batches_of_a_file_that_cannot_be_written_go_into_another_exactly_once() {
+async fn batches_of_failed_file_are_written_once_to_another() {
     let mut bench = Bench::new(", rotation: {interval: 1s}");
     let unfinished = bench.unfinished();
     fs::remove_dir_all(&unfinished).unwrap();
@@ -269,7 +269,7 @@ async fn batches_of_a_file_that_cannot_be_written_go_into_another_exactly_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_of_a_batch_is_in_a_finished_file_is_not_written_again_when_another_fails() {
+async fn finished_part_of_batch_is_not_rewritten_after_failure() {
     let mut bench = Bench::new(", rotation: {interval: 1s}");
     let day = bench.directory.path().join("signal=logs/date=1970-01-01");
     fs::create_dir_all(&day).unwrap();
@@ -288,7 +288,7 @@ async fn what_of_a_batch_is_in_a_finished_file_is_not_written_again_when_another
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_of_a_batch_that_cannot_be_read_is_in_no_file_and_others_are_there_once() {
+async fn unreadable_batch_is_in_no_file_and_others_are_once() {
     let mut bench = Bench::new(", rotation: {interval: 60s}");
     bench.send(&[("a", 0), ("b", 1)]).await.unwrap();
     sleep(SECS(1)).await;
@@ -305,7 +305,7 @@ async fn half_of_a_batch_that_cannot_be_read_is_in_no_file_and_others_are_there_
     assert_eq!(bench.recorded.items("dropped", Signal::Logs), 2);
 }
 
-/// A part of a file, and what it is written with.
+/// Part of a file, and the table that it was written with.
 struct Writing {
     part: Arc<part::Part>,
     place: Place,
@@ -380,7 +380,7 @@ fn noise() -> String {
 }
 
 #[tokio::test]
-async fn a_file_whose_encoder_panicked_is_never_finished() {
+async fn file_with_panicked_encoder_is_never_finished() {
     let directory = TempDir::new().unwrap();
     let place = Directory::open(directory.path(), 0o600).unwrap();
     let writing = Writing::new(Place::Trap(Arc::new(place)));
@@ -395,10 +395,10 @@ async fn a_file_whose_encoder_panicked_is_never_finished() {
     assert!(left.iter().all(|path| path.ends_with("lock")), "{left:?}");
 }
 
-/// A row group that nobody waited for must not be missing in a file that others hear is finished.
+/// A row group without a waiting batch must be in the file before other batches are acknowledged.
 #[test]
-fn what_became_of_a_file_is_known_when_who_wrote_to_it_has_gone() {
-    // With one thread for what blocks, nothing is written before who waits for it has gone.
+fn file_outcome_outlives_its_writer() {
+    // With one blocking thread, nothing is written before the waiting batch is cancelled.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(1)
         .build();
@@ -439,7 +439,7 @@ fn limits(most_open: usize) -> Limits {
     }
 }
 
-/// Goes on to the next step whenever one is full, and finishes what was opened.
+/// Continues with the next step whenever one is full, and finishes the opened files.
 struct Stepping<'s> {
     shelf: Arc<tokio::sync::Mutex<shelf::Shelf>>,
     adding: Option<adding::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>>,
@@ -486,13 +486,13 @@ impl table::Sink for Stepping<'_> {
 }
 
 #[test]
-fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
+fn batch_for_many_files_is_read_once_with_bounded_open_files() {
     let layout = Arc::new(Layout::new(&Config::default().layout_options()));
     let memory = Memory::new(1 << 30, &tributary_memory::Budget::new(1 << 30));
     let (ticket, _outcome) = ticket::Ticket::new(&Arc::default(), &Arc::default());
     let (count, limits) = (shelf::OpenFiles::default(), limits(4));
     let shelf = Arc::new(tokio::sync::Mutex::new(shelf::Shelf::new(&count)));
-    // Hours come again in the step that they are in, and in later ones.
+    // Hours repeat within their step and in later steps.
     let hours = [0, 1, 0, 1, 2, 3, 0, 4, 5, 4, 0, 6, 7, 8, 9, 9];
     let records: Vec<(&str, u64)> = hours.iter().map(|hour| ("a", *hour)).collect();
     let request = logs(&records).into_wire().to_bytes();
@@ -536,7 +536,7 @@ fn a_batch_for_many_files_is_read_once_and_has_so_many_open_at_a_time() {
     });
     let sorted: Vec<_> = sorted.collect();
     assert_eq!(sorted, [vec![1, 1, 2, 3], vec![1, 1, 1, 2], vec![1, 1, 2]]);
-    // When the batch comes again, each step has the same rows: they are in files.
+    // A retried batch has the same rows in each step, so written rows are recognized.
     assert_eq!(read().1, [[0_usize; 0]; 3].map(Vec::from));
 }
 
@@ -562,7 +562,7 @@ async fn a_batch_for_many_files_is_in_all_of_them_once_whatever_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_hangs_does_not_keep_others_from_making_room() {
+async fn stuck_file_does_not_block_other_files() {
     let directory = TempDir::new().unwrap();
     let place = Arc::new(Directory::open(directory.path(), 0o600).unwrap());
     let files = Files::new(Setup {
@@ -591,7 +591,7 @@ async fn a_file_that_hangs_does_not_keep_others_from_making_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_does_not_keep_the_file_from_others() {
+async fn disconnected_client_does_not_block_file() {
     let mut bench = Bench::new(
         ", sending_queue: {enabled: false}, rotation: {interval: 2s}, row_group: {max_rows: 1}",
     );
@@ -609,7 +609,7 @@ async fn a_client_that_goes_away_does_not_keep_the_file_from_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_queue_the_client_hears_that_the_file_was_not_written() {
+async fn client_without_queue_gets_write_error() {
     let mut bench = Bench::new(", sending_queue: {enabled: false}, rotation: {interval: 1s}");
     let unfinished = bench.unfinished();
     fs::remove_dir_all(&unfinished).unwrap();
@@ -638,7 +638,7 @@ async fn a_full_queue_finishes_files_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_is_bounded_and_files_are_finished_early_for_it() {
+async fn full_memory_finishes_files_early() {
     const LIMIT: usize = 1 << 20;
     let mut bench = Bench::new(", rotation: {interval: 1h}, max_memory: 1MiB");
     let body = "x".repeat(50_000);
@@ -854,7 +854,7 @@ async fn full_queue_finishes_files_of_its_own_signal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn batches_that_come_at_the_end_share_a_file() {
+async fn batches_at_shutdown_share_a_file() {
     let mut bench = Bench::new(", rotation: {interval: 1h}");
     bench.send(&[("a", 0)]).await.unwrap();
     bench.terminal.component.flush();
@@ -946,7 +946,7 @@ fn every_rule_is_reported_at_its_key() {
 }
 
 #[test]
-fn sizes_that_files_never_reach_are_warned_of() {
+fn unreachable_file_sizes_cause_warnings() {
     for (yaml, expected) in [
         ("{path: a}", &[][..]),
         ("{path: a, rotation: {max_bytes: 48MiB}}", &[]),
@@ -981,7 +981,7 @@ fn sizes_that_files_never_reach_are_warned_of() {
 }
 
 #[test]
-fn the_options_of_a_store_are_secrets_wherever_they_are_shown() {
+fn store_options_are_masked() {
     let yaml =
         "{object_store: {url: s3://bucket, options: {secret_access_key: hush, region: somewhere}}}";
     let config: Config = serde_yaml::from_str(yaml).unwrap();

@@ -59,7 +59,7 @@ fn stacks(host: &Host) -> String {
 }
 
 #[tokio::test]
-async fn acknowledged_profiles_are_found_by_queries_and_after_a_restart() {
+async fn acknowledged_profiles_survive_restart() {
     let directory = TempDir::new().unwrap();
     let host = Host::for_tests();
     let recorded = Recorded::new();
@@ -122,7 +122,7 @@ async fn reload_hands_the_open_store_on_with_new_settings() {
 }
 
 #[tokio::test]
-async fn configuration_that_never_starts_changes_no_setting() {
+async fn unstarted_configuration_changes_no_setting() {
     let directory = TempDir::new().unwrap();
     let host = Host::for_tests();
     let running = built(&config(&directory, ""), &host);
@@ -178,7 +178,7 @@ async fn request_above_the_limit_of_the_store_is_split() {
 }
 
 #[tokio::test]
-async fn request_that_the_disk_refuses_stays_with_the_sender() {
+async fn disk_error_refuses_request() {
     let error = send_error(StoreAppendError::Disk("no space left on device".to_owned()));
     assert!(error.retryable, "{error:?}");
     let error = send_error(StoreAppendError::TooLarge(2, 1));
@@ -186,7 +186,7 @@ async fn request_that_the_disk_refuses_stays_with_the_sender() {
 }
 
 #[test]
-fn settings_that_cannot_work_are_refused() {
+fn unusable_settings_are_refused() {
     let wrong = [
         ("{}", "directory"),
         ("{directory: a, max_memory: 1KiB}", "max_memory"),

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_key_chooses_a_strategy_where_there_is_none() {
+    fn older_key_selects_default_strategy() {
         let mut config = Config {
             add_metric_suffixes: false,
             ..Config::default()

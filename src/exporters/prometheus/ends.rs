@@ -80,7 +80,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn what_comes_late_counts_once_and_what_is_too_old_does_not() {
+    fn late_delta_counts_once_and_too_old_delta_never() {
         let mut ends = Ends::new(50 * SECOND);
         for (end, expected) in [
             (50, false),

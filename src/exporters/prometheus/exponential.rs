@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn wider_buckets_have_what_the_narrow_ones_had() {
+    fn merged_buckets_keep_counts() {
         let mut odd = side(-3, &[1, 2, 3, 4, 5]);
         odd.merge(1);
         // -3 | -2 -1 | 0 1
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_are_far_apart_take_bounded_memory() {
+    fn distant_points_take_bounded_memory() {
         let far = 1000 << 8;
         let sum = histogram(8, side(-far, &[1]));
         let sum = sum.plus(histogram(8, side(far, &[2]))).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_higher_threshold_covers_becomes_zero() {
+    fn buckets_below_raised_threshold_become_zero() {
         let sum = histogram(0, side(-2, &[1, 2, 4, 8]));
         let other = Exponential {
             zero_threshold: 1.0,
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_cannot_be_counted_is_refused() {
+    fn overflowing_sum_is_refused() {
         let sum = histogram(0, side(0, &[i64::MAX.cast_unsigned()]));
         assert_eq!(sum.plus(histogram(0, side(0, &[1]))), None);
     }

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_what_the_name_ends_in() {
+    fn name_ends_with_unit() {
         let namer = Namer::new(Strategy::UnderscoreEscapingWithSuffixes, "");
         let unit = |name, unit| namer.unit(name, unit);
         assert_eq!(unit("io_bytes_total", "By").as_deref(), Some("bytes"));

@@ -164,7 +164,7 @@ mod tests {
 
     /// The `Accept` headers of Prometheus 2.42 and 3.0, with and without native histograms.
     #[test]
-    fn prometheus_gets_what_it_prefers() {
+    fn prometheus_gets_preferred_format() {
         let old = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                    text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(negotiated(old, false), TEXT);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_for_those_who_take_it() {
+    fn gzip_requires_accept_encoding() {
         for (value, expected) in [
             ("gzip", true),
             ("deflate, GZIP;q=0.5", true),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_user_costs_what_a_known_one_does() {
+    async fn unknown_user_takes_as_long_as_known_user() {
         let verifier = verifier(&format!("alice:{BCRYPT}\nbob:{BCRYPT}"));
         for user in ["mallory", "", "alic", "a\u{e9}"] {
             for password in ["secret", "other"] {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_wrong_too_often_waits_and_costs_the_others_nothing() {
+    async fn repeated_wrong_passwords_delay_only_their_sender() {
         let verifier = verifier(&format!("alice:{BCRYPT}\nplain:secret\nknown:secret"));
         assert_eq!(asked(&verifier, "known", "secret").await.0, is("known"));
         let mut checked = 0;
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_that_are_too_many_to_wait_are_refused_at_once() {
+    async fn requests_beyond_wait_limit_are_refused_at_once() {
         let verifier = verifier(&format!("alice:{BCRYPT}"));
         let ask = || verifier.verify(b"alice", b"secret", PEER);
         let waiting: Vec<_> = (0..MOST_WAITING).map(|_| ask()).collect();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_away_leaves_nothing_behind() {
+    async fn disconnected_client_leaves_no_state() {
         let verifier = verifier(&format!("alice:{BCRYPT}"));
         drop(verifier.verify(b"alice", b"secret", PEER));
         let room = verifier.room.clone().acquire_many_owned(256).await;

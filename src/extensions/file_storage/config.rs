@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn fsync_is_a_word_or_what_the_collector_says() {
+    fn fsync_accepts_words_and_booleans() {
         for (text, expected) in [
             ("true", FsyncMode::Always),
             ("false", FsyncMode::Never),

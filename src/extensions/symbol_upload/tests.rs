@@ -98,7 +98,7 @@ fn put(path: &str, body: &[u8]) -> Request<Full<bytes::Bytes>> {
 }
 
 #[tokio::test]
-async fn a_file_is_kept_where_the_processor_and_others_look_for_it() {
+async fn uploaded_file_is_stored_where_processor_looks() {
     let world = serve(|_| {});
     let binary = elf(&id(0xab), &["main"]);
     let path = format!("/symbols/{}", id(0xab));
@@ -121,7 +121,7 @@ async fn a_file_is_kept_where_the_processor_and_others_look_for_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_welcome_leaves_nothing_behind() {
+async fn refused_upload_leaves_no_file() {
     let world = serve(|_| {});
     let binary = elf(&id(1), &["main"]);
     let path = format!("/symbols/{}", id(1));

@@ -55,7 +55,7 @@ async fn either_threshold_completes_a_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_that_does_not_fit_starts_the_next_batch() {
+async fn oversized_request_starts_next_batch() {
     for (most, request) in [
         ((4, usize::MAX), Request(2, 1)),
         ((usize::MAX, 4), Request(2, 2)),

@@ -28,10 +28,10 @@ impl<G, R: Bytes> Holding<G, R> {
         senders: &mut Senders,
     ) -> Result<(), Nack> {
         let last = Last {
-            first: senders.are_in_a_hurry(),
+            first: senders.have_impatient_sender(),
             at_the_end: senders.all_wait(),
         };
-        if senders.have_gone() {
+        if senders.have_stopped_waiting() {
             return Err(Nack::unavailable(CLOSED));
         }
         batch.progress = Some(Arc::default());
@@ -60,7 +60,7 @@ impl<G, R: Bytes> Holding<G, R> {
                     is_whole = false;
                     todo.extend(parts);
                 }
-                Err(_) if is_whole && senders.are_one_who_waits() => return Err(nack),
+                Err(_) if is_whole && senders.is_single_waiting_sender() => return Err(nack),
                 Err(_) => {
                     self.give_up(items, &nack);
                     self.settle(senders.passed(items));

@@ -12,7 +12,7 @@ fn requests(names: &[&str]) -> Batch {
     first
 }
 
-/// Sends the batch to a next hop that refuses `bad`. Returns the accepted names, the names given up, and the number of
+/// Sends the batch to a next hop that refuses `bad`. Returns the accepted names, the dropped names, and the number of
 /// sends.
 fn search(batch: Batch, fault: Fault) -> (Vec<String>, Vec<String>, usize) {
     let mut search = Search::default();
@@ -47,7 +47,7 @@ fn bad_request_is_found_among_many() {
 }
 
 #[test]
-fn next_hop_that_refuses_everything_gets_few_parts() {
+fn refusing_next_hop_gets_few_parts() {
     let bad = ["bad"; 2000];
     for (fault, sends) in [
         (Fault::Content, 257),

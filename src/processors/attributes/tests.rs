@@ -276,7 +276,7 @@ fn told(attribute: &KeyValue) -> String {
 }
 
 #[test]
-fn what_becomes_of_attributes_is_what_the_collector_makes_of_them() {
+fn attributes_match_collector_output() {
     let cases: Vec<Case> = serde_yaml::from_str(GOLDEN).unwrap();
     for case in cases {
         let config: AttributesConfig = serde_yaml::from_value(case.config.clone()).unwrap();
@@ -439,7 +439,7 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
 }
 
 #[test]
-fn patterns_are_those_of_go() {
+fn patterns_have_go_syntax() {
     let edited = processor("actions: [{action: delete, pattern: '^\\Qa.b\\E\\d{id}$'}]")
         .process(batch(&[
             ("a.b1{id}", ""),
@@ -486,7 +486,7 @@ fn patterns_are_those_of_go() {
 }
 
 #[test]
-fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+fn profiles_without_decode_memory_are_refused_temporarily() {
     let budget = tributary_memory::Budget::new(1 << 20);
     let _others = budget.acquire((1 << 20) - 2_000).unwrap();
     let config = config("{actions: [{key: a, value: b, action: insert}]}").unwrap();

@@ -62,7 +62,7 @@ async fn later(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_enough_goes_exactly_one_timeout_after_its_first_request() {
+async fn small_batch_is_sent_one_timeout_after_first_request() {
     let f = fixture(&config(), Scripted::new([]));
     later(150).await;
     f.consumer.consume(spans(["a"])).await.unwrap();
@@ -116,7 +116,7 @@ async fn no_batch_is_larger_than_the_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_in_is_offered_until_it_is_taken_and_then_never_again() {
+async fn buffered_batch_is_retried_until_accepted_once() {
     let busy = Err(Nack::unavailable("busy"));
     let f = fixture(&config(), Scripted::new(vec![busy; 5]));
     f.consumer
@@ -129,7 +129,7 @@ async fn what_was_taken_in_is_offered_until_it_is_taken_and_then_never_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
+async fn blocked_next_stage_refuses_clients() {
     let f = fixture(
         &config(),
         Scripted::refusing(|_| Some(Nack::unavailable("stopped"))),
@@ -147,7 +147,7 @@ async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_refused_for_good_takes_no_other_with_it() {
+async fn permanently_refused_request_is_dropped_alone() {
     let f = fixture(
         &config(),
         Scripted::refusing(|batch| {
@@ -166,7 +166,7 @@ async fn a_request_that_is_refused_for_good_takes_no_other_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_flushes_what_waits() {
+async fn shutdown_flushes_buffered_batches() {
     let f = fixture(&config(), Scripted::new([]));
     f.consumer.consume(spans(["a"])).await.unwrap();
     let left = f
@@ -184,7 +184,7 @@ async fn a_shutdown_flushes_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_reports_what_the_next_stage_did_not_take() {
+async fn shutdown_reports_undelivered_items() {
     let f = fixture(&config(), Scripted::slow(StdDuration::from_secs(3600)));
     f.consumer.consume(spans(["a", "b"])).await.unwrap();
     let left = f
@@ -219,7 +219,7 @@ async fn different_metadata_never_share_a_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_branch_that_took_the_batch_gets_nothing_again_when_another_refused_it_for_good() {
+async fn accepting_branch_gets_no_parts_of_refused_batch() {
     let picky = Scripted::refusing(|batch| {
         let bad = span_names(batch).contains(&"bad".to_owned());
         bad.then(|| Nack::invalid("bad"))
@@ -236,7 +236,7 @@ async fn a_branch_that_took_the_batch_gets_nothing_again_when_another_refused_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_in_the_middle_of_a_refused_batch_reports_only_what_is_left_of_it() {
+async fn shutdown_during_split_reports_remaining_items() {
     let f = fixture(
         &config(),
         Scripted::refusing(|batch| match span_names(batch).as_slice() {
@@ -259,7 +259,7 @@ async fn a_shutdown_in_the_middle_of_a_refused_batch_reports_only_what_is_left_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_does_not_wait_for_the_time_that_was_asked_for() {
+async fn shutdown_ignores_retry_delay() {
     let hour = StdDuration::from_secs(3600);
     let f = fixture(
         &config(),
@@ -276,7 +276,7 @@ async fn a_shutdown_does_not_wait_for_the_time_that_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fills_the_largest_batch_is_enough_whatever_the_other_limit_says() {
+async fn maximum_size_completes_batch_despite_other_limit() {
     let request = spans(["a"]);
     let config = Config {
         send_batch_max_bytes: ByteSize(2 * request.bytes() as u64),
@@ -304,7 +304,7 @@ fn taken_profiles(f: &Fixture) -> Vec<Vec<String>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_become_one_request_in_which_every_sample_is_what_it_was() {
+async fn merged_profiles_keep_every_sample() {
     let f = fixture(&config(), Scripted::new([]));
     for names in [["a", "both"], ["both", "b"]] {
         f.consumer.consume(named_batch("s", names)).await.unwrap();
@@ -354,7 +354,7 @@ async fn batches_of_profiles_are_within_the_byte_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_profiles_that_is_refused_for_good_takes_no_other_with_it() {
+async fn permanently_refused_profiles_are_dropped_alone() {
     let f = fixture(
         &config(),
         Scripted::refusing(|batch| {
@@ -372,7 +372,7 @@ async fn a_request_of_profiles_that_is_refused_for_good_takes_no_other_with_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_that_became_one_hold_exactly_the_memory_they_take() {
+async fn merged_profiles_hold_exact_memory() {
     let budget = tributary_memory::Budget::new(1 << 20);
     let f = fixture(&config(), Scripted::new([]));
     for _ in 0..2 {
@@ -387,7 +387,7 @@ async fn profiles_that_became_one_hold_exactly_the_memory_they_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_that_there_is_no_room_to_decode_go_each_for_itself_and_are_not_cut() {
+async fn profiles_without_decode_memory_are_sent_separately() {
     let budget = Budget::new(2_000);
     let mut others = budget.for_output();
     others.grow(budget.reserve()).unwrap();
@@ -453,7 +453,7 @@ async fn single_client_before_stored_queue_waits_for_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_arrive_during_a_write_share_the_next() {
+async fn requests_during_write_share_next_batch() {
     let write = StdDuration::from_millis(8);
     let f = storing_within(write);
     let start = Instant::now();
@@ -484,7 +484,7 @@ async fn slow_write_delays_other_requests_by_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_front_of_a_queue_on_disk_nobody_is_waited_for_who_waits_himself() {
+async fn waiting_senders_are_not_awaited_before_disk_queue() {
     let config = Config {
         send_batch_size: 4,
         send_batch_max_size: 4,
@@ -502,7 +502,7 @@ async fn in_front_of_a_queue_on_disk_nobody_is_waited_for_who_waits_himself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_in_several_batches_is_acknowledged_when_all_of_them_are_taken() {
+async fn split_request_is_acknowledged_after_all_batches() {
     let config = Config {
         send_batch_max_size: 4,
         ..config()
@@ -545,7 +545,7 @@ async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patient_sender_hears_the_outcome_and_the_batch_is_offered_until_then() {
+async fn patient_sender_gets_outcome_after_retries() {
     let f = fixture(&config(), Scripted::new([Err(Nack::unavailable("later"))]));
     let patience = Arc::new(Patience::default());
     let mut batch = spans(["a"]);

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_resources_and_scopes_of_all_requests_become_one_and_records_stay_in_order() {
+    fn equal_resources_merge_and_records_keep_order() {
         let requests: Requests = [
             encoded(vec![one("a", "", "x", "1"), one("b", "", "x", "2")]),
             encoded(vec![one("a", "", "y", "3"), one("a", "", "x", "4")]),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_any_field_stays_apart_without_a_copy() {
+    fn different_resources_are_not_copied() {
         let mut other = encoded(vec![one("a", "", "x", "3")]).to_vec();
         // An unknown field of the resource's message.
         let resource = other.split_off(2);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_of_profiles_lose_duplicates_and_orphans_and_no_sample() {
+    fn profile_dictionary_loses_duplicates_but_no_sample() {
         let mut request = tributary_profiles::testing_requests::named("s", 1, ["a", "b"]);
         let tables = request.dictionary.as_mut().unwrap();
         tables.string_table.push("orphan".to_owned());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_in_another_order_make_no_other_resource_unless_they_have_one_key() {
+    fn attribute_order_matters_only_for_equal_keys() {
         let with = |keys: [(&str, &str); 2], record: &str| {
             let mut one = one("a", "", "x", record);
             let attribute = |(key, value): (&str, &str)| KeyValue {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn profiles_that_there_is_no_room_to_decode_pass_as_they_are() {
+    async fn profiles_without_decode_memory_pass_unchanged() {
         let next = Scripted::new([]);
         let compact = Compact {
             next: next.clone(),

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_has_what_was_added_and_not_removed_whatever_the_order() {
+    fn index_has_added_and_not_removed_keys() {
         let mut random = fastrand::Rng::with_seed(3);
         let (mut index, mut expected) = (Index::new(), BTreeSet::new());
         // Few different hashes, at the end of the table and at its beginning: many share slots, and some runs wrap around.

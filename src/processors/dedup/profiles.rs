@@ -293,7 +293,7 @@ mod tests {
     const UNKNOWN: [u8; 4] = [0xa2, 0x06, 1, b'!'];
 
     #[test]
-    fn what_is_not_known_stays_when_others_are_taken_out() {
+    fn unknown_fields_stay_when_items_are_removed() {
         let request = with_unknown_field(&[7; 16]);
         let without = |drop: [bool; 2]| {
             let known = known(&request);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_without_ids_that_are_not_understood_all_pass() {
+    fn unreadable_profiles_without_ids_pass() {
         let request = with_unknown_field(&[]);
         let known = known(&request);
         assert_eq!(known, [None, None]);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_to_decode_the_dictionary_stays_and_the_duplicates_go() {
+    fn without_memory_duplicates_go_and_dictionary_stays() {
         let mut request = named("a", 1, ["one", "two"]);
         let profiles = &mut request.resource_profiles[0].scope_profiles[0].profiles;
         let mut other = profiles[0].clone();

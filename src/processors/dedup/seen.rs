@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_budget_has_no_room_for_is_not_remembered_or_replaces_the_oldest() {
+    async fn full_budget_forgets_oldest_or_new_keys() {
         let mut none = seen(4, 100);
         none.remember(keys(0..10), Instant::now());
         assert_eq!((none.len(), found(&none, 0..10)), (0, 0));
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_under_way_belongs_to_one_delivery_until_it_gives_it_back() {
+    fn key_in_flight_belongs_to_one_delivery() {
         let mut under_way = UnderWay::default();
         assert_eq!(under_way.take(7, 1), Ok(()));
         assert_eq!(under_way.take(7, 1), Err(Taken::Own));

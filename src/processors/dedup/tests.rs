@@ -240,7 +240,7 @@ fn plain(signal: Signal, numbers: &[u64]) -> Batch {
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_dropped_when_it_comes_again_and_counted_as_duplicate() {
+async fn accepted_item_is_dropped_as_duplicate() {
     for signal in Signal::ALL {
         let bench = Bench::new(signal);
         bench
@@ -277,7 +277,7 @@ async fn what_was_accepted_is_dropped_when_it_comes_again_and_counted_as_duplica
 }
 
 #[tokio::test]
-async fn what_was_refused_passes_when_it_is_sent_again() {
+async fn refused_item_passes_on_retry() {
     for signal in Signal::ALL {
         let refusals = [Err(Nack::unavailable("full")), Err(Nack::invalid("bad"))];
         let bench = Bench::before(signal, Scripted::new(refusals));
@@ -294,7 +294,7 @@ async fn what_was_refused_passes_when_it_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_that_nobody_waits_for_any_more_leaves_no_trace() {
+async fn cancelled_delivery_leaves_no_state() {
     let bench = Bench::before(Signal::Logs, Scripted::slow(Duration::from_secs(10)));
     let first = bench.dedup.consume(plain(Signal::Logs, &[1]));
     let second = Duration::from_secs(1);
@@ -308,7 +308,7 @@ async fn a_delivery_that_nobody_waits_for_any_more_leaves_no_trace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_duplicate_of_what_is_under_way_waits_for_the_outcome() {
+async fn duplicate_of_item_in_flight_waits_for_outcome() {
     for (answer, outcome) in [
         (Ok(()), (vec![1], 1)),
         (Err(Nack::unavailable("full")), (vec![1], 0)),
@@ -328,7 +328,7 @@ async fn a_duplicate_of_what_is_under_way_waits_for_the_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deliveries_that_overlap_in_a_circle_do_not_wait_for_each_other_for_ever() {
+async fn cyclically_overlapping_deliveries_do_not_deadlock() {
     let bench = Bench::before(Signal::Logs, Scripted::slow(Duration::from_secs(1)));
     let batches = [[1, 2], [2, 3], [3, 1]].map(|numbers| plain(Signal::Logs, &numbers));
     let all = join_all(batches.map(|batch| bench.dedup.consume(batch))).await;
@@ -337,7 +337,7 @@ async fn deliveries_that_overlap_in_a_circle_do_not_wait_for_each_other_for_ever
 }
 
 #[tokio::test]
-async fn what_has_neither_an_id_nor_a_time_is_never_dropped() {
+async fn item_without_id_and_time_is_never_dropped() {
     for signal in Signal::ALL {
         let bench = Bench::new(signal);
         for _ in 0..3 {
@@ -353,7 +353,7 @@ async fn what_has_neither_an_id_nor_a_time_is_never_dropped() {
 }
 
 #[tokio::test]
-async fn what_has_no_duplicates_goes_on_as_the_same_bytes_with_all_that_belongs_to_it() {
+async fn batch_without_duplicates_passes_unchanged() {
     for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
         let bench = Bench::new(signal);
         let mut batch = plain(signal, &[1, 2]);
@@ -370,7 +370,7 @@ async fn what_has_no_duplicates_goes_on_as_the_same_bytes_with_all_that_belongs_
 }
 
 #[tokio::test]
-async fn the_same_from_another_resource_at_another_time_is_something_else() {
+async fn different_resource_or_time_is_no_duplicate() {
     for signal in Signal::ALL {
         let bench = Bench::new(signal);
         for (name, time) in [("shop", 5), ("shop", 6), ("till", 5)] {
@@ -384,7 +384,7 @@ async fn the_same_from_another_resource_at_another_time_is_something_else() {
 }
 
 #[tokio::test]
-async fn an_attribute_that_says_the_way_can_be_ignored_and_their_order_says_nothing() {
+async fn ignored_attributes_and_order_do_not_matter() {
     for signal in Signal::ALL {
         let config = Config {
             ignore_resource_attributes: vec!["rack.identity".to_owned()],
@@ -406,7 +406,7 @@ async fn an_attribute_that_says_the_way_can_be_ignored_and_their_order_says_noth
 }
 
 #[tokio::test]
-async fn equal_items_in_one_request_are_duplicates_only_if_they_have_an_identity() {
+async fn equal_items_need_identity_to_be_duplicates() {
     for (signal, pass) in [
         (Signal::Traces, 1),
         (Signal::Metrics, 1),
@@ -434,7 +434,7 @@ async fn equal_items_in_one_request_are_duplicates_only_if_they_have_an_identity
 }
 
 #[tokio::test]
-async fn a_request_that_was_put_together_with_its_repetition_is_known_again() {
+async fn request_merged_with_its_duplicate_is_recognized() {
     for (signal, pass) in [(Signal::Traces, 1), (Signal::Metrics, 1), (Signal::Logs, 2)] {
         let bench = Bench::new(signal);
         let one = plain(signal, &[7, 7]).wire().parts()[0].clone();
@@ -449,7 +449,7 @@ async fn a_request_that_was_put_together_with_its_repetition_is_known_again() {
 }
 
 #[tokio::test]
-async fn profiles_get_an_id_that_the_next_hop_finds_whatever_else_has_changed() {
+async fn profile_id_survives_later_edits() {
     let first = Bench::new(Signal::Profiles);
     first
         .dedup
@@ -507,7 +507,7 @@ async fn profiles_of_several_sample_types_may_share_an_id() {
 }
 
 #[tokio::test]
-async fn profiles_that_cannot_be_read_pass_untouched() {
+async fn unreadable_profiles_pass_unchanged() {
     let bench = Bench::new(Signal::Profiles);
     let bytes = plain(Signal::Profiles, &[1]).into_wire().to_bytes();
     let mut request = ExportProfilesServiceRequest::decode(bytes).unwrap();
@@ -541,7 +541,7 @@ async fn after_the_window_the_same_passes_again() {
 }
 
 #[tokio::test]
-async fn what_there_is_no_memory_to_examine_passes_and_is_counted() {
+async fn items_without_memory_pass_and_are_counted() {
     let numbers: Vec<u64> = (0..100).collect();
     for signal in Signal::ALL {
         let config = Config::default();
@@ -700,7 +700,7 @@ fn contents(signal: Signal, request: &[u8]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_delivered_before_a_reload_is_known_after_it() {
+async fn reload_keeps_delivered_keys() {
     for signal in Signal::ALL {
         let host = Host::for_tests();
         let (config, name) = (Config::default(), format!("{signal}/reloaded"));
@@ -730,7 +730,7 @@ async fn what_was_delivered_before_a_reload_is_known_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_under_way_during_a_reload_is_waited_for_after_it() {
+async fn reload_keeps_deliveries_in_flight() {
     let host = Host::for_tests();
     let of = |next| Bench::within(&host, "logs/slow", &Config::default(), Signal::Logs, next);
     let before = of(Scripted::slow(Duration::from_secs(60)));
@@ -748,7 +748,7 @@ async fn what_is_under_way_during_a_reload_is_waited_for_after_it() {
 }
 
 #[tokio::test]
-async fn profiles_without_samples_are_charged_before_they_are_looked_at() {
+async fn profiles_without_samples_reserve_memory_first() {
     let signal = Signal::Profiles;
     let mut request =
         ExportProfilesServiceRequest::decode(plain(signal, &[1]).into_wire().to_bytes()).unwrap();

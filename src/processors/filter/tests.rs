@@ -316,7 +316,7 @@ fn named(request: &Decoded) -> Vec<String> {
 }
 
 #[test]
-fn what_passes_is_what_the_collector_lets_pass() {
+fn passed_items_match_collector() {
     let lines: Vec<&str> = GOLDEN.lines().collect();
     for pair in lines.chunks(2) {
         let config = config(pair[0]);
@@ -333,7 +333,7 @@ fn what_passes_is_what_the_collector_lets_pass() {
 }
 
 #[test]
-fn a_batch_of_which_nothing_is_dropped_goes_on_as_the_same_bytes() {
+fn unchanged_batch_keeps_its_bytes() {
     let bytes = traces().encode();
     let config = config("{trace_conditions: ['span.name == \"no such span\"']}");
     let rules = Rules::new(&config, Signal::Traces).unwrap();
@@ -349,7 +349,7 @@ fn a_batch_of_which_nothing_is_dropped_goes_on_as_the_same_bytes() {
 }
 
 #[test]
-fn a_metric_whose_points_are_in_several_fields_goes_when_all_of_them_do() {
+fn metric_is_dropped_when_all_its_fields_are_empty() {
     // Protobuf makes one sum of them.
     let sum = |value| {
         let point = NumberDataPoint {
@@ -385,7 +385,7 @@ fn a_metric_whose_points_are_in_several_fields_goes_when_all_of_them_do() {
 }
 
 #[test]
-fn profiles_are_dropped_with_what_only_they_refer_to() {
+fn dropped_profiles_lose_their_dictionary_entries() {
     use tributary_profiles::testing_requests::{named, sample_names};
     let parts = [("shop", ["a", "b"]), ("secret-shop", ["b", "c"])]
         .map(|(service, names)| Bytes::from(named(service, 1, names).encode_to_vec()));
@@ -426,7 +426,7 @@ fn profiles_are_dropped_with_what_only_they_refer_to() {
 
 proptest::proptest! {
     #[test]
-    fn profiles_that_stay_are_what_they_were_and_leave_no_orphans(
+    fn kept_profiles_are_unchanged_without_orphans(
         request in tributary_profiles::testing_requests::requests(),
     ) {
         use tributary_profiles::resolve::resolve;
@@ -460,7 +460,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_condition_that_cannot_be_evaluated_refuses_only_when_told_to() {
+fn evaluation_error_refuses_only_with_propagate() {
     let condition = "{traces: {span: ['attributes[\"path\"][\"a\"] == \"b\"']}, error_mode: MODE}";
     for (mode, refused) in [("ignore", false), ("silent", false), ("propagate", true)] {
         let config = config(&condition.replace("MODE", mode));
@@ -505,7 +505,7 @@ fn drops(condition: &str) -> Result<bool, Nack> {
 }
 
 #[test]
-fn arithmetic_is_that_of_the_language() {
+fn arithmetic_follows_ottl() {
     for (condition, dropped) in [
         (
             "span.end_time_unix_nano - span.start_time_unix_nano > 99",
@@ -700,7 +700,7 @@ fn arithmetic_is_that_of_the_language() {
 }
 
 #[test]
-fn expressions_nest_so_deep_that_no_stack_overflows() {
+fn nested_expressions_do_not_overflow_stack() {
     let deep = |open: &str, close: &str, levels: usize| {
         let condition = format!(
             "{}span.kind{} == 1",
@@ -725,7 +725,7 @@ fn expressions_nest_so_deep_that_no_stack_overflows() {
 }
 
 #[test]
-fn what_is_not_supported_is_told_with_its_place() {
+fn unsupported_syntax_is_reported_with_position() {
     for (condition, at, part) in [
         ("span.nmae == \"a\"", 1, "nmae"),
         ("name == \"a\"", 1, "prefix it with one of"),
@@ -830,7 +830,7 @@ spans:
 }
 
 #[test]
-fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+fn profiles_without_decode_memory_are_refused_temporarily() {
     let config = config("{profile_conditions: ['profile.period >= 0']}");
     let of = |budget| Filter {
         rules: Rules::new(&config, Signal::Profiles).unwrap(),

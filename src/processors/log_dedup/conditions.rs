@@ -108,10 +108,11 @@ impl Conditions {
     }
 }
 
-/// A condition as it is written.
+/// Parses a condition.
 ///
 /// # Errors
-/// Returns the syntax error and its position, if the text is not a valid condition.
+///
+/// The syntax error and its position, if the text is not a valid condition.
 pub(super) fn condition(text: &str) -> Result<Condition, ParseError> {
     parse(text, Signal::Logs, Some(Context::Log))
 }

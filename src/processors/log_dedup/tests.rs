@@ -158,7 +158,7 @@ async fn later(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_records_of_an_interval_leave_as_one_with_their_number_and_times() {
+async fn equal_records_become_one_with_count_and_times() {
     let f = fixture(&Config::default(), Scripted::new([]));
     let a = || record("a", &[("k", "v"), ("log_count", "before")]);
     f.send("s", vec![a(), record("b", &[]), a()]).await.unwrap();
@@ -196,7 +196,7 @@ async fn equal_records_of_an_interval_leave_as_one_with_their_number_and_times()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_differs_in_more_than_times_and_spans_is_counted_apart() {
+async fn records_differing_in_content_count_separately() {
     let f = fixture(&Config::default(), Scripted::new([]));
     let plain = || record("a", &[("x", "1"), ("y", "2")]);
     let mut turned = plain();
@@ -275,7 +275,7 @@ async fn only_included_fields_are_compared_and_without_any_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_counted_is_offered_until_it_is_taken() {
+async fn counted_records_are_retried_until_accepted() {
     let busy = Err(Nack::unavailable("busy"));
     let f = fixture(&Config::default(), Scripted::new(vec![busy; 5]));
     f.send("s", vec![record("a", &[]), record("a", &[])])
@@ -290,7 +290,7 @@ async fn what_was_counted_is_offered_until_it_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_is_refused_for_good_takes_no_other_with_it() {
+async fn permanently_refused_record_is_dropped_alone() {
     let refuses = |batch: &Batch| {
         let bytes = batch.clone().into_wire().to_bytes();
         let bad = bytes.windows(3).any(|window| window == b"bad");
@@ -309,7 +309,7 @@ async fn a_record_that_is_refused_for_good_takes_no_other_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_memory_bound_an_interval_ends_early_and_no_record_is_lost() {
+async fn memory_bound_ends_interval_early_without_loss() {
     let config = Config {
         max_bytes: ByteSize(64 << 10),
         ..Config::default()
@@ -329,7 +329,7 @@ async fn at_the_memory_bound_an_interval_ends_early_and_no_record_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_counted_counts_in_the_budget_until_it_has_left() {
+async fn counted_records_hold_budget_until_sent() {
     let f = fixture(&Config::default(), Scripted::new([]));
     f.send("s", vec![record(&"long ".repeat(1000), &[])])
         .await
@@ -341,7 +341,7 @@ async fn what_is_counted_counts_in_the_budget_until_it_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_next_stage_that_takes_nothing_is_felt_by_the_client_and_reported_at_the_end() {
+async fn blocked_next_stage_refuses_clients_and_is_reported() {
     let config = Config {
         interval: Duration::secs(1),
         ..Config::default()
@@ -363,7 +363,7 @@ async fn a_next_stage_that_takes_nothing_is_felt_by_the_client_and_reported_at_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_hands_on_what_was_counted_and_takes_no_more() {
+async fn shutdown_sends_counted_records_and_refuses_new_ones() {
     let f = fixture(&Config::default(), Scripted::new([]));
     f.send("s", vec![record("a", &[]), record("a", &[])])
         .await
@@ -376,7 +376,7 @@ async fn a_shutdown_hands_on_what_was_counted_and_takes_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_counted_leaves_at_once_when_the_processor_is_replaced() {
+async fn replaced_processor_flushes_at_once() {
     let f = fixture(&Config::default(), Scripted::new([]));
     f.send("s", vec![record("a", &[])]).await.unwrap();
     f.component.flush();
@@ -562,7 +562,7 @@ async fn only_records_matching_a_condition_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_be_counted_is_refused_as_a_whole() {
+async fn uncountable_request_is_refused_whole() {
     let config = Config {
         conditions: vec!["body == \"ping\"".to_owned()],
         metadata_keys: vec!["tenant".to_owned()],

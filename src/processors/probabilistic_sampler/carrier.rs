@@ -55,7 +55,7 @@ pub(super) struct Item {
     pub(super) carrier: Option<Carrier>,
     /// The sampling information of the item cannot be read, or cannot be used in this mode.
     pub(super) is_unusable: bool,
-    /// It was sampled before by another hash: no threshold can say how it is sampled now.
+    /// The item was sampled before by another hash, so no threshold describes the combined probability.
     pub(super) is_independent: bool,
 }
 

@@ -161,7 +161,7 @@ fn result_of_record(config: &Config, trace_id: &str, attributes: Vec<Option<KeyV
 }
 
 #[test]
-fn decisions_and_what_is_written_about_them_are_those_of_the_collector() {
+fn decisions_and_attributes_match_collector() {
     for line in GOLDEN.lines() {
         let fields: Vec<&str> = line.split('|').collect();
         let mut config = config(fields[1], &fields[2..6]);
@@ -232,7 +232,7 @@ fn through(config: &Config, before: &[Span]) -> Vec<Span> {
 }
 
 #[test]
-fn of_many_traces_the_percentage_passes_and_a_larger_one_has_all_of_a_smaller_one() {
+fn larger_percentage_includes_smaller_sample() {
     let passing = |percentage: f32| -> Vec<Vec<u8>> {
         let left = through(&tier(22, percentage), &many());
         left.into_iter().map(|span| span.trace_id).collect()
@@ -257,7 +257,7 @@ fn tiers_with_the_same_seed_agree() {
 }
 
 #[test]
-fn tiers_with_different_seeds_sample_independently_and_claim_no_probability() {
+fn tiers_with_different_seeds_sample_independently() {
     let first = through(&tier(2, 50.0), &many());
     let second = through(&tier(3, 10.0), &first);
     assert!((420..580).contains(&second.len()), "{}", second.len());
@@ -301,7 +301,7 @@ fn tiers_agree_about_log_records_too() {
 }
 
 #[test]
-fn profiles_are_decided_about_by_their_id_as_spans_are_by_their_traces() {
+fn profiles_are_sampled_by_profile_id() {
     use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 
     use tributary_profiles::testing_requests::named;
@@ -344,7 +344,7 @@ fn profiles_are_decided_about_by_their_id_as_spans_are_by_their_traces() {
 }
 
 #[test]
-fn settings_that_cannot_be_meant_are_told() {
+fn contradictory_settings_are_reported() {
     let problems = |yaml: &str| -> Vec<String> {
         let config: Config = serde_yaml::from_str(yaml).unwrap();
         let mut problems = Problems::default();

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_about_sampling_is_kept() {
+    fn other_trace_state_members_are_kept() {
         for (before, after) in [
             ("", ""),
             ("a=1", "a=1"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_is_told() {
+    fn invalid_trace_state_is_reported() {
         let many = vec!["a=1"; 32].join(",");
         let long = format!("a={}", "x".repeat(LONGEST));
         for text in [

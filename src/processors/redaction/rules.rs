@@ -34,7 +34,7 @@ pub(super) struct Rules {
 pub(super) enum Verdict {
     /// The attribute is not checked.
     Ignored,
-    /// It goes.
+    /// The attribute is removed.
     Removed,
     /// Its value is masked as a whole, unless it is an allowed one.
     Blocked,

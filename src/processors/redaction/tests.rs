@@ -99,7 +99,7 @@ summary: debug
 "#;
 
 #[test]
-fn without_allowed_keys_every_attribute_goes_as_in_the_collector() {
+fn empty_allowed_keys_remove_every_attribute() {
     assert_eq!(on_span("{}", &json!({"a": 1, "b": "x"})), Value::Null);
     assert_eq!(
         on_span("summary: info", &json!({"a": 1, "b": "x"})),
@@ -139,7 +139,7 @@ fn the_collectors_example_gives_the_collectors_output() {
 }
 
 #[test]
-fn blocked_keys_keep_their_key_and_every_line_of_their_value_is_masked() {
+fn blocked_key_stays_and_its_whole_value_is_masked() {
     let yaml = "{allow_all_keys: true, blocked_key_patterns: [token], summary: debug}";
     let before = json!({"my_token": "a\nb", "token_count": 7, "x": "y"});
     assert_eq!(
@@ -306,7 +306,7 @@ fn without_a_hit_the_very_same_bytes_go_on() {
 }
 
 #[test]
-fn the_collectors_keys_act_where_they_act_there_and_with_scan_everywhere_it_says() {
+fn collector_keys_apply_to_same_places_unless_scan_is_set() {
     let rules = "allow_all_keys: true, blocked_values: [secret]";
     let names = |yaml: &str| {
         let output = redacted(yaml, Signal::Traces, &everywhere("secret"));
@@ -328,7 +328,7 @@ fn an_attribute_goes_when_a_detector_drops_its_value() {
 }
 
 #[test]
-fn sanitizers_act_on_the_attributes_and_span_names_that_are_theirs() {
+fn sanitizers_act_on_configured_attributes_and_span_names() {
     let yaml = "
 allow_all_keys: true
 url_sanitizer: {enabled: true, attributes: [http.url]}
@@ -366,7 +366,7 @@ fn in_mode_report_nothing_changes() {
 }
 
 #[test]
-fn bytes_are_looked_into_as_far_as_they_are_text() {
+fn utf8_bytes_are_scanned_as_text() {
     // 0xff, jane@example.com, 0xff.
     let body = json!({"bytesValue": "/2phbmVAZXhhbXBsZS5jb23/"});
     let record = on_record(DETECT, json!({"body": body}));
@@ -374,7 +374,7 @@ fn bytes_are_looked_into_as_far_as_they_are_text() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_for_good_without_a_word_of_it() {
+fn unreadable_request_is_refused_without_its_content() {
     // The name of a span, which is not UTF-8.
     let mut request = b"\x2a\x07sesame\xff".to_vec();
     for tag in [0x12, 0x12, 0x0a] {
@@ -464,7 +464,7 @@ fn an_allowed_value_stays_and_its_key_is_looked_at() {
 }
 
 #[test]
-fn a_summary_names_no_key_that_has_something_private() {
+fn summary_names_no_private_key() {
     let before = json!({"jane@example.com": 1, "john@example.com": 2, "ok": "jane@example.com"});
     for yaml in [
         "{allowed_keys: [ok], detectors: [email], summary: debug}",
@@ -478,7 +478,7 @@ fn a_summary_names_no_key_that_has_something_private() {
 }
 
 #[test]
-fn a_summary_is_not_longer_than_the_body_it_is_about() {
+fn summary_is_at_most_as_long_as_body() {
     let yaml = "{allow_all_keys: true, blocked_values: [secret], summary: debug}";
     let list: Vec<&str> = std::iter::repeat_n("secret", 20_000).collect();
     let body = json!({"k".repeat(100_000): list, "short": list});
@@ -500,7 +500,7 @@ fn span_with(attribute: &[u8]) -> Bytes {
 }
 
 #[test]
-fn rules_see_what_a_reader_sees_and_nothing_is_behind_it() {
+fn rules_cover_overridden_fields() {
     let yaml = "{allow_all_keys: true, blocked_values: [secret]}";
     let key = b"\x0a\x01k";
     let secret = b"\x0a\x06secret";
@@ -537,7 +537,7 @@ fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_allowed_value_does_not_keep_what_it_overrides() {
+fn allowed_value_does_not_keep_overridden_data() {
     let yaml = "{allow_all_keys: true, redact_all_types: true, blocked_values: [secret], \
                 allowed_values: ['^ok$', '^.\"ok\".$']}";
     let key = field(0x0a, b"k");
@@ -566,7 +566,7 @@ fn an_allowed_value_does_not_keep_what_it_overrides() {
 }
 
 #[test]
-fn what_is_under_a_summarys_key_and_is_no_summary_is_looked_at() {
+fn foreign_value_under_summary_key_is_scanned() {
     let yaml =
         "{allow_all_keys: true, detectors: [{name: email, action: replace}], summary: debug}";
     let mail = "jane@example.com";

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_of_a_processor_is_that_of_all_pipelines_it_is_in() {
+    fn symbolized_ratio_covers_all_pipelines() {
         let id: ComponentId = "symbolication/of_two_pipelines".parse().unwrap();
         let (one, other) = (Metrics::new(&id), Metrics::new(&id));
         let mut outcomes = Outcomes {

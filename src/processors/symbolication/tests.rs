@@ -216,7 +216,7 @@ async fn until(condition: impl Fn() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_waits_for_symbols_and_those_who_come_later_have_them() {
+async fn batch_does_not_wait_and_later_batch_has_symbols() {
     let world = World::new(&Config::default(), Scripted::new([]));
     let began = Instant::now();
     world.send().await;
@@ -234,7 +234,7 @@ async fn nothing_waits_for_symbols_and_those_who_come_later_have_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_count_in_the_memory_budget_and_stay_away_if_there_is_no_room() {
+async fn symbol_names_need_budget() {
     for (bytes, expected) in [(1 << 20, NAMED), (40, UNNAMED)] {
         let config = Config {
             wait: units::Duration::secs(600),
@@ -267,7 +267,7 @@ async fn a_sender_may_wait_for_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_is_acknowledged_and_goes_on_when_its_symbols_are_there() {
+async fn held_batch_is_sent_when_symbols_arrive() {
     let world = World::new(&holding(3600, ByteSize::mib(1)), Scripted::new([]));
     world.send().await;
     world.send().await;
@@ -281,7 +281,7 @@ async fn what_is_held_is_acknowledged_and_goes_on_when_its_symbols_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_goes_on_without_names_when_its_time_is_over_or_there_is_no_room() {
+async fn held_batch_is_sent_unnamed_after_timeout() {
     let room = ByteSize::bytes(batch().bytes() as u64);
     let world = World::new(&holding(30, room), Scripted::new([]));
     let began = Instant::now();
@@ -295,7 +295,7 @@ async fn what_is_held_goes_on_without_names_when_its_time_is_over_or_there_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_goes_on_at_once_at_the_end_and_after_a_refusal() {
+async fn held_batch_is_sent_at_shutdown_and_after_refusal() {
     let next = Scripted::new([Err(Nack::unavailable("full"))]);
     let world = World::new(&holding(3600, ByteSize::mib(1)), next.clone());
     world.send().await;
@@ -308,7 +308,7 @@ async fn what_is_held_goes_on_at_once_at_the_end_and_after_a_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_or_has_names_passes_as_it_is() {
+async fn named_or_unreadable_profiles_pass_unchanged() {
     let world = World::new(&Config::default(), Scripted::new([]));
     for bytes in [&b"\x12\x03\x12\x05\x01"[..], b"", b"\x0a\x00"] {
         let bytes = bytes::Bytes::copy_from_slice(bytes);

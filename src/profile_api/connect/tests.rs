@@ -256,7 +256,7 @@ async fn merged_profile_is_a_pprof_file() {
 }
 
 #[tokio::test]
-async fn field_numbers_are_those_of_the_proto_files() {
+async fn field_numbers_match_proto_files() {
     let fixture = Fixture::filled();
     let id = type_id(&fixture).await;
     let selector = "{service_name=\"shop\"}";

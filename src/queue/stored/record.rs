@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_comes_back_without_the_headers_that_nobody_asked_for() {
+    fn record_keeps_only_requested_headers() {
         let record = encode(&mut batch(), &["tenant".to_owned()]);
         let whole = data(&record);
         let bytes = whole.iter().map(|byte| Bytes::copy_from_slice(&[*byte]));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_longer_is_no_batch() {
+    fn record_of_wrong_length_is_refused() {
         let whole = data(&encode(&mut batch(), &["tenant".to_owned()]));
         for len in 0..whole.len() {
             assert!(decode(vec![whole.slice(..len)], 7).is_none(), "{len}");

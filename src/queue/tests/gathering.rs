@@ -134,7 +134,7 @@ pub(super) fn done() -> Result<Outcome, SendError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_over_keeps_its_place_but_no_consumer_and_slows_nobody_down() {
+async fn buffered_batch_stays_queued_without_consumer() {
     let bench = Gathering::new(QueueConfig {
         num_consumers: 1,
         ..QueueConfig::default()
@@ -159,7 +159,7 @@ async fn what_was_taken_over_keeps_its_place_but_no_consumer_and_slows_nobody_do
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_after_it_was_taken_over_is_sent_again_and_its_wait_does_not_count() {
+async fn failed_buffered_batch_is_retried_with_full_time() {
     let bench = Gathering::new(QueueConfig::default());
     bench.consume(request("a", 1)).await.unwrap();
     // Longer than the limit for retries.
@@ -179,7 +179,7 @@ async fn what_failed_after_it_was_taken_over_is_sent_again_and_its_wait_does_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_the_sender_let_go_of_without_a_word_is_sent_again() {
+async fn batch_dropped_by_sender_is_retried() {
     let bench = Gathering::new(QueueConfig::default());
     bench.consume(request("a", 1)).await.unwrap();
     sleep(MS(1)).await;
@@ -194,7 +194,7 @@ async fn a_batch_that_the_sender_let_go_of_without_a_word_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_retries_what_failed_after_it_was_taken_over_is_dropped_and_counted_once() {
+async fn failed_buffered_batch_without_retries_is_dropped_once() {
     let mut settings = settings(QueueConfig::default());
     settings.retry = None;
     let bench = Gathering::with(Gatherer::default(), settings);
@@ -208,7 +208,7 @@ async fn without_retries_what_failed_after_it_was_taken_over_is_dropped_and_coun
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_that_gathers_is_asked_to_settle_when_there_is_no_room_and_at_the_end() {
+async fn buffering_sender_is_flushed_when_full_and_at_shutdown() {
     for block_on_overflow in [false, true] {
         let bench = Gathering::new(QueueConfig {
             queue_size: 2,
@@ -236,7 +236,7 @@ async fn a_sender_that_gathers_is_asked_to_settle_when_there_is_no_room_and_at_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_that_gathers_is_asked_for_room_before_anybody_is_refused() {
+async fn buffering_sender_is_flushed_before_queue_refuses() {
     let bench = Gathering::new(QueueConfig {
         queue_size: 8,
         ..QueueConfig::default()
@@ -250,7 +250,7 @@ async fn a_sender_that_gathers_is_asked_for_room_before_anybody_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_that_drops_counts_what_it_drops_and_nothing_that_was_taken_over() {
+async fn dropping_queue_keeps_buffered_batches() {
     let queue = QueueConfig {
         queue_size: 2,
         drop_on_overflow: true,
@@ -269,7 +269,7 @@ async fn a_full_queue_that_drops_counts_what_it_drops_and_nothing_that_was_taken
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_result_hears_it_when_the_batch_is_settled() {
+async fn waiting_sender_gets_outcome_of_buffered_batch() {
     let queue = QueueConfig {
         wait_for_result: true,
         ..QueueConfig::default()
@@ -294,7 +294,7 @@ async fn who_waits_for_the_result_hears_it_when_the_batch_is_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_when_the_time_is_over_still_has_the_data_and_nothing_counts_as_lost() {
+async fn shutdown_refuses_senders_of_buffered_batches() {
     let queue = QueueConfig {
         wait_for_result: true,
         ..QueueConfig::default()
@@ -313,7 +313,7 @@ async fn who_waits_when_the_time_is_over_still_has_the_data_and_nothing_counts_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_settled_when_the_time_is_over_is_lost_once() {
+async fn undelivered_buffered_batch_is_lost_once() {
     let bench = Gathering::with(Gatherer::stubborn(), settings(QueueConfig::default()));
     for name in ["a", "b"] {
         bench.consume(request(name, 2)).await.unwrap();
@@ -322,7 +322,7 @@ async fn what_is_not_settled_when_the_time_is_over_is_lost_once() {
     let component = bench.terminal.component;
     let left = component.shutdown(Instant::now() + SECS(3)).await;
     assert_eq!(left, Undelivered { items: 4 });
-    // The outcomes come too late.
+    // The outcomes arrive after the deadline.
     for held in std::mem::take(&mut *bench.gatherer.held.lock().unwrap()) {
         assert!(held.tell.send(done()).is_err());
     }
@@ -332,7 +332,7 @@ async fn what_is_not_settled_when_the_time_is_over_is_lost_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pieces_of_a_request_keep_its_place_until_the_last_one_is_settled() {
+async fn split_request_stays_queued_until_last_outcome() {
     let batch = BatchConfig {
         min_size: 2,
         max_size: 2,
@@ -358,7 +358,7 @@ async fn pieces_of_a_request_keep_its_place_until_the_last_one_is_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_over_is_held_compressed_and_can_be_sent_again() {
+async fn buffered_batch_is_kept_compressed_for_retry() {
     let bench = Gathering::new(QueueConfig {
         compression: HeldCompression::Lz4,
         ..QueueConfig::default()

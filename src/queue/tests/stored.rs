@@ -147,7 +147,7 @@ pub(super) async fn until(condition: impl Fn() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_process_could_not_deliver_the_next_one_does() {
+async fn next_process_delivers_backlog() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let mut exporter = process.exporter(QueueConfig::default(), unavailable);
@@ -182,7 +182,7 @@ async fn what_a_process_could_not_deliver_the_next_one_does() {
     assert_eq!(exporter.attempts(), 0);
 }
 
-/// A next hop that never answers.
+/// A next hop that never responds.
 pub(super) struct Deaf;
 
 impl Sender for Deaf {
@@ -212,7 +212,7 @@ async fn unresponsive_next_hop_delays_no_sender() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_disk_outlasts_any_outage_unless_that_is_not_wanted() {
+async fn disk_queue_retries_without_limit_unless_configured() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let back = Instant::now() + SECS(3 * 24 * 3600);
@@ -230,7 +230,7 @@ async fn what_is_on_disk_outlasts_any_outage_unless_that_is_not_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_replaces_an_exporter_delivers_what_that_held() {
+async fn replacing_exporter_delivers_backlog() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let mut old = process.exporter(QueueConfig::default(), unavailable);
@@ -256,7 +256,7 @@ async fn who_replaces_an_exporter_delivers_what_that_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_on_disk_refuses_and_takes_more_when_there_is_room() {
+async fn full_disk_queue_refuses_until_room_is_free() {
     for (sizer, size, most) in [
         (Sizer::Requests, 3, 3),
         (Sizer::Items, 10, 5),
@@ -303,7 +303,7 @@ async fn a_full_queue_on_disk_refuses_and_takes_more_when_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_can_drop_the_oldest_and_counts_it() {
+async fn full_disk_queue_drops_oldest_and_counts() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let queue = QueueConfig {
@@ -342,7 +342,7 @@ async fn a_full_queue_can_drop_the_oldest_and_counts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_good_is_counted_and_not_sent_again() {
+async fn permanently_refused_record_is_counted_once() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let batch = BatchConfig::default();
@@ -410,7 +410,7 @@ async fn requests_of_different_tenants_stay_apart_over_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_sender_gathers_is_in_no_memory_and_is_read_again_when_it_has_to_be() {
+async fn buffered_record_is_read_from_disk_for_retry() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let gatherer = Arc::new(Gatherer::stubborn());
@@ -441,7 +441,7 @@ async fn what_a_sender_gathers_is_in_no_memory_and_is_read_again_when_it_has_to_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_process_is_refused_and_told_who_has_the_queue() {
+async fn second_process_is_refused_with_owner() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let _exporter = process.exporter(QueueConfig::default(), accept);

@@ -49,7 +49,7 @@ async fn dead_stored_exporter_does_not_stall_its_neighbour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_that_others_use_up_stalls_no_stored_queue() {
+async fn full_budget_does_not_stall_disk_queue() {
     let directory = tempfile::tempdir().unwrap();
     let process = with_budget(&directory, 4 * MIB);
     let next_hop = hop(accept);
@@ -70,7 +70,7 @@ async fn memory_that_others_use_up_stalls_no_stored_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_that_stored_queues_share_count_once() {
+async fn bytes_shared_by_disk_queues_count_once() {
     let directory = tempfile::tempdir().unwrap();
     let process = with_budget(&directory, 64 * MIB);
     let deaf: Arc<dyn Sender> = Arc::new(Deaf);
@@ -106,7 +106,7 @@ async fn full_budget_makes_a_dropping_memory_queue_drop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_that_always_fail_end_among_the_dead_letters() {
+async fn failing_records_become_dead_letters() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let queue = QueueConfig {

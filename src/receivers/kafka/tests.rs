@@ -150,7 +150,7 @@ const QUICK: &str =
     "error_backoff: {initial_interval: 10ms, multiplier: 1, randomization_factor: 0}";
 
 #[tokio::test]
-async fn what_was_read_does_not_come_again_and_what_was_not_does() {
+async fn restart_continues_at_committed_offset() {
     for autocommit in ["{}", "{enable: false}"] {
         let cluster = Cluster::new(TOPICS);
         let yaml = format!("{{autocommit: {autocommit}}}");
@@ -187,7 +187,7 @@ async fn refused_messages_are_retried_in_order() {
 }
 
 #[tokio::test]
-async fn a_message_that_cannot_be_read_is_passed_over_and_counted() {
+async fn unreadable_message_is_skipped_and_counted() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1"]).await;
     write(
@@ -230,7 +230,7 @@ async fn unreadable_message_stops_partition_if_configured() {
 }
 
 #[tokio::test]
-async fn what_the_next_stage_refuses_is_given_up_only_if_it_is_to() {
+async fn refused_message_is_skipped_only_if_configured() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["never", "given up", "taken"]).await;
     let yaml = "{message_marking: {on_error: true}, error_backoff: {enabled: false}}";
@@ -326,7 +326,7 @@ async fn partitions_go_on_while_one_has_more_than_its_share_refused() {
 }
 
 #[tokio::test]
-async fn a_group_that_began_with_what_comes_goes_on_where_it_began() {
+async fn group_started_at_latest_keeps_start_offset() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["of before"]).await;
     let yaml = format!("{{initial_offset: latest, {QUICK}}}");
@@ -347,7 +347,7 @@ async fn a_group_that_began_with_what_comes_goes_on_where_it_began() {
 }
 
 #[tokio::test]
-async fn what_is_refused_by_mistake_waits_until_the_mistake_is_mended() {
+async fn refusal_unrelated_to_message_blocks_partition() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1", "2"]).await;
     let mistakes = [
@@ -369,7 +369,7 @@ async fn what_is_refused_by_mistake_waits_until_the_mistake_is_mended() {
 }
 
 #[tokio::test]
-async fn nothing_is_fetched_before_there_is_memory_for_what_will_wait() {
+async fn fetching_waits_for_memory() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1"]).await;
     let host = Host::for_tests();
@@ -391,7 +391,7 @@ async fn nothing_is_fetched_before_there_is_memory_for_what_will_wait() {
 }
 
 #[tokio::test]
-async fn group_members_share_and_take_over_partitions() {
+async fn group_members_share_partitions() {
     let cluster = Cluster::new(TOPICS);
     let mut both = HashSet::new();
     let mut first = Trial::start(&cluster, "{}", []);
@@ -429,7 +429,7 @@ async fn group_members_share_and_take_over_partitions() {
 }
 
 #[tokio::test]
-async fn the_end_does_not_wait_for_brokers_that_are_away() {
+async fn shutdown_does_not_wait_for_unreachable_brokers() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1"]).await;
     let mut trial = Trial::start(&cluster, "{}", []);

@@ -48,7 +48,7 @@ pub struct GrpcConfig {
     /// Default: 4.
     pub max_recv_msg_size_mib: u32,
     /// Maximum number of spans, data points, log records or samples in a request; 0 means the default. A request with
-    /// more is refused for good. An item may take two bytes on the wire and many times as much while it is processed.
+    /// more is refused permanently. An item may take two bytes on the wire and many times as much while it is processed.
     /// Default: 1000000. (The Collector has no such key.)
     pub max_items_per_request: usize,
     /// Maximum number of concurrent requests on one connection; 0 means the default. Default: 1000.
@@ -117,7 +117,7 @@ http_server_section! {
         /// Path of logs. The path of profiles is always `/v1development/profiles`. Default: `/v1/logs`.
         logs_url_path: String = "/v1/logs".to_owned(),
         /// Maximum number of spans, data points, log records or samples in a request; 0 means the default. A request
-        /// with more is refused for good. An item may take two bytes on the wire and many times as much while it is
+        /// with more is refused permanently. An item may take two bytes on the wire and many times as much while it is
         /// processed. Default: 1000000. (The Collector has no such key.)
         max_items_per_request: usize = DEFAULT_ITEMS,
     }

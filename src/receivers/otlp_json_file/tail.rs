@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_large_costs_no_other() {
+    fn too_large_line_is_skipped_alone() {
         let long = "x".repeat(3 << 20);
         let mut trial = Trial::new(Framing::Lines, format!("{{}}\n{long}\n{{ }}\n").as_bytes());
         assert_eq!(
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_is_read_from_its_beginning() {
+    fn truncated_file_is_read_from_beginning() {
         let mut trial = Trial::new(Framing::Lines, b"{}\n{}\n{}\n");
         assert_eq!(trial.rest(100).len(), 3);
         std::fs::write(&trial.path, "{ }\n").unwrap();

@@ -163,7 +163,7 @@ async fn every_line_is_taken_once_and_a_bad_one_costs_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_now_is_tried_again_and_nothing_is_lost() {
+async fn temporarily_refused_record_is_retried() {
     let directory = TempDir::new().unwrap();
     for records in 1..=3 {
         append(&directory, "a.json", &line(logs(records)));
@@ -243,7 +243,7 @@ async fn files_are_replayed_if_configured() {
 }
 
 #[test]
-fn protobuf_of_several_signals_is_an_error_that_says_what_to_do() {
+fn protobuf_of_several_signals_is_an_error() {
     let config: Config = serde_yaml::from_str("{include: [a], format: proto}").unwrap();
     let (tell, _taken) = mpsc::unbounded_channel();
     let sink = Arc::new(Sink {

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_the_same_for_the_same_and_no_two_others_have_it() {
+    fn equal_profiles_have_equal_ids() {
         let first = ids(b"file", "a", &[5, 5]);
         assert_eq!(first, ids(b"file", "a", &[5, 5]));
         let mut all: HashSet<_> = first.into_iter().collect();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_time_has_no_id() {
+    fn profile_without_time_has_no_id() {
         assert_eq!(ids(b"file", "a", &[0]), [None]);
     }
 }

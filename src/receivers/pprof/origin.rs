@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scope_has_the_name_that_backends_show() {
+    fn scope_has_name_shown_by_backends() {
         let name = |profile: Option<&str>, types: &[&str]| {
             let origin = Origin {
                 subject: Arc::default(),

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_write_is_not_understood() {
+    fn malformed_kernel_file_is_rejected() {
         for text in ["", "cpu", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x", "intr 5"] {
             assert_eq!(host(text), None, "{text}");
         }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_make_no_sense_are_refused() {
+    fn invalid_limits_are_refused() {
         let problems = |limit, most| {
             let mut problems = Problems::default();
             config(limit, most).validate(&mut problems);

@@ -75,7 +75,7 @@ fn text(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_codec_gives_back_what_was_compressed() {
+fn every_codec_round_trips() {
     for codec in CODECS {
         for len in [1, 100, 70_000, 3 * MIB] {
             let data = text(len);
@@ -116,7 +116,7 @@ fn several_gzip_members_or_zstd_frames_are_one_body() {
 }
 
 #[test]
-fn gzip_members_are_all_found_even_if_they_are_equal() {
+fn equal_gzip_members_are_all_read() {
     let member = compress(Codec::Gzip, b"the same");
     for members in 1..4 {
         let data = b"the same".repeat(members);
@@ -174,7 +174,7 @@ fn the_budget_is_asked_before_memory_is_used() {
 }
 
 #[test]
-fn a_body_that_ends_early_is_an_error_wherever_it_ends() {
+fn truncated_body_is_an_error_at_every_length() {
     for codec in CODECS {
         let whole = compress(codec, &text(300));
         for len in 0..whole.len() {
@@ -227,7 +227,7 @@ fn a_declared_size_is_not_believed() {
 
 proptest! {
     #[test]
-    fn no_input_makes_it_panic_or_exceed_the_limit(
+    fn decompression_never_panics_or_exceeds_limit(
         body in proptest::collection::vec(any::<u8>(), 0..300),
         prefix in 0..6usize,
         damage in any::<(usize, u8)>(),

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn carets_stand_under_what_is_meant() {
+    fn carets_mark_the_value() {
         assert_eq!(shown("a: bcd", 4, 3, &[]), strings("a: bcd", "   ^^^"));
         assert_eq!(shown("a:\tbcd", 4, 3, &[]), strings("a: bcd", "   ^^^"));
         assert_eq!(shown("a: b", 4, u32::MAX, &[]), strings("a: b", "   ^"));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_yaml_shows_no_secret_of_any_type() {
+    fn invalid_yaml_shows_no_secret() {
         crate::sensitive::hide_values_of_test_schema();
         for (text, line, expected) in [
             (

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_an_address_are_told_apart() {
+    fn endpoint_has_host_and_port() {
         for (text, host, port) in [
             ("localhost:4317", "localhost", 4317),
             (":4317", "", 4317),

@@ -99,7 +99,7 @@ fn connections_beyond_the_allowance_reduce_permits() {
 }
 
 #[test]
-fn stored_queues_share_a_reserve_that_nothing_else_can_use() {
+fn disk_queues_share_exclusive_reserve() {
     let budget = Budget::new(800);
     let first = budget.stored_queue();
     assert_eq!(first.allowance(), 200);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_limit_counts_wherever_above_the_process_it_is_set() {
+fn cgroup_limit_of_any_ancestor_counts() {
     let root = tempfile::tempdir().unwrap();
     let set = |file: &str, limit: &str| {
         let path = root.path().join(file);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_announced_size_is_what_comes() {
+    async fn body_has_announced_size() {
         let chunks: Arc<[Bytes]> = [Bytes::from("abc"), Bytes::from("de")].into();
         let body = Chunks::new(chunks);
         assert_eq!(body.size_hint().exact(), Some(5));

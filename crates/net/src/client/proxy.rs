@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tunnel_needs_a_positive_answer_and_nothing_behind_it() {
+    async fn tunnel_needs_success_without_extra_data() {
         let (outcome, asked) = tunneled(b"HTTP/1.1 200 OK\r\nVia: x\r\n\r\n").await;
         assert_eq!(outcome, Ok(()));
         assert_eq!(

@@ -88,7 +88,7 @@ mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn table_lists_sockets_that_listen_on_the_address_or_all() {
+    fn table_lists_sockets_on_address_or_wildcard() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:10DD 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0\n\
             1: 00000000:10DD 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0\n\

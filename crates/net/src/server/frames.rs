@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_carry_no_request_and_no_data_are_counted() {
+    fn control_frames_are_counted() {
         let padded = frame(DATA, PADDED, 1, &[7, 0, 0, 0, 0, 0, 0, 0]);
         for (bytes, control) in [
             (frame(DATA, 0, 1, b"some"), 0),
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_open_until_it_is_sent_or_one_side_gives_up() {
+    fn response_is_open_until_sent_or_reset() {
         let ends: [fn(&mut FrameTracker) -> FrameSummary; 3] = [
             |frames| frames.sent(&frame(DATA, END_STREAM, 3, b"data"), 9),
             |frames| frames.sent(&frame(RST_STREAM, 0, 3, &[0; 4]), 9),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn resets_count_unless_they_refuse_a_request() {
+    fn resets_count_except_refused_requests() {
         for (code, control) in [(0, 0), (7, 0), (1, 1), (5, 1), (11, 1)] {
             let mut frames = open();
             let reset = frame(RST_STREAM, 0, 1, &[0, 0, 0, code]);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn feed_while_stops_before_a_stream_that_is_not_admitted() {
+    fn feed_while_stops_before_refused_stream() {
         let ping = frame(PING, 0, 0, &[0; 8]);
         let (one, three) = (
             frame(HEADERS, END_HEADERS, 1, b"head"),

@@ -72,7 +72,7 @@ async fn a_simple_handler_answers_both_protocols_on_one_port() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_do_not_take_leave_do_not_hold_up_the_end() {
+async fn lingering_clients_do_not_delay_shutdown() {
     let handler: SimpleHandler = Arc::new(|_| {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(20)).await;

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_who_it_is_for_and_how_long() {
+    fn certificate_fields_have_names_and_validity() {
         let facts = facts(
             "agent",
             vec![dns("a.example"), SanType::IpAddress([10, 0, 0, 1].into())],

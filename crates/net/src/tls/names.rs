@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_patterns_say_what_is_wrong() {
+    fn malformed_patterns_name_cause() {
         let table = [
             ("", "empty"),
             ("a..b", "empty label"),

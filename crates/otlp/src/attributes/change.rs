@@ -101,7 +101,7 @@ mod tests {
 
     /// Expected values come from the Collector's processor (contrib 0.156).
     #[test]
-    fn hashes_are_those_of_the_collector() {
+    fn hashes_match_collector() {
         for (value, expected) in [
             (
                 text("jane"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_are_those_of_the_collector() {
+    fn conversions_match_collector() {
         let convert = |value: Value, to| viewed(value, |value| converted(value, to));
         for (value, to, expected) in [
             (Value::IntValue(-7), Type::String, Some(text("-7"))),

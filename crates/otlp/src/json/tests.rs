@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_json_never_panics_and_what_is_accepted_decodes(
+    fn damaged_json_never_panics(
         seed: u64,
         signal in 0_usize..4,
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -231,7 +231,7 @@ fn metric(content: &str) -> String {
 }
 
 #[test]
-fn every_form_that_the_mapping_allows_is_read() {
+fn every_allowed_json_form_is_read() {
     use Signal::{Metrics, Traces};
     let value = |value: &str| {
         span(&format!(
@@ -452,7 +452,7 @@ fn every_form_that_the_mapping_allows_is_read() {
 }
 
 #[test]
-fn every_error_names_its_path_and_what_is_expected() {
+fn errors_name_path_and_expected_value() {
     use Signal::{Metrics, Profiles, Traces};
     const SPAN: &str = "resourceSpans[0].scopeSpans[0].spans[0]";
     const METRIC: &str = "resourceMetrics[0].scopeMetrics[0].metrics[0]";
@@ -536,7 +536,7 @@ fn errors_repeat_nothing_of_the_request() {
 }
 
 #[test]
-fn an_error_says_where_in_one_line() {
+fn error_names_position_in_one_line() {
     let error = to_wire(
         Signal::Traces,
         span(r#""kind":"SPAN_KIND_CLIENT""#).as_bytes(),
@@ -554,7 +554,7 @@ fn an_error_says_where_in_one_line() {
 }
 
 #[test]
-fn a_text_that_is_not_utf8_is_refused_where_it_matters_only() {
+fn invalid_utf8_is_refused_only_in_used_strings() {
     let mut json = span(r#""name":"?""#).into_bytes();
     let at = json.iter().position(|byte| *byte == b'?').unwrap();
     json[at] = 0xff;
@@ -581,7 +581,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[test]
-fn nesting_is_read_as_deep_as_prost_reads_it_and_no_deeper() {
+fn json_nesting_limit_matches_prost() {
     // ResourceSpans, ScopeSpans, Span, KeyValue, and two messages per level.
     let request = to_wire(Signal::Traces, nested(48).as_bytes()).unwrap();
     let decoded = Decoded::decode(Signal::Traces, &request).unwrap();
@@ -779,7 +779,7 @@ fn the_shapes_of_the_specification_are_read() {
 }
 
 #[test]
-fn lists_of_short_numbers_that_outgrow_their_limit_are_given_up() {
+fn number_lists_above_limit_are_refused() {
     let zeros = "0,".repeat(1000);
     let json = format!(
         "{{\"resourceMetrics\":[{{\"scopeMetrics\":[{{\"metrics\":[{{\"histogram\":\

@@ -86,7 +86,7 @@ fn unknown_fields_survive_an_edit() {
 }
 
 #[test]
-fn a_key_that_is_overridden_in_its_attribute_does_not_count() {
+fn overridden_key_does_not_match() {
     // An attribute with two keys: readers see the last one.
     let attribute: &[u8] = &[0x0a, 1, b'a', 0x0a, 1, b'b'];
     let mut request = [&[0x4a, 6], attribute].concat();

@@ -45,7 +45,7 @@ fn stamp() -> Vec<u8> {
 }
 
 #[test]
-fn a_forged_stamp_is_replaced_however_often_it_was_written() {
+fn repeated_forged_stamp_is_replaced() {
     let forged = [field(1, b"who"), field(2, &field(1, b"admin"))].concat();
     let backwards = [field(2, &field(1, b"admin")), field(1, b"who")].concat();
     let bare = field(1, b"who");
@@ -58,7 +58,7 @@ fn a_forged_stamp_is_replaced_however_often_it_was_written() {
 }
 
 #[test]
-fn no_overridden_name_is_left_for_a_reader_that_takes_the_first() {
+fn overridden_names_are_removed() {
     let value = field(2, &field(1, b"admin"));
     // Readers see the last name.
     let hidden = [&field(1, b"who")[..], &value, &field(1, b"x")].concat();
@@ -162,7 +162,7 @@ fn stamped_size_is_known_before_writing() {
 }
 
 #[test]
-fn bytes_that_are_no_message_are_refused() {
+fn invalid_message_bytes_are_refused() {
     let stamp = Stamp::new("who");
     assert!(
         stamp

@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn places_that_were_not_chosen_are_left_alone() {
+fn unselected_places_stay_unchanged() {
     let entropy: Vec<u8> = (0..3000_u32).map(|at| ((at * 7919) >> 3) as u8).collect();
     for signal in Signal::ALL {
         let request = generator(SECRET, true, SPARED).request(signal, &mut Entropy(&entropy));

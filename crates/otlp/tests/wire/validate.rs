@@ -13,7 +13,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_request_is_judged_as_prost_judges_it(
+    fn damaged_request_is_accepted_like_prost(
         (signal, mut request) in request(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
@@ -42,7 +42,7 @@ proptest! {
 }
 
 #[test]
-fn nesting_is_limited_where_prost_limits_it() {
+fn nesting_limit_matches_prost() {
     let text = [0x0a, 1, b'x'];
     let unknown = [0x78, 1];
     // kvlist_value { values { key: "k" value { string_value: "x" } } }

@@ -182,7 +182,7 @@ fn totals_are_per_step_and_per_group() {
 }
 
 #[test]
-fn labels_are_those_of_the_selected_series() {
+fn labels_belong_to_selected_series() {
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);
     append(&store, profile("cart", "1", START, "main 1\n"), START);

@@ -126,7 +126,7 @@ fn full_window_is_refused_until_the_disk_works() {
 }
 
 #[test]
-fn disk_that_is_full_before_its_bound_loses_the_oldest_profiles() {
+fn full_disk_drops_oldest_profiles() {
     let disk = MemoryDisk::default();
     disk.limit(300 << 10);
     let (store, _) = open(&disk);
@@ -170,7 +170,7 @@ fn profiles_beyond_the_retention_are_deleted_and_not_accepted() {
 }
 
 #[test]
-fn profile_from_the_future_or_without_a_time_is_stored_at_its_arrival() {
+fn profile_from_future_or_without_time_gets_arrival_time() {
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);
     append(
@@ -239,7 +239,7 @@ fn query_beyond_its_memory_or_time_is_refused() {
 }
 
 #[test]
-fn answers_keep_their_memory_until_they_are_dropped() {
+fn results_keep_memory_until_dropped() {
     let disk = MemoryDisk::default();
     let small = ProfileStoreOptions {
         max_memory: 4 << 20,

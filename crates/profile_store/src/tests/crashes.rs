@@ -128,7 +128,7 @@ fn append_after_a_failure_of_the_disk_works_again() {
 }
 
 #[test]
-fn appends_that_wait_for_the_disk_share_a_sync() {
+fn waiting_appends_share_a_sync() {
     const APPENDS: u64 = 16;
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);

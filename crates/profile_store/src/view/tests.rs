@@ -46,7 +46,7 @@ fn contents(view: &FlameView) -> (BTreeSet<Vec<String>>, Vec<Zoom>) {
 }
 
 #[test]
-fn what_is_left_out_is_reached_by_its_address() {
+fn omitted_nodes_are_reachable_by_address() {
     let tree = large();
     for most in [1, 5, 17, 100] {
         let mut seen = BTreeSet::new();
@@ -175,7 +175,7 @@ fn hostile_names_do_nothing_in_pictures() {
 }
 
 #[test]
-fn picture_names_what_is_left_out() {
+fn picture_names_omitted_nodes() {
     let view = large().view(&Zoom::default(), 20, SCALES).unwrap();
     let appearance = Appearance {
         title: "cart".to_owned(),

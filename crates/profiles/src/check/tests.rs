@@ -321,7 +321,7 @@ fn line_of_unknown_code_needs_no_function() {
 }
 
 #[test]
-fn every_defect_is_found_where_it_is() {
+fn each_defect_is_found_at_its_position() {
     for (rule, path, plant) in DEFECTS {
         let mut request = good();
         plant(&mut request);

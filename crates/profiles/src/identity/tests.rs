@@ -251,7 +251,7 @@ fn merged_and_separate_equal_samples_have_one_hash() {
 }
 
 #[test]
-fn a_value_is_the_same_however_it_is_encoded() {
+fn equal_values_have_equal_hashes_in_any_encoding() {
     let with = |value: AnyValueKind, raw: Option<&[u8]>| {
         let request = changed(|profile, tables| {
             tables.string_table.push("key".to_owned());

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn id_is_read_only_if_it_round_trips() {
+    fn id_must_round_trip() {
         let hex = IdFormat::Hex;
         assert_eq!(
             hex.read("00000000000000ff"),

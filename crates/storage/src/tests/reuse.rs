@@ -62,7 +62,7 @@ fn keeps(bench: &Bench) -> bool {
 }
 
 #[test]
-fn a_reader_that_keeps_up_makes_no_new_files_and_the_room_is_known() {
+fn fast_reader_reuses_files_with_known_usage() {
     let bench = Bench::new(small());
     let mut left = Vec::new();
     let mut used = BTreeSet::new();
@@ -81,7 +81,7 @@ fn a_reader_that_keeps_up_makes_no_new_files_and_the_room_is_known() {
 }
 
 #[test]
-fn after_a_crash_what_a_file_had_before_is_nothing() {
+fn crash_ignores_earlier_content_of_reused_file() {
     crash_in_each_turn(&small());
     crash_in_each_turn(&large());
 }
@@ -137,7 +137,7 @@ fn begun(options: Options) -> Bench {
 }
 
 #[test]
-fn a_write_that_is_torn_in_a_used_file_is_no_damage() {
+fn torn_write_in_reused_file_is_no_damage() {
     let torn = "torn".repeat(2000);
     for lost in [1, 5, 4096, 7999] {
         let bench = begun(large());
@@ -169,7 +169,7 @@ fn the_end_of_a_used_file_is_not_taken_for_an_unfinished_write() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
+fn unusable_reused_file_is_replaced() {
     for fault in [Fault::Reuse, Fault::Sync, Fault::Write(3), Fault::Rename] {
         let mut bench = Bench::new(small());
         turn(&bench, 1, &mut Vec::new());
@@ -199,7 +199,7 @@ fn a_file_that_cannot_be_used_again_is_replaced_by_a_new_one() {
 
 /// In the middle of a block and in the middle of a record.
 #[test]
-fn what_a_used_file_did_not_take_leaves_no_trace() {
+fn failed_write_to_reused_file_leaves_no_trace() {
     for fault in [0, 3, 4096, 6000].map(Fault::Write) {
         let mut bench = begun(large());
         let record = "a".repeat(7000);
@@ -216,7 +216,7 @@ fn what_a_used_file_did_not_take_leaves_no_trace() {
 }
 
 #[test]
-fn a_queue_that_needs_room_and_one_that_ends_keep_no_file() {
+fn full_and_closed_queues_keep_no_spare_file() {
     let mut bench = Bench::new(small());
     let mut left = Vec::new();
     for ends in [false, true] {

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_that_is_filled_quickly_may_be_larger() {
+    fn quickly_filled_segment_may_be_larger() {
         let options = Options {
             segment_bytes: 16,
             busy_segment_bytes: 64,

@@ -112,7 +112,7 @@ mod tests {
     /// Compares with the names of the installed C++ library. `c++filt` omits a space where an argument list
     /// ends with an empty pack.
     #[test]
-    fn names_of_the_standard_library_are_those_of_cppfilt() {
+    fn standard_library_names_match_cppfilt() {
         let Some(names) = library_names() else {
             eprintln!("skipped: there is no C++ library, nm or c++filt here");
             return;

@@ -299,11 +299,11 @@ impl Server {
         *request.headers_mut() = headers.clone();
         let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
         request.headers_mut().insert(HOST, host);
-        self.say_what_is_taken(request.headers_mut());
+        self.add_limits(request.headers_mut());
         sender.send_request(request).await.map_err(broke)
     }
 
-    fn say_what_is_taken(&self, headers: &mut HeaderMap) {
+    fn add_limits(&self, headers: &mut HeaderMap) {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(MAX_SIZE, HeaderValue::from(self.max_bytes));
     }

@@ -561,7 +561,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn raised_limit_retries_a_file_that_exceeded_it() {
+async fn raised_limit_retries_too_large_file() {
     let world = World::new();
     let id = id(1);
     *world.local.file.lock().unwrap() = Some(world.binary(&id));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_given_replace_the_default_and_an_empty_one_means_none() {
+    fn given_labels_replace_default_and_empty_means_none() {
         let arguments = Labels {
             trace_id_label: vec![label("a").unwrap(), label("b=decimal").unwrap()],
             span_id_label: vec![label("").unwrap()],

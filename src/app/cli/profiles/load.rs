@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn first_default_sample_type_is_that_of_merged_files() {
+    fn merged_files_keep_first_default_sample_type() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, default| pprof_file(directory.path(), name, default);
         let (none, samples, cpu) = (file("none", 0), file("samples", 1), file("cpu", 2));

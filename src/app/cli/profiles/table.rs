@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_in_the_unit_that_suits_them() {
+    fn values_are_shown_in_suitable_unit() {
         assert_eq!(scaled(1_500_000_000, "nanoseconds"), "1.5s");
         assert_eq!(scaled(20, "milliseconds"), "20ms");
         assert_eq!(scaled(240_290, "milliseconds"), "240.29s");

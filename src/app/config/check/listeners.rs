@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards_overlap_with_the_hosts_they_cover() {
+    fn wildcard_addresses_overlap_with_hosts() {
         let overlap = |a: &str, b: &str| {
             let (a, b) = (Endpoint(a.to_owned()), Endpoint(b.to_owned()));
             assert_eq!(super::overlap(&a, &b), super::overlap(&b, &a));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_without_a_sizer_shows_that_of_its_queue() {
+    fn batch_without_sizer_shows_queue_sizer() {
         for (queue, batch) in [("null", "items"), ("bytes", "bytes"), ("requests", "items")] {
             let text = filled(&format!(
                 "sending_queue: {{sizer: {queue}, batch: {{sizer: null}}}}"

@@ -306,7 +306,7 @@ fn generated_configurations_get_one_answer_from_both() {
 }
 
 #[test]
-fn files_that_validate_are_good_for_an_editor() {
+fn valid_files_match_schema() {
     let root = super::schema();
     let validator = Validator { root: &root };
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

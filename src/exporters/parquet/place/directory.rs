@@ -84,8 +84,8 @@ impl Directory {
         self.file_mode
     }
 
-    /// Creates the directory of unfinished files again after somebody has removed it. The files in
-    /// it cannot be finished, and their batches are written again.
+    /// Creates the directory of unfinished files again after it was removed. The files in it cannot be finished, and
+    /// their batches are written again.
     fn remake(&self) -> io::Result<()> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if self.unfinished.join(LOCK).exists() {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_its_name_when_it_is_finished_and_not_before() {
+    fn file_gets_its_name_when_finished() {
         let temporary = TempDir::new().unwrap();
         let directory = Arc::new(Directory::open(temporary.path(), 0o640).unwrap());
         let (unfinished, mut out) = directory.begin("a=1/b=2/part.parquet").unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_removed_and_what_others_write_is_not() {
+    fn unfinished_files_of_crashes_are_removed() {
         let temporary = TempDir::new().unwrap();
         let living = Arc::new(Directory::open(temporary.path(), 0o600).unwrap());
         let (unfinished, _out) = living.begin("part.parquet").unwrap();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_an_error_with_its_name() {
+    fn uncreatable_directory_is_named_in_error() {
         let error = Directory::open(Path::new("/proc/none"), 0o600).unwrap_err();
         assert!(
             error

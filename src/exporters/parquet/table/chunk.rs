@@ -387,7 +387,7 @@ fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statist
 
 /// Returns a bloom filter for that many values.
 pub(super) fn bloom_filter(values: usize) -> Option<Sbbf> {
-    /// Share of absent values that are looked up in vain.
+    /// Rate of false positives for absent values.
     const FALSE_POSITIVES: f64 = 0.01;
     Sbbf::new_with_ndv_fpp(values.max(1) as u64, FALSE_POSITIVES).ok()
 }

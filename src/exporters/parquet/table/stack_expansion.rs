@@ -15,8 +15,8 @@ pub(super) fn resolved(message: &[u8], strings: &[&[u8]]) -> u64 {
     const STRUCT: u64 = 240;
     /// A text, its encoded form, and its copy in a table.
     const TEXT: u64 = 3;
-    /// Receivers limit the nesting of messages to this. Texts that look like messages are counted,
-    /// too, and may look deeper.
+    /// Receivers limit the nesting of messages to this depth. Strings that look like messages are also counted, and
+    /// may nest deeper.
     const DEEPEST: usize = 100;
     let mut memory = STRUCT + TEXT * message.len() as u64;
     let mut open = vec![Fields::new(message)];

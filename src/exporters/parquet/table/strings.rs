@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_never_repeat_are_not_looked_up_for_long() {
+    fn unique_texts_stop_lookups() {
         let mut texts = Texts::default();
         for at in 0..Texts::TRIAL {
             texts.add(&at.to_le_bytes());

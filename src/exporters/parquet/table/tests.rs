@@ -170,7 +170,7 @@ fn many_logs_come_back_in_the_order_of_service_and_time() {
 }
 
 #[test]
-fn what_a_record_does_not_have_is_null_or_empty_and_nothing_is_lost() {
+fn missing_fields_are_null_or_empty() {
     let nested = Value::KvlistValue(opentelemetry_proto::tonic::common::v1::KeyValueList {
         values: vec![
             attribute("x", Value::DoubleValue(f64::NAN)),
@@ -548,7 +548,7 @@ fn stacks_have_a_table_of_their_own_if_wanted() {
         profiles: ProfilesLayout::Stacks,
         ..TableOptions::default()
     });
-    // What is known of a request's dictionary must not outlive the table it was put into.
+    // Cached entries of a request's dictionary must not outlive their table.
     for _ in 0..2 {
         tables.append(Signal::Profiles, &profile());
         tables.append(Signal::Profiles, &profile());
@@ -608,7 +608,7 @@ fn times_have_microseconds_and_nanoseconds() {
 }
 
 #[test]
-fn a_request_that_is_cut_off_is_no_panic() {
+fn truncated_request_does_not_panic() {
     let request = profile().encode_to_vec();
     for end in 0..request.len() {
         let mut tables = Tables::new(&TableOptions::default());

@@ -38,7 +38,7 @@ fn noise() -> String {
 #[tokio::test]
 async fn refused_object_is_rewritten_exactly_once() {
     let (mut bench, server) = start("").await;
-    // Refused is for good: the client library does not try again, the queue does.
+    // A refusal is permanent for the client library; only the queue retries.
     server.will("begin", [Fault::Status(403); 3]);
     for body in ["a", "b", "c"] {
         bench.send(&[(body, 0)]).await.unwrap();
@@ -52,7 +52,7 @@ async fn refused_object_is_rewritten_exactly_once() {
 }
 
 #[tokio::test]
-async fn parts_that_fail_or_are_slow_cost_time_and_no_rows() {
+async fn failed_and_slow_parts_lose_no_rows() {
     let (mut bench, server) = start(", row_group: {max_rows: 2}").await;
     let parts = [
         Fault::Slow,
@@ -79,7 +79,7 @@ async fn parts_that_fail_or_are_slow_cost_time_and_no_rows() {
 }
 
 #[tokio::test]
-async fn a_shutdown_uploads_what_is_there() {
+async fn shutdown_uploads_unfinished_files() {
     let (mut bench, server) = start("").await;
     server.will("complete", [Fault::Slow]);
     bench.send(&[("a", 0), ("b", 1)]).await.unwrap();

@@ -262,7 +262,7 @@ async fn watch(bench: &Bench, store: &Arc<dyn ObjectStore>) -> BTreeMap<String, 
 }
 
 #[tokio::test]
-async fn a_real_server_has_every_row_once_whatever_fails_and_nobody_sees_half_a_file() {
+async fn real_server_has_each_row_once_despite_failures() {
     let Some(mut moto) = Moto::start() else {
         return;
     };
@@ -315,7 +315,7 @@ async fn a_real_server_has_every_row_once_whatever_fails_and_nobody_sees_half_a_
 }
 
 #[tokio::test]
-async fn an_upload_that_is_given_up_leaves_nothing_in_a_real_server() {
+async fn aborted_upload_leaves_nothing_in_real_server() {
     let Some(mut moto) = Moto::start() else {
         return;
     };

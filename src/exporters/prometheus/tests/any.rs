@@ -223,7 +223,7 @@ proptest! {
         let count = read(TEXT)?;
         let utf8 = ";escaping=allow-utf-8";
         prop_assert_eq!(read(&format!("{TEXT}{utf8}"))?, count);
-        // It leaves out what it has no way to say.
+        // The format leaves out samples that it cannot represent.
         let fewer = read(OPEN_METRICS)?;
         prop_assert!(fewer <= count);
         prop_assert_eq!(read(&format!("{OPEN_METRICS}{utf8}"))?, fewer);

@@ -173,7 +173,7 @@ async fn exponential_histograms_become_native_ones() {
 
 /// A page with such a histogram would be refused as a whole.
 #[tokio::test]
-async fn what_prometheus_would_refuse_is_rejected() {
+async fn points_invalid_for_prometheus_are_rejected() {
     let table = table(Config::default());
     let with = |scale, offset, count| ExponentialHistogramDataPoint {
         scale,

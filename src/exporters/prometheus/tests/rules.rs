@@ -142,7 +142,7 @@ async fn a_counter_and_a_gauge_of_one_name_are_both_there() {
 }
 
 #[tokio::test]
-async fn sum_that_goes_up_and_down_is_no_ratio() {
+async fn non_monotonic_sum_is_no_ratio() {
     let table = table(Config::default());
     let of = |name: &str, data| metric(name, "1", data);
     let up_down = || {
@@ -254,7 +254,7 @@ async fn delta_histograms_are_added_up_bucket_by_bucket() {
 }
 
 #[tokio::test]
-async fn the_newest_value_counts_and_a_series_that_ended_is_gone() {
+async fn newest_value_wins_and_ended_series_is_removed() {
     let table = table(Config::default());
     let send = |time, value| from(&[], "", vec![gauge("g", vec![point(&[], time, value)])]);
     take(&table, &send(10, 1.0));
@@ -270,7 +270,7 @@ async fn the_newest_value_counts_and_a_series_that_ended_is_gone() {
 }
 
 #[tokio::test]
-async fn sums_must_say_whether_they_are_cumulative() {
+async fn sum_without_temporality_is_rejected() {
     let table = table(Config::default());
     let points = vec![point(&[], 1, 1.0), point(&[("a", "b")], 1, 1.0)];
     let request = from(&[], "", vec![sum("s", 0, points)]);
@@ -343,7 +343,7 @@ async fn one_series_is_one_series_wherever_its_labels_come_from() {
 }
 
 #[tokio::test]
-async fn labels_that_collide_are_joined_or_renamed() {
+async fn colliding_labels_are_joined_or_renamed() {
     let config = Config {
         const_labels: [("zone".to_owned(), "z1".to_owned())].into(),
         ..Config::default()
@@ -388,7 +388,7 @@ async fn labels_that_collide_are_joined_or_renamed() {
 }
 
 #[tokio::test]
-async fn names_are_quoted_for_those_who_know_utf8_only() {
+async fn names_are_quoted_only_for_utf8_clients() {
     let config = Config {
         translation_strategy: Some(Strategy::NoTranslation),
         ..Config::default()
@@ -413,7 +413,7 @@ async fn names_are_quoted_for_those_who_know_utf8_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn series_expire_whether_anybody_scrapes_or_not() {
+async fn series_expire_without_scrapes() {
     let table = table(Config {
         max_series: 2,
         ..Config::default()
@@ -430,7 +430,7 @@ async fn series_expire_whether_anybody_scrapes_or_not() {
     take(&table, &send("b"));
     assert_eq!(rejected(&table, &send("c"), Rejection::NoRoom), 1);
     tokio::time::advance(Duration::from_secs(101)).await;
-    // It is not shown even before it is forgotten.
+    // The stale series is not exposed even before it is removed.
     assert_eq!(read(&text(&table), false).unwrap().len(), 1);
     table.expire();
     take(&table, &send("c"));
@@ -497,7 +497,7 @@ fn buckets(temporality: i32, time: u64, count: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_series_that_exists_does_not_grow_beyond_the_limit() {
+async fn existing_series_does_not_exceed_limit() {
     for temporality in [DELTA, CUMULATIVE] {
         let table = table(Config {
             max_series: 6,
@@ -614,7 +614,7 @@ async fn a_target_is_described_as_its_resource_is_now() {
 }
 
 #[tokio::test]
-async fn open_metrics_has_no_sums_that_may_fall_and_no_counters_below_zero() {
+async fn open_metrics_omits_falling_sums_and_negative_counters() {
     let table = table(Config::default());
     let histogram = |name: &str, bound: f64, sum| {
         let data = Histogram {
@@ -655,7 +655,7 @@ async fn open_metrics_has_no_sums_that_may_fall_and_no_counters_below_zero() {
 }
 
 #[tokio::test]
-async fn a_label_that_looks_like_the_name_on_the_page_is_renamed() {
+async fn label_equal_to_name_is_renamed() {
     let table = table(Config {
         translation_strategy: Some(Strategy::NoTranslation),
         ..Config::default()
@@ -707,7 +707,7 @@ async fn a_page_is_consistent_while_series_come_and_go() {
 }
 
 #[tokio::test]
-async fn points_that_are_not_taken_are_counted_and_the_rest_is_delivered() {
+async fn rejected_points_are_counted_and_rest_is_delivered() {
     let recorded = Recorded::new();
     let config = Config {
         endpoint: tributary_config::Endpoint("127.0.0.1:0".to_owned()),
@@ -735,7 +735,7 @@ async fn points_that_are_not_taken_are_counted_and_the_rest_is_delivered() {
     ] {
         assert_eq!(recorded.items(outcome, Signal::Metrics), items, "{outcome}");
     }
-    // They are shown before anything has expired.
+    // The series are exposed before any has expired.
     assert_eq!(recorded.sum("tributary_exporter_prometheus_series"), 1.0);
     assert!(recorded.sum("tributary_exporter_prometheus_memory_bytes") > 0.0);
 }

@@ -83,7 +83,7 @@ async fn later(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_series_passes_and_a_busy_one_is_summed_up_after_the_interval() {
+async fn quiet_series_passes_and_busy_series_is_summarized() {
     let f = fixture(&config(), Scripted::new([]));
     f.send("s", &["a"]).await.unwrap();
     later(1).await;
@@ -104,7 +104,7 @@ async fn a_quiet_series_passes_and_a_busy_one_is_summed_up_after_the_interval() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leaves_holds_exactly_the_memory_it_takes() {
+async fn summary_holds_exact_memory() {
     let f = fixture(&config(), Scripted::new([]));
     for _ in 0..5 {
         f.send("s", &["a", "b"]).await.unwrap();
@@ -117,7 +117,7 @@ async fn what_leaves_holds_exactly_the_memory_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_is_offered_until_it_is_taken() {
+async fn summary_is_retried_until_accepted() {
     let busy = Err(Nack::unavailable("busy"));
     let f = fixture(&config(), Scripted::new(vec![busy; 6]));
     f.send("s", &["a"]).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_summary_is_offered_until_it_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_next_stage_that_takes_nothing_is_felt_by_the_client() {
+async fn blocked_next_stage_refuses_clients() {
     let f = fixture(
         &config(),
         Scripted::refusing(|_| Some(Nack::unavailable("stopped"))),
@@ -173,7 +173,7 @@ async fn at_the_memory_bound_a_window_ends_early_and_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_it_on_a_disk_hears_what_became_of_the_summary() {
+async fn disk_queue_gets_outcome_of_summary() {
     let f = fixture(&config(), Scripted::new([]));
     // The first of a series passes.
     f.send("cart", &["a"]).await.unwrap();
@@ -199,7 +199,7 @@ async fn who_has_it_on_a_disk_hears_what_became_of_the_summary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_it_on_a_disk_is_refused_what_a_shutdown_cannot_hand_on() {
+async fn disk_queue_is_refused_undelivered_summary_at_shutdown() {
     let f = fixture(&config(), Scripted::slow(Duration::from_secs(3600)));
     let mut batch = named_batch("cart", ["a"]);
     batch.patience = Some(Arc::default());
@@ -223,7 +223,7 @@ async fn a_shutdown_ends_the_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_reports_what_the_next_stage_did_not_take() {
+async fn shutdown_reports_undelivered_items() {
     let f = fixture(&config(), Scripted::slow(Duration::from_secs(3600)));
     f.send("s", &["a"]).await.unwrap();
     f.send("s", &["b", "c"]).await.unwrap();
@@ -241,7 +241,7 @@ async fn nothing_is_taken_in_after_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_passes_as_it_is() {
+async fn unreadable_request_passes_unchanged() {
     let f = fixture(&config(), Scripted::new([]));
     f.send("s", &["a"]).await.unwrap();
     let broken = Batch::new(Signal::Profiles, 1, Bytes::from_static(b"\xff"));
@@ -259,7 +259,7 @@ async fn what_cannot_be_read_passes_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_is_refused_for_good_is_offered_in_pieces() {
+async fn permanently_refused_summary_is_split() {
     let f = fixture(
         &config(),
         Scripted::refusing(|batch| {
@@ -279,7 +279,7 @@ async fn a_summary_that_is_refused_for_good_is_offered_in_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_that_there_is_no_room_to_decode_are_refused_for_now() {
+async fn profiles_without_decode_memory_are_refused_temporarily() {
     let f = fixture(&config(), Scripted::new([]));
     let free = f.budget.limit() - f.budget.used();
     let others = f.budget.acquire(free - 2_000).unwrap();
@@ -310,7 +310,7 @@ fn gatherer(max_bytes: usize) -> Gatherer {
 }
 
 #[test]
-fn no_request_makes_the_list_of_series_longer_than_it_may_be() {
+fn series_list_is_bounded() {
     let mut window = Window::default();
     let series: Vec<u64> = (0..2 * MAX_SERIES as u64 + 10).collect();
     gatherer(1 << 20).note(&mut window, &series);
@@ -318,7 +318,7 @@ fn no_request_makes_the_list_of_series_longer_than_it_may_be() {
 }
 
 #[test]
-fn requests_that_nobody_waits_for_any_more_do_not_pile_up() {
+fn requests_of_disconnected_clients_are_dropped() {
     const MAX: usize = 256 << 10;
     let gatherer = gatherer(MAX);
     let mut window = Window::default();

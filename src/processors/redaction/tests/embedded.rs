@@ -53,7 +53,7 @@ fn a_request_in_a_value_is_redacted_as_a_request() {
 }
 
 #[test]
-fn without_being_listed_bytes_are_text_as_far_as_they_are() {
+fn unlisted_bytes_are_scanned_as_text() {
     // The byte before the number looks like another digit.
     let request = card_behind_a_length();
     let set = json!([{"key": "unlisted", "value": bytes(&request)}]);
@@ -62,7 +62,7 @@ fn without_being_listed_bytes_are_text_as_far_as_they_are() {
 }
 
 #[test]
-fn what_is_listed_as_a_request_and_is_none_is_refused() {
+fn listed_value_that_is_no_request_is_refused() {
     let whole = span_named("of jane@example.com");
     for damaged in [
         &whole[..whole.len() - 1],
@@ -92,7 +92,7 @@ fn what_is_listed_as_a_request_and_is_none_is_refused() {
 }
 
 #[test]
-fn rules_act_in_requests_in_values_and_the_summary_says_so() {
+fn rules_apply_to_embedded_requests_with_summary() {
     let yaml = with("allow_all_keys: true, blocked_values: [secret], summary: debug");
     let inner = |name: &str| {
         let set = attributes(&json!({"a": name}));
@@ -114,7 +114,7 @@ fn rules_act_in_requests_in_values_and_the_summary_says_so() {
 }
 
 #[test]
-fn requests_in_requests_nest_as_deep_as_they_may_and_no_deeper() {
+fn embedded_requests_nest_to_limit() {
     let nested = |levels: usize| {
         let mut request = encoded(
             Signal::Logs,
@@ -174,7 +174,7 @@ fn profiles_in_values_and_values_in_profiles() {
 }
 
 #[test]
-fn a_key_that_is_listed_twice_is_a_mistake() {
+fn duplicate_listed_key_is_an_error() {
     let mut problems = Problems::default();
     config("{allow_all_keys: true, embedded_otlp: [{key: a, signal: logs}, {signal: logs}, {key: a, signal: traces}]}")
         .validate(&mut problems);

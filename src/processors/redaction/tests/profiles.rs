@@ -121,7 +121,7 @@ fn has(bytes: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn a_string_is_changed_where_it_is_looked_at_and_kept_where_it_is_not() {
+fn string_is_redacted_only_in_scanned_places() {
     // A resource's attribute refers to the name of the function, which is an identifier.
     let request = profile(&[MAIL, "/src/main.rs", "label"]);
     let (_, output) = run(DETECT, &request);
@@ -134,7 +134,7 @@ fn a_string_is_changed_where_it_is_looked_at_and_kept_where_it_is_not() {
 }
 
 #[test]
-fn what_nothing_refers_to_any_more_is_not_passed_on() {
+fn unreferenced_strings_are_removed() {
     let yaml = "{allow_all_keys: true, detectors: [{name: email, action: replace}], scan: [all]}";
     let request = profile(&[MAIL, "/src/jane@example.com/main.rs", MAIL]);
     let (_, output) = run(yaml, &request);
@@ -155,7 +155,7 @@ fn home_directories_in_file_names_are_found_and_orphans_go() {
 }
 
 #[test]
-fn where_only_what_is_not_looked_at_has_a_hit_the_same_bytes_go_on() {
+fn hit_in_unscanned_place_keeps_request_bytes() {
     let yaml = "{allow_all_keys: true, detectors: [email], scan: [mapping_files]}";
     let request = profile(&[MAIL, MAIL, "label"]);
     let before = Bytes::from(request.encode_to_vec());
@@ -166,7 +166,7 @@ fn where_only_what_is_not_looked_at_has_a_hit_the_same_bytes_go_on() {
 }
 
 #[test]
-fn allowed_keys_are_those_of_labels_too() {
+fn allowed_keys_apply_to_labels() {
     let (_, output) = run("allowed_keys: [who]", &profile(&["main", "file", "label"]));
     assert!(!has(&output, MAIL));
     let decoded = ExportProfilesServiceRequest::decode(output).unwrap();
@@ -176,7 +176,7 @@ fn allowed_keys_are_those_of_labels_too() {
 }
 
 #[test]
-fn a_file_that_a_profile_was_made_of_is_never_passed_on_as_it_is() {
+fn original_file_is_never_passed_unscanned() {
     let mut request = profile(&["main", "file", "label"]);
     request.dictionary.as_mut().unwrap().attribute_table[1].value = any("x");
     let profile = &mut request.resource_profiles[0].scope_profiles[0].profiles[0];
@@ -227,7 +227,7 @@ fn original(request: &mut ExportProfilesServiceRequest) -> &mut Vec<u8> {
 }
 
 #[test]
-fn a_pprof_file_is_redacted_by_taking_it_apart_and_once() {
+fn original_pprof_file_is_redacted_once() {
     let mut request = with_file("/src/jane@example.com/main.rs");
     assert!(has(original(&mut request), MAIL));
     let (_, output) = run(REDACT_ORIGINALS, &request);
@@ -239,7 +239,7 @@ fn a_pprof_file_is_redacted_by_taking_it_apart_and_once() {
 }
 
 #[test]
-fn a_pprof_file_stays_as_it_is_if_nothing_is_in_it_and_nothing_hides() {
+fn clean_pprof_file_is_unchanged() {
     use std::io::Write;
     let clean = with_file("/src/main.rs");
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -267,7 +267,7 @@ fn a_pprof_file_stays_as_it_is_if_nothing_is_in_it_and_nothing_hides() {
 }
 
 #[test]
-fn a_file_that_a_later_one_overrides_is_not_passed_on() {
+fn overridden_original_file_is_removed() {
     let mut request = with_file("/src/main.rs");
     let field = |number: u32, body: &[u8]| {
         let mut field = Vec::new();
@@ -290,7 +290,7 @@ fn a_file_that_a_later_one_overrides_is_not_passed_on() {
 const ORIGINAL_PAYLOAD: u32 = 10;
 
 #[test]
-fn a_request_whose_references_lead_nowhere_is_refused() {
+fn request_with_dangling_references_is_refused() {
     let mut request = profile(&["main", "file", "label"]);
     request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 9;
     let batch = Batch::new(Signal::Profiles, 1, Bytes::from(request.encode_to_vec()));
@@ -319,7 +319,7 @@ fn a_secret_to_which_nothing_refers_is_not_passed_on() {
 }
 
 #[test]
-fn a_secret_that_a_later_field_overrides_is_not_passed_on() {
+fn overridden_secret_is_removed() {
     let delimited = |number: u8, inside: &[u8]| {
         let length = u8::try_from(inside.len()).unwrap();
         [&[number << 3 | 2, length][..], inside].concat()
@@ -350,7 +350,7 @@ fn a_secret_in_place_of_the_empty_string_is_not_passed_on() {
 }
 
 #[test]
-fn build_ids_stay_and_what_is_no_build_id_does_not_hide_under_their_key() {
+fn build_ids_stay_and_other_values_are_scanned() {
     let yaml = "{allowed_keys: [], detectors: [email, credit_card, phone]}";
     for (value, stays) in [
         ("4111111111111111", true),
@@ -421,7 +421,7 @@ fn measured(request: &ExportProfilesServiceRequest) -> (i64, usize) {
 
 proptest::proptest! {
     #[test]
-    fn nothing_planted_in_any_role_survives_and_what_was_measured_stays(
+    fn planted_secrets_go_and_values_stay(
         entropy in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
     ) {
         let yaml = "{allow_all_keys: true, scan: [all], detectors: [{name: email, action: replace}]}";
@@ -440,7 +440,7 @@ proptest::proptest! {
         }
         let decoded = ExportProfilesServiceRequest::decode(after.clone()).unwrap();
         let report = check::check(&decoded);
-        // It was not there before either.
+        // The entry was missing before, too.
         let mut found = report.findings().iter();
         assert!(
             found.all(|finding| finding.rule == check::Rule::BuildIdMissing),
@@ -452,7 +452,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn what_is_counted_only_stays_as_it_is(
+    fn counted_hits_leave_request_unchanged(
         entropy in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
     ) {
         let yaml = "{allow_all_keys: true, scan: [all], detectors: [email], mode: report}";
@@ -465,7 +465,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn samples_that_differed_in_what_was_private_become_one() {
+fn samples_differing_in_private_data_are_merged() {
     let mut request = profile(&["main", "file", "label"]);
     let tables = request.dictionary.as_mut().unwrap();
     let mut other = tables.attribute_table[1].clone();

@@ -108,7 +108,7 @@ fn refusals_are_counted_by_reason_and_say_no_word_of_the_text() {
 }
 
 #[test]
-fn a_text_with_too_many_matches_is_refused_wherever_they_come_from() {
+fn text_with_too_many_matches_is_refused() {
     let text = "x".repeat(1 << 17);
     for rules in ["custom: [{name: x, regex: x}]", "blocked_values: [x]"] {
         let rules = format!("{{allow_all_keys: true, {rules}}}");

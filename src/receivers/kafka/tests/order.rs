@@ -90,7 +90,7 @@ async fn largest_lane_pauses_until_half_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_counts_as_read_once_the_partition_is_somebody_elses() {
+async fn revoked_partition_commits_nothing() {
     let away = || Err(Nack::unavailable("away"));
     let (mut lanes, next) = lanes([away(), away()]);
     lanes.push(message(0, 5));

@@ -199,7 +199,7 @@ async fn grpc_client_errors_have_specified_statuses() {
 }
 
 #[tokio::test]
-async fn the_budget_counts_what_a_request_costs_besides_its_bytes() {
+async fn budget_counts_request_overhead() {
     let fixture = Fixture::new();
     let long = "v".repeat(4000);
     for _ in 0..10 {
@@ -280,7 +280,7 @@ async fn exhausted_budget_refuses_before_the_body_is_read() {
 }
 
 #[tokio::test]
-async fn what_never_fits_into_the_memory_budget_is_refused_for_good() {
+async fn request_above_budget_is_refused_permanently() {
     let fixture = Fixture::new();
     fixture.budget.reset_limit(100);
     let reply = fixture.call(EXPORT, &[], framed(0, &encoded(100))).await;
@@ -305,7 +305,7 @@ async fn the_clients_deadline_ends_the_call_and_the_data_is_not_taken() {
 }
 
 #[tokio::test]
-async fn one_request_too_many_is_told_when_to_come_back() {
+async fn request_above_limit_gets_retry_delay() {
     let limits = "limits: {max_requests: 1}";
     let fixture = Fixture::configured(limits, limits, Ok(()), true);
     let body = framed(0, &encoded(1));

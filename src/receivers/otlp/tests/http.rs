@@ -247,7 +247,7 @@ async fn chunks_without_end_are_refused_at_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_arrive_is_given_up_and_its_memory_freed() {
+async fn stalled_body_is_refused_and_memory_freed() {
     let fixture = Fixture::new();
     let mut stream = TcpStream::connect(fixture.http).await.unwrap();
     let head = "POST /v1/traces HTTP/1.1\r\nhost: c\r\ncontent-type: application/x-protobuf\r\n\
@@ -330,7 +330,7 @@ async fn oversized_sender_can_read_the_refusal() {
 }
 
 #[tokio::test]
-async fn who_asks_before_sending_too_much_is_refused_before_sending() {
+async fn expect_continue_with_large_body_is_refused_early() {
     let fixture = Fixture::with("max_request_body_size: 1000", Ok(()), false);
     let mut stream = TcpStream::connect(fixture.http).await.unwrap();
     let head = format!(
@@ -344,7 +344,7 @@ async fn who_asks_before_sending_too_much_is_refused_before_sending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn write_timeout_answers_for_a_pipeline_that_does_not() {
+async fn write_timeout_responds_for_stuck_pipeline() {
     let fixture = Fixture::with("write_timeout: 5s", Ok(()), true);
     let (status, _, body) = fixture.post("/v1/traces", &[], encoded(1)).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
@@ -358,7 +358,7 @@ async fn write_timeout_answers_for_a_pipeline_that_does_not() {
 }
 
 #[tokio::test]
-async fn browsers_are_answered_as_the_cors_policy_says() {
+async fn browsers_get_cors_policy() {
     let fixture = Fixture::with(
         "cors: {allowed_origins: ['https://*.example.com'], allowed_headers: [X-Tenant], \
          exposed_headers: [X-Seen], max_age: 600}, response_headers: {x-seen: 'yes'}",
@@ -425,7 +425,7 @@ async fn only_the_configured_compression_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_client_on_the_wrong_port_is_told_so() {
+async fn client_on_wrong_port_gets_hint() {
     let fixture = Fixture::new();
     let get = request(
         Method::POST,

@@ -25,7 +25,7 @@ fn old() -> Vec<(&'static str, Vec<u8>)> {
     let values = field(2, &[8, 1, 18, 1, 5]);
     // The same with attributes, which are the link in 1.10.
     let attributes = field(2, &[8, 1, 18, 1, 5, 26, 1, 1]);
-    // Where the sample's locations start, how many there are, the value.
+    // Start of the sample's locations, their number, and the value.
     let ranges = [field(2, &[8, 0, 16, 2, 26, 1, 5]), field(3, &[0, 1])].concat();
     vec![
         ("1.9 or earlier", request_of(&values)),

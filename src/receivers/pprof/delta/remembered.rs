@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_are_told_apart_in_another_way_are_not_compared() {
+    fn samples_with_other_labels_are_not_compared() {
         let budget = Budget::new(1 << 20);
         let id: ComponentId = "pprof/links".parse().unwrap();
         let first = Deltas::of(&id, &LinkLabels::default(), 1 << 16, &budget);

@@ -201,7 +201,7 @@ fn new_process_starts_from_zero() {
 }
 
 #[test]
-fn what_was_not_delivered_comes_with_the_next_difference() {
+fn undelivered_difference_is_part_of_next_one() {
     let deltas = keeping(MEMORY, &budget());
     scrape(&deltas, 1000, &one(7, 5));
     let mut taken = deltas.take("a");
@@ -214,7 +214,7 @@ fn what_was_not_delivered_comes_with_the_next_difference() {
 }
 
 #[test]
-fn what_says_how_long_it_took_is_no_counter() {
+fn profile_with_duration_is_no_counter() {
     let mut series = Series::default();
     for time in [1000, 2000] {
         let mut profiles = heap(&mut series, time, &one(7, 5));
@@ -265,7 +265,7 @@ fn with_room_for_two() -> Deltas {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_limit_newcomers_are_left_out_and_what_is_in_use_stays() {
+async fn new_series_beyond_limit_are_evicted() {
     let deltas = with_room_for_two();
     for _ in 0..5 {
         assert_eq!(["a", "b", "c"].map(|name| put(&deltas, name)), [0, 0, 1]);
@@ -281,7 +281,7 @@ async fn at_the_limit_newcomers_are_left_out_and_what_is_in_use_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_away_makes_room_but_not_what_always_comes_late() {
+async fn absent_series_are_evicted_but_not_slow_ones() {
     let deltas = with_room_for_two();
     let hour = Duration::from_secs(3600);
     // Every hour.
@@ -318,7 +318,7 @@ fn remembered_totals_take_a_quarter_of_the_budget_at_most() {
 }
 
 #[test]
-fn the_dictionary_does_not_grow_with_the_processes_that_were() {
+fn dictionary_does_not_grow_with_restarts() {
     let deltas = keeping(MEMORY, &budget());
     let mut largest = 0;
     for process in 1..=60 {

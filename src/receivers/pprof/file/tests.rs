@@ -62,7 +62,7 @@ async fn each_complete_file_version_is_taken_once() {
 }
 
 #[tokio::test]
-async fn a_file_that_grows_is_waited_for() {
+async fn growing_file_is_read_when_complete() {
     let mut place = Place::new();
     let whole = small_file(5);
     for end in (1..whole.len()).step_by(7) {
@@ -74,7 +74,7 @@ async fn a_file_that_grows_is_waited_for() {
 }
 
 #[tokio::test]
-async fn garbage_is_skipped_until_it_changes_and_costs_no_other_file() {
+async fn invalid_file_is_skipped_until_changed() {
     let mut place = Place::new();
     place.write("a.pb", b"no profile");
     place.write("b.pb", &small_file(1));
@@ -88,7 +88,7 @@ async fn garbage_is_skipped_until_it_changes_and_costs_no_other_file() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_for_now_is_not_skipped() {
+async fn temporarily_unreadable_file_is_retried() {
     let mut place = Place::new();
     let path = place.directory.path().join("a.pb");
     fs::write(&path, small_file(1)).unwrap();
@@ -103,7 +103,7 @@ async fn a_file_that_cannot_be_read_for_now_is_not_skipped() {
 }
 
 #[tokio::test]
-async fn the_resource_has_the_attributes_that_are_configured() {
+async fn resource_has_configured_attributes() {
     let mut place = Place::new();
     place.write("a.pb", &small_file(1));
     place.look().await;
@@ -131,7 +131,7 @@ async fn only_retryable_refusals_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_section_looks_until_it_is_shut_down() {
+async fn polling_ends_at_shutdown() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("a.pb"), small_file(1)).unwrap();
     let config = FileConfig {

@@ -6,7 +6,7 @@ use crate::receivers::pprof::origin::Subject;
 use crate::receivers::pprof::testing::{Sink, small_file};
 
 #[tokio::test]
-async fn a_file_that_there_is_no_room_for_is_not_unreadable() {
+async fn file_without_memory_is_retryable() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let budget = Budget::new(1000);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_says_what_came_and_what_to_do() {
+    fn refusals_name_cause_and_remedy() {
         for (message, parts) in [
             (
                 refused(

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_server_has_one_gate_however_it_is_written() {
+    fn equivalent_urls_share_a_gate() {
         let gate = |url: &str| of(&url.parse().unwrap());
         let first = gate("http://Gate.Example/debug/pprof/profile?seconds=5");
         let same = gate("http://gate.example:80/debug/pprof/profile");

@@ -24,8 +24,8 @@ impl Pace {
         }
     }
 
-    /// Steps at a time within the interval that follows from `key` alone, by the clock on the wall (the time since
-    /// 1970). So equal intervals of different keys are spread out, and a restart changes nothing.
+    /// Creates steps at an offset within the interval that depends on `key` alone, by wall-clock time (since 1970).
+    /// Equal intervals of different keys are spread over time, and a restart does not change the offset.
     pub(super) fn spread(now: Instant, wall: Duration, interval: Duration, key: &str) -> Self {
         let length = interval.as_nanos().max(1);
         let offset = (u128::from(xxh3_64(key.as_bytes())) * length) >> 64;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn steps_that_were_missed_are_left_out() {
+    async fn missed_steps_are_skipped() {
         let now = Instant::now();
         let pace = Pace::after(now, SECOND, 10 * SECOND);
         assert_eq!(pace.first() - now, SECOND);

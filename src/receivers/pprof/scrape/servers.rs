@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_local_is_told_apart_by_the_name_of_the_machine() {
+    fn local_targets_are_identified_by_host_name() {
         let of = |url: &str| instance(&url.parse().unwrap()).to_string();
         let machine = host_name().unwrap();
         for local in [

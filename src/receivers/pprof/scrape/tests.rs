@@ -284,7 +284,7 @@ async fn refused_profile_is_dropped_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hangs_is_given_up_when_its_time_is_over() {
+async fn hanging_scrape_ends_at_timeout() {
     let trial = Trial::new(9, []);
     let fake = Fake::new(3600 * SECOND, |_| Ok(file(1)));
     let job = trial.job(
@@ -309,7 +309,7 @@ async fn what_hangs_is_given_up_when_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whether_a_target_is_up_is_shown_as_long_as_it_is_there() {
+async fn up_gauge_lives_as_long_as_target() {
     let trial = Trial::new(9, []);
     let fake = Fake::new(SECOND, |number| match number {
         1 => Ok(file(1)),
@@ -333,7 +333,7 @@ async fn whether_a_target_is_up_is_shown_as_long_as_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counters_become_differences_where_that_is_wanted() {
+async fn delta_setting_turns_counters_into_differences() {
     let trial = Trial::new(9, []);
     let fake = Fake::new(Duration::ZERO, |number| {
         Ok(file(10 + 3 * u8::try_from(number).unwrap()))

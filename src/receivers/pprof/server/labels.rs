@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_query_is_said() {
+    fn invalid_query_error_names_parameter() {
         for (query, reason) in [
             (
                 "a=1&b=%zz",

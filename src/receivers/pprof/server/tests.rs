@@ -86,7 +86,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_file_is_taken_however_it_is_compressed() {
+async fn file_is_accepted_in_every_compression() {
     let running = Running::new(&config());
     let file = small_file(5);
     for (encoding, body) in [
@@ -137,7 +137,7 @@ async fn the_query_becomes_resource_attributes_and_the_profiles_name() {
 }
 
 #[tokio::test]
-async fn what_is_no_profile_is_refused_with_the_reason() {
+async fn invalid_profile_is_refused_with_reason() {
     let running = Running::new(&ServerConfig {
         max_request_body_size: 1000,
         ..config()
@@ -185,7 +185,7 @@ async fn what_is_no_profile_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn other_paths_and_methods_are_told_where_to_go() {
+async fn other_paths_and_methods_get_hint() {
     let running = Running::new(&config());
     let (status, text, _) = running.post("/debug/pprof", small_file(1)).await;
     assert_eq!(
@@ -202,7 +202,7 @@ async fn other_paths_and_methods_are_told_where_to_go() {
 }
 
 #[tokio::test]
-async fn the_answer_says_whether_to_try_again_and_when() {
+async fn refusal_status_and_delay_match_cause() {
     let running = Running::new(&config());
     let second = Some("1");
     let minute = std::time::Duration::from_secs(60);
@@ -234,7 +234,7 @@ fn a_server_without_an_endpoint_is_refused() {
 }
 
 #[test]
-fn who_sent_a_file_is_said_by_the_certificate_alone() {
+fn client_identity_comes_only_from_certificate() {
     let mut dictionary = Dictionary::new();
     let filename = dictionary.string("/bin/made-up");
     let main = dictionary.mapping(Mapping {
@@ -256,7 +256,7 @@ fn who_sent_a_file_is_said_by_the_certificate_alone() {
 }
 
 #[tokio::test]
-async fn headers_are_kept_when_they_are_wanted() {
+async fn headers_are_kept_if_configured() {
     for wanted in [true, false] {
         let running = Running::new(&ServerConfig {
             include_metadata: wanted,

@@ -140,7 +140,7 @@ async fn idle_strangers_make_room_for_newcomers() {
 }
 
 #[test]
-fn requests_have_a_share_of_memory_and_an_address_half_of_it() {
+fn requests_share_memory_and_one_address_gets_half() {
     let limit = REQUESTS_SHARE * 100 * REQUEST_COST;
     let gate = gate(Limits::default(), Some(Budget::new(limit)));
     let peers = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| {

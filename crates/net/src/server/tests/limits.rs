@@ -74,7 +74,7 @@ fn limited(limits: Limits) -> ServerOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_that_never_finish_their_first_words_are_disconnected() {
+async fn clients_with_incomplete_head_are_disconnected() {
     let limits = Limits {
         handshake_timeout: units::Duration::secs(10),
         header_timeout: units::Duration::secs(20),
@@ -170,7 +170,7 @@ async fn head_timeout_starts_at_first_byte() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_hears_so_in_its_own_protocol() {
+async fn connection_above_limit_is_refused_in_its_protocol() {
     for limits in [
         Limits {
             max_connections: 1,
@@ -435,7 +435,7 @@ async fn a_client_may_measure_and_acknowledge_every_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_takes_is_not_kept_for_ever() {
+async fn unread_response_is_dropped_after_timeout() {
     let (_server, address) = start(counting(), ServerOptions::default());
     let client = TcpStream::connect(address).await.unwrap();
     // SETTINGS_INITIAL_WINDOW_SIZE 0: responses have heads but no bodies.
@@ -451,7 +451,7 @@ async fn an_answer_that_nobody_takes_is_not_kept_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_is_disconnected() {
+async fn client_that_stops_reading_is_disconnected() {
     let body = Bytes::from(vec![b'x'; 64 << 20]);
     let handler: SimpleHandler = Arc::new(move |_| {
         let body = body.clone();
@@ -475,7 +475,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_data_frame_that_is_never_completed_is_not_kept_for_ever() {
+async fn incomplete_data_frame_is_dropped_after_timeout() {
     let handler: SimpleHandler = Arc::new(|_| Box::pin(std::future::pending()));
     let (_server, address) = start(handler, ServerOptions::default());
     let client = TcpStream::connect(address).await.unwrap();
@@ -489,7 +489,7 @@ async fn a_data_frame_that_is_never_completed_is_not_kept_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_frames_that_arrive_in_part_wait_for_memory() {
+async fn incomplete_large_frames_wait_for_memory() {
     let handler: SimpleHandler = Arc::new(|request| {
         Box::pin(async move {
             let _ = request.into_body().collect().await;

@@ -187,7 +187,7 @@ async fn renamed_file_is_in_use_after_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_is_swapped_above_the_files_is_noticed() {
+async fn swapped_parent_symlink_is_detected() {
     let mut fixture = Fixture::new("otlp/linked");
     // As Kubernetes mounts a secret: the files link into `..data`, which links to a directory.
     let mount = |name: &str, (certificate, key): (String, String)| {
@@ -425,7 +425,7 @@ async fn revocation_closes_the_revoked_client_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn authorities_of_clients_stay_as_they_were_if_so_configured() {
+async fn client_authorities_stay_without_reload_setting() {
     let mut fixture = Fixture::new("otlp/kept");
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     fixture.put("ca.pem", &old.pem);
@@ -477,7 +477,7 @@ async fn superfluous_expired_certificate_is_ignored() {
 /// Run with `cargo test --release --lib rotation -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn a_look_at_files_that_are_the_same_costs_microseconds() {
+fn check_of_unchanged_files_takes_microseconds() {
     let mut fixture = Fixture::new("otlp/cost");
     fixture.put("ca.pem", &fixture.authority.pem);
     fixture.tls.client_ca_file = fixture.path("ca.pem");

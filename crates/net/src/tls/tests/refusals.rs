@@ -416,7 +416,7 @@ async fn refusal_is_explained_to_client_and_operator() {
 }
 
 #[tokio::test]
-async fn identity_is_the_name_that_was_allowed() {
+async fn identity_is_the_allowed_name() {
     use rustls_pki_types::pem::PemObject as _;
     let ours = Authority::new("our CA");
     let (first, second) = (
@@ -441,7 +441,7 @@ async fn identity_is_the_name_that_was_allowed() {
 }
 
 #[tokio::test]
-async fn a_client_of_tls_1_2_is_told_as_well() {
+async fn tls_1_2_client_gets_reason_of_refusal() {
     let (ours, theirs) = (Authority::new("our CA"), Authority::new("their CA"));
     let server = ServerTls {
         min_version: Some(TlsVersion::V1_2),

@@ -1,6 +1,6 @@
-//! Uploads to a server that fails as told.
+//! Uploads to a server with scripted failures.
 //!
-//! On real time: requests go through sockets, which a paused clock does not wait for.
+//! In real time: requests use sockets, which a paused clock does not wait for.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn upload(store: &Arc<Store>, content: &[u8]) -> std::result::Result<u64, 
 }
 
 #[tokio::test]
-async fn what_is_smaller_than_a_part_is_put_at_once() {
+async fn small_file_is_uploaded_in_one_request() {
     let (server, store, budget) = start().await;
     assert_eq!(upload(&store, &content(999)).await.unwrap(), 999);
     assert_eq!(server.bucket().objects[KEY], content(999));
@@ -48,7 +48,7 @@ async fn what_is_smaller_than_a_part_is_put_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_larger_is_uploaded_in_equal_parts_a_few_at_a_time() {
+async fn large_file_is_uploaded_in_equal_parts() {
     let (server, store, budget) = start().await;
     server.will("part", [Fault::Slow; 12]);
     assert_eq!(upload(&store, &content(12_345)).await.unwrap(), 12_345);
@@ -61,7 +61,7 @@ async fn what_is_larger_is_uploaded_in_equal_parts_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_memory_of_what_is_not_uploaded_yet_is_counted() {
+async fn pending_upload_memory_is_counted() {
     let (_server, store, budget) = start().await;
     let (unfinished, mut out) = store.begin(NAME).unwrap();
     out.write_all(&content(2500)).unwrap();
@@ -71,7 +71,7 @@ async fn the_memory_of_what_is_not_uploaded_yet_is_counted() {
 }
 
 #[tokio::test]
-async fn who_goes_away_while_it_is_uploaded_takes_nothing_of_it_along() {
+async fn cancelled_upload_loses_no_part() {
     let (server, store, _) = start().await;
     server.will("begin", [Fault::Slow]);
     server.will("part", [Fault::Slow; 9]);
@@ -86,7 +86,7 @@ async fn who_goes_away_while_it_is_uploaded_takes_nothing_of_it_along() {
 }
 
 #[tokio::test]
-async fn a_part_that_fails_for_a_moment_is_sent_again() {
+async fn temporarily_failed_part_is_retried() {
     let (server, store, _) = start().await;
     server.will("begin", [Fault::Status(503)]);
     let faults = [Fault::Status(500), Fault::Status(503), Fault::Lost];
@@ -97,7 +97,7 @@ async fn a_part_that_fails_for_a_moment_is_sent_again() {
 }
 
 #[tokio::test]
-async fn an_upload_that_fails_for_good_leaves_nothing_behind() {
+async fn permanently_failed_upload_leaves_nothing() {
     let (server, store, budget) = start().await;
     server.will("part", [Fault::Status(403)]);
     let error = upload(&store, &content(5000)).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn an_upload_that_fails_for_good_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn an_object_whose_answer_was_lost_is_found_and_not_written_again() {
+async fn object_with_lost_response_is_not_rewritten() {
     let (server, store, _) = start().await;
     server.will("complete", [Fault::Lost]);
     assert_eq!(upload(&store, &content(5000)).await.unwrap(), 5000);
@@ -123,7 +123,7 @@ async fn an_object_whose_answer_was_lost_is_found_and_not_written_again() {
 }
 
 #[tokio::test]
-async fn an_object_that_was_refused_is_deleted_should_it_come_into_being_after_all() {
+async fn refused_object_is_deleted_if_it_appears() {
     let (server, store, _) = start().await;
     server.will("put", [Fault::Status(403)]);
     upload(&store, &content(10)).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn an_object_that_was_refused_is_deleted_should_it_come_into_being_after_a
 }
 
 #[tokio::test]
-async fn an_upload_that_is_given_up_is_aborted() {
+async fn discarded_upload_is_aborted() {
     let (server, store, _) = start().await;
     let (mut unfinished, mut out) = store.begin(NAME).unwrap();
     out.write_all(&content(1500)).unwrap();

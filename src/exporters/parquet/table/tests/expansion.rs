@@ -6,7 +6,7 @@ use super::super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE};
 use super::super::expansion::{MOST_ENTRIES, MOST_ENTRIES_PER_BYTE};
 use super::*;
 
-/// A sink that must not be asked.
+/// A sink that fails the test if it is asked for memory.
 struct Nothing;
 
 impl Sink for Nothing {
@@ -36,7 +36,7 @@ fn records(count: usize) -> Vec<LogRecord> {
 }
 
 #[test]
-fn attributes_that_too_many_rows_share_are_refused_before_there_are_rows() {
+fn excess_shared_attributes_are_refused_before_rows() {
     let mut request = logs("a", records(10_000));
     request.resource_logs[0]
         .resource
@@ -153,7 +153,7 @@ fn dictionary(lines: usize, name: usize, attribute: usize) -> profiles_proto::Pr
 }
 
 #[test]
-fn frames_that_too_many_samples_share_are_refused_before_there_are_rows() {
+fn excess_shared_frames_are_refused_before_rows() {
     for layout in [ProfilesLayout::Wide, ProfilesLayout::Stacks] {
         for (what, request) in [
             (
@@ -184,7 +184,7 @@ fn frames_that_too_many_samples_share_are_refused_before_there_are_rows() {
             }
         }
     }
-    // The one thing that is only in the frames of the table of stacks.
+    // The string that only the frames in the table of stacks contain.
     let request = profiles(1, 1, dictionary(10_000, 1, 100_000), Vec::new());
     refusal(Signal::Profiles, ProfilesLayout::Stacks, &request);
     let mut tables = Tables::new(&TableOptions::default());
@@ -193,7 +193,7 @@ fn frames_that_too_many_samples_share_are_refused_before_there_are_rows() {
 }
 
 #[test]
-fn samples_that_share_a_deep_stack_have_it_once_in_the_table_of_stacks() {
+fn shared_deep_stack_is_stored_once_in_stack_table() {
     let request = profiles(50_000, 2000, dictionary(1, 1, 1), Vec::new());
     let mut tables = Tables::new(&TableOptions {
         profiles: ProfilesLayout::Stacks,
@@ -224,7 +224,7 @@ fn a_row_group_ends_where_its_rows_have_too_many_entries() {
 }
 
 #[test]
-fn what_scopes_metrics_and_hours_share_is_held_once() {
+fn shared_resource_data_is_held_once() {
     let mut request = logs("a", Vec::new());
     let resource = &mut request.resource_logs[0];
     let large = text("large", &"x".repeat(100_000));
@@ -248,7 +248,7 @@ fn what_scopes_metrics_and_hours_share_is_held_once() {
     assert_eq!(rows[999]["scope_name"], "\"999\"");
 }
 
-/// Records of the hours 0, 1 and so on up to `hours`, again and again, with a resource of 100000 bytes.
+/// Returns records of the hours 0, 1 and so on up to `hours`, repeatedly, with a resource of 100000 bytes.
 fn over_hours(records: usize, hours: usize) -> ExportLogsServiceRequest {
     const HOUR: u64 = 3_600_000_000_000;
     let record = |at: usize| LogRecord {
@@ -262,7 +262,7 @@ fn over_hours(records: usize, hours: usize) -> ExportLogsServiceRequest {
 }
 
 #[test]
-fn a_resource_that_too_many_hours_share_is_refused_before_there_are_rows() {
+fn resource_shared_by_too_many_hours_is_refused() {
     let request = over_hours(5000, 5000);
     let error = refusal(Signal::Logs, ProfilesLayout::Wide, &request);
     let length = request.encoded_len() as u64;
@@ -278,7 +278,7 @@ fn a_resource_that_too_many_hours_share_is_refused_before_there_are_rows() {
     );
 }
 
-/// Counts tables that begin; so many may be there at a time.
+/// Counts opened tables, with a maximum number of open tables.
 struct Few {
     most: usize,
     begun: usize,
@@ -296,7 +296,7 @@ impl Sink for Few {
 }
 
 #[test]
-fn hours_that_come_again_count_again_only_where_their_tables_have_ended() {
+fn repeated_hours_count_again_after_their_table_ended() {
     let request = over_hours(5000, 3).encode_to_vec();
     let layout = Layout::new(&TableOptions::default());
     let append = |most: usize| {

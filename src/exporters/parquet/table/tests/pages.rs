@@ -23,7 +23,7 @@ fn column<'m>(metadata: &'m ParquetMetaData, name: &str) -> &'m ColumnChunkMetaD
     found.unwrap()
 }
 
-/// A file of so many log records.
+/// Writes a file with the given number of log records.
 fn file(count: u64, record: impl Fn(u64) -> LogRecord) -> Bytes {
     let mut tables = Tables::new(&TableOptions::default());
     let records = (0..count).map(|at| LogRecord {
@@ -65,7 +65,7 @@ fn files_of_many_rows_say_where_pages_are_and_small_ones_do_not() {
 }
 
 #[test]
-fn chunks_that_compression_does_not_make_smaller_are_not_compressed() {
+fn incompressible_chunks_are_not_compressed() {
     let file = file(5000, |at| LogRecord {
         trace_id: xxhash_rust::xxh3::xxh3_128(&at.to_le_bytes())
             .to_le_bytes()
@@ -77,14 +77,14 @@ fn chunks_that_compression_does_not_make_smaller_are_not_compressed() {
     assert!(matches!(codec("body"), Codec::ZSTD(_)));
     assert_eq!(codec("trace_id"), Codec::UNCOMPRESSED);
     assert_eq!(codec("severity_number"), Codec::UNCOMPRESSED);
-    // Readers are told chunk by chunk.
+    // Readers get the setting for each column chunk.
     let rows = rows(file);
     assert_eq!(rows.len(), 5000);
     assert_eq!(rows[4999]["body"], "\"request 4999 of the same client\"");
 }
 
 #[test]
-fn texts_that_repeat_have_a_sorted_dictionary_and_bounds() {
+fn repeated_texts_have_sorted_dictionary_and_bounds() {
     let metadata = metadata(&file(5000, |at| body(format!("message {}", 9 - at % 10))));
     let column = column(&metadata, "body");
     assert!(column.dictionary_page_offset().is_some());
@@ -111,7 +111,7 @@ fn large_dictionaries_are_not_sorted_and_have_no_bounds() {
 }
 
 #[test]
-fn texts_that_do_not_repeat_are_written_as_they_are() {
+fn unique_texts_are_written_plain() {
     let metadata = metadata(&file(2000, |at| body(format!("message {at}"))));
     let column = column(&metadata, "body");
     assert_eq!(column.dictionary_page_offset(), None);
@@ -123,7 +123,7 @@ fn texts_that_do_not_repeat_are_written_as_they_are() {
 }
 
 #[test]
-fn bounds_longer_than_they_are_worth_are_left_out() {
+fn long_bounds_are_left_out() {
     let metadata = metadata(&file(10, |at| body(format!("{at}{}", "x".repeat(200)))));
     assert_eq!(bounds(column(&metadata, "body").statistics()), None);
 }
@@ -152,7 +152,7 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
 
 /// The size of a long text in a file does not depend on the number of rows that share it.
 #[test]
-fn long_texts_that_many_rows_share_are_there_once_however_long() {
+fn long_shared_texts_are_stored_once() {
     let mut tables = Tables::new(&TableOptions {
         compression: PageCompression::None,
         ..TableOptions::default()
@@ -187,7 +187,7 @@ fn pages_of_long_texts_have_few_rows() {
 }
 
 #[test]
-fn numbers_that_need_not_be_whole_have_bounds_without_what_is_no_number() {
+fn float_bounds_exclude_nan() {
     let points = |values: &[f64]| {
         let point = |value: &f64| metrics_proto::NumberDataPoint {
             time_unix_nano: START,
@@ -229,7 +229,7 @@ fn numbers_that_need_not_be_whole_have_bounds_without_what_is_no_number() {
 }
 
 #[test]
-fn columns_without_a_value_say_how_many_nulls_they_have() {
+fn empty_columns_have_null_counts() {
     let options = TableOptions {
         promoted: vec![Promoted {
             source: AttributeOwner::Item,
@@ -247,7 +247,7 @@ fn columns_without_a_value_say_how_many_nulls_they_have() {
 }
 
 #[test]
-fn files_say_what_their_rows_are_sorted_by() {
+fn files_declare_sort_order() {
     let layout = Layout::new(&TableOptions::default());
     for (kind, expected) in [
         (TableKind::Logs, &["service_name", "timestamp"][..]),

@@ -82,7 +82,7 @@ fn every_rule_is_reported_at_its_key() {
 }
 
 #[test]
-fn a_target_that_authenticates_names_the_extension_it_needs() {
+fn target_with_auth_uses_extension() {
     let yaml = "targets: [{endpoint: 'http://a'}, {endpoint: 'https://b', auth: {authenticator: basicauth}}]";
     let config: Config = serde_yaml::from_str(yaml).unwrap();
     let uses = config.uses_extensions();
@@ -193,7 +193,7 @@ fn unnamed_service_is_named_after_its_host() {
 }
 
 #[test]
-fn a_url_says_which_profile_it_is_and_how_long_it_takes() {
+fn url_determines_profile_and_duration() {
     let of = |url: &str| {
         let (name, takes) = remote::described(&url.parse().unwrap());
         (name, takes.map(|takes| takes.as_secs()))

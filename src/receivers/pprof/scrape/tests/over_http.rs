@@ -72,7 +72,7 @@ async fn body_within_limit_is_counted_in_memory() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_profile_says_what_it_is() {
+async fn invalid_response_is_described() {
     let budget = Budget::new(1 << 20);
     let said = async |status, headers, body| {
         let got = fetched(status, headers, body, 1000, &budget).await;
@@ -89,7 +89,7 @@ async fn an_answer_that_is_no_profile_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn requests_carry_the_headers_that_are_configured() {
+async fn requests_have_configured_headers() {
     let respond = |_: &http::Request<bytes::Bytes>| {
         Some(answer(200, Default::default(), b"x", Default::default()))
     };
