@@ -10,6 +10,7 @@
 
 mod body;
 mod config;
+mod embedded;
 mod hits;
 mod policy;
 mod probe;
@@ -21,6 +22,7 @@ mod refusal;
 mod rewriting;
 mod rules;
 mod sanitize;
+mod sanitizer_config;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -38,7 +40,7 @@ use self::hits::Counters;
 use self::policy::Policy;
 use self::redactor::Redactor;
 use self::refusal::{Reason, Refusal, with_reason};
-pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
+pub use self::sanitizer_config::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
 };

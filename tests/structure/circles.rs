@@ -7,34 +7,10 @@ use std::path::Path;
 use crate::modules::{Module, modules, sources};
 
 /// Folders whose circles are to be cut; none may be added.
-const CIRCLES: [&str; 28] = [
-    "crates/config/src",
-    "crates/net/src/client",
-    "crates/net/src/server",
-    "crates/net/src/tls",
-    "crates/profiles/src",
-    "crates/profiles/src/identity",
-    "crates/profiles/src/pprof",
-    "crates/storage/src",
-    "crates/symbols/src",
-    "crates/symbols/src/compile/dwarf",
-    "crates/symbols/src/file",
+const CIRCLES: [&str; 4] = [
     "src/app",
-    "src/app/cli",
-    "src/app/config",
-    "src/connectors/profile_metrics",
-    "src/exporters/kafka",
     "src/exporters/otlp_grpc",
-    "src/exporters/parquet",
-    "src/exporters/parquet/table",
-    "src/exporters/prometheus",
-    "src/pipeline",
-    "src/processors/redaction",
-    "src/queue",
-    "src/receivers/kafka",
-    "src/receivers/otlp_json_file",
     "src/receivers/pprof",
-    "src/receivers/pprof/scrape",
     "src/telemetry",
 ];
 

@@ -1,6 +1,6 @@
 //! Exporters of one pipeline that hold up each other. The Collector says nothing about it.
 
-use crate::app::config::assemble::{Facts, Kind};
+use crate::app::config::facts::{Facts, Kind};
 use tributary_config::ComponentId;
 use tributary_config::report::{Diagnostic, Level, Report};
 

@@ -1,6 +1,5 @@
 //! Memory that the rows of a request take.
 
-use super::expansion::TooMuch;
 use tributary_otlp::room::Full;
 use tributary_otlp::{Malformed, Signal};
 
@@ -42,4 +41,16 @@ pub fn rows_memory(signal: Signal, items: usize, length: usize) -> usize {
     };
     let of_items = items.saturating_mul(row_memory(0, 0));
     of_items.saturating_add(length.saturating_mul(per_byte))
+}
+
+/// The rows of a request would have too much shared data. The request was not processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its rows would have {found} {what} of what they share (resources, scopes, stacks), and {most} are the most for a \
+     request of that size: send less or fewer hours in one request, or shorter stacks and fewer attributes of resources"
+)]
+pub struct TooMuch {
+    pub(super) what: &'static str,
+    pub(super) found: u64,
+    pub(super) most: u64,
 }
