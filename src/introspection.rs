@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use self::clients::Clients;
+use self::clients::ClientStatistics;
 use self::graph::RunningGraph;
 use self::page::Page;
 use self::warnings::RecentWarnings;
@@ -23,8 +23,8 @@ use crate::pipeline::flow::Flows;
 pub struct Introspection {
     /// Items and bytes that passed each edge of the graph.
     pub flows: Flows,
-    /// Clients of the receivers, with the data that they sent.
-    pub clients: Clients,
+    /// ClientStatistics of the receivers, with the data that they sent.
+    pub clients: ClientStatistics,
     /// Latest warnings and errors of the log.
     pub warnings: Arc<RecentWarnings>,
     graph: ArcSwap<RunningGraph>,

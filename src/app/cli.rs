@@ -5,6 +5,7 @@ mod components;
 mod fetch;
 mod gates;
 mod health;
+mod options;
 mod profiles;
 mod queue;
 mod symbols;

@@ -2,9 +2,11 @@
 
 mod assemble;
 mod check;
+mod facts;
 mod load;
 mod model;
 mod print;
+mod registries;
 mod running;
 mod schema;
 

@@ -26,6 +26,7 @@ mod relief;
 mod shelf;
 mod steps;
 pub mod table;
+mod taking;
 #[cfg(test)]
 mod tests;
 mod ticket;

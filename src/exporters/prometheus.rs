@@ -12,6 +12,7 @@ mod exponential;
 mod family;
 #[cfg(fuzzing)]
 mod fuzzing;
+mod hash;
 mod kind;
 mod labels;
 mod naming;

@@ -1,4 +1,4 @@
-//! Clients of the receivers, and the data that they sent.
+//! ClientStatistics of the receivers, and the data that they sent.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ pub struct ClientCounts {
 
 /// Counters of all clients.
 #[derive(Default)]
-pub struct Clients(Mutex<Counted>);
+pub struct ClientStatistics(Mutex<Counted>);
 
 #[derive(Default)]
 struct Counted {
@@ -53,7 +53,7 @@ struct Counted {
     requests: u64,
 }
 
-impl Clients {
+impl ClientStatistics {
     /// Counts a request that the pipeline accepted. If too many clients are known, the one that was quiet for longest is
     /// forgotten.
     pub fn accepted(
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn clients_are_bounded_and_busy_ones_stay() {
-        let clients = Clients::default();
+        let clients = ClientStatistics::default();
         let receiver: ComponentId = "otlp".parse().unwrap();
         let mut peer = Peer::nobody();
         for address in 0..5000_u32 {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 /// Samples of a page, by metric.
 #[derive(Debug, Default)]
 pub struct Page {
-    metrics: HashMap<String, Vec<Sample>>,
+    metrics: HashMap<String, Vec<MetricSample>>,
 }
 
 /// A sample of a metric.
 #[derive(Debug, Default)]
-pub struct Sample {
+pub struct MetricSample {
     labels: Vec<(String, String)>,
     /// Value of the sample.
     pub value: f64,
@@ -19,7 +19,7 @@ pub struct Sample {
 impl Page {
     /// Reads a page. Lines that are no samples are ignored.
     pub fn parse(text: &str) -> Self {
-        let mut metrics: HashMap<String, Vec<Sample>> = HashMap::new();
+        let mut metrics: HashMap<String, Vec<MetricSample>> = HashMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             if let Some((name, sample)) = sample(line) {
                 match metrics.get_mut(name) {
@@ -34,7 +34,7 @@ impl Page {
     }
 
     /// Returns the samples of a metric.
-    pub fn samples(&self, name: &str) -> &[Sample] {
+    pub fn samples(&self, name: &str) -> &[MetricSample] {
         self.metrics.get(name).map_or(&[], Vec::as_slice)
     }
 
@@ -53,7 +53,7 @@ impl Page {
     }
 }
 
-impl Sample {
+impl MetricSample {
     /// Returns the value of a label; empty if the sample does not have the label.
     pub fn label(&self, name: &str) -> &str {
         let found = self.labels.iter().find(|(key, _)| key == name);
@@ -61,7 +61,7 @@ impl Sample {
     }
 }
 
-fn sample(line: &str) -> Option<(&str, Sample)> {
+fn sample(line: &str) -> Option<(&str, MetricSample)> {
     let end = line.find(['{', ' '])?;
     let (name, mut rest) = line.split_at(end);
     let mut labels = Vec::new();
@@ -76,7 +76,7 @@ fn sample(line: &str) -> Option<(&str, Sample)> {
         rest = &rest[1..];
     }
     let value = rest.trim().parse().ok()?;
-    Some((name, Sample { labels, value }))
+    Some((name, MetricSample { labels, value }))
 }
 
 /// Reads a label value after its opening quote. Returns the value and the text after the closing quote.

@@ -22,15 +22,11 @@ use tokio_util::sync::CancellationToken;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, Next, Settle};
 use futures_util::future::BoxFuture;
-
 pub(crate) use life::Life;
 pub(crate) use ready::{Bytes, MAX_READY, Most, Queue};
 
 /// Time that a client waits for room before it is refused.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// Refusal at the end of the processor's life.
-pub(crate) const CLOSED: &str = "the collector is shutting down";
 
 /// A processor that buffers data.
 pub(crate) trait Holder: Send + Sync + Sized + 'static {

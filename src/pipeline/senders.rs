@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::holding::CLOSED;
 use crate::pipeline::batch::{Batch, Nack, Patience};
 
 /// Upstream senders of the items that a stage emits as one batch.
@@ -226,6 +225,9 @@ impl Drop for Waiting {
 fn gone() -> Nack {
     Nack::unavailable(CLOSED)
 }
+
+/// Refusal at the end of the processor's life.
+pub(crate) const CLOSED: &str = "the collector is shutting down";
 
 #[cfg(test)]
 mod tests {

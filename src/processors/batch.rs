@@ -34,11 +34,11 @@ use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
 use crate::pipeline::holding::{
-    CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
+    Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
 };
 use crate::pipeline::merge::merge;
 use crate::pipeline::partition::{Keys, Partition};
-use crate::pipeline::senders::Senders;
+use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::split::{Parts, within};
 use crate::pipeline::{holding, partition};
 use tributary_memory::Budget;

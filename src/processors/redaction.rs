@@ -9,6 +9,7 @@
 
 mod body;
 mod config;
+mod embedded;
 mod hits;
 mod policy;
 mod probe;
@@ -20,6 +21,7 @@ mod refusal;
 mod rewriting;
 mod rules;
 mod sanitize;
+mod sanitizer_config;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -37,7 +39,7 @@ use self::hits::Counters;
 use self::policy::Policy;
 use self::redactor::Redactor;
 use self::refusal::{Reason, Refusal, with_reason};
-pub use self::sanitize::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
+pub use self::sanitizer_config::{DbSanitizerConfig, SystemConfig, UrlSanitizerConfig};
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, Origin, ProcessorConfig, Stage,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::delivery::Delivery;
-use super::entry::Ledger;
+use super::ledger::Ledger;
 use crate::pipeline::account::{Decided, DropReason, Pending};
 
 /// Items that came in and that the queue has not taken.

@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Sender;
 use super::config::Settings;
+use super::feed::feed;
 use super::sending::SendingQueue;
-use super::stored::feed;
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
 use crate::pipeline::{Component, Undelivered};
 use futures_util::future::BoxFuture;

@@ -8,38 +8,36 @@
 //! ends or is replaced, records that were read but not delivered are returned to the log for the next reader.
 
 mod ahead;
-mod feed;
 mod kept;
 mod place;
-mod record;
+pub(super) mod record;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::Gauge;
 
 use super::config::{Overflow, QueueConfig, Sizer};
-use super::entry::Ledger;
+use super::ledger::Ledger;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::batch::Batch;
 use crate::pipeline::episode::Episode;
+use ahead::Ahead;
+pub(super) use ahead::Credit;
+pub(super) use kept::Kept;
+pub(super) use place::Place;
+pub use record::decode;
 use tributary_otlp::Signal;
 use tributary_storage::{
     AppendError, Lease, Log, Logs, NewRecord, Next, QueueName, Record, Recovered, Storage,
 };
 
-pub(super) use feed::feed;
-pub(super) use kept::Kept;
-pub(super) use place::Place;
-pub use record::decode;
-
-use ahead::Ahead;
-
 /// Wait after a file could not be read.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The log of one queue, and the state of its records in flight.
 pub(super) struct Stored {
@@ -54,11 +52,11 @@ pub(super) struct Stored {
     config: QueueConfig,
     /// Names of the headers that keep batches apart.
     headers: Vec<String>,
-    signal: Signal,
+    pub(super) signal: Signal,
     /// Units of the records that are being appended.
     reserved: Mutex<usize>,
     gauge: Gauge,
-    ahead: Arc<Ahead>,
+    pub(super) ahead: Arc<Ahead>,
     /// Number of records that were read and are neither acknowledged nor returned.
     under_way: AtomicUsize,
     ledger: Arc<Ledger>,
@@ -66,7 +64,7 @@ pub(super) struct Stored {
 }
 
 /// Result of a read.
-enum Read {
+pub(super) enum Read {
     Records(Vec<(Kept, Record)>),
     Empty,
     /// Another exporter gets the records from now on.
@@ -199,7 +197,7 @@ impl Stored {
     }
 
     /// Returns the next records, reading from disk if necessary. Records that are dropped return to the log.
-    async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
+    pub(super) async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
         if let Some(read) = self.read(most, false)? {
             return Ok(read);
         }
@@ -229,7 +227,7 @@ impl Stored {
 
     /// Returns the bytes of read-ahead that a record takes. Records in memory cannot be dropped in favour of new ones,
     /// so with `drop_oldest` at least half of the queue stays on disk.
-    fn ahead_of(&self, record: &Record) -> usize {
+    pub(super) fn ahead_of(&self, record: &Record) -> usize {
         let bytes = record.bytes();
         if self.config.overflow != Overflow::DropOldest {
             return bytes;
@@ -251,7 +249,7 @@ impl Stored {
     }
 
     /// Updates the queue metrics and counts records that turned out to be lost.
-    fn show(&self) {
+    pub(super) fn show(&self) {
         let lost = self.log().take_lost_items();
         if lost > 0 {
             self.ledger.damaged(count(lost));

@@ -23,6 +23,7 @@ mod membership;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod validation;
 
 pub use self::config::{
     Autocommit, Config, ConsumerSignal, ErrorBackoff, HeaderExtraction, InitialOffset,

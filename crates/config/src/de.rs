@@ -7,16 +7,12 @@ use std::cell::RefCell;
 
 use serde::de::{self, Visitor};
 
-use super::node::{Content, Node, Scalar};
+pub(crate) use super::markers::{SECRET, SECTION};
+use super::node::{Content, Node};
 use super::scalar::{self, Resolved};
 use super::source::Span;
+use crate::scalar::Scalar;
 pub(crate) use error::{DecodeError, DecodeErrorKind, ErrorTarget, Step};
-
-/// Newtype name with which [`super::units::Section`] requests its special treatment.
-pub(crate) const SECTION: &str = "$tributary::Section";
-
-/// Newtype name with which [`super::units::Secret`] marks its value as secret.
-pub(crate) const SECRET: &str = "$tributary::Secret";
 
 /// Positions of values that turned out to be secrets.
 pub(crate) type Secrets = RefCell<Vec<Span>>;

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read as _;
 
-use super::read::MAX_FILE_SIZE;
 use super::scalar::{self, Resolved};
 use super::source::Span;
+use crate::limits::MAX_FILE_SIZE;
+pub use crate::scalar::{Scalar, Tag};
 
 /// A value of a configuration with its position.
 #[derive(Clone)]
@@ -33,26 +34,6 @@ pub enum Content {
     Mapping(Vec<Pair>),
     /// A wrong value that has been reported and counts as absent.
     Removed,
-}
-
-/// A scalar with the properties that decide its type.
-#[derive(Clone, Default)]
-pub struct Scalar {
-    /// The characters, without quotes.
-    pub text: String,
-    /// Whether the scalar is neither quoted nor a block, so that it may be a number, a boolean or null.
-    pub plain: bool,
-    /// Explicit tag.
-    pub tag: Option<Tag>,
-}
-
-/// The tags of the core schema that a scalar can carry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Tag {
-    /// `!!str`.
-    Text,
-    /// `!!int`, `!!float`, `!!bool`, `!!null`: the text decides, even if it is quoted.
-    Resolve,
 }
 
 /// A key and its value.

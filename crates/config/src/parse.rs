@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
-use super::node::{Content, Node, Pair, Scalar, Tag};
+use super::node::{Content, Node, Pair};
 use super::report::{Diagnostic, Report};
 use super::source::Span;
+use crate::scalar::{Scalar, Tag};
 
 /// Maximum nesting. Deeper nesting occurs only in attacks, and later steps walk the tree recursively.
 const MAX_DEPTH: usize = 100;

@@ -4,11 +4,11 @@ use std::env::VarError;
 use std::fs::File;
 use std::io::Read as _;
 
-use super::merge;
+pub(crate) use super::limits::MAX_FILE_SIZE;
 use super::node::{Content, Node, Pair};
-use super::parse;
 use super::report::{Diagnostic, Level, Report};
 use super::source::{SourceText, Span};
+use super::{merge, parse};
 
 /// Sources of the configuration, from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,9 +19,6 @@ pub struct Sources {
     /// Values of `--set`, in order: `a.b.c=VALUE`, with the value as YAML. They take precedence over all files.
     pub sets: Vec<String>,
 }
-
-/// Maximum size of a file, in bytes. A larger file is not a configuration.
-pub(crate) const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// Reads and merges the sources. Returns `None` if a source cannot be read. `default` is the configuration that is read
 /// if `sources` is empty.

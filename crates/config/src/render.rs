@@ -8,6 +8,29 @@ use super::report::{Diagnostic, Level, Report};
 use super::source::{SourceText, Span};
 use line::Shown;
 
+impl Report {
+    /// Renders all findings as text, ordered by file and position.
+    pub fn render(&self) -> String {
+        self.render_for(false)
+    }
+
+    /// Renders all findings as text, with terminal colours if `has_colours` is set.
+    pub fn render_for(&self, has_colours: bool) -> String {
+        render(self, has_colours)
+    }
+
+    /// Returns every finding with the text of its position, for structured logs.
+    pub fn findings(&self) -> impl Iterator<Item = (&Diagnostic, String)> {
+        self.diagnostics.iter().map(|diagnostic| {
+            let place = diagnostic
+                .span
+                .and_then(|span| Some((span, self.source(span)?)));
+            let text = place.map(|(span, source)| position(source, span));
+            (diagnostic, text.unwrap_or_default())
+        })
+    }
+}
+
 /// Renders all findings, ordered by source and position.
 pub(crate) fn render(report: &Report, has_colours: bool) -> String {
     let mut diagnostics: Vec<&Diagnostic> = report.diagnostics().iter().collect();

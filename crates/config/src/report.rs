@@ -13,7 +13,7 @@ const MAX_LISTED: usize = 500;
 #[derive(Debug, Default)]
 pub struct Report {
     sources: Vec<SourceText>,
-    diagnostics: Vec<Diagnostic>,
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// Number of findings that are only counted, by level.
     unlisted: [usize; 3],
     /// Positions of values that must not be shown.
@@ -125,16 +125,6 @@ impl Report {
         self.count(Level::Warning)
     }
 
-    /// Renders all findings as text, ordered by file and position.
-    pub fn render(&self) -> String {
-        self.render_for(false)
-    }
-
-    /// Renders all findings as text, with terminal colours if `has_colours` is set.
-    pub fn render_for(&self, has_colours: bool) -> String {
-        super::render::render(self, has_colours)
-    }
-
     /// Returns all findings as a list of objects, for scripts.
     pub fn to_json(&self) -> serde_json::Value {
         let findings = self.diagnostics.iter().map(|diagnostic| {
@@ -151,17 +141,6 @@ impl Report {
             })
         });
         findings.collect()
-    }
-
-    /// Returns every finding with the text of its position, for structured logs.
-    pub fn findings(&self) -> impl Iterator<Item = (&Diagnostic, String)> {
-        self.diagnostics.iter().map(|diagnostic| {
-            let place = diagnostic
-                .span
-                .and_then(|span| Some((span, self.source(span)?)));
-            let text = place.map(|(span, source)| super::render::position(source, span));
-            (diagnostic, text.unwrap_or_default())
-        })
     }
 
     /// Adds a finding. Equal findings are kept once, and equal warnings become one with several positions.

@@ -1,7 +1,5 @@
 //! Type of a scalar if no type is requested: the YAML 1.2 core schema, as `serde_yaml` implements it.
 
-use super::node::{Scalar, Tag};
-
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Resolved {
     Null,
@@ -60,6 +58,26 @@ fn resolve_text(text: &str) -> Resolved {
         }
         _ => Resolved::Text,
     }
+}
+
+/// A scalar with the properties that decide its type.
+#[derive(Clone, Default)]
+pub struct Scalar {
+    /// The characters, without quotes.
+    pub text: String,
+    /// Whether the scalar is neither quoted nor a block, so that it may be a number, a boolean or null.
+    pub plain: bool,
+    /// Explicit tag.
+    pub tag: Option<Tag>,
+}
+
+/// The tags of the core schema that a scalar can carry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tag {
+    /// `!!str`.
+    Text,
+    /// `!!int`, `!!float`, `!!bool`, `!!null`: the text decides, even if it is quoted.
+    Resolve,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod body;
 mod connect;
+mod connect_error;
 mod cookies;
 mod dial;
 mod options;
@@ -9,6 +10,8 @@ mod pool;
 mod proxy;
 mod renewing;
 mod stream;
+
+use http::Uri;
 
 pub use body::{Chunks, coalesce};
 pub use connect::{ConnectError, Connector, Stream, split_host_port};
@@ -18,8 +21,6 @@ pub use options::ClientOptions;
 pub use pool::{Balancing, Pool, PoolSettings, RequestError};
 pub use proxy::Proxy;
 pub use renewing::RenewingClient;
-
-use http::Uri;
 
 /// Parses the URL of an HTTP server. The URL must have a host.
 ///

@@ -9,6 +9,7 @@ mod answer;
 mod client_limit;
 mod connection;
 mod ending;
+mod failure;
 mod farewell;
 #[doc(hidden)]
 pub mod frames;
@@ -19,6 +20,7 @@ mod gate;
 mod guard;
 mod handler;
 mod held;
+mod limit_report;
 mod limits;
 mod linger;
 mod metrics;
@@ -45,13 +47,12 @@ use crate::listeners::Sockets;
 use crate::sampled_log::SampledLog;
 use crate::tls::rotation::RotatingServer;
 use crate::tls::{ServerTls, TlsError, TlsSource};
-use tributary_config::Section;
-use tributary_memory::Budget;
-
 pub use gate::ClientLimit;
 pub use limits::Limits;
 pub use peer::{Peer, cores};
 pub use shared_page::SharedPage;
+use tributary_config::Section;
+use tributary_memory::Budget;
 
 /// Protocols of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod building;
 pub mod certificate;
 mod config;
 pub mod connect;
+mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -20,6 +21,7 @@ pub mod reason;
 pub mod rotation;
 mod source;
 mod tickets;
+mod trust;
 mod verifier;
 
 pub use building::system_roots;

@@ -19,7 +19,6 @@ use prost::Message as _;
 use self::exemplars::Exemplars;
 use self::gauges::Gauges;
 pub use self::series::series;
-use super::dictionary::{SampleKey, ValueType};
 use super::fault::ProfileFault;
 use super::group::Groups;
 use super::id::LinkId;
@@ -29,6 +28,7 @@ use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopePr
 use super::names;
 use super::reindex::CopiedEntries;
 use super::relocations::Addresses;
+use crate::entry::{SampleKey, ValueType};
 
 /// Resource attribute with the number of instances in a summary.
 pub const MERGED_COUNT: &str = "merged.count";

@@ -3,7 +3,6 @@
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 
-use super::dictionary::SampleKey;
 use super::fault::ProfileFault;
 use super::group::Groups;
 use super::id::{GroupId, Id as _};
@@ -11,6 +10,7 @@ use super::ingest::{Ingested, ingest};
 use super::model::{Profiles, ResourceProfiles, Sample, Samples, ScopeProfiles};
 use super::reindex::CopiedEntries;
 use super::table::Records;
+use crate::entry::SampleKey;
 
 /// Merges requests without loss: every profile stays a separate profile.
 ///

@@ -1,12 +1,10 @@
 //! The dictionary: tables of unique entries that profiles refer to.
 
-mod entry;
-
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 
-pub use self::entry::{Attribute, Function, Line, Link, Location, Mapping, SampleKey, ValueType};
+pub use super::entry::{Attribute, Function, Line, Link, Location, Mapping, SampleKey, ValueType};
 use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id as _, LinesId, LinkId, LocationId, MappingId,
     StackId, StringId, ValueId,

@@ -1,7 +1,5 @@
 //! Faults of profiles, and the names of the dictionary's tables.
 
-use super::references;
-
 /// The tables of a `ProfilesDictionary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DictionaryTable {
@@ -48,10 +46,7 @@ pub enum ProfileFault {
         index: i32,
     },
     /// The references to strings expand to too many bytes: a few bytes may refer to a long string many times.
-    #[error(
-        "the references to strings expand to more than {} bytes",
-        references::LIMIT
-    )]
+    #[error("the references to strings expand to more than {} bytes", LIMIT)]
     Expansion,
     /// The bytes violate the encoding of the protocol.
     #[error("{0} has an invalid encoding")]
@@ -65,3 +60,6 @@ pub enum ProfileFault {
         timestamps: usize,
     },
 }
+
+/// Maximum size of the strings that the references of a message expand to: the default maximum size of a message.
+pub const LIMIT: usize = 64 << 20;

@@ -7,10 +7,11 @@ use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::dictionary::{Dictionary, SampleKey, ValueType};
+use super::dictionary::Dictionary;
 use super::id::{LocationId, StackId};
 use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
 use super::top::{frame_names, of_type};
+use crate::entry::{SampleKey, ValueType};
 
 /// The reason why text cannot be read as folded stacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

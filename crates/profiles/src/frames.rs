@@ -6,10 +6,11 @@ use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use regex::Regex;
 
-use super::dictionary::{Dictionary, Line};
+use super::dictionary::Dictionary;
 use super::id::{Id as _, LocationId, StringId};
 use super::model::Profile;
 use super::names;
+use crate::entry::Line;
 use tributary_config::re2;
 
 /// Filter of samples.

@@ -3,7 +3,7 @@
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use prost::Message;
 
-use super::dictionary::{Dictionary, SampleKey};
+use super::dictionary::Dictionary;
 use super::entries::{
     Indices, SampleReferences, bytes, fields, indices, number, sample, signed, text,
 };
@@ -11,6 +11,7 @@ use super::fault::ProfileFault;
 use super::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
 use super::reindex::{CopiedEntries, DictionaryReader};
 use super::relocations::Relocations;
+use crate::entry::SampleKey;
 use tributary_otlp::reader::{Field, Value};
 
 /// The profiles of a request.

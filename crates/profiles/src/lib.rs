@@ -62,6 +62,7 @@ pub mod dictionary;
 pub mod diff;
 mod encoding;
 pub mod entries;
+mod entry;
 mod fault;
 pub mod folded;
 pub mod frames;

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use prost::Message as _;
 
 use self::headers::join;
-use super::dictionary::{Dictionary, SampleKey, ValueType};
+use super::dictionary::Dictionary;
 use super::fault::ProfileFault;
 use super::group::Groups;
 use super::id::{GroupId, Id as _, SampleId};
@@ -15,6 +15,7 @@ use super::model::{Header, Profile, Profiles, ResourceProfiles, Samples, ScopePr
 use super::reindex::CopiedEntries;
 use super::relocations::{Addresses, Relocations};
 use super::table::Records;
+use crate::entry::{SampleKey, ValueType};
 
 /// Options of merging. The default behaves like pprof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::ops::Range;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::dictionary::{Dictionary, SampleKey, ValueType};
+use super::dictionary::Dictionary;
 use super::id::AttributeSetId;
+use crate::entry::{SampleKey, ValueType};
 
 /// Profiles that share a dictionary.
 #[derive(Debug, Clone, Default)]

@@ -5,8 +5,8 @@
 //! location's content with the input, down to the bytes of the names, instead of hashing and looking up every
 //! string and function. If the hint is wrong or missing, everything is looked up by its full key.
 
-use super::dictionary::Location;
 use super::id::{Id as _, LocationId, MappingId};
+use crate::entry::Location;
 
 /// Sets of two locations by a hash of mapping and address, the most recent one first. A collision only loses a
 /// hint, so the hash needs no seed.

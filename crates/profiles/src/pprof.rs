@@ -19,6 +19,7 @@ mod labels;
 mod legacy;
 mod links;
 pub mod read;
+mod repairs;
 mod source;
 mod tables;
 #[cfg(any(test, feature = "testing"))]
@@ -30,7 +31,8 @@ pub mod write;
 
 pub use self::error::{Error, FileTable};
 pub use self::links::{IdFormat, IdLabel, LabelError, LinkLabels};
-pub use self::read::{Converted, PprofReader, ReadOptions, Repairs};
+pub use self::read::{Converted, PprofReader, ReadOptions};
+pub use self::repairs::Repairs;
 pub use self::texts::all_texts;
 
 /// Identifies bytes that are not a pprof file, but something often sent in its place: legacy formats, files of

@@ -9,11 +9,8 @@ use std::borrow::Cow;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 
-use super::fault::DictionaryTable;
-use super::fault::ProfileFault;
-
-/// Maximum size of the strings that the references of a message expand to: the default maximum size of a message.
-pub const LIMIT: usize = 64 << 20;
+use super::fault::{DictionaryTable, ProfileFault};
+pub use crate::fault::LIMIT;
 
 /// Strings of a message, for resolving references.
 #[derive(Debug)]

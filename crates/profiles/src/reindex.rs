@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::common::v1::AnyValue;
 use prost::Message as _;
 
 use super::carried::IdMap;
-use super::dictionary::{Attribute, Dictionary, Function, Line, Link, Mapping, ValueType};
+use super::dictionary::Dictionary;
 use super::entries::{Entries, Indices, bytes, fields, index, indices, number, signed};
 pub use super::fault::{DictionaryTable, ProfileFault};
 use super::id::{
@@ -16,6 +16,7 @@ use super::id::{
 };
 use super::references::References;
 use super::relocations::Relocations;
+use crate::entry::{Attribute, Function, Line, Link, Mapping, ValueType};
 
 /// Copied entries of a source and their indices in the target. The memory is reused for the next source.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! Aligns processes that map a binary at different addresses.
 
-use super::dictionary::{Binary, Dictionary, Mapping};
+use super::dictionary::{Binary, Dictionary};
 use super::id::{Id as _, MappingId};
 use super::table::Records;
+use crate::entry::Mapping;
 
 /// Treatment of addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

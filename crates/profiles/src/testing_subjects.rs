@@ -1,7 +1,8 @@
 //! Formats the content of samples as text for tests.
 
-use super::dictionary::{Attribute, Dictionary, SampleKey};
+use super::dictionary::Dictionary;
 use super::id::LocationId;
+use crate::entry::{Attribute, SampleKey};
 
 /// Formats the key of a sample, independently of the addresses of binaries.
 pub(crate) fn about(dictionary: &Dictionary, key: SampleKey) -> String {

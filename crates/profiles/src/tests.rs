@@ -12,7 +12,7 @@ use prost::Message as _;
 use super::check::{Rule, Severity, check};
 use super::compact::Compactor;
 use super::cut::{halve, split};
-use super::dictionary::{Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType};
+use super::dictionary::Dictionary;
 use super::fault::ProfileFault;
 use super::ingest::ingest;
 use super::join::join;
@@ -23,8 +23,8 @@ use super::relocations::Addresses;
 use super::resolve::{self, resolve};
 use super::testing_requests::requests;
 use super::testing_subjects::about;
-use tributary_otlp::Limit;
-use tributary_otlp::Signal;
+use crate::entry::{Function, Line, Location, Mapping, SampleKey, ValueType};
+use tributary_otlp::{Limit, Signal};
 
 fn compact(requests: &[&ExportProfilesServiceRequest]) -> Profiles {
     let mut compactor = Compactor::new();

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
-use super::dictionary::{Dictionary, Line, ValueType};
+use super::dictionary::Dictionary;
 use super::frames::{Cut, Pruning, Selection, kept};
 use super::id::{AttributeSetId, LocationId, StackId, StringId};
 use super::model::{Profile, Profiles};
 use super::names;
+use crate::entry::{Line, ValueType};
 
 /// The values of one sample type, by function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use self::numbers::Numbers;
 use super::check::debug_assert_structure;
-use super::dictionary::{Dictionary, ValueType};
+use super::dictionary::Dictionary;
 use super::encoding::{fixed64, tag, text};
 pub(super) use super::encoding::{message, number};
 use super::fault::DictionaryTable;
@@ -16,6 +16,7 @@ use super::id::{
     AttributeId, AttributeSetId, FunctionId, LinkId, LocationId, MappingId, StackId, StringId,
 };
 use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
+use crate::entry::ValueType;
 use tributary_otlp::reader::put_varint;
 
 impl Profiles {

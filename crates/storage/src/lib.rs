@@ -57,6 +57,7 @@
 
 mod acknowledged;
 mod block;
+mod directory;
 mod disk;
 mod format;
 mod inspect;
@@ -88,7 +89,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tributary_memory::Permits;
 
 pub use inspect::{Contents, Waiting, inspect, reader};
 pub use lock::Lock;
@@ -98,6 +98,7 @@ pub use queues::{QueueName, Storage, has_dead_letters, list, unused};
 pub use record::{Next, Place, Record};
 pub use recovery::Recovered;
 pub use registry::{Lease, Logs};
+use tributary_memory::Permits;
 
 /// Settings of a log.
 #[derive(Debug, Clone, PartialEq)]

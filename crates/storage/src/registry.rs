@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(super) use super::directory::make;
 use super::disk::Local;
 use super::log::Log;
 use super::record::Next;
-use super::{OpenError, Options, Recovered, own_files};
+use super::{OpenError, Options, Recovered};
 use crate::metrics::StorageMetrics;
 
 /// Opens logs by directory.
@@ -153,18 +154,4 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// Creates the directory of a log durably. Returns its canonical path.
-pub(super) fn make(directory: &Path, file_mode: u32) -> io::Result<PathBuf> {
-    if !directory.is_dir() {
-        // Every reader of the files gets permission to search the directory.
-        let mode = file_mode | ((file_mode & 0o444) >> 2);
-        own_files::create_directories(directory, mode)?;
-        if let Some(parent) = directory.parent() {
-            fs::File::open(parent)?.sync_all()?;
-        }
-    }
-    own_files::check(directory)?;
-    directory.canonicalize()
 }

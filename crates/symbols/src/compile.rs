@@ -19,18 +19,18 @@ use std::path::{Path, PathBuf};
 
 use object::read::elf::SectionHeader as _;
 
+use self::dwarf::Sections;
 pub use self::dwarf::SplitUnit;
 pub(super) use self::dwarf::split_units;
-
-use self::dwarf::Sections;
 use self::model::{Model, NO_CONTEXT, Range};
 use self::parts::Parts;
 use self::write::FileMetadata;
 use super::build_id::BuildId;
 use super::decompress;
-use super::elf::{ENDIAN, Elf, ElfError};
+use super::elf::{ENDIAN, Elf};
 use super::file::NameSource;
 use super::map::Map;
+use crate::elf_error::ElfError;
 use tributary_net::files::open_regular;
 
 /// Input files of a compilation.

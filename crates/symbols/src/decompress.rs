@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use object::elf::{CompressionType, ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
 
-use super::elf::ElfError;
+use crate::elf_error::ElfError;
 
 /// Best possible ratio of deflate (zlib's technical notes); a larger declared size is invalid.
 const BEST_DEFLATE: u64 = 1032;

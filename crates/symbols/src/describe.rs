@@ -7,6 +7,9 @@ use std::path::Path;
 use super::build_id::BuildId;
 use super::compile::{SplitUnit, split_units};
 use super::elf::Elf;
+pub use super::links::DebugLink;
+use super::links::file_name;
+pub(super) use super::links::{debug_link, supplementary_id};
 use super::map::Map;
 use tributary_net::files::open_regular;
 
@@ -23,18 +26,6 @@ pub struct Description {
     /// Names of the `.dwo` files with the split units, as the compiler wrote them. At most 1,024.
     pub units: Vec<SplitUnit>,
 }
-
-/// A debug link, see [GDB](https://sourceware.org/gdb/current/onlinedocs/gdb.html/Separate-Debug-Files.html).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DebugLink {
-    /// Name of the file, without directories.
-    pub name: String,
-    /// CRC-32 of the whole file.
-    pub crc: u32,
-}
-
-/// Maximum length of a file name in bytes: Linux's `NAME_MAX`.
-const LONGEST_NAME: usize = 255;
 
 /// Describes a file; the description is empty if the file is not ELF. Decompresses at most `decompressed_bytes`.
 /// Only the worker process may call it, because the file is untrusted.
@@ -56,39 +47,6 @@ pub fn describe(path: &Path, decompressed_bytes: u64) -> io::Result<Description>
         // Damaged debug information is reported by the compilation.
         units: split_units(&elf).unwrap_or_default(),
     })
-}
-
-pub(super) fn debug_link(elf: &Elf<'_>) -> Option<DebugLink> {
-    read_debug_link(&elf.section_data(".gnu_debuglink").unwrap_or_default())
-}
-
-/// Returns the build id of the supplementary file of dwz.
-pub(super) fn supplementary_id(elf: &Elf<'_>) -> Option<BuildId> {
-    read_supplementary_id(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
-}
-
-/// Parses a zero-terminated name, padding to 4 bytes, and the CRC.
-fn read_debug_link(section: &[u8]) -> Option<DebugLink> {
-    let end = section.iter().position(|byte| *byte == 0)?;
-    let name = str::from_utf8(section.get(..end)?).ok()?;
-    let crc = section.get((end + 1).next_multiple_of(4)..)?;
-    Some(DebugLink {
-        name: file_name(name)?.to_owned(),
-        crc: u32::from_le_bytes(*crc.first_chunk()?),
-    })
-}
-
-/// Parses a zero-terminated path and a build id. The path is untrusted and ignored.
-fn read_supplementary_id(section: &[u8]) -> Option<BuildId> {
-    let end = section.iter().position(|byte| *byte == 0)?;
-    BuildId::from_bytes(section.get(end + 1..)?).ok()
-}
-
-/// Returns the name if it is a plain file name without directories.
-fn file_name(name: &str) -> Option<&str> {
-    let plain = !name.contains('/') && !matches!(name, "" | "." | "..");
-    let printable = name.len() <= LONGEST_NAME && !name.chars().any(char::is_control);
-    (plain && printable).then_some(name)
 }
 
 impl Description {
@@ -140,6 +98,7 @@ impl Description {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::read_debug_link;
     use crate::testing::{elf, elf_with, id};
 
     fn described(bytes: &[u8]) -> Description {

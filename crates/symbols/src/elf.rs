@@ -15,6 +15,7 @@ use object::read::elf::{
 
 use super::build_id::BuildId;
 use super::decompress;
+pub(super) use super::elf_error::ElfError;
 
 pub(super) type Header = FileHeader64<LittleEndian>;
 pub(super) type SectionHeader = object::elf::SectionHeader64<LittleEndian>;
@@ -27,25 +28,6 @@ pub(super) struct Elf<'data> {
     pub(super) sections: SectionTable<'data, Header>,
     /// Bytes that may still be decompressed.
     budget: &'data Cell<u64>,
-}
-
-/// The reason why a file cannot be read as ELF.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ElfError {
-    #[error("not an ELF file")]
-    NotElf,
-    #[error("ELF file for an unsupported machine; x86-64 and arm64 are supported")]
-    Unsupported,
-    #[error("inconsistent ELF headers")]
-    Malformed,
-    #[error("the decompressed sections exceed the limit")]
-    TooLarge,
-}
-
-impl From<gimli::Error> for ElfError {
-    fn from(_: gimli::Error) -> Self {
-        ElfError::Malformed
-    }
 }
 
 /// A segment that the loader maps (`PT_LOAD`).

@@ -6,6 +6,7 @@
 mod cursor;
 pub(crate) mod format;
 mod frames;
+mod known;
 mod names;
 mod normalise;
 mod recent;
@@ -16,12 +17,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::cursor::Cursor;
+use self::format::{HEADER, Layout, MAGIC, SUMMED_FROM, Section, VERSION};
 pub use self::frames::{Frame, Frames, FunctionId};
 pub use self::names::{FunctionNames, Names};
 pub use self::normalise::MappingRange;
 pub use self::recent::RecentNames;
-
-use self::format::{HEADER, Layout, MAGIC, SUMMED_FROM, Section, VERSION};
 use super::build_id::BuildId;
 use super::map::Map;
 

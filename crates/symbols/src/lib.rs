@@ -43,6 +43,7 @@ pub mod compile;
 mod decompress;
 pub mod describe;
 mod elf;
+mod elf_error;
 pub mod failure;
 pub mod file;
 pub mod find;
@@ -51,6 +52,7 @@ pub mod find;
 pub mod fuzzing;
 mod inspect;
 pub mod library;
+mod links;
 mod map;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(super) use super::options::{Locations, Shape};
 use crate::app::cli::{fetch, profiles, queue, symbols};
 use tributary_config::Sources;
 
@@ -29,20 +30,6 @@ pub(super) struct Arguments {
 
 /// Default time limit of a shutdown, in seconds.
 pub(super) const DRAIN_TIMEOUT: u32 = 25;
-
-/// Location of the configuration. Every sub-command that reads a configuration accepts these
-/// options before and after its name.
-#[derive(Debug, Clone, Default, Args)]
-pub(super) struct Locations {
-    /// Location of the configuration: a path, `file:PATH`, `env:NAME` or `yaml:TEXT`. May be given
-    /// several times; later configurations override earlier ones.
-    #[arg(long, value_name = "LOCATION")]
-    pub(super) config: Vec<String>,
-    /// A single value that overrides all files, such as `service.telemetry.logs.level=debug`. May
-    /// be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(super) set: Vec<String>,
-}
 
 /// Options for loading a configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -74,14 +61,6 @@ impl Common {
             sets: self.locations.set.clone(),
         }
     }
-}
-
-/// Output format of a result.
-#[derive(Debug, Clone, Copy, Default, Args)]
-pub(super) struct Shape {
-    /// Print JSON, for scripts.
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

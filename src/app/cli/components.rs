@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::arguments::Shape;
+use super::options::Shape;
 use super::{Failure, cannot_print, pretty};
 use crate::app::reference::{self, Page, stability_name};
 use crate::component::Entry;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::arguments::Shape;
 use super::fetch::Fetching;
+use super::options::Shape;
 use super::{Failure, pretty, printable};
 
 /// Maximum length of a response, in bytes. The response has a line for every failing exporter.

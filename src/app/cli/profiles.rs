@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::arguments::Shape;
 use super::fetch;
+use super::options::Shape;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use super::arguments::{Locations, Shape};
+use super::options::{Locations, Shape};
 use crate::queue::decode_record;
 use crate::telemetry::terminal::Progress;
 use tributary_config::units;

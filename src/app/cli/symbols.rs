@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::arguments::Shape;
+use super::options::Shape;
 use super::printable;
 use crate::processors::symbolication::WorkerConfig;
 use tributary_symbols::find::Found;

@@ -9,7 +9,7 @@ mod references;
 pub(super) mod signals;
 mod unused;
 
-use super::assemble::{Declared, Facts, Kind, Reference};
+use super::facts::{Declared, Facts, Kind, Reference};
 use tributary_config::ComponentId;
 use tributary_config::report::{Diagnostic, Report};
 use tributary_config::source::Span;

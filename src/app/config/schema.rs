@@ -15,8 +15,8 @@ use schemars::{SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use self::as_read::AsRead;
-use super::assemble::Kind;
-use super::load::Registries;
+use super::facts::Kind;
+use super::registries::Registries;
 use crate::component::Entry;
 use crate::telemetry::config::TelemetryConfig;
 use tributary_otlp::Signal;

@@ -16,23 +16,13 @@ use opentelemetry_proto::tonic::resource::v1;
 use prost::Message as _;
 
 use super::kinds::{self, METRICS, Quantity};
+pub(super) use super::kinds::{FRAMES, HOTNESS, PROFILES, REQUESTS, SAMPLES};
 use super::measured::{Function, Values};
 use super::window::{Gathered, Resource, Window};
 use tributary_profiles::names::PROFILE_NAME;
 
 /// Scope name of all metrics of this connector.
 const SCOPE_NAME: &str = "tributary/connector/profile_metrics";
-
-/// Share of a function's own value in a total.
-pub(super) const HOTNESS: &str = "profile.function.hotness";
-/// Received profiles.
-pub(super) const PROFILES: &str = "profile.received.profiles";
-/// Samples of the received profiles.
-pub(super) const SAMPLES: &str = "profile.received.samples";
-/// Frames of the samples, with names or without.
-pub(super) const FRAMES: &str = "profile.received.frames";
-/// Served requests.
-pub(super) const REQUESTS: &str = "profile.requests";
 
 /// Attribute with the name of a function, from the semantic conventions.
 const FUNCTION_NAME: &str = "code.function.name";

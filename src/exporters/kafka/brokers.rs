@@ -12,10 +12,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{error, info};
 
 use super::config::{Config, PartitionHasher};
-use super::delivery::Attempt;
 use crate::pipeline::batch::Code;
 use crate::queue;
-use crate::queue::{Outcome, SendError};
+use crate::queue::SendError;
 use tributary_config::ComponentId;
 use tributary_config::units::Duration;
 use tributary_net::kafka::client::{Logging, Renewals, creation_error, settings};
@@ -103,28 +102,6 @@ impl Brokers {
         let current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let (generation, client) = &*current;
         client.clone().map(|client| (*generation, client))
-    }
-
-    /// Ends an attempt. A client with a fatal error is replaced; its remaining records are sent again by the new
-    /// client.
-    fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
-        if !matches!(outcome, Err(error) if error.retryable) {
-            attempt.finished();
-            return;
-        }
-        let Some((generation, client)) = self.current() else {
-            return;
-        };
-        if let Some((code, reason)) = client.client().fatal_error() {
-            error!(
-                otelcol.component.id = %self.id,
-                otelcol.component.kind = "exporter",
-                code = ?code,
-                error = reason,
-                "The Kafka client failed; creating a new client"
-            );
-            self.renew(generation);
-        }
     }
 
     /// Replaces the client, unless it has been replaced since `generation`.

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rdkafka::config::FromClientConfigAndContext as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
-use rdkafka::producer::FutureRecord;
 use rdkafka::producer::future_producer::DeliveryFuture;
+use rdkafka::producer::{FutureRecord, Producer as _};
 use tokio::time::sleep;
+use tracing::error;
 
 use super::brokers::Brokers;
 use super::record::{Record, records};
@@ -259,5 +261,29 @@ impl Drop for Attempt {
         all.retain(|_, (identity, _)| identity.strong_count() > 0);
         let address = Arc::as_ptr(&self.identity).addr();
         all.insert(address, (Arc::downgrade(&self.identity), delivery));
+    }
+}
+
+impl Brokers {
+    /// Ends an attempt. A client with a fatal error is replaced; its remaining records are sent again by the new
+    /// client.
+    fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
+        if !matches!(outcome, Err(error) if error.retryable) {
+            attempt.finished();
+            return;
+        }
+        let Some((generation, client)) = self.current() else {
+            return;
+        };
+        if let Some((code, reason)) = client.client().fatal_error() {
+            error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                code = ?code,
+                error = reason,
+                "The Kafka client failed; creating a new client"
+            );
+            self.renew(generation);
+        }
     }
 }

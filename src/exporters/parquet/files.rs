@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, Semaphore};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -18,19 +17,18 @@ use super::part::Part;
 use super::place::{Place, PlaceError};
 use super::relief::{QueueRoom, Relief};
 use super::shelf::{Ending, Limits, Open, OpenFiles, Shelf};
-use super::steps::{Ended, Steps, first_step};
 use super::table::Layout;
-use super::ticket::{Partly, Ticket};
+use super::ticket::Partly;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
-use crate::queue::{Encoded, Fault, SendError, Settled};
+use crate::queue::{Encoded, Fault, SendError};
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
 /// Size in bytes above which rows are not made on the threads that serve sockets. Making rows of
 /// this size takes about a millisecond.
-const LARGE_BATCH: usize = 64 << 10;
+pub(super) const LARGE_BATCH: usize = 64 << 10;
 /// Maximum number of files being finished at the same time. More files would only compete for the
 /// same disk, each with a row group in memory.
 pub(super) const FINISHING: usize = 4;
@@ -55,7 +53,7 @@ pub(super) struct Files {
     /// occupying a thread.
     shelves: [Arc<Mutex<Shelf>>; 4],
     pub(super) open: OpenFiles,
-    partly: Arc<Partly>,
+    pub(super) partly: Arc<Partly>,
     pub(super) metrics: Metrics,
     /// Files that are being finished or wait for it.
     pub(super) finishing: AtomicUsize,
@@ -103,56 +101,6 @@ impl Files {
             early: [(); 3].map(|()| SampledLog::of_one_line()),
             overflow: Episode::default(),
         })
-    }
-
-    /// Makes rows of a batch. The returned value reports the delivery: the time when all files with
-    /// rows of the batch are finished.
-    ///
-    /// # Errors
-    /// If no row of the batch is in any file.
-    pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
-        let _taking = Taking::new(self);
-        let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
-        let mut is_large = batch.bytes() > LARGE_BATCH;
-        let mut has_first = false;
-        loop {
-            let ended = match self.make_room(batch, first_step(batch)).await {
-                Ok(reserved) => {
-                    let shelf = self.shelf(batch.signal).await;
-                    let mut steps =
-                        Steps::new(self.clone(), batch, &ticket, shelf, reserved, has_first);
-                    let ended = match is_large {
-                        true => spawn_blocking(move || steps.all()).await,
-                        false => Ok(steps.first()),
-                    };
-                    ended.unwrap_or_else(|panicked| {
-                        Ended::Failed(unreadable(&format!("making rows failed: {panicked}")))
-                    })
-                }
-                Err(error) => Ended::Failed(error),
-            };
-            match ended {
-                Ended::Complete(todo) => self.write(batch.signal, todo, false).await,
-                Ended::More(todo, needs_files) => {
-                    // The remaining steps take time. A repeated batch skips the rows that are in
-                    // files already.
-                    self.write(batch.signal, todo, needs_files).await;
-                    (is_large, has_first) = (true, true);
-                    continue;
-                }
-                Ended::Failed(error) => {
-                    let spoiled = self.shelf(batch.signal).await.take_spoiled();
-                    self.give_up(spoiled);
-                    if !ticket.has_rows() {
-                        return Err(error);
-                    }
-                    // Some rows are in files, so the error is reported once these files are
-                    // finished and their rows are known.
-                    ticket.failed(&error);
-                }
-            }
-            return Ok(outcome);
-        }
     }
 
     /// Writes complete row groups. If the batch needs more files than may be open, finishes the
@@ -278,7 +226,7 @@ impl Files {
 
     /// Discards files with partial batches, so that no reader sees half a batch. Receivers reject
     /// data that leads here.
-    fn give_up(&self, spoiled: Vec<Open>) {
+    pub(super) fn give_up(&self, spoiled: Vec<Open>) {
         for open in spoiled {
             let error = PlaceError(
                 "discarded, because it contains part of a batch that cannot be read".to_owned(),
@@ -312,10 +260,10 @@ pub(super) fn unreadable(reason: &str) -> SendError {
 }
 
 /// A batch whose rows are being made.
-struct Taking<'a>(&'a Files);
+pub(super) struct Taking<'a>(&'a Files);
 
 impl<'a> Taking<'a> {
-    fn new(files: &'a Files) -> Self {
+    pub(super) fn new(files: &'a Files) -> Self {
         files.taking.fetch_add(1, Relaxed);
         Taking(files)
     }

@@ -25,12 +25,14 @@ mod file;
 mod frames;
 mod gathered;
 mod group;
+mod items;
 mod kind;
 mod known;
 mod layout;
 mod logs;
 mod metric_head;
 mod metrics;
+mod options;
 mod order;
 mod profiles;
 mod ranges;
@@ -55,15 +57,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parquet::errors::ParquetError;
 
-pub use self::cost::{RowError, rows_memory};
-pub use self::expansion::TooMuch;
+pub use self::cost::{RowError, TooMuch, rows_memory};
 pub use self::file::{FileSummary, FileWriter};
 use self::gathered::Gathered;
 use self::group::RowGroup;
 pub use self::kind::{Partition, TableKind};
-pub use self::layout::{
-    AttributeOwner, Layout, PageCompression, ProfilesLayout, Promoted, TableOptions,
-};
+pub use self::layout::Layout;
+pub use self::options::{AttributeOwner, PageCompression, ProfilesLayout, Promoted, TableOptions};
 use self::order::Rows;
 use self::rows::Shared;
 use tributary_otlp::Signal;
@@ -117,7 +117,7 @@ pub fn append(
         _ => {
             let expansion = expansion::of_items(signal, request)?;
             expansion.check(signal, request, by_service, room, sink.tables())?;
-            Ok(rows::append(signal, request, by_service, sink)?)
+            Ok(items::append(signal, request, by_service, sink)?)
         }
     }
 }

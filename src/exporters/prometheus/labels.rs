@@ -4,13 +4,12 @@
 //! sorted by the number of their name, so equal labels are equal bytes.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+pub(super) use super::hash::{hash_name, hash_value, is_reserved};
 use super::naming::{Name, Namer};
 use super::origin::Origin;
 use super::room::Room;
@@ -216,22 +215,6 @@ impl Labels {
     }
 }
 
-/// Whether the page reserves the label name, in any spelling.
-pub(super) fn is_reserved(label: &str, names: &[&str]) -> bool {
-    let escaped = Name::of_label(label).escaped;
-    *escaped == *"__name__" || names.iter().any(|name| *escaped == **name)
-}
-
-/// Returns the hash of a label from [`hash_name`] and the value.
-pub(super) fn hash_value(name: u64, value: &str) -> u64 {
-    xxh3_64_with_seed(value.as_bytes(), name)
-}
-
-/// Returns the hash of a label's name.
-pub(super) fn hash_name(escaped: &str) -> u64 {
-    xxh3_64_with_seed(escaped.as_bytes(), *SEED)
-}
-
 /// Maximum number of label names, and of keys mapped to names, of one metric. Usual metrics have a
 /// dozen; keys that contain data would fill the memory.
 const NAMES: usize = 1024;
@@ -240,6 +223,3 @@ const NAMES: usize = 1024;
 pub(super) const LONGEST_KEY: usize = 1024;
 /// Memory of a key besides its text, in bytes.
 const KEY_BYTES: usize = 128;
-
-/// Random, so that attackers cannot construct hash collisions.
-static SEED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..));

@@ -1,14 +1,15 @@
 //! Common labels of all series of a resource and scope.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
 use super::config::{Config, SERVICE_ATTRIBUTES};
-use super::labels::{hash_name, hash_value, is_reserved};
+use super::hash::{hash_name, hash_value, is_reserved};
 use super::naming::{Name, Namer, is_of_scope_itself};
 use super::room::Room;
 use tributary_otlp::view::{AnyValue, Attribute, Resource, ResourceEntry, ScopeEntry, attribute};

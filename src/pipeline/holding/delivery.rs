@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tracing::{error, warn};
 
+use super::Holding;
 use super::ready::Bytes;
-use super::{CLOSED, Holding};
 use crate::pipeline::account::{Account, DropReason};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::offer::{Last, offer};
-use crate::pipeline::senders::Senders;
+use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::split::{Fault, Search};
 
 impl<G, R: Bytes> Holding<G, R> {

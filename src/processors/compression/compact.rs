@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::component::{BuildContext, Stage};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::CLOSED;
+use crate::pipeline::senders::CLOSED;
 use crate::pipeline::turns::on_a_turn_if_large;
 use crate::pipeline::{Consumer, Idle};
 use crate::processors::decoding;

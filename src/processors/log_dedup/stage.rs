@@ -14,18 +14,15 @@ use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
 use crate::component::{BuildContext, Held};
-use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
-use crate::pipeline::holding;
-use crate::pipeline::holding::{CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most};
+use crate::pipeline::holding::{Collected, Entered, Entrance, Holder, Holding, Life, Most};
 use crate::pipeline::output_memory::OutputMemory;
-use crate::pipeline::partition;
 use crate::pipeline::partition::{Keys, Partition};
-use crate::pipeline::senders::Senders;
+use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
+use crate::pipeline::{Next, holding, partition};
 use tributary_memory::{Budget, Permit};
-use tributary_otlp::Limit;
-use tributary_otlp::Signal;
+use tributary_otlp::{Limit, Signal};
 
 const FULL: &str =
     "the log_dedup processor is full, because the next stage does not accept records; retry later";

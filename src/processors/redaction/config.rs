@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::sanitize::{DbSanitizerConfig, UrlSanitizerConfig};
+use super::sanitizer_config::{DbSanitizerConfig, UrlSanitizerConfig};
 use tributary_config::units::Secret;
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;

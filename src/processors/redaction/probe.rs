@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::policy::Policy;
-use super::profiles::Reworked;
+use super::profile_request::Reworked;
 use super::redactor::Redactor;
 use super::refusal::Refusal;
 use super::rules::{Memory, Rules, Verdict};

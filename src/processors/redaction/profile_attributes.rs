@@ -6,8 +6,8 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 
-use super::profile_request::is_build_id;
-use super::profiles::{Rework, Reworked};
+use super::profile_request::{Reworked, is_build_id};
+use super::profiles::Rework;
 use super::refusal::with_reason;
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_otlp::Signal;

@@ -95,3 +95,5 @@ pub(super) fn inline(request: &mut ExportProfilesServiceRequest) -> Result<(), P
     }
     Ok(())
 }
+
+pub(super) type Reworked<T> = Result<T, RewriteError<Refusal>>;

@@ -16,6 +16,7 @@ use super::Redacted;
 use super::hits::Counters;
 use super::policy::Policy;
 use super::probe::{self, Probe};
+pub(super) use super::profile_request::Reworked;
 use super::profile_request::{broken, inline, leaves_out, read, strings};
 use super::redactor::Redactor;
 use super::refusal::{Refusal, with_reason};
@@ -87,8 +88,6 @@ pub(super) fn redact(
     }
     Ok(Some(Redacted { request, items }))
 }
-
-pub(super) type Reworked<T> = Result<T, RewriteError<Refusal>>;
 
 pub(super) struct Rework<'p> {
     pub(super) redactor: Redactor<'p>,

@@ -3,24 +3,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::config::SummaryDetail;
 use super::hits::{Counters, Rule};
 use super::policy::Policy;
-use super::refusal::{Refusal, with_reason};
+use super::refusal::Refusal;
 use super::rules::{Memory, Rules, Verdict};
 use super::sanitize::About;
 use super::summary::{Deed, Summary};
 use super::values::{Only, hides, text_of};
-use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
-use tributary_otlp::Signal;
-use tributary_otlp::room::Full;
-use tributary_otlp::strings::{
-    AttributeDecision, RewriteError, SetAttribute, StringPlace, TextDecision, rewrite,
-};
+use tributary_otlp::strings::{AttributeDecision, SetAttribute, StringPlace, TextDecision};
 use tributary_redaction::{Hits, ScanOutcome, Unscannable};
 
 /// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
@@ -119,41 +113,6 @@ impl<'p> Redactor<'p> {
             }
             None => blocked,
         })
-    }
-
-    /// Returns an embedded request without private data; `None` if it stays unchanged.
-    pub(super) fn request(
-        &mut self,
-        place: StringPlace,
-        signal: Signal,
-        request: &[u8],
-    ) -> Result<Option<Vec<u8>>, Refusal> {
-        if self.level >= Refusal::LEVELS {
-            return Err(Refusal::Nested);
-        }
-        let none = |reason| Refusal::NoRequest { place, reason };
-        tributary_otlp::validate(signal, request).map_err(|error| none(error.to_string()))?;
-        self.level += 1;
-        let redacted = match signal {
-            Signal::Profiles => {
-                let (policy, counters) = (self.policy, self.counters);
-                let request = Bytes::copy_from_slice(request);
-                super::profiles::redact(policy, counters, self.budget, &request, self.level)
-                    .map(|redacted| redacted.map(|redacted| redacted.request))
-            }
-            _ => {
-                let output = OutputMemory::new(self.budget);
-                rewrite(&self.policy.tables, signal, request, &output, self)
-                    .map_err(|refused| with_reason(refused, &output))
-            }
-        };
-        self.level -= 1;
-        match redacted {
-            Ok(redacted) => Ok(redacted.map(Vec::from)),
-            Err(RewriteError::Malformed(reason)) => Err(none(reason.to_owned())),
-            Err(RewriteError::Full) => Err(none(Full.to_string())),
-            Err(RewriteError::Rewriter(refusal)) => Err(refusal),
-        }
     }
 
     /// Rules, then detectors.

@@ -4,22 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use super::config::{Config, HoldConfig};
 use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
 use crate::component::{BuildContext, Held};
-use crate::pipeline::Next;
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding;
 use crate::pipeline::holding::{
-    Bytes as _, CLOSED, Collected, Entered, Entrance, Holder, Holding, Life, Most,
+    Bytes as _, Collected, Entered, Entrance, Holder, Holding, Life, Most,
 };
-use crate::pipeline::senders::{Answer, Senders};
-use crate::pipeline::{Consumer, Idle};
-use futures_util::future::BoxFuture;
+use crate::pipeline::senders::{Answer, CLOSED, Senders};
+use crate::pipeline::{Consumer, Idle, Next, holding};
+use futures_util::future::{BoxFuture, join_all};
 use tributary_symbols::library::{Library, LookupAttempt, Pending};
 
 pub(super) fn connect(

@@ -1,7 +1,8 @@
 //! Read-ahead of a stored queue: the records in memory, bounded by the queue's share of the memory budget.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::Notify;
 
@@ -9,7 +10,7 @@ use tributary_memory::{Budget, Permit, StoredQueue};
 
 /// Counts the bytes that were read ahead.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(in crate::queue) struct Ahead {
     queue: StoredQueue,
     taken: AtomicUsize,
     given_back: Notify,
@@ -17,7 +18,7 @@ pub(super) struct Ahead {
 
 /// A share of a queue's read-ahead, released on drop.
 #[derive(Debug)]
-pub(super) struct Credit {
+pub(in crate::queue) struct Credit {
     ahead: Arc<Ahead>,
     bytes: usize,
 }
@@ -32,12 +33,12 @@ impl Ahead {
     }
 
     /// Returns the bytes of records that may be in memory now.
-    pub(super) fn allowance(&self) -> usize {
+    pub(in crate::queue) fn allowance(&self) -> usize {
         self.queue.allowance()
     }
 
     /// Takes credit for `bytes`. A queue with nothing in memory always gets it, so that a large record can be sent.
-    pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
+    pub(in crate::queue) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
         // An empty record has a cost too.
         let bytes = bytes.max(1);
         let allowance = self.allowance();
@@ -54,12 +55,12 @@ impl Ahead {
     }
 
     /// Completes when credit is released after this call.
-    pub(super) fn given_back(&self) -> tokio::sync::futures::Notified<'_> {
+    pub(in crate::queue) fn given_back(&self) -> tokio::sync::futures::Notified<'_> {
         self.given_back.notified()
     }
 
     /// Counts the memory of a record that was read from disk.
-    pub(super) fn memory(&self, bytes: usize) -> Permit {
+    pub(in crate::queue) fn memory(&self, bytes: usize) -> Permit {
         self.queue.read_ahead(bytes)
     }
 }

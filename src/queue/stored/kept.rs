@@ -1,6 +1,7 @@
 //! A record in flight.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::sleep;
@@ -47,7 +48,7 @@ impl Kept {
     }
 
     /// From now on, dropping the record acknowledges it, unless [`give_back`](Self::give_back) is called first.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::queue) fn begin(&mut self) {
         *self.given_back.get_mut() = false;
     }
 
@@ -67,7 +68,7 @@ impl Kept {
     }
 
     /// Keeps the record's share of the read-ahead.
-    pub(super) fn hold(&self, credit: Credit) {
+    pub(in crate::queue) fn hold(&self, credit: Credit) {
         *self.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
     }
 

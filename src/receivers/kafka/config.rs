@@ -3,13 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::topics::Topics;
 use crate::queue::RetryConfig;
 use tributary_config::units::Duration;
-use tributary_config::{Problems, Section, Validate};
+use tributary_config::{Problems, Section};
 use tributary_net::kafka::{RecordEncoding, milliseconds};
 use tributary_net::kafka_section;
-use tributary_otlp::Signal;
 
 kafka_section! {
     /// Reads telemetry from Kafka topics as a member of a consumer group. A message is marked as
@@ -204,7 +202,7 @@ impl ErrorBackoff {
 }
 
 impl Config {
-    fn validate_group(&self, problems: &mut Problems) {
+    pub(super) fn validate_group(&self, problems: &mut Problems) {
         if self.group_id.is_empty() {
             problems.error(
                 &["group_id"],
@@ -229,7 +227,7 @@ impl Config {
         }
     }
 
-    fn validate_fetching(&self, problems: &mut Problems) {
+    pub(super) fn validate_fetching(&self, problems: &mut Problems) {
         if !(1..=100_000_000).contains(&self.min_fetch_size) {
             problems.error(&["min_fetch_size"], "must be from 1 to 100000000");
         }
@@ -246,39 +244,6 @@ impl Config {
         }
         if milliseconds(self.max_fetch_wait) > 300_000 {
             problems.error(&["max_fetch_wait"], "must be at most 5m");
-        }
-    }
-}
-
-impl Validate for Config {
-    fn validate(&self, problems: &mut Problems) {
-        self.connection().validate(problems);
-        if let Err(wrong) = Topics::new(self, Signal::ALL) {
-            for wrong in wrong {
-                let path: Vec<&str> = wrong.path.iter().map(String::as_str).collect();
-                problems.error(&path, wrong.reason);
-            }
-        }
-        self.validate_group(problems);
-        self.validate_fetching(problems);
-        if !self.message_marking.after {
-            problems.error(
-                &["message_marking", "after"],
-                "false is not supported, because it can lose messages: remove the key",
-            );
-        }
-        if let Some(backoff) = &*self.error_backoff {
-            if backoff.initial_interval.is_zero() {
-                problems.error(&["error_backoff", "initial_interval"], "must be above 0");
-            }
-            problems.within("error_backoff", &backoff.retry());
-        }
-        let extraction = &self.header_extraction;
-        if extraction.extract_headers && extraction.headers.is_empty() {
-            problems.error(
-                &["header_extraction", "headers"],
-                "must be specified: list at least one name",
-            );
         }
     }
 }

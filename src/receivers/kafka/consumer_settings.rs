@@ -5,7 +5,6 @@ use rdkafka::consumer::Consumer as _;
 use tokio::time::timeout;
 
 use super::config::{Config, InitialOffset, RebalanceStrategy};
-use super::membership::LONGEST_SILENCE;
 use super::topics::Topics;
 use tributary_net::kafka::client::settings;
 use tributary_net::kafka::milliseconds;
@@ -79,3 +78,7 @@ pub(super) fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfi
     }
     settings
 }
+
+/// Time without polling after which a member counts as stuck, in milliseconds; librdkafka's
+/// default.
+pub(super) const LONGEST_SILENCE: u64 = 300_000;

@@ -24,10 +24,6 @@ use super::topics::Topics;
 use tributary_config::ComponentId;
 use tributary_net::kafka::client::{Logging, creation_error};
 
-/// Time without polling after which a member counts as stuck, in milliseconds; librdkafka's
-/// default.
-const LONGEST_SILENCE: u64 = 300_000;
-
 /// Longest wait for the brokers at shutdown. Reachable brokers take milliseconds; if they are
 /// unreachable, uncommitted messages are delivered again.
 const LAST_WORDS: Duration = Duration::from_secs(3);

@@ -12,8 +12,8 @@ use tracing::{info, warn};
 
 use super::config::{Config, StartAt};
 use super::intake::{Intake, Verdict};
-use super::positions::Positions;
-use super::tail::{Framing, Record, Tail, identity_of};
+use super::positions::{Positions, identity_of};
+use super::tail::{Framing, Record, Tail};
 use crate::receivers::glob::Glob;
 use crate::receivers::polling::Look;
 use tributary_config::ComponentId;

@@ -1,15 +1,14 @@
 //! Read positions on disk, so that a restart continues where reading ended.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tributary_storage::own_files;
 
-use super::tail::identity_of;
+use tributary_storage::own_files;
 
 /// Bytes at the beginning of a file that tell it from another file with the same inode, about as many as in the
 /// Collector. A stored position counts only if these bytes are unchanged.
@@ -116,4 +115,9 @@ pub(super) fn head(file: &File, offset: u64) -> io::Result<u64> {
     file.read_exact_at(&mut bytes, 0)?;
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     Ok(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// Returns the device and the inode.
+pub(super) fn identity_of(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }

@@ -1,13 +1,14 @@
 //! Reader of complete records in a file while other processes append to it.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
+pub(super) use super::positions::identity_of;
 use super::positions::{Position, Positions, head};
 use tributary_net::files::open_regular;
 
@@ -295,11 +296,6 @@ impl Tail {
         buffer.truncate(filled);
         Ok(buffer.into())
     }
-}
-
-/// Returns the device and the inode.
-pub(super) fn identity_of(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod dns_sd;
 mod failure;
 mod fetch;
 mod file_sd;
+mod found;
 mod gate;
 mod gauges;
 mod job;
@@ -21,12 +22,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use self::dns_sd::{DnsSd, RecordType};
-pub use self::file_sd::FileSd;
-pub use self::profile::{ProfileSettings, ScrapedProfile};
-pub use self::remote::Remote;
-pub use self::target::{Scheme, Target};
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,18 +29,22 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+pub use self::dns_sd::{DnsSd, RecordType};
 use self::fetch::{Transport, headers};
+pub use self::file_sd::FileSd;
 use self::gauges::ScraperMetrics;
 use self::job::{Job, Shared};
 use self::pace::Pace;
+pub use self::profile::{ProfileSettings, ScrapedProfile};
+pub use self::remote::Remote;
 use self::servers::Servers;
+pub use self::target::{Scheme, Target};
 use super::config::Config;
 use super::delta::Deltas;
 use super::intake::Intake;
 use super::origin::Subject;
 use super::pressure::{self, Adaptive};
-use crate::component::auth;
-use crate::component::{BuildContext, BuildError};
+use crate::component::{BuildContext, BuildError, auth};
 use crate::pipeline::{Component, Consumer, Undelivered};
 use futures_util::future::BoxFuture;
 use tributary_net::Owner;

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::de::SECRET;
+use crate::markers::SECRET;
 
 /// Displayed replacement.
 const MASK: &str = "[REDACTED]";

@@ -11,7 +11,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::de::SECTION;
+use crate::markers::SECTION;
 
 /// A section of a configuration that may be absent.
 ///

@@ -9,6 +9,7 @@ use rustls_pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
+pub use super::connect_error::ConnectError;
 use super::proxy::{Proxy, Raw};
 pub use super::stream::Stream;
 use super::stream::{Inner, Verdict};
@@ -29,11 +30,6 @@ pub struct Connector {
     proxy: Option<Arc<Proxy>>,
     verdict: Verdict,
 }
-
-/// Reason why there is no connection. A retry may help.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConnectError(pub String);
 
 impl Connector {
     /// Creates a connector to `host` (a name or an IP address, IPv6 without brackets). With `tls`, it uses TLS and

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 
 use http::Uri;
@@ -10,8 +11,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tower::Service;
 
-use super::connect::{ConnectError, Connector};
-use super::renewing::Served;
+use super::connect::Connector;
+use super::connect_error::ConnectError;
 use super::stream::Stream;
 use futures_util::future::BoxFuture;
 
@@ -58,3 +59,7 @@ impl Connection for Stream {
         }
     }
 }
+
+/// Whether a connection has brought a response. The [`Dialer`] attaches it to each connection.
+#[derive(Clone, Default)]
+pub(super) struct Served(pub(super) Arc<AtomicBool>);

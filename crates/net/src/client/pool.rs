@@ -24,7 +24,8 @@ use tracing::warn;
 pub use self::settings::{Balancing, PoolSettings};
 use self::slot::{Connection, LONGEST_PAUSE, Slot};
 use super::body::Chunks;
-use super::connect::{ConnectError, Connector};
+use super::connect::Connector;
+use super::connect_error::ConnectError;
 use super::full_error;
 
 /// Total timeout of connecting. It is gRPC's own minimum:

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::connect::ConnectError;
+use super::connect_error::ConnectError;
 use super::host_of;
 use crate::tls;
 use crate::tls::rotation::RotatingClient;

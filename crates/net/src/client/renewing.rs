@@ -1,7 +1,7 @@
 //! hyper's pooling client, replaced when certificates change.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use arc_swap::ArcSwap;
 use http::{Extensions, Request, Response};
@@ -11,6 +11,7 @@ use rustls::ClientConfig;
 
 use super::body::Chunks;
 use super::dial::Dialer;
+pub(super) use super::dial::Served;
 use crate::tls::rotation::RotatingClient;
 
 type Client = legacy::Client<Dialer, Chunks>;
@@ -30,10 +31,6 @@ struct Current {
     client: Client,
     made_with: Option<Arc<ClientConfig>>,
 }
-
-/// Whether a connection has brought a response. The [`Dialer`] attaches it to each connection.
-#[derive(Clone, Default)]
-pub(super) struct Served(Arc<AtomicBool>);
 
 impl RenewingClient {
     /// Creates a client that connects with `dialer`. `tls` is the source of the TLS configuration, if any.

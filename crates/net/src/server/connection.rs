@@ -20,19 +20,18 @@ use super::admission::Admission;
 use super::answer::answer;
 use super::client_limit::ClientLimit;
 use super::ending::{Distrust, drive};
-use super::farewell;
+pub(super) use super::failure::Failure;
 use super::gate::Gate;
 use super::guard::{DetectedProtocol, Guard};
 use super::linger::Lingering;
 use super::metrics::HandshakeFailures;
 use super::mistake::Mistake;
 use super::peer::{OpenRequest, Peer};
-use super::{Handler, Protocol, ServerOptions};
+use super::{Handler, Protocol, ServerOptions, farewell};
 use crate::sampled_log::SampledLog;
-use crate::tls::TlsSource;
-use crate::tls::accept;
 use crate::tls::accept::AcceptError;
 use crate::tls::reason::Reason;
+use crate::tls::{TlsSource, accept};
 
 /// State that all connections of a server share.
 pub(super) struct Shared<H> {
@@ -101,35 +100,6 @@ impl<H> Shared<H> {
     fn handshake_deadline(&self) -> Option<Instant> {
         let limit = self.gate.limits.handshake_timeout.unless_zero()?;
         Some(Instant::now() + limit)
-    }
-}
-
-/// Reason why a connection ended abnormally.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
-    /// The two sides are incompatible: a configuration has to be changed.
-    #[error("{text}")]
-    Mismatch {
-        /// Short name of the kind of failure, from a small set.
-        kind: &'static str,
-        /// Description for the operator.
-        text: String,
-    },
-    /// The client exceeded a limit. This was counted and logged.
-    #[error("over the limit `{}`", .0.key())]
-    Limited(ClientLimit),
-    #[error(transparent)]
-    Network(#[from] io::Error),
-    #[error(transparent)]
-    Http(Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl Failure {
-    pub(super) fn mismatch(kind: &'static str, text: impl Into<String>) -> Self {
-        Failure::Mismatch {
-            kind,
-            text: text.into(),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::Failure;
+use super::failure::Failure;
 use super::{Peer, ServerOptions};
 use futures_util::future::BoxFuture;
 

@@ -4,7 +4,7 @@
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::connection::Failure;
+use super::failure::Failure;
 use crate::tls::accept;
 use crate::tls::reason::Reason;
 

@@ -12,7 +12,8 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::certificate::date;
-use super::config::{ClientTls, ServerTls, TlsError, problem};
+use super::config::{ClientTls, ServerTls};
+use super::error::{TlsError, problem};
 use super::material::{Pair, add_roots, is_set, lists_end, revocation_lists, source, text};
 use super::names::Pattern;
 use super::parameters::Parameters;

@@ -3,14 +3,15 @@
 //! Nothing here decides about trust, which is webpki's task. The texts come from the creator of the certificate, so
 //! they are made printable and short.
 
-use std::fmt::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
 use rustls_pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{ASN1Time, FromDer, ParsedExtension, X509Certificate, X509Name};
 
+pub use super::names::Name;
 use super::names::Pattern;
 
 /// Maximum length in bytes of a text from a certificate.
@@ -37,17 +38,6 @@ pub struct Facts {
     pub names: Vec<Name>,
     /// Whether the certificate may sign other certificates.
     pub is_authority: bool,
-}
-
-/// A subject alternative name of a kind that identifies machines or programs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Name {
-    /// A URI, for example the SPIFFE id of a workload.
-    Uri(String),
-    /// A host name, possibly with a wildcard.
-    Dns(String),
-    /// An IP address.
-    Ip(IpAddr),
 }
 
 /// Error if a certificate cannot be parsed.
@@ -175,15 +165,6 @@ impl Facts {
         match list.is_empty() {
             true => "none".to_owned(),
             false => list,
-        }
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Name::Uri(text) | Name::Dns(text) => f.write_str(text),
-            Name::Ip(address) => address.fmt(f),
         }
     }
 }

@@ -6,9 +6,11 @@ use std::time::SystemTime;
 
 use rustls_pki_types::ServerName;
 use schemars::JsonSchema;
-use serde::de::{self, EnumAccess, VariantAccess, Visitor};
+use serde::de::{self, EnumAccess, VariantAccess as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use super::error::TlsError;
+pub(super) use super::error::problem;
 use super::material::is_set;
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Secret, Validate};
@@ -205,23 +207,6 @@ impl<'de> Visitor<'de> for AnyVersion {
             ))),
             other => Err(de::Error::unknown_variant(other, &["1.2", "1.3"])),
         }
-    }
-}
-
-/// Reason why a TLS configuration cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("tls::{key}: {reason}")]
-pub struct TlsError {
-    /// The key in the section that is at fault.
-    pub key: &'static str,
-    /// Description of the mistake, with the name of the file.
-    pub reason: String,
-}
-
-pub(super) fn problem(key: &'static str, reason: impl ToString) -> TlsError {
-    TlsError {
-        key,
-        reason: reason.to_string(),
     }
 }
 

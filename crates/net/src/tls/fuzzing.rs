@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use super::certificate::{self, Name};
-use super::names::Pattern;
-use super::{ServerTls, TlsError, material, notes};
+use super::names::{Name, Pattern};
+use super::{ServerTls, TlsError, certificate, material, notes};
+use futures_util::FutureExt as _;
 
 /// Whether a pattern of an allowed name matches this name.
 ///

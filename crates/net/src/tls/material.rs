@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyD
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::certificate::{self, Facts, date};
-use super::config::{TlsError, problem};
+use super::error::{TlsError, problem};
 use crate::files::{MAX_PEM_FILE, read_regular};
 use tributary_config::Secret;
 

@@ -1,8 +1,7 @@
 //! Matching of client certificates with `allowed_client_names`.
 
+use std::fmt;
 use std::net::IpAddr;
-
-use super::certificate::Name;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
@@ -128,6 +127,26 @@ fn split(uri: &str) -> (String, Vec<String>) {
 fn is_plain(part: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     !part.is_empty() && part != "." && part != ".." && part.bytes().all(plain)
+}
+
+/// A subject alternative name of a kind that identifies machines or programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// A URI, for example the SPIFFE id of a workload.
+    Uri(String),
+    /// A host name, possibly with a wildcard.
+    Dns(String),
+    /// An IP address.
+    Ip(IpAddr),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Name::Uri(text) | Name::Dns(text) => f.write_str(text),
+            Name::Ip(address) => address.fmt(f),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use rustls::crypto::ring::{self, cipher_suite as suite, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
-use super::config::{TlsError, TlsVersion, problem};
+use super::config::TlsVersion;
+use super::error::{TlsError, problem};
 
 /// All suites by Go's names, most preferred first. The order is Go's, but AES-128 comes before AES-256, which costs
 /// more without practical benefit.

@@ -13,7 +13,6 @@
 mod files;
 mod in_use;
 mod source;
-mod trust;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,13 +21,12 @@ use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::CertificateDer;
 
 use super::names::Pattern;
+pub use super::trust::Trust;
 use super::{ClientTls, ServerTls, TlsError};
 use crate::Owner;
 use crate::tls::{TlsSource, accept};
-
 pub use in_use::{CertificateRole, InUse, in_use};
 use source::{Built, Named, Section, Source};
-pub use trust::Trust;
 
 /// TLS configuration of a server, current at every handshake.
 #[derive(Clone)]

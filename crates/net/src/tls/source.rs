@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls_pki_types::CertificateDer;
 
 use super::accept;
-use super::rotation::Trust;
+use super::trust::Trust;
 
 /// Source of the TLS configuration of new connections. It is asked at every handshake, so certificates can change while
 /// the server runs.

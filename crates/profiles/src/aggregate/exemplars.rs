@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::dictionary::SampleKey;
 use super::super::id::LinkId;
 use super::super::model::Samples;
+use crate::entry::SampleKey;
 
 /// The heaviest samples of a profile that have a span.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::super::dictionary::SampleKey;
 use super::super::id::{Id as _, SampleId};
 use super::super::model::{Header, Profile, Samples};
 use super::super::table::Records;
 use super::{Gauge, ProfileKind};
+use crate::entry::SampleKey;
 
 /// Index of an instance, index of a scope, and kind of the profile.
 type GaugeKey = (usize, usize, ProfileKind);

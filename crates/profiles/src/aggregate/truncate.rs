@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::super::dictionary::{Dictionary, SampleKey};
+use super::super::dictionary::Dictionary;
 use super::super::id::{Id as _, LocationId, SampleId};
 use super::super::model::Samples;
 use super::super::table::Records;
+use crate::entry::SampleKey;
 
 /// Name of the frame for folded parts.
 pub(super) const OTHER: &str = "other";

@@ -1,7 +1,5 @@
 //! Hashes of sequences, and the hashes computed so far.
 
-use super::tables::at;
-
 /// Hashes of the entries of a table; 0 for entries that are not hashed yet.
 #[derive(Debug)]
 pub(super) struct HashCache<'m>(pub(super) &'m mut [u128]);
@@ -53,4 +51,10 @@ impl Sequence {
     pub(super) fn to_le_bytes(self) -> [u8; 16] {
         (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
     }
+}
+
+/// Converts an index to a position. A negative index becomes a position that no table has.
+#[inline(always)]
+pub(super) fn at(index: i32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }

@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::sequence::HashCache;
+pub(super) use super::sequence::at;
 use crate::entries::{Entries, Indices, bytes, fields, index, indices, number, signed};
-use crate::fault::DictionaryTable;
-use crate::fault::ProfileFault;
+use crate::fault::{DictionaryTable, ProfileFault};
 use crate::names;
 use crate::references::References;
 
@@ -302,10 +302,4 @@ fn is_plain(value: &[u8]) -> bool {
         }
         _ => false,
     }
-}
-
-/// Converts an index to a position. A negative index becomes a position that no table has.
-#[inline(always)]
-pub(super) fn at(index: i32) -> usize {
-    usize::try_from(index).unwrap_or(usize::MAX)
 }

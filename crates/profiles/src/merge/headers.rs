@@ -3,11 +3,12 @@
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
 
-use super::super::dictionary::{Attribute, Dictionary};
+use super::super::dictionary::Dictionary;
 use super::super::id::{AttributeId, AttributeSetId};
 use super::super::model::Header;
 use super::super::names;
 use super::{DurationRule, MergeCounts, MergeOptions};
+use crate::entry::Attribute;
 
 pub(super) fn join(
     into: &mut Header,

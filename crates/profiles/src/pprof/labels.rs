@@ -3,7 +3,6 @@
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList};
 
-use super::super::dictionary::{Attribute, Link};
 use super::super::id::{AttributeId, AttributeSetId, Id as _, LinkId, StringId};
 use super::super::references;
 use super::super::table::Lists;
@@ -11,6 +10,7 @@ use super::error::Error;
 use super::links::{IdFormat, IdLabel, LinkLabels};
 use super::source::{FileReader, wire};
 use super::tables::integer;
+use crate::entry::{Attribute, Link};
 use tributary_otlp::reader::Fields;
 
 /// Key of the number in a pair of a number and its unit. Pairs are used if the numbers of one label key have

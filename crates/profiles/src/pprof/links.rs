@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::super::dictionary::Link;
+use crate::entry::Link;
 
 /// Labels that hold the trace id and the span id of a sample.
 ///

@@ -6,19 +6,20 @@ use opentelemetry_proto::tonic::common::v1::{
 };
 use smallvec::SmallVec;
 
-use super::super::dictionary::{Dictionary, SampleKey};
+use super::super::dictionary::Dictionary;
 use super::super::id::{AttributeSetId, Id as _, LocationId, MappingId, SampleId};
 use super::super::model::{Header, Profile, Samples, ScopeProfiles};
-use super::super::names;
-use super::super::references;
 use super::super::relocations::Relocations;
 use super::super::table::Records;
+use super::super::{names, references};
 use super::error::Error;
 use super::labels::Labels;
 use super::legacy;
 use super::links::LinkLabels;
+pub use super::repairs::Repairs;
 use super::source::{CopiedEntries, FileReader, wire};
 use super::tables::{Ids, Tables, integers, is_concatenated};
+use crate::entry::SampleKey;
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_memory::Permit;
@@ -57,29 +58,6 @@ pub struct Converted {
     pub main: Option<MappingId>,
     /// Repairs made during the conversion.
     pub repairs: Repairs,
-}
-
-/// Repairs of content that OTLP cannot represent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Repairs {
-    /// Strings that are not UTF-8; invalid bytes became U+FFFD.
-    pub strings: u64,
-    /// Negative lines, columns, periods and times, which became 0.
-    pub negative: u64,
-    /// Mappings with an end before their start, which were set to one byte; and references to missing mappings,
-    /// counted per location.
-    pub mappings: u64,
-    /// Labels without a key, which were dropped.
-    pub labels: u64,
-    /// Sums of equal samples that were saturated.
-    pub saturated: u64,
-}
-
-impl Repairs {
-    /// Whether there were no repairs.
-    pub fn is_empty(&self) -> bool {
-        *self == Repairs::default()
-    }
 }
 
 /// Reads files. The memory is reused for the next file.

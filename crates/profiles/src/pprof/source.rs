@@ -2,19 +2,20 @@
 
 mod mappings;
 
-use crate::id::Id;
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use smallvec::SmallVec;
 
 use super::super::carried::IdMap;
-use super::super::dictionary::{AHEAD, Dictionary, Function, Line, Location, ValueType};
+use super::super::dictionary::{AHEAD, Dictionary};
 use super::super::id::{AttributeSetId, FunctionId, LocationId, MappingId, StringId, ValueId};
 use super::super::names;
 use super::super::relocations::Relocations;
 use super::error::{Error, FileTable};
-use super::read::Repairs;
+use super::repairs::Repairs;
 use super::tables::{Ids, Tables, bytes, integer};
+use crate::entry::{Function, Line, Location, ValueType};
+use crate::id::Id;
 use tributary_otlp::reader::{Fields, Value};
 
 /// Copied entries and their ids in the dictionary. The memory is reused for the next file.

@@ -6,9 +6,8 @@ use foldhash::fast::RandomState;
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 
-use super::super::dictionary::{Dictionary, SampleKey, ValueType};
-use super::super::encoding::message;
-use super::super::encoding::number;
+use super::super::dictionary::Dictionary;
+use super::super::encoding::{message, number};
 use super::super::id::{
     AttributeSetId, FunctionId, Id, LinkId, LocationId, MappingId, SampleId, StringId,
 };
@@ -19,6 +18,7 @@ pub use super::files::{EXECUTABLE_NAME, EXECUTABLE_PATH};
 use super::files::{groups, main, order, text_of};
 use super::labels::{NUMBER, UNIT};
 use super::links::{LinkLabels, hex};
+use crate::entry::{SampleKey, ValueType};
 use tributary_otlp::reader::put_varint;
 
 /// Converts the profiles of a scope to pprof files, without gzip. Profiles with the same time, duration and period

@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::super::dictionary::{AHEAD, Line, Location};
+use super::super::dictionary::AHEAD;
 use super::super::entries::{Indices, bytes, fields, index, indices, number, numbers, signed};
 use super::super::fault::{DictionaryTable, ProfileFault};
 use super::super::id::{FunctionId, LocationId, StackId};
 use super::{DictionaryReader, at};
+use crate::entry::{Line, Location};
 use tributary_otlp::reader::{Fields, Value};
 
 impl<'s, 'r> DictionaryReader<'s, 'r> {

@@ -6,9 +6,9 @@ use std::time::Instant;
 use tracing::error;
 
 use super::{Active, Failed, POSITION_EVERY, Writer};
+use crate::directory::make;
 use crate::lock::Lock;
 use crate::position::Position;
-use crate::registry::make;
 use crate::{Fsync, Options};
 
 impl Writer {

@@ -9,6 +9,7 @@ mod functions;
 mod lines;
 mod skeletons;
 mod unit;
+mod unit_error;
 
 use std::borrow::Cow;
 use std::ops;
@@ -17,13 +18,13 @@ use gimli::{
     Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections, EndianSlice, LittleEndian, SectionId,
 };
 
+use self::functions::Functions;
 pub use self::skeletons::SplitUnit;
 pub(crate) use self::skeletons::split_units;
-
-use self::functions::Functions;
 use super::CompileError;
 use super::model::{Model, Range};
-use crate::elf::{Elf, ElfError};
+use crate::elf::Elf;
+use crate::elf_error::ElfError;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 

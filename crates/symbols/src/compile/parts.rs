@@ -7,8 +7,8 @@ use std::path::Path;
 use super::CompileError;
 use super::dwarf::{CompanionFiles, Sections, load_package};
 use crate::build_id::BuildId;
-use crate::describe;
 use crate::elf::Elf;
+use crate::links;
 
 /// A binary and its companion files.
 pub(super) struct Parts<'data> {
@@ -57,7 +57,7 @@ impl<'data> Parts<'data> {
         // A reference into another build's file would give wrong names. Without the file, some functions have no
         // name.
         let wanted = parts.with_debug_information();
-        if let Some(wanted) = wanted.and_then(|(_, elf)| describe::supplementary_id(elf)) {
+        if let Some(wanted) = wanted.and_then(|(_, elf)| links::supplementary_id(elf)) {
             let mut supplementary = supplementary.into_iter();
             let found = supplementary.find(|(_, elf)| elf.build_id().as_ref() == Some(&wanted));
             if let Some((path, elf)) = found {
@@ -74,7 +74,7 @@ impl<'data> Parts<'data> {
     fn belongs_to_build(&self, debug: &Elf<'_>) -> bool {
         match (build_id(&self.binary), build_id(debug)) {
             (Some(binary), Some(debug)) => binary == debug,
-            (binary, _) => match describe::debug_link(&self.binary) {
+            (binary, _) => match links::debug_link(&self.binary) {
                 Some(link) => link.crc == crc32fast::hash(debug.data),
                 None => binary.is_none(),
             },

@@ -1,12 +1,11 @@
 //! Reads the names of functions from a symbol file.
 
-use std::sync::Arc;
-
 use zstd::bulk::Decompressor;
 
 use super::SymbolFile;
 use super::format::{GROUP, GROUP_ENTRY, LARGEST_GROUP, Section, Varints, u32_at};
 use super::frames::FunctionId;
+pub(super) use super::known::{Known, Record};
 use super::recent::RecentNames;
 
 /// Names and definition of a function.
@@ -47,26 +46,6 @@ const KEPT: usize = 16;
 struct Group {
     number: Option<usize>,
     bytes: Vec<u8>,
-}
-
-/// A cached function. Its names are already validated as UTF-8, which takes as long as copying them.
-#[derive(Debug, Clone)]
-pub(super) struct Known {
-    /// The system name, followed by the name unless both are equal.
-    pub(super) text: Arc<str>,
-    /// Offset of the name; `None` if it equals the system name.
-    pub(super) name_at: Option<u32>,
-    pub(super) file: u32,
-    pub(super) start_line: u32,
-}
-
-/// A function as stored in the file.
-struct Record<'n> {
-    file: u32,
-    start_line: u32,
-    system_name: &'n [u8],
-    /// `None` if the name equals the system name.
-    name: Option<&'n [u8]>,
 }
 
 impl<'a> Names<'a> {
@@ -152,57 +131,6 @@ impl<'a> Names<'a> {
             kept.number = Some(number);
         }
         Some(&kept.bytes)
-    }
-}
-
-impl<'n> Record<'n> {
-    fn read(rest: &mut Varints<'n>) -> Option<Self> {
-        let (file, start_line) = (rest.next_u32()?, rest.next_u32()?);
-        let length = rest.next_u32()? as usize;
-        let system_name = rest.bytes(length)?;
-        let name = match rest.next_u32()?.checked_sub(1) {
-            Some(length) => Some(rest.bytes(length as usize)?),
-            None => None,
-        };
-        Some(Record {
-            file,
-            start_line,
-            system_name,
-            name,
-        })
-    }
-
-    /// Returns the linkage name and the display name.
-    fn names(&self) -> Option<(&'n str, &'n str)> {
-        let system_name = str::from_utf8(self.system_name).ok()?;
-        let name = match self.name {
-            Some(name) => str::from_utf8(name).ok()?,
-            None => system_name,
-        };
-        Some((system_name, name))
-    }
-}
-
-impl Known {
-    fn of(record: &Record<'_>) -> Option<Self> {
-        let (system_name, name) = record.names()?;
-        let other = record.name.map(|_| name);
-        Some(Known {
-            text: [system_name, other.unwrap_or_default()].concat().into(),
-            name_at: match other {
-                Some(_) => Some(u32::try_from(system_name.len()).ok()?),
-                None => None,
-            },
-            file: record.file,
-            start_line: record.start_line,
-        })
-    }
-
-    fn names(&self) -> Option<(&str, &str)> {
-        match self.name_at {
-            Some(at) => self.text.split_at_checked(at as usize),
-            None => Some((&self.text, &self.text)),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 
-use super::names::Known;
+use super::known::Known;
 
 /// Identity of a function: number of its file in this process, and its number in the file.
 pub(super) type Key = (u64, u32);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{Outcome, fetch, input, load};
-use crate::app::cli::arguments::Shape;
+use crate::app::cli::options::Shape;
 use crate::profile_files::{FileKind, decode, file_kind, requests};
 use crate::telemetry::terminal::Progress;
 use tributary_profiles::check::{CheckReport, FINDINGS_PER_RULE, Severity};

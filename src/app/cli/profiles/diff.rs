@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::{FAILED, GOOD, GREW, Outcome, flamegraph, input, load, output, table};
-use crate::app::cli::arguments::Shape;
+use crate::app::cli::options::Shape;
 use crate::app::cli::printable;
 use tributary_profiles::dictionary::ValueType;
 use tributary_profiles::diff::{Change, Diff, DiffRow, Scales, diff};

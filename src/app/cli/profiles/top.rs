@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{Done, load, output, table};
-use crate::app::cli::arguments::Shape;
+use crate::app::cli::options::Shape;
 use crate::app::cli::printable;
 use tributary_profiles::top;
 use tributary_profiles::top::Top;

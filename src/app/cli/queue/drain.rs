@@ -7,7 +7,7 @@ use clap::Args;
 use tokio::time::Instant;
 
 use super::{Outcome, name_of};
-use crate::app::cli::arguments::Locations;
+use crate::app::cli::options::Locations;
 use crate::app::config::Config;
 use crate::component::{Extensions, Host, Terminal};
 use crate::pipeline::health::Health;

@@ -213,7 +213,9 @@ fn fill(queue: &Value) -> String {
 
 fn dropped(account: &Value) -> f64 {
     let reasons = account["dropped"].as_object();
-    reasons.map_or(0.0, |reasons| reasons.values().map(number).sum())
+    // The sum of no numbers is -0.0.
+    let counts = reasons.into_iter().flat_map(|reasons| reasons.values());
+    counts.map(number).fold(0.0, |total, count| total + count)
 }
 
 /// Columns of text. The first one is aligned to the left, all others to the right.

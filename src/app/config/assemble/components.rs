@@ -1,13 +1,13 @@
 //! The five sections that define components.
 
-use super::{Declared, Facts, Kind, Listening, Need, Writing, notice};
+use super::notice;
 use crate::app::config::Configured;
+use crate::app::config::facts::{Declared, Facts, Kind, Listening, Need, Writing};
 use crate::component;
 use crate::component::Entry;
-use tributary_config::ComponentId;
 use tributary_config::node::{Content, Node, Pair};
 use tributary_config::report::{Diagnostic, Report};
-use tributary_config::{Validate, suggest};
+use tributary_config::{ComponentId, Validate, suggest};
 
 pub(super) fn read<C: ?Sized + Validate>(
     kind: Kind,

@@ -4,14 +4,14 @@ use std::str::FromStr as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Draft, Facts, Listening, Need, Reference, unknown};
+use super::unknown;
 use crate::app::config::ServiceConfig;
+use crate::app::config::facts::{Draft, Facts, Listening, Need, Reference};
 use crate::pipeline::id::{PipelineConfig, PipelineId};
 use crate::telemetry::config::TelemetryConfig;
-use tributary_config::ComponentId;
 use tributary_config::node::{Content, Node, Pair};
 use tributary_config::report::{Diagnostic, Report};
-use tributary_config::{Validate, decode};
+use tributary_config::{ComponentId, Validate, decode};
 use tributary_otlp::Signal;
 
 /// The keys of `service`.

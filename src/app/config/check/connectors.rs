@@ -1,6 +1,6 @@
 //! Checks that connectors are used on both sides and form no cycle.
 
-use crate::app::config::assemble::{Declared, Draft, Facts, Kind, Reference};
+use crate::app::config::facts::{Declared, Draft, Facts, Kind, Reference};
 use tributary_config::report::{Diagnostic, Report};
 use tributary_otlp::Signal;
 

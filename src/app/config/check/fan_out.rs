@@ -1,6 +1,6 @@
 //! Finds exporters of one pipeline that block each other. The Collector does not report them.
 
-use crate::app::config::assemble::{Facts, Kind};
+use crate::app::config::facts::{Facts, Kind};
 use tributary_config::ComponentId;
 use tributary_config::report::{Diagnostic, Level, Report};
 

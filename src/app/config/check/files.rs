@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::app::config::assemble::{Facts, Writing};
+use crate::app::config::facts::{Facts, Writing};
 use tributary_config::report::{Diagnostic, Report};
 
 pub(super) fn check(facts: &Facts, report: &mut Report) {

@@ -1,13 +1,12 @@
 //! Checks that the settings of connectors make sense for the pipelines that they join.
 
 use crate::app::config::Configured;
-use crate::app::config::assemble::{Draft, Facts, Kind, Reference};
+use crate::app::config::facts::{Draft, Facts, Kind, Reference};
 use crate::component::ConnectorConfig;
 use crate::pipeline::id::PipelineId;
-use tributary_config::ComponentId;
-use tributary_config::Problems;
 use tributary_config::node::Node;
 use tributary_config::report::{Diagnostic, Report};
+use tributary_config::{ComponentId, Problems};
 
 pub(in crate::app::config) fn check(
     facts: &Facts,

@@ -1,6 +1,6 @@
 //! Checks that no two running components listen on the same address.
 
-use crate::app::config::assemble::{Facts, Listening};
+use crate::app::config::facts::{Facts, Listening};
 use tributary_config::report::{Diagnostic, Report};
 use tributary_config::units::Endpoint;
 

@@ -1,6 +1,6 @@
 //! Checks that every id in a list of the service section is defined and supports its use.
 
-use crate::app::config::assemble::{Declared, Facts, Kind, Need, Reference};
+use crate::app::config::facts::{Declared, Facts, Kind, Need, Reference};
 use tributary_config::report::{Diagnostic, Report};
 use tributary_config::{Capability, ComponentId, suggest};
 use tributary_otlp::Signal;

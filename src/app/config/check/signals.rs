@@ -1,11 +1,10 @@
 //! Checks that the settings of processors and exporters make sense in their pipelines.
 
 use crate::app::config::Configured;
-use crate::app::config::assemble::{Draft, Facts, Kind, Reference};
-use tributary_config::ComponentId;
-use tributary_config::Problems;
+use crate::app::config::facts::{Draft, Facts, Kind, Reference};
 use tributary_config::node::Node;
 use tributary_config::report::{Diagnostic, Report};
+use tributary_config::{ComponentId, Problems};
 use tributary_otlp::Signal;
 
 /// Components of one kind for the check.

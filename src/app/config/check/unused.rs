@@ -1,6 +1,6 @@
 //! Reports components that are defined but do not run. The Collector is silent about them.
 
-use crate::app::config::assemble::{Facts, Kind};
+use crate::app::config::facts::{Facts, Kind};
 use tributary_config::report::{Diagnostic, Report};
 
 pub(super) fn check(facts: &Facts, report: &mut Report) {

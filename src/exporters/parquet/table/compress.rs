@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use parquet::basic::Compression as Codec;
 
-use super::layout::PageCompression;
+use super::options::PageCompression;
 
 /// Highest zstd level with the default window. Above this level, the window is limited to the size
 /// of a page, however large a dictionary is: at level 22, the tables for 16 MiB of data would take

@@ -1,6 +1,5 @@
 //! Memory that the rows of a request take.
 
-use super::expansion::TooMuch;
 use tributary_otlp::room::Full;
 use tributary_otlp::{Malformed, Signal};
 
@@ -42,4 +41,16 @@ pub fn rows_memory(signal: Signal, items: usize, length: usize) -> usize {
     };
     let of_items = items.saturating_mul(row_memory(0, 0));
     of_items.saturating_add(length.saturating_mul(per_byte))
+}
+
+/// The rows of a request would have too much shared data. The request was not processed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its rows would repeat {found} {what} of resources, scopes and stacks, more than the {most} allowed for a \
+     request of this size: send smaller requests of fewer hours, shorter stacks, or fewer resource attributes"
+)]
+pub struct TooMuch {
+    pub(super) what: &'static str,
+    pub(super) found: u64,
+    pub(super) most: u64,
 }

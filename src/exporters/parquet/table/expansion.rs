@@ -2,7 +2,7 @@
 //! each row of a table. A megabyte can share 100000 attributes among 10000 spans.
 
 use super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE, copied};
-use super::cost::RowError;
+use super::cost::{RowError, TooMuch};
 use super::read::{bytes, fields, head};
 use super::resolve::indices;
 use super::stack_expansion::{OfStacks, of, of_stacks, one, resolved};
@@ -24,18 +24,6 @@ pub(super) struct Expansion {
     pub(super) dictionary: u64,
     /// For profiles: largest memory for resolving references of a resource or scope, in bytes.
     pub(super) largest_head: u64,
-}
-
-/// The rows of a request would have too much shared data. The request was not processed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "its rows would repeat {found} {what} of resources, scopes and stacks, more than the {most} allowed for a \
-     request of this size: send smaller requests of fewer hours, shorter stacks, or fewer resource attributes"
-)]
-pub struct TooMuch {
-    what: &'static str,
-    found: u64,
-    most: u64,
 }
 
 /// Number of shared entries that the rows of any request may have.

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use super::ranges::Ranges;
-
 /// The rows of a row group, in the order in which they are written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows<'o>(pub(super) &'o [u32]);
@@ -25,14 +23,6 @@ impl<'o> Rows<'o> {
         column: &'c [T],
     ) -> impl Iterator<Item = T> + Clone + use<'o, 'c, T> {
         self.iter().map(move |row| column[row])
-    }
-
-    /// Returns the ranges of the rows' lists in columns of lists.
-    pub(super) fn lists<'r>(
-        self,
-        lists: &'r Ranges,
-    ) -> impl Iterator<Item = Range<usize>> + Clone + use<'o, 'r> {
-        self.iter().map(move |row| lists.get(row))
     }
 }
 

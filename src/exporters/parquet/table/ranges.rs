@@ -67,3 +67,13 @@ impl<T: Copy> Gathered for Lists<T> {
         self.rows.memory() + self.values.memory()
     }
 }
+
+impl<'o> Rows<'o> {
+    /// Returns the ranges of the rows' lists in columns of lists.
+    pub(super) fn lists<'r>(
+        self,
+        lists: &'r Ranges,
+    ) -> impl Iterator<Item = Range<usize>> + Clone + use<'o, 'r> {
+        self.iter().map(move |row| lists.get(row))
+    }
+}

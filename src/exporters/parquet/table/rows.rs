@@ -9,13 +9,12 @@ use super::cost::row_memory;
 use super::gathered::gathered;
 use super::group::RowGroup;
 use super::kind::{Partition, TableKind};
-use super::layout::{AttributeOwner, Promoted};
+use super::options::{AttributeOwner, Promoted};
 use super::order::Rows;
-use super::read::{head, messages};
 use super::strings::{NONE, Strings};
-use super::{Sink, Table, WriteError, logs, metrics, traces};
+use super::{Sink, Table, WriteError};
+use tributary_otlp::Malformed;
 use tributary_otlp::view::{AnyValue, Message, Resource, View as _, attribute};
-use tributary_otlp::{Malformed, Signal};
 
 gathered! {
     /// Common columns of the rows of all tables.
@@ -201,44 +200,6 @@ pub(super) fn hour(time: u64) -> i64 {
     (time / HOUR).cast_signed()
 }
 
-/// Distributes the items of a request of traces, metrics or logs, until `sink` admits no further
-/// rows.
-pub(super) fn append(
-    signal: Signal,
-    request: &[u8],
-    by_service: bool,
-    sink: &mut dyn Sink,
-) -> Result<(), Malformed> {
-    for entry in messages(request, 1) {
-        let entry = entry?;
-        let mut origin = Origin::default();
-        let mut known = Known::default();
-        (origin.resource, origin.resource_schema_url) = head(entry)?;
-        let service = by_service.then(|| service(origin.resource));
-        for scope in messages(entry, 2) {
-            let scope = scope?;
-            (origin.scope, origin.scope_schema_url) = head(scope)?;
-            known.next_scope();
-            let mut place = Place {
-                sink: &mut *sink,
-                origin: &origin,
-                known: &mut known,
-                service: service.clone(),
-                once: OncePerTable::default(),
-            };
-            let flow = match signal {
-                Signal::Logs => logs::append(scope, &mut place)?,
-                Signal::Traces => traces::append(scope, &mut place)?,
-                _ => metrics::append(scope, &mut place)?,
-            };
-            if flow.is_break() {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Returns the service for the partition.
 pub(super) fn service(resource: &[u8]) -> Arc<str> {
     let attributes = Resource::view(Message::new(resource)).attributes();
@@ -294,12 +255,12 @@ pub(super) struct Item<T> {
 
 /// Destination of the items of a scope.
 pub(super) struct Place<'p, 'r> {
-    sink: &'p mut dyn Sink,
-    origin: &'p Origin<'r>,
-    known: &'p mut Known,
-    service: Option<Arc<str>>,
+    pub(super) sink: &'p mut dyn Sink,
+    pub(super) origin: &'p Origin<'r>,
+    pub(super) known: &'p mut Known,
+    pub(super) service: Option<Arc<str>>,
     /// The origin in the tables of the sink.
-    once: OncePerTable,
+    pub(super) once: OncePerTable,
 }
 
 impl Place<'_, '_> {

@@ -10,7 +10,7 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::{Type, TypePtr};
 
 use super::kind::TableKind;
-use super::layout::{ProfilesLayout, TableOptions};
+use super::options::{ProfilesLayout, Promoted, TableOptions};
 
 /// Version of the schemas, in the metadata of every file. New columns at the end do not change the
 /// version.
@@ -254,8 +254,15 @@ pub(super) fn sorted_by(kind: TableKind, columns: &[Column]) -> Vec<usize> {
     names.iter().filter_map(leaf).collect()
 }
 
+impl Promoted {
+    /// Whether every row already has a column of that name.
+    pub fn is_taken(&self) -> bool {
+        is_fixed(&self.column())
+    }
+}
+
 /// Whether a table has a column of that name, regardless of promoted attributes.
-pub(super) fn is_fixed(name: &str) -> bool {
+fn is_fixed(name: &str) -> bool {
     let all = [LOGS, TRACES, METRICS, PROFILES, FRAMES, CONTEXT];
     all.iter()
         .any(|part| part.iter().any(|(of, ..)| *of == name))

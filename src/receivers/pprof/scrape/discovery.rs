@@ -1,22 +1,12 @@
 //! Discovery of servers at intervals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::dns_sd::Dns;
 use super::file_sd::Files;
+pub(super) use super::found::Found;
 use super::target::Target;
 use tributary_config::ComponentId;
-
-/// A discovered server.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Found {
-    /// The server's `host:port`, or only the host.
-    pub(super) address: String,
-    /// Name by which the server was found, which its certificate must match.
-    pub(super) name: Option<String>,
-    /// Labels of the server. Names that begin with `__` are instructions to this receiver.
-    pub(super) labels: BTreeMap<String, String>,
-}
 
 /// Sources of servers.
 pub(super) enum Discovery {

@@ -9,7 +9,7 @@ use tokio::net::lookup_host;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::discovery::Found;
+use super::found::Found;
 use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::discovery::one_family;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::discovery::Found;
+use super::found::Found;
 use crate::receivers::glob::Glob;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};

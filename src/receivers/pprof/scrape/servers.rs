@@ -10,8 +10,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::discovery::{Discovery, Found};
+use super::discovery::Discovery;
 use super::fetch::{Client, Transport, port_of};
+use super::found::Found;
 use super::gauges::ScraperMetrics;
 use super::job::{Job, Shared};
 use super::pace::Pace;

@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use tokio::time::Instant;
 
 use super::super::body::Chunks;
-use super::super::connect::ConnectError;
+use crate::client::connect_error::ConnectError;
 
 /// Time after a failed attempt in which requests fail at once. It doubles with every failure in a row. The maximum is
 /// far below gRPC's two minutes, because only requests trigger attempts, and requests back off themselves. A connection

@@ -16,11 +16,11 @@ use tracing::{error, info};
 use super::TlsError;
 use super::files::{Contents, Files, Stamps};
 use super::in_use::{CertificateRole, Holder, InUse, Warnings, register};
-use super::trust::{Report, Trust};
 use crate::Owner;
 use crate::tls::certificate::{date, describe};
 use crate::tls::material;
 use crate::tls::material::{is_set, text};
+use crate::tls::trust::{Report, Trust};
 
 /// A `tls` section, as the rotation needs it.
 pub(super) trait Section: Send + Sync + 'static {

@@ -3,13 +3,13 @@
 use opentelemetry_proto::tonic::common::v1::AnyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 
-use super::super::super::dictionary::Mapping;
 use super::super::super::id::{AttributeSetId, MappingId, StringId};
 use super::super::super::names;
 use super::super::build_id;
 use super::super::error::{Error, FileTable};
 use super::super::tables::integer;
 use super::{FileReader, wire};
+use crate::entry::Mapping;
 use crate::id::Id;
 use tributary_otlp::reader::Fields;
 

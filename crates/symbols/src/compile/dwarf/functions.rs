@@ -8,7 +8,7 @@ use gimli::{AttributeValue, DebugInfoOffset, Dwarf, Unit, UnitHeader, UnitOffset
 
 use super::Bytes;
 use super::lines::Files;
-use super::unit::UnitError;
+use super::unit_error::UnitError;
 use crate::compile::model::{FileId, Function, FunctionId, Model};
 
 /// A unit and its file table.

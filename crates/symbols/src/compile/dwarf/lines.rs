@@ -3,7 +3,7 @@
 use gimli::{ColumnType, Dwarf, LineProgramHeader, Unit};
 
 use super::Bytes;
-use super::unit::UnitError;
+use super::unit_error::UnitError;
 use crate::compile::model::{FileId, Model, SourcePosition};
 use crate::compile::spans::Row;
 

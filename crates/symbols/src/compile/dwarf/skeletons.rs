@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use gimli::{UnitHeader, UnitType};
 
 use super::{Bytes, Sections};
-use crate::elf::{Elf, ElfError};
+use crate::elf::Elf;
+use crate::elf_error::ElfError;
 
 /// The `.dwo` file of a unit. Both paths are relative and contain no parent components.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,35 +10,13 @@ use gimli::{
 };
 
 use super::functions::{Functions, LoadedUnit, Names, Skeleton};
-use super::lines;
-use super::{Bytes, Read};
-use crate::compile::CompileError;
+pub(super) use super::unit_error::UnitError;
+use super::{Bytes, Read, lines};
 use crate::compile::model::{Context, ContextId, Model, NO_CONTEXT, Range, SourcePosition};
-use crate::compile::spans;
 use crate::compile::spans::{Row, Span};
 use crate::compile::symbol_table::range_containing;
+use crate::compile::{CompileError, spans};
 use crate::file::NameSource;
-
-/// The reason why reading a unit stopped.
-#[derive(Debug)]
-pub(super) enum UnitError {
-    /// The unit is damaged; the parts read so far are kept, and other units are still read.
-    Damaged,
-    /// The whole compilation fails.
-    Compile(CompileError),
-}
-
-impl From<gimli::Error> for UnitError {
-    fn from(_: gimli::Error) -> Self {
-        UnitError::Damaged
-    }
-}
-
-impl From<CompileError> for UnitError {
-    fn from(error: CompileError) -> Self {
-        UnitError::Compile(error)
-    }
-}
 
 /// Files and packages with the split parts of units.
 pub(super) struct Splits<'d, 'a> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::receivers::pprof::scrape::discovery::Found;
+use crate::receivers::pprof::scrape::found::Found;
 use crate::receivers::pprof::scrape::servers::identity;
 use tributary_config::Validate as _;
 

@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::ahead::Credit;
-use super::{Kept, PAUSE, Read, Stored, record};
+use super::batcher::Batcher;
+use super::delivery::Delivery;
+use super::entry::{Entry, Job, Request};
+use super::held::Held;
+use super::room::URGE;
+use super::stored::{Credit, Kept, PAUSE, Read, Stored, record};
 use crate::pipeline::Settle;
-use crate::queue::batcher::Batcher;
-use crate::queue::delivery::Delivery;
-use crate::queue::entry::{Entry, Job, Request};
-use crate::queue::held::Held;
-use crate::queue::room::URGE;
 use tributary_storage::Record;
 
 /// Bytes of records per read.
 const CHUNK: usize = 256 << 10;
 
 /// Passes records to the batcher as credit allows, until another exporter takes the log over or the queue is closed.
-pub(in crate::queue) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
+pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
     while stored.reads() {
         stored.log().keep_recent(stored.ahead.allowance() / 2);
         let readable = stored.log().readable();

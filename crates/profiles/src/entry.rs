@@ -1,6 +1,6 @@
 //! Entries of the dictionary's tables.
 
-use super::super::id::{
+use super::id::{
     AttributeSetId, FunctionId, LinesId, LinkId, MappingId, StackId, StringId, ValueId,
 };
 

@@ -1,0 +1,24 @@
+//! Errors of compilation units.
+
+use crate::compile::CompileError;
+
+/// The reason why reading a unit stopped.
+#[derive(Debug)]
+pub(super) enum UnitError {
+    /// The unit is damaged; the parts read so far are kept, and other units are still read.
+    Damaged,
+    /// The whole compilation fails.
+    Compile(CompileError),
+}
+
+impl From<gimli::Error> for UnitError {
+    fn from(_: gimli::Error) -> Self {
+        UnitError::Damaged
+    }
+}
+
+impl From<CompileError> for UnitError {
+    fn from(error: CompileError) -> Self {
+        UnitError::Compile(error)
+    }
+}
