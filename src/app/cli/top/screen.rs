@@ -107,7 +107,7 @@ fn nodes(snapshot: &Value, kind: &str) -> String {
             list(&node["accounts"])
                 .iter()
                 .map(|account| number(&account[key]))
-                .sum()
+                .fold(0.0, |total, count| total + count)
         };
         table.row([
             word(&node["component"]),

@@ -1,55 +1,48 @@
 // Requests to the collector. Addresses are relative, because the page may be served below a prefix.
 
-/** A request without an answer, with what to do about it. `status` is 0 if there was no response. */
-class AskError extends Error {
-  constructor(status, message) {
-    super(message);
-    this.status = status;
-  }
-}
+/** Returns an error with what to do about it. `status` is 0 if there was no response. */
+const failure = (status, message) => Object.assign(new Error(message), { status });
 
 const HINTS = {
-  0: "The collector does not answer. Check that it runs and that this address is right.",
-  401: "The collector wants authentication. Reload the page to log in, or open it through a proxy that adds the token.",
-  404: "The collector does not serve this path. Check the prefix of the proxy in front of it.",
+	0: "The collector does not answer. Check that it runs and that this address is right.",
+	401: "The collector wants authentication. Reload the page to log in, or open it through a proxy that adds a token.",
+	404: "The collector does not serve this path. Check the prefix of the proxy in front of it.",
 };
 /** Milliseconds after which a request has failed: the server ends its own ones after 10 s. */
 const PATIENCE = 15000;
-/** Number of attempts while the server is busy. */
 const ATTEMPTS = 4;
 
 const errorOf = async (response) => {
-  // The page of a proxy says less than its status.
-  const said = response.status === 401 ? null : await response.json().catch(() => null);
-  return new AskError(response.status, said?.error ?? HINTS[response.status] ?? `The server in front of the collector answers with status ${response.status}.`);
+	// The page of a proxy says less than its status.
+	const said = response.status === 401 ? null : await response.json().catch(() => null);
+	return failure(response.status, said?.error ?? HINTS[response.status] ?? `The server answers with status ${response.status}.`);
 };
 
 const once = async (url, { signal, body }) => {
-  const patience = AbortSignal.timeout(PATIENCE);
-  const options = { cache: "no-store", signal: signal ? AbortSignal.any([signal, patience]) : patience };
-  const response = await fetch(url, body ? { ...options, method: "POST", body } : options).catch((error) => {
-    throw signal?.aborted ? error : new AskError(0, HINTS[0]);
-  });
-  if (!response.ok) throw await errorOf(response);
-  return response;
+	const patience = AbortSignal.timeout(PATIENCE);
+	const options = { cache: "no-store", signal: signal ? AbortSignal.any([signal, patience]) : patience };
+	const response = await fetch(url, body ? { ...options, method: "POST", body } : options).catch((error) => {
+		throw signal?.aborted ? error : failure(0, HINTS[0]);
+	});
+	if (!response.ok) throw await errorOf(response);
+	return response;
 };
 
-/** Returns the address of a path below `api/v1/`, without parameters that are null. */
 export const address = (path, params = {}) => {
-  const given = Object.entries(params).filter(([, value]) => value !== null);
-  return `api/v1/${path}?${new URLSearchParams(given)}`;
+	const given = Object.entries(params).filter(([, value]) => value !== null);
+	return `api/v1/${path}?${new URLSearchParams(given)}`;
 };
 
 /** Asks for a path below `api/v1/`; waits and asks again while the server is busy. */
 export const ask = async (path, params, options = {}) => {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await once(address(path, params), options);
-    } catch (error) {
-      if (error.status !== 503 || attempt === ATTEMPTS) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-    }
-  }
+	for (let attempt = 1; ; attempt += 1) {
+		try {
+			return await once(address(path, params), options);
+		} catch (error) {
+			if (error.status !== 503 || attempt === ATTEMPTS) throw error;
+			await new Promise((resolve) => setTimeout(resolve, 1000));
+		}
+	}
 };
 
 export const askJson = async (path, params, options) => (await ask(path, params, options)).json();

@@ -6,14 +6,11 @@ import { duration } from "./format.js";
 import * as pipeline from "./pipeline.js";
 import * as profiles from "./profiles.js";
 
-/** Milliseconds between snapshots: the collector makes at most one a second. */
 const INTERVAL = 1000;
-/** Longest time between attempts while the collector does not answer, in milliseconds. */
 const LONGEST_WAIT = 5000;
 const THEMES = ["system", "light", "dark"];
 
 const at = (id) => document.getElementById(id);
-/** Shared by the pages. */
 const app = { snapshot: null, paused: false, isConnected: false };
 const pages = { pipeline: pipeline.create(at("pipeline"), app), profiles: profiles.create(at("profiles"), app) };
 const all = Object.values(pages);
@@ -21,17 +18,17 @@ let shown = null;
 let fragment = "";
 
 const route = () => {
-  const [name, query = ""] = location.hash.slice(1).split("?");
-  const next = Object.hasOwn(pages, name) ? name : "pipeline";
-  for (const link of document.querySelectorAll("nav a[data-page]")) {
-    link.setAttribute("aria-current", link.dataset.page === next ? "page" : "false");
-    // The way back leads to what was shown.
-    if (link.dataset.page === shown && shown !== next) link.href = fragment;
-    at(link.dataset.page).hidden = link.dataset.page !== next;
-  }
-  if (shown && shown !== next) pages[shown].hide();
-  shown = next;
-  pages[next].show(new URLSearchParams(query));
+	const [name, query = ""] = location.hash.slice(1).split("?");
+	const next = Object.hasOwn(pages, name) ? name : "pipeline";
+	for (const link of document.querySelectorAll("[data-page]")) {
+		link.setAttribute("aria-current", link.dataset.page === next ? "page" : "false");
+		// The way back leads to what was shown.
+		if (link.dataset.page === shown && shown !== next) link.href = fragment;
+		at(link.dataset.page).hidden = link.dataset.page !== next;
+	}
+	if (shown && shown !== next) pages[shown].hide();
+	shown = next;
+	pages[next].show(new URLSearchParams(query));
 };
 // Pages change their fragment without an event.
 const remember = () => (fragment = location.hash || "#pipeline");
@@ -39,22 +36,21 @@ const remember = () => (fragment = location.hash || "#pipeline");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let theme = "system";
 const setTheme = (forced) => {
-  document.documentElement.dataset.theme = forced ?? (theme === "system" ? (dark.matches ? "dark" : "light") : theme);
-  at("theme").textContent = `Theme: ${theme}`;
-  for (const page of all) page.redraw();
+	document.documentElement.dataset.theme = forced ?? (theme === "system" ? (dark.matches ? "dark" : "light") : theme);
+	at("theme").textContent = `Theme: ${theme}`;
+	for (const page of all) page.redraw();
 };
-// Without storage, the choice lasts until the page is left.
 const stored = (action) => {
-  try {
-    return action(localStorage);
-  } catch {
-    return null;
-  }
+	try {
+		return action(localStorage);
+	} catch {
+		return null;
+	}
 };
 at("theme").addEventListener("click", () => {
-  theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-  stored((storage) => storage.setItem("theme", theme));
-  setTheme();
+	theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+	stored((storage) => storage.setItem("theme", theme));
+	setTheme();
 });
 dark.addEventListener("change", () => setTheme());
 // Paper is white, and pictures have the colors that they were drawn with.
@@ -66,59 +62,55 @@ let isAsking = false;
 let failures = 0;
 
 const show = (kind, status, message) => {
-  at("status").dataset.kind = kind;
-  setText(at("status"), status);
-  at("alert").hidden = !message;
-  setText(at("alert"), message);
+	at("status").dataset.kind = kind;
+	setText(at("status"), status);
+	at("alert").hidden = !message;
+	setText(at("alert"), message);
 };
 
+const showLive = (message) => show(app.paused ? "paused" : "live", app.paused ? "paused" : "live", message);
+
 const received = (snapshot) => {
-  const age = (snapshot.time - snapshot.started) / 1000;
-  const isNew = app.snapshot && app.snapshot.started !== snapshot.started;
-  if (isNew) app.restarted = true;
-  const returned = isNew || failures > 0;
-  [failures, app.isConnected, app.snapshot] = [0, true, snapshot];
-  show(app.paused ? "paused" : "live", app.paused ? "paused" : "live", app.restarted && age < 60 ? "The collector was restarted. Counts began anew." : "");
-  setText(at("host"), [snapshot.host, `version ${snapshot.version}`, snapshot.phase, `up ${duration(age)}`].filter(Boolean).join(" | "));
-  for (const page of all) page.update(snapshot);
-  if (returned) for (const page of all) page.refresh(true);
+	const age = (snapshot.time - snapshot.started) / 1000;
+	const isNew = app.snapshot && app.snapshot.started !== snapshot.started;
+	if (isNew) app.restarted = true;
+	const returned = isNew || failures > 0;
+	[failures, app.isConnected, app.snapshot] = [0, true, snapshot];
+	showLive(app.restarted && age < 60 ? "The collector was restarted. Counts began anew." : "");
+	setText(at("host"), [snapshot.host, `version ${snapshot.version}`, snapshot.phase, `up ${duration(age)}`].filter(Boolean).join(" | "));
+	for (const page of all) page.update(snapshot);
+	if (returned) for (const page of all) page.refresh(true);
 };
 
 const lost = (error) => {
-  failures += 1;
-  app.isConnected = false;
-  const isDown = error.status === 0 || error.status > 500;
-  show("lost", isDown ? "disconnected, retrying" : "no data, retrying", `${error.message}${app.snapshot ? " The page shows the last data." : ""}`);
+	failures += 1;
+	app.isConnected = false;
+	const isDown = error.status === 0 || error.status > 500;
+	show("lost", isDown ? "disconnected, retrying" : "no data, retrying", `${error.message}${app.snapshot ? " The page shows the last data." : ""}`);
 };
 
-/** Fetches a snapshot, and the next one later. A hidden tab asks for nothing. */
+/** Fetches snapshots, unless the tab is hidden. */
 const poll = async () => {
-  clearTimeout(timer);
-  if (isAsking || document.hidden || app.paused) return;
-  isAsking = true;
-  const began = performance.now();
-  const snapshot = await askJson("pipeline").catch(lost);
-  isAsking = false;
-  const wait = snapshot ? INTERVAL : Math.min(INTERVAL * 2 ** (failures - 1), LONGEST_WAIT);
-  timer = setTimeout(poll, Math.max(wait - (performance.now() - began), 0));
-  if (snapshot) received(snapshot);
+	clearTimeout(timer);
+	if (isAsking || document.hidden || app.paused) return;
+	isAsking = true;
+	const began = performance.now();
+	const snapshot = await askJson("pipeline").catch(lost);
+	isAsking = false;
+	const wait = snapshot ? INTERVAL : Math.min(INTERVAL * 2 ** (failures - 1), LONGEST_WAIT);
+	timer = setTimeout(poll, Math.max(wait - (performance.now() - began), 0));
+	if (snapshot) received(snapshot);
 };
 const resume = () => {
-  poll();
-  for (const page of all) page.refresh(false);
+	poll();
+	for (const page of all) page.refresh(false);
 };
 document.addEventListener("visibilitychange", resume);
-addEventListener("online", resume);
 at("pause").addEventListener("click", () => {
-  app.paused = !app.paused;
-  at("pause").setAttribute("aria-pressed", app.paused);
-  show(app.paused ? "paused" : "live", app.paused ? "paused" : "live", "");
-  resume();
-});
-// The fragment names a page, so the link to the content moves the focus by itself.
-at("skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  at("main").focus();
+	app.paused = !app.paused;
+	at("pause").setAttribute("aria-pressed", app.paused);
+	showLive("");
+	resume();
 });
 
 theme = stored((storage) => storage.getItem("theme")) ?? "system";

@@ -1,15 +1,14 @@
 // What the page of profiles shows, as the link holds it, and the controls that choose it.
 
-import { button, el, field, renew, setText } from "./dom.js";
+import { el, field, renew, setText, setValue } from "./dom.js";
 import { dateTime, visible } from "./format.js";
 
-/** Parts of the link, with the values that are left out of it. `a` and `b` are the range within the time line. */
+/** Parts of the link, with their defaults. `a` and `b` are the range within the time line. */
 const DEFAULTS = {
-  view: "flame", store: "", type: "", query: "", from: "now-1h", until: "now", a: "", b: "",
-  compare: "", bquery: "", bfrom: "", buntil: "", normalize: "total",
-  zoom: "[]", skip: "0", find: "", filter: "", sort: "self", fn: "", colors: "package",
+	view: "flame", store: "", type: "", query: "", from: "now-1h", until: "now", a: "", b: "",
+	compare: "", bquery: "", bfrom: "", buntil: "", normalize: "total",
+	zoom: "[]", skip: "0", find: "", filter: "", sort: "self", fn: "", colors: "package",
 };
-/** Options of a selector at most; the text of the query reaches all. */
 const MOST_OPTIONS = 500;
 const RANGES = [["", "custom"], ["now-5m", "5 minutes"], ["now-15m", "15 minutes"], ["now-1h", "1 hour"], ["now-6h", "6 hours"], ["now-1d", "1 day"], ["now-7d", "7 days"]];
 const MILLIS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, w: 604800000 };
@@ -18,122 +17,111 @@ export const parseState = (params) => Object.fromEntries(Object.entries(DEFAULTS
 
 export const linkOf = (state) => `#profiles?${new URLSearchParams(Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]))}`;
 
-/** Returns the parameters of a request: `side` is `selected`, `before`, `both`, or `window` for the whole time line. */
+/** Returns parameters for a side: `selected`, `before`, `both`, or `window` (the whole time line). */
 export const paramsOf = (state, side) => {
-  const { store, type, query, from, until, a, b, bquery, bfrom, buntil, normalize } = state;
-  const params = { store: store || null, type: type || null, query: query || null, ...(side === "window" || !a ? { from, until } : { from: a, until: b }) };
-  if (side === "before") return { ...params, query: bquery || query || null, from: bfrom, until: buntil };
-  return side === "both" ? { ...params, before_query: bquery || null, before_from: bfrom, before_until: buntil, normalize } : params;
+	const { store, type, query, from, until, a, b, bquery, bfrom, buntil, normalize } = state;
+	const params = { store: store || null, type: type || null, query: query || null, ...(side === "window" || !a ? { from, until } : { from: a, until: b }) };
+	if (side === "before") return { ...params, query: bquery || query || null, from: bfrom, until: buntil };
+	return side === "both" ? { ...params, before_query: bquery || null, before_from: bfrom, before_until: buntil, normalize } : params;
 };
 
-/** Returns a time of the link as milliseconds since 1970. */
 export const millisOf = (text, now) => {
-  if (/^\d+$/.test(text)) return Number(text);
-  return [...text.matchAll(/(\d+)(ms|s|m|h|d|w)/g)].reduce((at, [, number, unit]) => at - number * MILLIS[unit], now);
+	if (/^\d+$/.test(text)) return Number(text);
+	return [...text.matchAll(/(\d+)(ms|s|m|h|d|w)/g)].reduce((at, [, number, unit]) => at - number * MILLIS[unit], now);
 };
 
-/** Returns the times before a selection, of the same length, to compare with. */
+/** Returns the times just before a selection, to compare with. */
 const timesBefore = ({ from, until, a, b }) => {
-  const [, number, unit] = (!a && until === "now" && /^now-(\d+)([a-z]+)$/.exec(from)) || [];
-  if (number) return { bfrom: `now-${2 * number}${unit}`, buntil: from };
-  const [start, end] = [a || from, b || until].map((at) => millisOf(at, Date.now()));
-  return { bfrom: String(Math.max(2 * start - end, 0)), buntil: String(start) };
+	const [, number, unit] = (!a && until === "now" && /^now-(\d+)([a-z]+)$/.exec(from)) || [];
+	if (number) return { bfrom: `now-${2 * number}${unit}`, buntil: from };
+	const [start, end] = [a || from, b || until].map((at) => millisOf(at, Date.now()));
+	return { bfrom: String(Math.max(2 * start - end, 0)), buntil: String(start) };
 };
 
 const shownTime = (text) => (/^\d+$/.test(text) ? dateTime(Number(text)) : text);
 
-/** Returns a time for the collector, or null. */
 const parsedTime = (text) => {
-  if (/^(\d+|now(-(\d+[a-z]+)+)?)$/.test(text)) return text;
-  const millis = Date.parse(text.replace(" ", "T"));
-  return Number.isNaN(millis) ? null : String(millis);
+	if (/^(\d+|now(-(\d+[a-z]+)+)?)$/.test(text)) return text;
+	const millis = Date.parse(text.replace(" ", "T"));
+	return Number.isNaN(millis) ? null : String(millis);
 };
+
+const PAIR = /([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"/g;
+const ESCAPED = { n: "\n", t: "\t", r: "\r" };
 
 /** Returns the labels of a query that only has `=`, or null. */
 const pairsOf = (query) => {
-  const pairs = new Map();
-  const rest = query.replace(/^\{|\}$/g, "").replace(/([A-Za-z_]\w*)\s*=\s*("(?:[^"\\]|\\.)*")/g, (all, name, value) => {
-    pairs.set(name, value);
-    return "";
-  });
-  if (/[^\s,]/.test(rest)) return null;
-  try {
-    return new Map([...pairs].map(([name, value]) => [name, JSON.parse(value)]));
-  } catch {
-    return null;
-  }
+	if (/[^{},\s]/.test(query.replace(PAIR, ""))) return null;
+	return new Map([...query.matchAll(PAIR)].map(([, name, value]) => [name, value.replace(/\\(.)/g, (all, c) => ESCAPED[c] ?? c)]));
 };
 
-export const queryOf = (pairs) => (pairs.size ? `{${[...pairs].map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", ")}}` : "");
+export const queryOf = (pairs) => (pairs.size ? `{${[...pairs].map(([name, value]) => `${name}="${value.replace(/["\\]/g, "\\$&")}"`).join(", ")}}` : "");
 
 const setOptions = (select, list, chosen) => {
-  const known = list.some(([value]) => value === chosen) ? list : [[chosen, chosen], ...list];
-  renew(select, known.slice(0, MOST_OPTIONS).map(([value, title]) => el("option", { value }, visible(title, 80))));
-  select.value = chosen;
+	const known = list.some(([value]) => value === chosen) ? list : [[chosen, chosen], ...list];
+	renew(select, known.slice(0, MOST_OPTIONS).map(([value, title]) => el("option", { value }, visible(title, 80))));
+	select.value = chosen;
 };
 
 const typeTitle = ({ name, unit, profile }) => `${profile === name ? "" : `${profile}: `}${name} (${unit})`;
 
-/** Returns the type to show first: processor time is what most people come for. */
+/** Returns the type to show first: most people look for processor time. */
 export const firstType = (types) => (types.find((type) => type.name === "cpu") ?? types.find((type) => type.unit === "nanoseconds") ?? types[0])?.id ?? "";
 
-/** Creates the selectors. `set` changes the state. */
 export const createSelectors = (set) => {
-  let state = DEFAULTS;
-  const problem = el("span", { class: "problem", role: "status" });
-  /** Another selection ends a zoom, whose frames it may not have. */
-  const select = (name) => el("select", { id: `select-${name}`, onchange: (event) => set({ [name]: event.target.value, zoom: "[]", skip: "0" }) });
-  const inputs = new Map();
-  const input = (name, size, parse, more = {}) => {
-    const typed = () => {
-      const parsed = parse(box.value.trim());
-      box.setAttribute("aria-invalid", parsed === null);
-      setText(problem, parsed === null ? "A time is now, now-15m, a date such as 2026-01-31 14:00, or milliseconds since 1970." : "");
-      if (parsed !== null) set({ [name]: parsed, ...more });
-    };
-    const box = el("input", { size, spellcheck: "false", onchange: typed });
-    inputs.set(name, [box, parse === parsedTime ? shownTime : String]);
-    return box;
-  };
-  const whole = { a: "", b: "" };
-  const [store, type, normalize] = ["store", "type", "normalize"].map(select);
-  const labels = el("span", { class: "fields" });
-  const range = el("select", { onchange: () => range.value && set({ from: range.value, until: "now", ...whole }) });
-  const compare = el("select", { id: "compare", onchange: () => set({ compare: compare.value, zoom: "[]", skip: "0", ...(state.bfrom ? {} : timesBefore(state)) }) });
-  setOptions(compare, [["", "nothing"], ["diff", "the baseline, as a difference"], ["side", "the baseline, side by side"]], "");
-  setOptions(normalize, [["total", "shares"], ["none", "values"]], "total");
-  const storeField = field("Store", store);
-  const series = el("div", { class: "fields" }, labels, field("Query", input("query", 30, String)), field("Last", range),
-    field("From", input("from", 17, parsedTime, whole)), field("until", input("until", 17, parsedTime, whole)), field("Compare with", compare));
-  const baseline = el("div", { class: "fields" }, field("Baseline from", input("bfrom", 17, parsedTime)), field("until", input("buntil", 17, parsedTime)),
-    field("series, if others", input("bquery", 30, String)), field("compare", normalize), button("Time just before", () => set(timesBefore(state))));
+	let state = DEFAULTS;
+	const problem = el("span.problem", { role: "status" });
+	const select = (name) => el("select", { id: `select-${name}`, onchange: (event) => set({ [name]: event.target.value }) });
+	const inputs = new Map();
+	const input = (name, size, parse, more = {}) => {
+		const typed = () => {
+			const parsed = parse(box.value.trim());
+			box.setAttribute("aria-invalid", parsed === null);
+			setText(problem, parsed === null ? "Write a time as now-15m, 2026-01-31 14:00, or milliseconds since 1970." : "");
+			if (parsed !== null) set({ [name]: parsed, ...more });
+		};
+		const box = el("input", { size, spellcheck: "false", onchange: typed });
+		inputs.set(name, [box, parse === parsedTime ? shownTime : String]);
+		return box;
+	};
+	const whole = { a: "", b: "" };
+	const [store, type, normalize] = ["store", "type", "normalize"].map(select);
+	const labels = el("span.fields");
+	const range = el("select", { onchange: () => range.value && set({ from: range.value, until: "now", ...whole }) });
+	const compare = el("select", { id: "compare", onchange: () => set({ compare: compare.value, ...(state.bfrom ? {} : timesBefore(state)) }) });
+	setOptions(compare, [["", "nothing"], ["diff", "the baseline, as a difference"], ["side", "the baseline, side by side"]], "");
+	setOptions(normalize, [["total", "shares"], ["none", "values"]], "total");
+	const storeField = field("Store", store);
+	const series = el("div.fields", labels, field("Query", input("query", 30, String)), field("Last", range),
+		field("From", input("from", 17, parsedTime, whole)), field("until", input("until", 17, parsedTime, whole)), field("Compare with", compare));
+	const baseline = el("div.fields", field("Baseline from", input("bfrom", 17, parsedTime)), field("until", input("buntil", 17, parsedTime)),
+		field("series, if others", input("bquery", 30, String)), field("compare", normalize));
 
-  const labelField = ([name, values]) => {
-    const pairs = pairsOf(state.query);
-    const box = el("select", { disabled: !pairs, "data-label": name, onchange: () => {
-      pairs.set(name, box.value);
-      if (!box.value) pairs.delete(name);
-      set({ query: queryOf(pairs) });
-    } });
-    setOptions(box, [["", pairs ? "any" : "see query"], ...values.map((value) => [value, value])], pairs?.get(name) ?? "");
-    return field(name, box);
-  };
+	const labelField = ([name, values]) => {
+		const pairs = pairsOf(state.query);
+		const box = el("select", { disabled: !pairs, "data-label": name, onchange: () => {
+			pairs.set(name, box.value);
+			if (!box.value) pairs.delete(name);
+			set({ query: queryOf(pairs) });
+		} });
+		setOptions(box, [["", pairs ? "any" : "see query"], ...values.map((value) => [value, value])], pairs?.get(name) ?? "");
+		return field(name, box);
+	};
 
-  return {
-    element: el("div", { class: "selectors" }, el("div", { class: "fields" }, storeField, field("Type", type), series), baseline, problem),
-    /** Shows a state, and what the store has: stores, types, and values by label. */
-    update(next, { stores, types, values, isFile }) {
-      state = next;
-      series.hidden = isFile;
-      baseline.hidden = isFile || !state.compare;
-      storeField.hidden = isFile || stores.length < 2;
-      setOptions(store, stores.map(({ id }) => [id, id]), state.store || stores[0]?.id || "");
-      setOptions(type, types.map((one) => [one.id, typeTitle(one)]), state.type);
-      for (const [name, [box, shown]] of inputs) if (document.activeElement !== box) box.value = shown(state[name]);
-      setOptions(range, RANGES, state.until === "now" && RANGES.some(([value]) => value === state.from) ? state.from : "");
-      compare.value = state.compare;
-      normalize.value = state.normalize;
-      renew(labels, [...values].map(labelField));
-    },
-  };
+	return {
+		element: el("div.selectors", el("div.fields", storeField, field("Type", type), series), baseline, problem),
+		update(next, { stores, types, values, isFile }) {
+			state = next;
+			series.hidden = isFile;
+			baseline.hidden = isFile || !state.compare;
+			storeField.hidden = isFile || stores.length < 2;
+			setOptions(store, stores.map(({ id }) => [id, id]), state.store || stores[0]?.id || "");
+			setOptions(type, types.map((one) => [one.id, typeTitle(one)]), state.type);
+			for (const [name, [box, shown]] of inputs) setValue(box, shown(state[name]));
+			setOptions(range, RANGES, state.until === "now" && RANGES.some(([value]) => value === state.from) ? state.from : "");
+			compare.value = state.compare;
+			normalize.value = state.normalize;
+			renew(labels, [...values].map(labelField));
+		},
+	};
 };

@@ -7,106 +7,101 @@ import { createPlot } from "./plot.js";
 import { millisOf, queryOf } from "./selection.js";
 
 const HEIGHT = 84;
-/** Series with a color of their own; the table has all. */
 const COLORED = 6;
 
 export const createTimeline = (ctx) => {
-  const about = el("span", { class: "mono", role: "status" });
-  const legend = el("div", { class: "bar" });
-  const sets = el("select", { "aria-label": "Range to choose" }, el("option", { value: "a b" }, "choose the selection"), el("option", { value: "bfrom buntil" }, "choose the baseline"));
-  const enlarge = button("Enlarge", () => ctx.set({ from: ctx.state.a, until: ctx.state.b, a: "", b: "" }));
-  const clear = button("Clear", () => ctx.set({ a: "", b: "" }));
-  let series = [];
-  let step = 1000;
-  /** Sums of all series by time. */
-  let totals = new Map();
+	const about = el("span.mono", { role: "status" });
+	const legend = el("div.bar");
+	const clear = button("Clear", () => ctx.set({ a: "", b: "" }));
+	let series = [];
+	let step = 1000;
+	let totals = new Map();
 
-  const band = (context, range, color, title) => {
-    const [left, right] = range.map((at) => Math.min(Math.max(plot.x(at), 0), context.canvas.clientWidth));
-    if (right - left < 0.5) return;
-    context.fillStyle = context.strokeStyle = themeColor(color);
-    context.globalAlpha = 0.16;
-    context.fillRect(left, 0, right - left, HEIGHT);
-    context.globalAlpha = 1;
-    context.strokeRect(left + 0.5, 0.5, right - left - 1, HEIGHT - 1);
-    if (right - left > 60) context.fillText(title, left + 5, 24);
-  };
+	const band = (context, range, color, title) => {
+		const [left, right] = range.map((at) => Math.min(Math.max(plot.x(at), 0), context.canvas.clientWidth));
+		if (right - left < 2) return;
+		context.fillStyle = context.strokeStyle = themeColor(color);
+		context.globalAlpha = 0.16;
+		context.fillRect(left, 0, right - left, HEIGHT);
+		context.globalAlpha = 1;
+		context.strokeRect(left + 0.5, 0.5, right - left - 1, HEIGHT - 1);
+		if (right - left > 60) context.fillText(title, left + 5, 24);
+	};
 
-  const choose = (from, until) => {
-    // Windows of the store are whole, so a range within a step would show values from outside.
-    const start = Math.floor(from / step) * step;
-    const end = Math.max(Math.ceil(until / step) * step, start + step);
-    const [first, last] = (ctx.state.compare ? sets.value : "a b").split(" ");
-    ctx.set({ [first]: String(start), [last]: String(end) });
-  };
-  const tell = () => setText(about, ctx.state.a ? `${dateTime(Number(ctx.state.a))} to ${time(Number(ctx.state.b))} (${duration((ctx.state.b - ctx.state.a) / 1000)})` : "Drag to choose a range.");
+	const choose = (from, until, isBaseline) => {
+		// Windows of the store are whole, so a range within a step would show values from outside.
+		const start = Math.floor(from / step) * step;
+		const end = Math.max(Math.ceil(until / step) * step, start + step);
+		ctx.set(isBaseline && ctx.state.compare ? { bfrom: String(start), buntil: String(end) } : { a: String(start), b: String(end) });
+	};
+	const tell = () => setText(about, ctx.state.a ? `${dateTime(Number(ctx.state.a))} to ${time(Number(ctx.state.b))} (${duration((ctx.state.b - ctx.state.a) / 1000)})` : `Drag to choose a range${ctx.state.compare ? ", and with Shift that of the baseline" : ""}.`);
 
-  const plot = createPlot("Time line. Arrow keys move the selection, with Shift they grow it, Escape ends it.", HEIGHT, {
-    draw(context) {
-      const most = Math.max(1, ...totals.values());
-      const base = new Map();
-      series.forEach(({ points }, at) => {
-        context.fillStyle = at < COLORED ? seriesColor(at) : themeColor("strong");
-        for (const [start, value] of points) {
-          const below = base.get(start) ?? 0;
-          const high = ((HEIGHT - 14) * Math.abs(value)) / most;
-          base.set(start, below + high);
-          context.fillRect(plot.x(start), HEIGHT - below - high, Math.max(plot.x(start + step) - plot.x(start) - 0.6, 0.8), high);
-        }
-      });
-      context.fillStyle = themeColor("soft");
-      context.fillText(`${amount(most, ctx.unit())} in ${duration(step / 1000)}`, 2, 10);
-      const { state } = ctx;
-      if (state.compare) band(context, [millisOf(state.bfrom, ctx.now()), millisOf(state.buntil, ctx.now())], "warn", "baseline");
-      if (state.a) band(context, [Number(state.a), Number(state.b)], "accent", "selection");
-    },
-    choose,
-    none: () => ctx.state.a && ctx.set({ a: "", b: "" }),
-    key(direction, grows) {
-      const last = Math.floor(plot.range[1] / step) * step;
-      const [from, to] = ctx.state.a ? [Number(ctx.state.a), Number(ctx.state.b)] : [last - 10 * step, last - step];
-      choose(grows ? from : from + direction * step, to + direction * step);
-    },
-    hover(when) {
-      const start = Math.floor(when / step) * step;
-      if (totals.has(start)) setText(about, `${time(start)}: ${amount(totals.get(start), ctx.unit())}`);
-    },
-  });
-  plot.element.addEventListener("pointerleave", tell);
-  const rows = behind("Table of the time line", () => [
-    table("Series", ["series", "#sum"], series.map((one) => [one.name, amount(one.sum, ctx.unit())])),
-    table("Sums by time", ["time", "#sum"], [...totals].map(([at, value]) => [dateTime(at), amount(value, ctx.unit())])),
-  ]);
+	const plot = createPlot("Time line. Arrow keys move the selection, with Shift they grow it, Escape ends it.", HEIGHT, {
+		draw(context) {
+			const most = Math.max(1, ...totals.values());
+			const base = new Map();
+			series.forEach(({ points }, at) => {
+				context.fillStyle = at < COLORED ? seriesColor(at) : themeColor("strong");
+				for (const [start, value] of points) {
+					const below = base.get(start) ?? 0;
+					const high = ((HEIGHT - 14) * Math.abs(value)) / most;
+					base.set(start, below + high);
+					context.fillRect(plot.x(start), HEIGHT - below - high, Math.max(plot.x(start + step) - plot.x(start) - 0.6, 0.8), high);
+				}
+			});
+			context.fillStyle = themeColor("soft");
+			context.fillText(`${amount(most, ctx.unit())} in ${duration(step / 1000)}`, 2, 10);
+			const { state } = ctx;
+			if (state.compare) band(context, [millisOf(state.bfrom, ctx.now()), millisOf(state.buntil, ctx.now())], "warn", "baseline");
+			if (state.a) band(context, [Number(state.a), Number(state.b)], "accent", "selection");
+		},
+		choose,
+		none: () => ctx.state.a && ctx.set({ a: "", b: "" }),
+		key(direction, grows) {
+			const last = Math.floor(plot.range[1] / step) * step;
+			const [from, to] = ctx.state.a ? [Number(ctx.state.a), Number(ctx.state.b)] : [last - 10 * step, last - step];
+			choose(grows ? from : from + direction * step, to + direction * step);
+		},
+		hover(when) {
+			const start = Math.floor(when / step) * step;
+			if (totals.has(start)) setText(about, `${time(start)}: ${amount(totals.get(start), ctx.unit())}`);
+		},
+	});
+	plot.element.addEventListener("pointerleave", tell);
+	const rows = behind("Table of the time line", () => [
+		table("Series", ["series", "#sum"], series.map((one) => [one.name, amount(one.sum, ctx.unit())])),
+		table("Sums by time", ["time", "#sum"], [...totals].map(([at, value]) => [dateTime(at), amount(value, ctx.unit())])),
+	]);
 
-  const redraw = () => {
-    tell();
-    sets.hidden = !ctx.state.compare;
-    enlarge.hidden = clear.hidden = !ctx.state.a;
-    const others = series.length - COLORED;
-    renew(legend, series.slice(0, COLORED).map((one, at) => {
-      const entry = button(`${visible(one.name, 40)}: ${amount(one.sum, ctx.unit())}`, () => ctx.set({ query: queryOf(new Map(Object.entries(one.labels))) }), { class: "plain", title: "Show only this series" });
-      const swatch = el("i", { class: "swatch" });
-      swatch.style.background = seriesColor(at);
-      entry.prepend(swatch);
-      return entry;
-    }), others > 0 ? muted(`${plural(others, "smaller one")} in gray`) : null);
-    plot.draw();
-    rows.refresh();
-  };
+	const redraw = () => {
+		tell();
+		clear.hidden = !ctx.state.a;
+		const others = series.length - COLORED;
+		renew(legend, series.slice(0, COLORED).map((one, at) => {
+			const entry = button(`${visible(one.name, 40)}: ${amount(one.sum, ctx.unit())}`, () => ctx.set({ query: queryOf(new Map(Object.entries(one.labels))) }), "plain", { title: "Show only this series" });
+			const swatch = el("i.swatch");
+			swatch.style.background = seriesColor(at);
+			entry.prepend(swatch);
+			return entry;
+		}), others > 0 ? muted(`${plural(others, "smaller one")} in gray`) : null);
+		plot.draw();
+		rows.refresh();
+	};
 
-  return {
-    element: el("div", { class: "card" }, el("div", { class: "bar" }, el("b", {}, "Time line"), about, sets, enlarge, clear), plot.element, legend, rows),
-    async load(signal) {
-      plot.range = [ctx.state.from, ctx.state.until].map((at) => millisOf(at, ctx.now()));
-      const answer = await ctx.fetch("totals", { by: "service_name" }, "window", signal);
-      step = answer.step;
-      totals = new Map();
-      for (const { points } of answer.series) for (const [at, value] of points) totals.set(at, (totals.get(at) ?? 0) + Math.abs(value));
-      totals = new Map([...totals].sort(([a], [b]) => a - b));
-      series = answer.series.map((one) => ({ ...one, name: Object.values(one.labels).join(", ") || "all", sum: one.points.reduce((sum, [, value]) => sum + Math.abs(value), 0) }));
-      series.sort((a, b) => b.sum - a.sum);
-      redraw();
-    },
-    redraw,
-  };
+	return {
+		element: el("div.card", el("div.bar", el("b", "Time line"), about, clear), plot.element, legend, rows),
+		async load(signal, isFresh) {
+			if (!isFresh) return redraw();
+			plot.range = [ctx.state.from, ctx.state.until].map((at) => millisOf(at, ctx.now()));
+			const answer = await ctx.fetch("totals", { by: "service_name" }, "window", signal);
+			step = answer.step;
+			totals = new Map();
+			for (const { points } of answer.series) for (const [at, value] of points) totals.set(at, (totals.get(at) ?? 0) + Math.abs(value));
+			totals = new Map([...totals].sort(([a], [b]) => a - b));
+			series = answer.series.map((one) => ({ ...one, name: Object.values(one.labels).join(", ") || "all", sum: one.points.reduce((sum, [, value]) => sum + Math.abs(value), 0) }));
+			series.sort((a, b) => b.sum - a.sum);
+			redraw();
+		},
+		redraw,
+	};
 };
