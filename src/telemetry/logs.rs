@@ -321,16 +321,25 @@ fn caller(metadata: &Metadata<'_>) -> Option<String> {
     Some(format!("{file}:{}", metadata.line()?))
 }
 
+/// Fields that name the component of a line.
+const COMPONENT_KIND: &str = "otelcol.component.kind";
+const COMPONENT_ID: &str = "otelcol.component.id";
+
 struct Fields {
     message: String,
     rest: Map<String, Value>,
 }
 
 impl Fields {
-    /// Returns the message with the fields of the line, as `message key=value key=value`.
+    /// Returns the component, the message and the fields, as `exporter otlp_grpc: message key=value key=value`.
     fn in_one_line(&self) -> String {
-        let mut line = self.message.clone();
-        for (key, value) in &self.rest {
+        let text = |key: &str| self.rest.get(key).and_then(Value::as_str);
+        let mut line = match (text(COMPONENT_KIND), text(COMPONENT_ID)) {
+            (Some(kind), Some(id)) => format!("{kind} {id}: {}", self.message),
+            _ => self.message.clone(),
+        };
+        let is_shown = |key: &str| ![COMPONENT_KIND, COMPONENT_ID, "suppressed"].contains(&key);
+        for (key, value) in self.rest.iter().filter(|(key, _)| is_shown(key)) {
             let value = value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned);
@@ -445,6 +454,33 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || tracing::info!(answer = 42, "hello"));
         let bytes = captured.0.lock().unwrap();
         serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[test]
+    fn warnings_are_kept_with_component_and_fields() {
+        let style = Style::new(&TelemetryConfig::default()).unwrap();
+        let warnings = Arc::new(RecentWarnings::default());
+        let shape = Shape {
+            style: Arc::new(ArcSwap::from_pointee(style)),
+            warnings: warnings.clone(),
+        };
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(io::sink)
+            .event_format(shape);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("not kept");
+            tracing::warn!(
+                otelcol.component.kind = "exporter",
+                otelcol.component.id = "otlp",
+                items = 3,
+                suppressed = 0,
+                "Failed."
+            );
+        });
+        let latest = warnings.latest();
+        assert_eq!(latest.len(), 1);
+        assert_eq!(latest[0].text, "exporter otlp: Failed. items=3");
     }
 
     #[test]
