@@ -1,14 +1,12 @@
-// Requests to the collector. Addresses are relative, because the page may be served below a prefix.
+// Requests to the collector. Addresses are relative: the page may be served below a prefix.
 
-/** Returns an error with what to do about it. `status` is 0 if there was no response. */
 const failure = (status, message) => Object.assign(new Error(message), { status });
 
 const HINTS = {
-	0: "The collector does not answer. Check that it runs and that this address is right.",
-	401: "The collector wants authentication. Reload the page to log in, or open it through a proxy that adds a token.",
-	404: "The collector does not serve this path. Check the prefix of the proxy in front of it.",
+	0: "The collector does not answer. Check that it runs at this address.",
+	401: "The collector wants authentication. Reload the page to log in, or use a proxy that adds a token.",
 };
-/** Milliseconds after which a request has failed: the server ends its own ones after 10 s. */
+/** Milliseconds. The server ends requests after 10 s. */
 const PATIENCE = 15000;
 const ATTEMPTS = 4;
 
@@ -33,7 +31,7 @@ export const address = (path, params = {}) => {
 	return `api/v1/${path}?${new URLSearchParams(given)}`;
 };
 
-/** Asks for a path below `api/v1/`; waits and asks again while the server is busy. */
+/** Asks for a path below `api/v1/`, again while the server is busy. */
 export const ask = async (path, params, options = {}) => {
 	for (let attempt = 1; ; attempt += 1) {
 		try {

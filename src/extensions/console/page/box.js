@@ -8,7 +8,6 @@ const FULL = 0.8;
 
 const COUNTERS = [["received", "received"], ["delivered", "delivered"], ["refused", "refused"], ["in_flight", "in flight"], ["recovered", "recovered from the queue"]];
 
-/** Returns a counter of a component over all signals and reasons. */
 export const sum = (node, name) => {
 	const of = (account) => (name === "dropped" ? Object.values(account.dropped ?? {}).reduce((a, b) => a + b, 0) : account[name] ?? 0);
 	return node.accounts.reduce((all, account) => all + of(account), 0);
@@ -16,7 +15,6 @@ export const sum = (node, name) => {
 
 const fillOf = (queue) => (queue.capacity ? Math.min(queue.size / queue.capacity, 1) : 0);
 
-/** Returns the state of a component: `level` is `error`, `warn` or `ok`; `text` says why. */
 export const nodeState = (node) => {
 	const fill = Math.max(0, ...node.queues.map(fillOf));
 	const failing = node.last_error?.failing_seconds ?? null;
@@ -32,7 +30,7 @@ export const nodeState = (node) => {
 
 const account = (accounts) => {
 	const reasons = new Set(accounts.flatMap((one) => Object.keys(one.dropped ?? {})));
-	const shown = COUNTERS.filter(([key]) => key !== "recovered" || accounts.some((one) => one.recovered));
+	const shown = COUNTERS.filter(([key]) => accounts.some((one) => key in one));
 	const rows = shown.map(([key, title]) => [title, ...accounts.map((one) => count(one[key] ?? 0))]);
 	for (const reason of reasons) rows.push([`dropped: ${reason}`, ...accounts.map((one) => count(one.dropped?.[reason] ?? 0))]);
 	return table("Account", ["items", ...accounts.map((one) => `#${one.signal}`)], rows);
@@ -60,18 +58,12 @@ const certificate = ({ kind, subject, expires }) => {
 	return el("p", { class: left < SOON ? "problem" : "" }, `${kind} of `, el("code", subject), `: ${text} (${dateTime(expires)})`);
 };
 
-const details = (title, about, path, of, accounts, { showConfig, close }) => {
-	const configured = (event) => {
-		event.preventDefault();
-		showConfig(path);
-	};
-	return [
-		el("div.bar", el("h2.grow", title), button("Close", close)),
-		el("p", `${about}; `, el("a", { href: "#pipeline", onclick: configured }, "configuration")),
-		el("p", `${rate(of.items_per_second)} items/s, ${bytes(of.bytes_per_second)}/s`),
-		el("h3", "Account"), account(accounts),
-	];
-};
+const details = (title, about, path, of, accounts, { showConfig, close }) => [
+	el("div.bar", el("h2.grow", title), button("Close", close)),
+	el("p", `${about} `, button("Configuration", () => showConfig(path), "link")),
+	el("p", `${rate(of.items_per_second)} items/s, ${bytes(of.bytes_per_second)}/s`),
+	el("h3", "Account"), account(accounts),
+];
 
 export const nodeDetails = (node, on) => [
 	details(node.component, `${node.kind} in ${node.pipelines.join(", ")}`, node.config_path, node, node.accounts, on),

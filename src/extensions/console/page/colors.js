@@ -1,4 +1,4 @@
-// Colors of frames and series. Color-blind people tell the hues apart, too, and no color is the only sign of anything.
+// Colors of frames and series. Color-blind people tell the hues apart, and no color is the only sign of anything.
 
 const HUES = [[32, 85], [203, 70], [164, 50], [50, 80], [222, 65], [14, 80], [325, 45], [185, 40]];
 

@@ -1,4 +1,4 @@
-// Elements from plain values. Text is always set as text, with hidden characters escaped: no name becomes markup.
+// Elements from plain values. Text is set as text, with hidden characters escaped: no name becomes markup.
 
 import { visible } from "./format.js";
 
@@ -24,10 +24,10 @@ const make = (namespace) => (kind, ...children) => {
 	return append(element, children);
 };
 
-/** Returns an element, as in `el("div.bar", { id: "x" }, "text")`. Properties may be left out. */
+/** Returns an element, as in `el("div.bar", { id: "x" }, "text")`. */
 export const el = make("http://www.w3.org/1999/xhtml");
 export const svg = make("http://www.w3.org/2000/svg");
-export const button = (title, onclick, classes = "", props = {}) => el(`button${classes && `.${classes}`}`, { type: "button", onclick, ...props }, title);
+export const button = (title, onclick, classes = "", props = {}) => el(`button.${classes}`, { type: "button", onclick, ...props }, title);
 export const muted = (...text) => el("span.muted", text);
 
 export const setValue = (input, value) => {
@@ -38,10 +38,9 @@ export const lines = (list) => list.map((line) => el("span.line", line || " "));
 
 export const field = (title, control) => el("label.field", el("span", title), control);
 
-/** Characters of a name that a search looks at: patterns are slow on long names. */
+/** Characters that a search looks at: patterns are slow on long names. */
 const SEARCHED = 2000;
 
-/** Returns an input for a regular expression, and the place for its result. */
 export const createSearch = (title, apply) => {
 	let timer = 0;
 	const typed = () => {
@@ -65,7 +64,7 @@ export const createSearch = (title, apply) => {
 	return { input, note, parse };
 };
 
-/** Sets text if it changed: a selection of the user stays. */
+/** Sets text if it changed, so that a selection stays. */
 export const setText = (element, text) => {
 	const shown = visible(text, LONGEST);
 	if (element.textContent !== shown) element.textContent = shown;

@@ -1,30 +1,28 @@
 // A flame graph on a canvas: layout, drawing, pointer and keyboard. Queries are elsewhere.
 
 import { changeColor, packageColor } from "./colors.js";
-import { behind, el, onWidth, setText, sized, themeColor } from "./dom.js";
+import { behind, el, onWidth, sized, themeColor } from "./dom.js";
 import { visible } from "./format.js";
 import { shortName } from "./frames.js";
 
 const ROW = 19;
-/** Narrower frames are drawn together, in pixels. */
+/** Pixels. Narrower frames are drawn together. */
 const LEAST = 0.6;
-/** Rows of callers above the frame that the picture zooms to. */
+/** Rows of callers above the zoom. */
 const CALLERS = 5;
-/** Highest canvas, in pixels: browsers refuse larger ones. Zooming reaches deeper rows. */
+/** Pixels. Browsers refuse higher canvases; zooming reaches deeper rows. */
 const HIGHEST = 6000;
 
-/** Creates a flame graph. `on` has `zoom(frame)`, `elided(frame)`, `pick(name)`, `focus(frame)`. */
+/** `on` has `zoom(frame)`, `elided(frame)`, `pick(name)`, `focus(frame)`. */
 export const createFlamegraph = (name, on, isInverted = false) => {
 	const canvas = el("canvas.flame", { tabindex: 0, role: "application", "aria-label": name });
-	const tip = el("div.tip", { hidden: true }, el("b"), el("span"));
-	const place = el("div.flame-place", canvas, tip);
+	const place = el("div", canvas);
 	const rowsBehind = behind(`Table: ${name}`, () => (model ? model.table(zoomed) : []));
 	let model = null;
-	let [zoomed, focused, hovered] = [0, 0, -1];
+	let [zoomed, focused, hovered, height, byChange] = [0, 0, -1, ROW, false];
 	let matches = null;
-	let byChange = false;
+	/** Boxes by row. */
 	let rows = [];
-	let height = ROW;
 
 	const firstRow = () => Math.max(0, model.depth[zoomed] - CALLERS);
 	const rowOf = (at) => model.depth[at] - firstRow();
@@ -63,7 +61,7 @@ export const createFlamegraph = (name, on, isInverted = false) => {
 		const y = isInverted ? height - (row + 1) * ROW : row * ROW;
 		const isPlain = !isRun && !model.isElided(at) && at > 0;
 		const isMatch = isPlain && matches?.[model.frames[at].name];
-		// Frames that do not match fade, so that matches are seen without colors.
+		// Others fade, so that matches are seen without colors.
 		context.globalAlpha = matches && !isMatch ? 0.45 : row < rowOf(zoomed) ? 0.6 : 1;
 		context.fillStyle = isMatch ? theme.mark : !isPlain ? theme.elided : byChange ? changeColor(model.change(at)) : packageColor(model.name(at));
 		context.fillRect(x, y, Math.max(w - 0.6, 0.4), ROW - 1);
@@ -100,20 +98,14 @@ export const createFlamegraph = (name, on, isInverted = false) => {
 	};
 	const open = (at) => (model.isElided(at) ? on.elided(at) : on.zoom(at));
 
-	const hover = (event) => {
-		const box = event && boxAt(event);
-		tip.hidden = !box;
-		if (box) {
-			tip.style.left = `${Math.max(0, Math.min(event.offsetX + 12, canvas.clientWidth - 380))}px`;
-			tip.style.top = `${event.offsetY + 16}px`;
-			setText(tip.firstChild, box.isRun ? "several narrow frames" : model.label(box.at));
-			setText(tip.lastChild, box.isRun ? "Zoom in to see them." : model.describe(box.at));
-		}
-		if ((box?.at ?? -1) === hovered) return;
-		hovered = box?.at ?? -1;
+	const hover = (box) => {
+		const next = box && !box.isRun ? box.at : -1;
+		if (next === hovered) return;
+		hovered = next;
+		on.focus(next < 0 ? focused : next);
 		draw();
 	};
-	canvas.addEventListener("pointermove", (event) => event.pointerType === "mouse" && hover(event));
+	canvas.addEventListener("pointermove", (event) => hover(boxAt(event)));
 	canvas.addEventListener("pointerleave", () => hover(null));
 	canvas.addEventListener("click", (event) => {
 		const box = boxAt(event);
@@ -155,7 +147,6 @@ export const createFlamegraph = (name, on, isInverted = false) => {
 			[model, zoomed, focused, hovered] = [next, at, at, -1];
 			matches = test && model.isMatch(test);
 			byChange = isColoredByChange && model.compares;
-			tip.hidden = true;
 			place.hidden = model.isEmpty;
 			if (!model.isEmpty) focus(at);
 			rowsBehind.refresh();

@@ -1,24 +1,22 @@
-// The view with flame graphs: one, a differential one, or two side by side, with zoom, search and details.
+// The view with flame graphs: one, a differential one, or two side by side.
 
 import { button, createSearch, el, muted, renew, setText } from "./dom.js";
 import { createFlamegraph } from "./flamegraph.js";
-import { count, plural, visible } from "./format.js";
+import { count, plural } from "./format.js";
 import { createModel } from "./frames.js";
 
 /** As many frames as the collector sends. */
 const ALL_FRAMES = 100000;
-const CRUMBS = 4;
-const KEYS = "Keys: arrows, Enter zooms, Backspace zooms out, Escape shows all, s opens the sandwich, / searches. A dashed frame holds smaller ones.";
+const KEYS = "Keys: arrows, Enter zooms, Backspace zooms out, Escape shows all, s: sandwich, /: search. A dashed frame holds smaller ones.";
 
 const createPane = (ctx, side, title, on) => {
 	const note = muted();
 	const graph = createFlamegraph(title || "flame graph", on);
 	const kind = side === "both" ? "diff" : "flamegraph";
-	/** Pictures: the one that is shown, that of the whole tree, and that with all frames. */
 	let [model, base, full] = [null, null, null];
 	const show = (next, at, test) => {
 		model = next;
-		setText(note, model.isEmpty ? "No profiles are selected here. Choose another range or other series." : "");
+		setText(note, model.isEmpty ? "No profiles are selected here." : "");
 		graph.show(model, at, test, ctx.state.colors === "change");
 	};
 	const pane = {
@@ -61,7 +59,7 @@ export const createFlameView = (ctx) => {
 	const search = createSearch("Search functions", (text) => ctx.set({ find: text }, true));
 	const colors = el("select", { "aria-label": "Colors", onchange: () => ctx.set({ colors: colors.value }, true) },
 		el("option", { value: "package" }, "colors by package"), el("option", { value: "change" }, "colors: blue is less, orange is more"));
-	const crumbs = el("nav.crumbs", { "aria-label": "Zoom" });
+	const zoomed = el("span");
 	const about = el("span.about.mono", { "aria-live": "polite" });
 	const place = el("div.panes");
 	let panes = [];
@@ -102,16 +100,12 @@ export const createFlameView = (ctx) => {
 		place.classList.toggle("two", panes.length > 1);
 	};
 
-	const showCrumbs = (to, skip) => {
-		const crumb = (title, length) => [length ? " > " : "", button(visible(title, 48), () => zoomTo(to.slice(0, length)), "crumb")];
-		const from = Math.max(to.length - CRUMBS, 0);
-		renew(crumbs, crumb("all", 0), from ? ` > ${from} callers` : "", to.slice(from).map((name, at) => crumb(name, from + at + 1)),
-			skip ? [` > without the ${count(skip)} heaviest callees `, button("Show them", () => zoomTo(to))] : null);
-	};
+	const showZoom = (to, skip) =>
+		renew(zoomed, to.length ? button("Show all", () => zoomTo([])) : null, skip ? [` without the ${count(skip)} heaviest callees `, button("Show them", () => zoomTo(to))] : null);
 
 	return {
-		element: el("div", el("div.bar", search.input, search.note, colors, crumbs), el("div.bar", about, sandwich), place, el("p.muted.keys", KEYS)),
-		/** Shows the state; `isFresh` says that the profiles may have changed. */
+		element: el("div", el("div.bar", search.input, search.note, colors, zoomed), el("div.bar", about, sandwich), place, el("p.muted.keys", KEYS)),
+		/** `isFresh`: the profiles may have changed. */
 		async load(signal, isFresh) {
 			build();
 			colors.value = ctx.state.colors;
@@ -119,7 +113,7 @@ export const createFlameView = (ctx) => {
 			const to = path();
 			const skip = Number(ctx.state.skip) || 0;
 			const test = search.parse(ctx.state.find);
-			showCrumbs(to, skip);
+			showZoom(to, skip);
 			try {
 				await Promise.all(panes.map((pane) => pane.go(to, skip, test, signal, isFresh)));
 			} catch (error) {

@@ -1,11 +1,11 @@
 // Numbers, units and names as text.
 
-// Control, format and bidirectional characters change the text around them; lone surrogates are no text.
+// Control, format and bidirectional characters change the text around them.
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]/gu;
 // Stacked marks would cover the lines above and below.
 const STACKED = /(\p{M}{3})\p{M}+/gu;
 
-/** Returns text with characters that cannot be seen as escapes, cut after `most` characters. */
+/** Returns text with escapes for what cannot be seen, cut after `most` characters. */
 export const visible = (text, most = 300) => {
 	// Cut first: a name may have any length.
 	const part = text.length > most ? `${text.slice(0, Math.max(most - 2, 1))}..` : text;
@@ -24,7 +24,6 @@ export const count = (value) =>
 
 export const bytes = (value) => scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 
-/** Returns a rate without its unit. Small rates keep a digit, so that they are not shown as none. */
 export const rate = (value) => (value === 0 ? "0" : value < 0.05 ? "<0.1" : value < 10 ? value.toFixed(1) : count(value));
 
 export const duration = (seconds) => {

@@ -1,4 +1,4 @@
-// A flame graph as the collector answers it. Frames come in the order of a walk: a caller, then all below it.
+// A flame graph as the collector answers it: each caller comes before all frames below it.
 
 import { el, muted, table } from "./dom.js";
 import { amount, count, plural, share, signed, visible } from "./format.js";
@@ -28,6 +28,7 @@ export const createModel = (picture) => {
 		if (at) end[frames[at].parent] = Math.max(end[frames[at].parent], end[at]);
 	}
 	const labels = [];
+	const both = (value, column) => `${amount(value, unit)} (${share(value, totals[column])})`;
 	const scaled = (at) => frames[at].total.map((value, column) => value * scales[column]);
 	const model = {
 		picture, frames, depth, end, compares,
@@ -37,7 +38,7 @@ export const createModel = (picture) => {
 		/** Number of nodes below a frame that are not shown one by one. */
 		elided: (at) => hidden[end[at]] - hidden[at],
 		label: (at) => (frames[at].elided ? `(${count(frames[at].elided)} more)` : (labels[frames[at].name] ??= visible(model.name(at)) || "all")),
-		/** The frames from the root to a frame. Their names address it. */
+		/** Frames from the root on, whose names address the last one. */
 		callers: (at) => (at ? [...model.callers(frames[at].parent), at] : [0]),
 		path: (at) => model.callers(at).slice(1).map(model.name),
 		find(path) {
@@ -50,7 +51,7 @@ export const createModel = (picture) => {
 			return at;
 		},
 		isMatch: (test) => names.map((name) => test(name)),
-		/** Returns the share and the sum of matching frames. A frame below a match counts with the match. */
+		/** A frame below a match counts with the match. */
 		matched(test) {
 			const isMatch = model.isMatch(test);
 			const sums = [0, 0];
@@ -63,9 +64,9 @@ export const createModel = (picture) => {
 		},
 		describe(at) {
 			const { total, own } = frames[at];
-			if (!compares) return `${amount(total[0], unit)} (${share(total[0], totals[0])}), self ${amount(own[0], unit)} (${share(own[0], totals[0])})`;
+			if (!compares) return `${both(total[0], 0)}, self ${both(own[0], 0)}`;
 			const [before, after] = scaled(at);
-			return `${amount(before, unit)} (${share(total[0], totals[0])}) to ${amount(after, unit)} (${share(total[1], totals[1])}), ${signed(after - before, unit)}`;
+			return `${both(total[0], 0)} to ${both(total[1], 1)}, ${signed(after - before, unit)}`;
 		},
 		change(at) {
 			const [before, after] = scaled(at).map(Math.abs);
@@ -76,11 +77,11 @@ export const createModel = (picture) => {
 			const rows = [];
 			for (let at = from; at < until; at += 1) {
 				const { total, own } = frames[at];
-				const values = compares ? scaled(at).map((value) => amount(value, unit)) : [amount(total[0], unit), share(total[0], totals[0]), amount(own[0], unit)];
+				const values = compares ? total.map(both) : [both(total[0], 0), both(own[0], 0)];
 				rows.push([depth[at], model.label(at), ...values]);
 			}
 			const rest = (end[from] ?? 0) - until;
-			return [table("Frames", ["#depth", "function", ...(compares ? ["#before", "#after"] : ["#total", "#share", "#self"])], rows),
+			return [table("Frames", ["#depth", "function", ...(compares ? ["#before", "#after"] : ["#total", "#self"])], rows),
 				rest > 0 ? el("p", muted(`${plural(rest, "more frame")}: zoom in to see them.`)) : null];
 		},
 	};

@@ -5,7 +5,7 @@ import { setText, svg } from "./dom.js";
 import { bytes, count, plural, rate, visible } from "./format.js";
 import { layout } from "./layout.js";
 
-/** Milliseconds for which an edge stays marked: one span passes in an instant. */
+/** Milliseconds for which an edge stays marked: a span passes in an instant. */
 const RECENT = 4000;
 const CHARACTER = 7.3;
 const SMALLEST = 0.78;
@@ -30,7 +30,7 @@ export const createGraph = (place, onSelect) => {
 	let key = "";
 	let joined = null;
 	let selected = null;
-	/** Items of each edge in the last snapshot, and when they grew. */
+	/** Items of each edge, and when they grew. */
 	const passed = new Map();
 
 	const choose = (event) => {
@@ -72,7 +72,6 @@ export const createGraph = (place, onSelect) => {
 
 	const draw = (snapshot, width) => {
 		const plan = layout(snapshot, width);
-		// A graph that is a little too wide is drawn smaller; a much wider one is scrolled.
 		const scale = plan.width > width && plan.width * SMALLEST <= width ? width / plan.width : 1;
 		const size = { viewBox: `0 0 ${plan.width} ${plan.height}`, width: plan.width * scale, height: plan.height * scale };
 		for (const [name, value] of Object.entries(size)) root.setAttribute(name, value);
@@ -123,7 +122,7 @@ export const createGraph = (place, onSelect) => {
 		update(snapshot) {
 			const width = place.clientWidth;
 			if (!width) return;
-			const next = JSON.stringify([width, snapshot.generation, snapshot.nodes.map((node) => node.id), snapshot.edges.map((edge) => [edge.from, edge.to])]);
+			const next = JSON.stringify([width, snapshot.generation, snapshot.started, snapshot.nodes.length, snapshot.edges.length]);
 			if (next !== key) draw(snapshot, width);
 			key = next;
 			snapshot.nodes.forEach(updateBox);

@@ -28,7 +28,7 @@ export const createHeatmap = (ctx) => {
 		return all;
 	};
 
-	const plot = createPlot("Heat map: seconds from left to right, parts of a second upwards. Drag to choose a range.", HEIGHT, {
+	const plot = createPlot("Heat map: seconds from left to right, parts of a second upwards", HEIGHT, {
 		draw(context, width) {
 			seconds = Math.max(1, Math.ceil(((plot.range[1] - plot.range[0]) * LEAST) / 1000 / width));
 			columns = sums(seconds);
@@ -63,10 +63,10 @@ export const createHeatmap = (ctx) => {
 			if (isFresh) answer = await ctx.fetch("heatmap", {}, "selected", signal);
 			const { cells } = answer;
 			plot.element.hidden = !cells.length;
-			// Hours with samples in one minute show the minute. Cells are ordered by time.
+			// Cells are ordered by time.
 			if (cells.length) plot.range = [cells[0][0] * 1000, (cells.at(-1)[0] + 1) * 1000];
 			setText(note, cells.length ? `${plural(cells.length, "cell")}. Drag to see the flame graph of a range.`
-				: "No sample with a timestamp is selected. Heat maps cover the last six hours, and need profiles whose samples have timestamps; most pprof files have none.");
+				: "No sample with a timestamp is selected. Most pprof files have none. Heat maps cover the last six hours.");
 			plot.draw();
 			rows.refresh();
 		},

@@ -1,4 +1,4 @@
-// Places of the boxes and edges of the graph. Columns are steps on the way; each pipeline has a lane of its own.
+// Places of boxes and edges. Columns are steps on the way; each pipeline has a lane.
 
 /** Heights and distances, in pixels: HEAD is above a box, and FOOT below it. */
 const [BOX, EMPTY, PASSAGE, ROW, GAP, PAD, HEAD, FOOT] = [66, 36, 34, 100, 88, 14, 20, 16];
@@ -8,7 +8,7 @@ const most = (items, value) => Math.max(...items.map(value));
 const least = (items, value) => Math.min(...items.map(value));
 const middle = ({ y, h }) => y + h / 2;
 
-/** Returns the edges to draw. In a pipeline without processors, they pass a box that stands for it. */
+/** In a pipeline without processors, edges pass a box that stands for it. */
 const joinEdges = (snapshot, empty) => {
 	const joined = new Map();
 	for (const edge of snapshot.edges) {
@@ -27,6 +27,7 @@ const joinEdges = (snapshot, empty) => {
 const setColumns = (boxes, edges) => {
 	const find = (box) => {
 		if (box.column === undefined) {
+			// Ends a circle.
 			box.column = 0;
 			box.column = Math.max(-1, ...edges.filter((edge) => edge.to === box.id).map((edge) => find(boxes.get(edge.from)))) + 1;
 		}

@@ -1,4 +1,4 @@
-// The frame of the page: pages by the fragment of the address, theme, and the snapshot that is fetched every second.
+// The frame of the page: routing, theme, and the snapshots.
 
 import { askJson } from "./api.js";
 import { setText } from "./dom.js";
@@ -8,52 +8,38 @@ import * as profiles from "./profiles.js";
 
 const INTERVAL = 1000;
 const LONGEST_WAIT = 5000;
-const THEMES = ["system", "light", "dark"];
 
 const at = (id) => document.getElementById(id);
 const app = { snapshot: null, paused: false, isConnected: false };
 const pages = { pipeline: pipeline.create(at("pipeline"), app), profiles: profiles.create(at("profiles"), app) };
 const all = Object.values(pages);
 let shown = null;
-let fragment = "";
 
 const route = () => {
 	const [name, query = ""] = location.hash.slice(1).split("?");
 	const next = Object.hasOwn(pages, name) ? name : "pipeline";
 	for (const link of document.querySelectorAll("[data-page]")) {
 		link.setAttribute("aria-current", link.dataset.page === next ? "page" : "false");
-		// The way back leads to what was shown.
-		if (link.dataset.page === shown && shown !== next) link.href = fragment;
 		at(link.dataset.page).hidden = link.dataset.page !== next;
 	}
 	if (shown && shown !== next) pages[shown].hide();
 	shown = next;
 	pages[next].show(new URLSearchParams(query));
 };
-// Pages change their fragment without an event.
-const remember = () => (fragment = location.hash || "#pipeline");
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-let theme = "system";
+const theme = document.documentElement.dataset;
+let chosen = null;
 const setTheme = (forced) => {
-	document.documentElement.dataset.theme = forced ?? (theme === "system" ? (dark.matches ? "dark" : "light") : theme);
-	at("theme").textContent = `Theme: ${theme}`;
+	theme.theme = forced ?? chosen ?? (dark.matches ? "dark" : "light");
 	for (const page of all) page.redraw();
 };
-const stored = (action) => {
-	try {
-		return action(localStorage);
-	} catch {
-		return null;
-	}
-};
 at("theme").addEventListener("click", () => {
-	theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
-	stored((storage) => storage.setItem("theme", theme));
+	chosen = theme.theme === "dark" ? "light" : "dark";
 	setTheme();
 });
 dark.addEventListener("change", () => setTheme());
-// Paper is white, and pictures have the colors that they were drawn with.
+// Paper is white.
 addEventListener("beforeprint", () => setTheme("light"));
 addEventListener("afterprint", () => setTheme());
 
@@ -85,8 +71,7 @@ const received = (snapshot) => {
 const lost = (error) => {
 	failures += 1;
 	app.isConnected = false;
-	const isDown = error.status === 0 || error.status > 500;
-	show("lost", isDown ? "disconnected, retrying" : "no data, retrying", `${error.message}${app.snapshot ? " The page shows the last data." : ""}`);
+	show("lost", "disconnected, retrying", `${error.message}${app.snapshot ? " The page shows the last data." : ""}`);
 };
 
 /** Fetches snapshots, unless the tab is hidden. */
@@ -113,9 +98,7 @@ at("pause").addEventListener("click", () => {
 	resume();
 });
 
-theme = stored((storage) => storage.getItem("theme")) ?? "system";
 setTheme();
-document.querySelector("nav").addEventListener("click", remember);
 addEventListener("hashchange", route);
 route();
 poll();

@@ -9,9 +9,9 @@ import { createGraph } from "./graph.js";
 
 const SPAN = `{"resourceSpans": [{
   "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
-  "scopeSpans": [{"spans": [{"name": "checkout", "traceId": "5b8efff798038103d269b633813fc60c",
-    "spanId": "eee19b7ec3c1b174", "startTimeUnixNano": "1760000000000000000",
-    "endTimeUnixNano": "1760000000250000000"}]}]}]}`;
+  "scopeSpans": [{"spans": [{"name": "checkout",
+    "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
+    "startTimeUnixNano": "1760000000000000000", "endTimeUnixNano": "1760000000250000000"}]}]}]}`;
 
 const firstSpan = (snapshot, config) => {
 	const isOn = (path) => section(config, path) && valueAt(config, [...path, "enabled"]) !== "false";
@@ -19,7 +19,7 @@ const firstSpan = (snapshot, config) => {
 		const path = [...at, "protocols", "http"];
 		if (kind !== "receiver" || component.split("/")[0] !== "otlp" || !isOn(path)) continue;
 		const endpoint = valueAt(config, [...path, "endpoint"]) ?? "localhost:4318";
-		// An address that stands for all interfaces is none to send to.
+		// 0.0.0.0 is no address to send to.
 		const host = endpoint.replace(/^(0\.0\.0\.0|\[::\]|)(?=:)/, location.hostname);
 		const scheme = isOn([...path, "tls"]) ? "https:" : "http:";
 		return `curl ${scheme}//${host}/v1/traces -H 'content-type: application/json' -d '${SPAN}'`;
@@ -31,7 +31,7 @@ const hintOf = (snapshot, config) => {
 	const command = firstSpan(snapshot, config);
 	return [
 		el("h2", snapshot.phase === "starting" ? "The pipelines start" : "Nothing has arrived yet"),
-		command ? el("p", "Send a first span, and see it pass on this page:") : "No receiver takes OTLP over HTTP. To send a span by hand, add the receiver otlp with protocols.http.",
+		command ? el("p", "Send a first span, and see it pass on this page:") : "No receiver takes OTLP over HTTP: add otlp with protocols.http to send a span by hand.",
 		command ? el("pre", { tabindex: 0 }, lines(command.split("\n"))) : null,
 	];
 };
@@ -91,7 +91,7 @@ export const create = (root, app) => {
 		selected = selected === id ? null : id;
 		graph.select(selected);
 		showDetails(app.snapshot);
-		// The graph has another width beside the details.
+		// The graph is narrower beside the details.
 		graph.update(app.snapshot);
 		graph.element(id)?.scrollIntoView({ block: "nearest", inline: "center" });
 		if (selected) details.querySelector("button").focus({ preventScroll: innerWidth > 900 });
@@ -101,7 +101,7 @@ export const create = (root, app) => {
 	const graph = createGraph(picture, select);
 	root.append(tiles, hint,
 		el("div.columns", el("div.card.grow", picture, behindGraph), details),
-		el("div.columns", el("div.card.wide", el("h2", "Clients"), clients), el("div.card.grow", el("h2", "Warnings and errors"), events)),
+		el("div.columns", el("div.card.grow", el("h2", "Clients"), clients), el("div.card.grow", el("h2", "Warnings and errors"), events)),
 		configView.element);
 	details.addEventListener("keydown", (event) => event.key === "Escape" && on.close());
 

@@ -8,7 +8,8 @@ const AXIS = 16;
 /** `on` has `draw(context, width)`, `choose(from, until, hasShift)`, `none()` for a click, `hover(time, y)`, `key(step, hasShift)`. */
 export const createPlot = (name, height, on) => {
 	const canvas = el("canvas.plot", { tabindex: 0, role: "application", "aria-label": name });
-	const plot = { element: canvas, range: [0, 1], x: (at) => (canvas.clientWidth * (at - plot.range[0])) / (plot.range[1] - plot.range[0]) };
+	const plot = { element: canvas, range: [0, 1] };
+	plot.x = (at) => (canvas.clientWidth * (at - plot.range[0])) / (plot.range[1] - plot.range[0]);
 	let start = null;
 	let end = null;
 

@@ -1,7 +1,7 @@
 // The page of the profiles: the selection, the time line, and one of several views of it.
 
 import { address, askJson } from "./api.js";
-import { button, el, lines, muted, renew, setText } from "./dom.js";
+import { button, el, muted, renew, setText } from "./dom.js";
 import { bytes, dateTime } from "./format.js";
 import { createFlameView } from "./flameview.js";
 import { createHeatmap } from "./heatmap.js";
@@ -10,24 +10,22 @@ import { createSelectors, firstType, linkOf, paramsOf, parseState } from "./sele
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
 
-/** Milliseconds between refreshes: the finest windows of a store are as long. */
+/** Milliseconds. The finest windows of a store are as long. */
 const REFRESH = 10000;
 const MOST_LABELS = 5;
 
 const VIEWS = { flame: ["Flame graph", createFlameView], table: ["Table", createTable], sandwich: ["Sandwich", createSandwich], heat: ["Heat map", createHeatmap] };
 const FORMATS = [["pprof", false], ["folded", false], ["speedscope", false], ["svg", true], ["html", true], ["json", true]];
-const STORE = ["exporters:", "  profile_store:", "    directory: /var/lib/tributary/profiles"];
 
 export const create = (root, app) => {
 	let state = parseState(new URLSearchParams());
 	let isShown = false;
 	let running = null;
 	let timer = 0;
-	/** Number of refreshes: after one, the same selection has other profiles. */
+	/** Grows with each refresh of the data. */
 	let fresh = 0;
 	let file = null;
 	let meta = { key: "", stores: [], types: [], values: new Map() };
-	/** Selections that the views and the time line show. */
 	const shown = new Map();
 
 	const ctx = {
@@ -37,7 +35,7 @@ export const create = (root, app) => {
 		},
 		now: () => app.snapshot?.time ?? Date.now(),
 		unit: () => (file ?? meta).types.find((type) => type.id === ctx.state.type)?.unit ?? "",
-		/** Changes the state. A small change does not add to the history. */
+		/** A small change does not add to the history. */
 		set({ type, ...patch }, isSmall = false) {
 			if (type && file) file.type = type;
 			state = { ...state, ...patch, type: (!file && type) || state.type };
@@ -77,7 +75,7 @@ export const create = (root, app) => {
 	const openFile = (data) => {
 		file = data && { data, type: "", types: [] };
 		upload.value = "";
-		state = { ...state, zoom: "[]", skip: "0", fn: "", view: file && state.view === "heat" ? "flame" : state.view };
+		state = { ...state, zoom: "[]", skip: "0", fn: "", view: "flame" };
 		load(true);
 	};
 
@@ -91,8 +89,9 @@ export const create = (root, app) => {
 		if (panel.firstChild !== views[state.view].element) panel.replaceChildren(views[state.view].element);
 		menu.hidden = Boolean(file);
 		renew(downloads, FORMATS.map(([format, canCompare]) => {
-			const params = { ...paramsOf(state, canCompare && state.compare ? "both" : "selected"), format, title: state.query || state.type };
-			return el("a", { href: address("profiles/download", params), download: "", "data-format": format }, `${format}${state.compare && !canCompare ? " (only the selection)" : ""}`);
+			const side = canCompare && state.compare ? "both" : "selected";
+			const href = address("profiles/download", { ...paramsOf(state, side), format, title: state.query || state.type });
+			return el("a", { href, download: "", "data-format": format }, `${format}${state.compare ? ` (${side})` : ""}`);
 		}));
 		const store = meta.stores.find((one) => one.id === state.store) ?? meta.stores[0];
 		const isEmpty = !file && (!store || !meta.types.length);
@@ -101,10 +100,10 @@ export const create = (root, app) => {
 		panel.hidden = isEmpty;
 		const newest = store?.newest;
 		const showNewest = () => ctx.set({ from: String(newest - 3600000), until: String(newest), a: "", b: "", query: "" });
-		if (file) renew(hint, el("b", file.data.name), ` (${bytes(file.data.size)}) is shown and not stored. Links do not hold it. `, button("Close the file", () => openFile(null)));
-		else if (!store) renew(hint, el("h2", "No exporter keeps profiles"), "For live data, add the exporter profile_store to a pipeline of profiles:", el("pre", lines(STORE)), "Or drop a file (pprof, OTLP, folded stacks) on this page. It is not stored.");
-		else if (newest) renew(hint, el("h2", "No profiles in this selection"), "The store has profiles of other times or series. ", button(`Show those before ${dateTime(newest)}`, showNewest));
-		else renew(hint, el("h2", "No profiles yet"), "The store is empty. This page shows profiles as they arrive, from the receivers pprof or otlp.");
+		if (file) renew(hint, el("b", file.data.name), ` (${bytes(file.data.size)}) is shown, and not stored. `, button("Close the file", () => openFile(null)));
+		else if (!store) renew(hint, el("h2", "No exporter keeps profiles"), "Add the exporter profile_store to a pipeline of profiles, or drop a file (pprof, OTLP, folded stacks) on this page.");
+		else if (newest) renew(hint, el("h2", "No profiles in this selection"), button(`Show those before ${dateTime(newest)}`, showNewest));
+		else renew(hint, el("h2", "No profiles yet"), "This page shows profiles as they arrive, from the receivers pprof or otlp.");
 		return !isEmpty;
 	};
 
@@ -115,7 +114,7 @@ export const create = (root, app) => {
 		const next = { key, ...(await get("stores", {})), types: [], values: new Map() };
 		if (next.stores.length) {
 			const params = { ...paramsOf(state, "window"), type: null };
-			// The values of a label are those without the query, so that another one can be chosen.
+			// Without the query, other values of a label can be chosen.
 			const all = { ...params, query: null };
 			const [{ types }, { labels }] = await Promise.all([get("types", params), get("labels", all)]);
 			const names = labels.sort((a, b) => (b === "service_name") - (a === "service_name")).slice(0, MOST_LABELS);
@@ -128,7 +127,7 @@ export const create = (root, app) => {
 		history.replaceState(null, "", linkOf(state));
 	};
 
-	/** Updates a part of the page, which asks only if its selection changed. */
+	/** A part of the page asks only if its selection changed. */
 	const bring = async (name, names, part, signal) => {
 		const key = () => JSON.stringify([names.map((one) => ctx.state[one]), fresh]);
 		await part.load(signal, shown.get(name) !== key());
@@ -192,7 +191,8 @@ export const create = (root, app) => {
 	return {
 		show(params) {
 			isShown = true;
-			state = parseState(params);
+			// A link without a state leads back to what was shown.
+			if (params.size) state = parseState(params);
 			if (!Object.hasOwn(views, state.view)) state.view = "flame";
 			load();
 		},

@@ -15,9 +15,9 @@ export const createSandwich = (ctx) => {
 	const createHalf = (title, isInverted) => {
 		let model = null;
 		const graph = createFlamegraph(title, {
-			// The root has no name: the function itself is the first frame.
+			// The function itself is the frame after the root.
 			zoom: (at) => show(Math.max(at, 1)),
-			// The collector has no address for parts of a sandwich, so all of it is fetched again with more frames.
+			// Parts of a sandwich have no address, so all of it is fetched with more frames.
 			elided() {
 				frames = Math.min(frames * 10, MOST);
 				ctx.reload();
@@ -42,7 +42,7 @@ export const createSandwich = (ctx) => {
 			const { fn, compare } = ctx.state;
 			setValue(name, fn);
 			halves.hidden = !fn;
-			if (!fn) return setText(about, "Type the name of a function, or choose one in the table or the flame graph.");
+			if (!fn) return setText(about, "Choose a function in the table or the flame graph.");
 			const answer = await ctx.fetch("sandwich", { function: fn, max_frames: frames }, compare ? "both" : "selected", signal);
 			callers.update(answer.callers);
 			callees.update(answer.callees);

@@ -10,14 +10,14 @@ const DEFAULTS = {
 	zoom: "[]", skip: "0", find: "", filter: "", sort: "self", fn: "", colors: "package",
 };
 const MOST_OPTIONS = 500;
-const RANGES = [["", "custom"], ["now-5m", "5 minutes"], ["now-15m", "15 minutes"], ["now-1h", "1 hour"], ["now-6h", "6 hours"], ["now-1d", "1 day"], ["now-7d", "7 days"]];
+const RANGES = [["", "custom"], ...["5m", "15m", "1h", "6h", "1d", "7d"].map((length) => [`now-${length}`, length])];
 const MILLIS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, w: 604800000 };
 
 export const parseState = (params) => Object.fromEntries(Object.entries(DEFAULTS).map(([name, value]) => [name, params.get(name) ?? value]));
 
 export const linkOf = (state) => `#profiles?${new URLSearchParams(Object.entries(state).filter(([name, value]) => value !== DEFAULTS[name]))}`;
 
-/** Returns parameters for a side: `selected`, `before`, `both`, or `window` (the whole time line). */
+/** `side`: `selected`, `before`, `both`, or `window` for the whole time line. */
 export const paramsOf = (state, side) => {
 	const { store, type, query, from, until, a, b, bquery, bfrom, buntil, normalize } = state;
 	const params = { store: store || null, type: type || null, query: query || null, ...(side === "window" || !a ? { from, until } : { from: a, until: b }) };
@@ -65,7 +65,7 @@ const setOptions = (select, list, chosen) => {
 
 const typeTitle = ({ name, unit, profile }) => `${profile === name ? "" : `${profile}: `}${name} (${unit})`;
 
-/** Returns the type to show first: most people look for processor time. */
+/** Most people look for processor time first. */
 export const firstType = (types) => (types.find((type) => type.name === "cpu") ?? types.find((type) => type.unit === "nanoseconds") ?? types[0])?.id ?? "";
 
 export const createSelectors = (set) => {
@@ -77,7 +77,7 @@ export const createSelectors = (set) => {
 		const typed = () => {
 			const parsed = parse(box.value.trim());
 			box.setAttribute("aria-invalid", parsed === null);
-			setText(problem, parsed === null ? "Write a time as now-15m, 2026-01-31 14:00, or milliseconds since 1970." : "");
+			setText(problem, parsed === null ? "Write a time as now-15m or 2026-01-31 14:00." : "");
 			if (parsed !== null) set({ [name]: parsed, ...more });
 		};
 		const box = el("input", { size, spellcheck: "false", onchange: typed });
@@ -89,7 +89,7 @@ export const createSelectors = (set) => {
 	const labels = el("span.fields");
 	const range = el("select", { onchange: () => range.value && set({ from: range.value, until: "now", ...whole }) });
 	const compare = el("select", { id: "compare", onchange: () => set({ compare: compare.value, ...(state.bfrom ? {} : timesBefore(state)) }) });
-	setOptions(compare, [["", "nothing"], ["diff", "the baseline, as a difference"], ["side", "the baseline, side by side"]], "");
+	setOptions(compare, [["", "nothing"], ["diff", "baseline, as a difference"], ["side", "baseline, side by side"]], "");
 	setOptions(normalize, [["total", "shares"], ["none", "values"]], "total");
 	const storeField = field("Store", store);
 	const series = el("div.fields", labels, field("Query", input("query", 30, String)), field("Last", range),

@@ -3,21 +3,19 @@
 import { button, createSearch, el, muted, renew, setText } from "./dom.js";
 import { amount, count, share, signed, visible } from "./format.js";
 
-/** Functions of the first answer. A filter or another order needs all. */
+/** A filter or another order needs all functions. */
 const FIRST = 1000;
 const MOST = 100000;
-/** Rows that are added at a time: many are slow. */
 const PAGE = 200;
 
-/** Columns have a key, a title, the value of a row, and its text. `scale` makes the baseline comparable. */
+/** Columns: key, title, value and text. `scale` makes the baseline comparable. */
 const plain = (value, { unit }) => amount(value, unit);
-const part = (value, { total }) => share(value, total);
+const both = (value, { unit, total }) => `${amount(value, unit)} (${share(value, total)})`;
 const change = (value, { unit }) => signed(value, unit);
-const COLUMNS = [["self", "self", (row) => row.self, plain], ["selfShare", "self %", (row) => row.self, part], ["total", "total", (row) => row.total, plain], ["totalShare", "total %", (row) => row.total, part]];
+const [OWN, TOTAL] = ["self", "total"].map((key) => [key, key, (row) => row[key], both]);
 const COMPARED = [
-	["self", "self", (row) => row.self, plain], ["selfChange", "self change", (row, scale) => row.self - row.self_before * scale, change],
-	["totalBefore", "total before", (row, scale) => row.total_before * scale, plain], ["total", "total", (row) => row.total, plain],
-	["totalChange", "total change", (row, scale) => row.total - row.total_before * scale, change],
+	OWN, ["selfChange", "self change", (row, scale) => row.self - row.self_before * scale, change],
+	TOTAL, ["totalBefore", "total before", (row, scale) => row.total_before * scale, plain], ["totalChange", "total change", (row, scale) => row.total - row.total_before * scale, change],
 ];
 
 export const createTable = (ctx) => {
@@ -30,7 +28,7 @@ export const createTable = (ctx) => {
 	let rows = [];
 
 	const compares = () => answer.total_before !== undefined;
-	const columns = () => (compares() ? COMPARED : COLUMNS);
+	const columns = () => (compares() ? COMPARED : [OWN, TOTAL]);
 	const scale = () => (compares() && ctx.state.normalize === "total" && answer.total_before && answer.total ? answer.total / answer.total_before : 1);
 
 	const addRows = (number) => {

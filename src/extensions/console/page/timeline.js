@@ -12,11 +12,11 @@ const COLORED = 6;
 export const createTimeline = (ctx) => {
 	const about = el("span.mono", { role: "status" });
 	const legend = el("div.bar");
-	const clear = button("Clear", () => ctx.set({ a: "", b: "" }));
 	let series = [];
 	let step = 1000;
 	let totals = new Map();
 
+	const shown = (value) => amount(value, ctx.unit());
 	const band = (context, range, color, title) => {
 		const [left, right] = range.map((at) => Math.min(Math.max(plot.x(at), 0), context.canvas.clientWidth));
 		if (right - left < 2) return;
@@ -29,14 +29,17 @@ export const createTimeline = (ctx) => {
 	};
 
 	const choose = (from, until, isBaseline) => {
-		// Windows of the store are whole, so a range within a step would show values from outside.
+		// Windows of the store are whole.
 		const start = Math.floor(from / step) * step;
 		const end = Math.max(Math.ceil(until / step) * step, start + step);
 		ctx.set(isBaseline && ctx.state.compare ? { bfrom: String(start), buntil: String(end) } : { a: String(start), b: String(end) });
 	};
-	const tell = () => setText(about, ctx.state.a ? `${dateTime(Number(ctx.state.a))} to ${time(Number(ctx.state.b))} (${duration((ctx.state.b - ctx.state.a) / 1000)})` : `Drag to choose a range${ctx.state.compare ? ", and with Shift that of the baseline" : ""}.`);
+	const tell = () => {
+		const { a, b, compare } = ctx.state;
+		setText(about, a ? `${dateTime(Number(a))} to ${time(Number(b))} (${duration((b - a) / 1000)}). Click to end the selection.` : `Drag to choose a range${compare ? ", with Shift for the baseline" : ""}.`);
+	};
 
-	const plot = createPlot("Time line. Arrow keys move the selection, with Shift they grow it, Escape ends it.", HEIGHT, {
+	const plot = createPlot("Time line: arrow keys move the selection, with Shift they grow it", HEIGHT, {
 		draw(context) {
 			const most = Math.max(1, ...totals.values());
 			const base = new Map();
@@ -50,7 +53,7 @@ export const createTimeline = (ctx) => {
 				}
 			});
 			context.fillStyle = themeColor("soft");
-			context.fillText(`${amount(most, ctx.unit())} in ${duration(step / 1000)}`, 2, 10);
+			context.fillText(`${shown(most)} in ${duration(step / 1000)}`, 2, 10);
 			const { state } = ctx;
 			if (state.compare) band(context, [millisOf(state.bfrom, ctx.now()), millisOf(state.buntil, ctx.now())], "warn", "baseline");
 			if (state.a) band(context, [Number(state.a), Number(state.b)], "accent", "selection");
@@ -64,21 +67,20 @@ export const createTimeline = (ctx) => {
 		},
 		hover(when) {
 			const start = Math.floor(when / step) * step;
-			if (totals.has(start)) setText(about, `${time(start)}: ${amount(totals.get(start), ctx.unit())}`);
+			if (totals.has(start)) setText(about, `${time(start)}: ${shown(totals.get(start))}`);
 		},
 	});
 	plot.element.addEventListener("pointerleave", tell);
 	const rows = behind("Table of the time line", () => [
-		table("Series", ["series", "#sum"], series.map((one) => [one.name, amount(one.sum, ctx.unit())])),
-		table("Sums by time", ["time", "#sum"], [...totals].map(([at, value]) => [dateTime(at), amount(value, ctx.unit())])),
+		table("Series", ["series", "#sum"], series.map((one) => [one.name, shown(one.sum)])),
+		table("Sums by time", ["time", "#sum"], [...totals].map(([at, value]) => [dateTime(at), shown(value)])),
 	]);
 
 	const redraw = () => {
 		tell();
-		clear.hidden = !ctx.state.a;
 		const others = series.length - COLORED;
 		renew(legend, series.slice(0, COLORED).map((one, at) => {
-			const entry = button(`${visible(one.name, 40)}: ${amount(one.sum, ctx.unit())}`, () => ctx.set({ query: queryOf(new Map(Object.entries(one.labels))) }), "plain", { title: "Show only this series" });
+			const entry = button(`${visible(one.name, 40)}: ${shown(one.sum)}`, () => ctx.set({ query: queryOf(new Map(Object.entries(one.labels))) }), "plain");
 			const swatch = el("i.swatch");
 			swatch.style.background = seriesColor(at);
 			entry.prepend(swatch);
@@ -89,7 +91,7 @@ export const createTimeline = (ctx) => {
 	};
 
 	return {
-		element: el("div.card", el("div.bar", el("b", "Time line"), about, clear), plot.element, legend, rows),
+		element: el("div.card", el("div.bar", el("b", "Time line"), about), plot.element, legend, rows),
 		async load(signal, isFresh) {
 			if (!isFresh) return redraw();
 			plot.range = [ctx.state.from, ctx.state.until].map((at) => millisOf(at, ctx.now()));
