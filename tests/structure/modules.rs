@@ -6,16 +6,16 @@ use crate::files;
 
 /// A file of a crate.
 #[derive(Debug)]
-pub struct Module {
+pub(crate) struct Module {
     /// Path from the root of the crate, such as `["pipeline", "batch"]`; empty for `lib.rs`.
-    pub path: Vec<String>,
-    pub file: PathBuf,
+    pub(crate) path: Vec<String>,
+    pub(crate) file: PathBuf,
     /// The text without inline tests.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// The `src` folders of all crates.
-pub fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = std::fs::read_dir(root.join("crates")).unwrap();
     let mut sources = vec![root.join("src")];
@@ -24,7 +24,7 @@ pub fn sources() -> Vec<PathBuf> {
 }
 
 /// The modules below a `src` folder that are not tests.
-pub fn modules(source: &Path) -> Vec<Module> {
+pub(crate) fn modules(source: &Path) -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     let mut tests: Vec<Vec<String>> = Vec::new();
     for file in files(source) {
