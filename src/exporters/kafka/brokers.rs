@@ -1,8 +1,9 @@
 //! The connection to the brokers, which is replaced when credentials change.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration as Time;
 
+use parking_lot::Mutex;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::future_producer::DeliveryFuture;
@@ -98,14 +99,14 @@ impl Brokers {
     }
 
     fn current(&self) -> Option<(u64, Client)> {
-        let current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.client.lock();
         let (generation, client) = &*current;
         client.clone().map(|client| (*generation, client))
     }
 
     /// Replaces the client, unless somebody else has done so.
     fn renew(&self, generation: u64) {
-        let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.client.lock();
         if current.0 != generation {
             return;
         }
@@ -127,10 +128,7 @@ impl Brokers {
 
 impl Drop for Brokers {
     fn drop(&mut self) {
-        let current = self
-            .client
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let current = self.client.get_mut();
         discard(current.1.take());
     }
 }

@@ -1,10 +1,11 @@
 //! Records on their way to the brokers, over all attempts with their batch.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rdkafka::config::FromClientConfigAndContext as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
@@ -212,7 +213,7 @@ impl Unfinished {
     /// Takes the delivery states that earlier attempts with the batch have left. They are stored again when the
     /// attempt is dropped, unless it is [finished](Attempt::finished).
     pub(super) fn resume(self: &Arc<Self>, identity: &Arc<Identity>, chunks: &[Bytes]) -> Attempt {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         // While an entry is here its address is not given to another.
         let left = all.remove(&Arc::as_ptr(identity).addr());
         let delivery = left.map(|(_, delivery)| delivery);
@@ -251,11 +252,7 @@ impl Drop for Attempt {
         if delivery.0.is_empty() {
             return;
         }
-        let mut all = self
-            .unfinished
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.unfinished.0.lock();
         // Those that the queue has given up.
         all.retain(|_, (identity, _)| identity.strong_count() > 0);
         let address = Arc::as_ptr(&self.identity).addr();
