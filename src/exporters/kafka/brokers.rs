@@ -14,7 +14,6 @@ use tracing::{error, info};
 
 use super::config::{Config, PartitionHasher};
 use crate::pipeline::batch::Code;
-use crate::queue;
 use crate::queue::SendError;
 use tributary_config::ComponentId;
 use tributary_config::units::Duration;
@@ -27,7 +26,7 @@ type Client = FutureProducer<Logging>;
 /// The client, and how to make another one: when certificates were renewed, and because after some errors (an
 /// idempotent producer that was fenced, or whose sequence was broken) librdkafka takes nothing any more.
 pub(super) struct Brokers {
-    id: ComponentId,
+    pub(super) id: ComponentId,
     settings: ClientConfig,
     renewals: Renewals,
     /// Generation of the current client, and the client itself; `None` only after the exporter has ended.
@@ -42,7 +41,7 @@ fn connect(settings: &ClientConfig, id: &ComponentId) -> Result<Client, String> 
 }
 
 impl Brokers {
-    fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
+    pub(super) fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
         let renewals = Renewals::new(&config.connection());
         let settings = producer_settings(config);
         let client = connect(&settings, id)?;
@@ -72,7 +71,7 @@ impl Brokers {
     }
 
     /// Connects anew when certificates have changed. By itself: an attempt may end at any time.
-    fn renew_when_due(self: &Arc<Self>) {
+    pub(super) fn renew_when_due(self: &Arc<Self>) {
         if self.renewals.are_due() {
             let brokers = self.clone();
             tokio::spawn(async move { brokers.connect_anew().await });
@@ -98,14 +97,14 @@ impl Brokers {
         self.renew(generation);
     }
 
-    fn current(&self) -> Option<(u64, Client)> {
+    pub(super) fn current(&self) -> Option<(u64, Client)> {
         let current = self.client.lock();
         let (generation, client) = &*current;
         client.clone().map(|client| (*generation, client))
     }
 
     /// Replaces the client, unless somebody else has done so.
-    fn renew(&self, generation: u64) {
+    pub(super) fn renew(&self, generation: u64) {
         let mut current = self.client.lock();
         if current.0 != generation {
             return;

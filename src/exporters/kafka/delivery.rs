@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rdkafka::config::FromClientConfigAndContext as _;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::future_producer::DeliveryFuture;
@@ -263,7 +262,7 @@ impl Drop for Attempt {
 impl Brokers {
     /// Ends an attempt: its batch may be tried again, or not. A client that takes nothing any more is replaced; what it
     /// still had is tried again with the new one.
-    fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
+    pub(super) fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
         if !matches!(outcome, Err(error) if error.retryable) {
             attempt.finished();
             return;
