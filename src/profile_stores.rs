@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use tributary_config::ComponentId;
 use tributary_profile_store::store::RecoveredStore;
@@ -88,7 +90,7 @@ impl ProfileStores {
     }
 
     fn lock(&self) -> MutexGuard<'_, Stores> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

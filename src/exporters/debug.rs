@@ -13,8 +13,9 @@ mod tests;
 mod text;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -276,7 +277,7 @@ impl Debug {
                 })
             }
             Output::Sinks(sinks) => {
-                let mut sinks = sinks.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut sinks = sinks.lock();
                 let mut write = |text: &str| {
                     let mut sinks = sinks.iter_mut();
                     sinks.try_for_each(|sink| sink.write(text.as_bytes()))

@@ -11,10 +11,11 @@ mod tests;
 
 pub use self::config::Config;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -167,7 +168,7 @@ impl Store {
             }
             drop(memory);
             // Until the next round of upkeep measures the store.
-            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut memory = self.memory.lock();
             let _ = memory.grow(request.len());
         }
         Ok(outcome)
@@ -184,7 +185,7 @@ impl Store {
         {
             let memory = stats.memory.saturating_add(stats.query_memory);
             let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-            let mut permit = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut permit = self.memory.lock();
             permit.shrink_to(memory);
             // The memory is in use already, so it counts as far as the budget has room.
             let lacking = memory - permit.bytes();

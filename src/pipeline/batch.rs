@@ -1,8 +1,9 @@
 //! The data that flows through a pipeline: a [`Batch`] of one [`Signal`], and the [`Nack`] that refuses it.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -40,32 +41,23 @@ pub struct Progress(Mutex<SmallVec<[usize; 4]>>);
 impl Progress {
     /// Whether the branch has taken the batch.
     pub fn has(&self, branch: usize) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&branch)
+        self.0.lock().contains(&branch)
     }
 
     /// Whether no branch has taken the batch.
     pub fn is_empty(&self) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.0.lock().is_empty()
     }
 
     /// Copies the progress for a part of the batch that is delivered separately from now on.
     pub fn fork(&self) -> Self {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.0.lock();
         Progress(Mutex::new(taken.clone()))
     }
 
     /// Records that the branch took the batch.
     pub fn add(&self, branch: usize) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(branch);
+        self.0.lock().push(branch);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Log throttling for lasting trouble: one line when it begins, one line with totals when it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time without occurrences after which an episode is over. Intermittent trouble is one episode.
@@ -40,7 +40,7 @@ impl Episode {
     /// Counts an occurrence that affects `items` items. Returns true if the occurrence begins an episode.
     pub(crate) fn occurs(&self, items: usize) -> bool {
         let now = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let begins = state.is_none();
         let known = state.get_or_insert(State {
             began: now,
@@ -60,7 +60,7 @@ impl Episode {
         if !self.is_on.load(Relaxed) {
             return None;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let known = state.as_ref()?;
         if known.last.elapsed() < QUIET {
             return None;

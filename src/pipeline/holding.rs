@@ -12,9 +12,10 @@ mod life;
 mod ready;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -146,7 +147,7 @@ impl<G, R: Bytes> Holding<G, R> {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State<G, R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Wakes the flusher, because data is ready or will be due.

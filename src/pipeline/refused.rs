@@ -4,10 +4,11 @@
 //! accepted it. Otherwise one full queue would fill all other queues with duplicates.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
@@ -100,7 +101,7 @@ impl Refused {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

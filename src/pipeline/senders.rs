@@ -1,7 +1,8 @@
 //! Tracks which upstream senders are still waiting for the outcome of a buffered batch.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
@@ -203,18 +204,14 @@ impl Drop for Waiter {
 
 impl Waiting {
     fn refuse(&self, nack: Nack) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         refused.get_or_insert(nack);
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let refused = self
-            .refused
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let refused = self.refused.get_mut().take();
         if let Some(tell) = self.tell.take() {
             // The send fails if the sender has stopped waiting.
             let _ = tell.send(refused.map_or(Ok(()), Err));

@@ -1,8 +1,9 @@
 //! Turns queued requests into jobs: one by one, or merged until a batch is large or old enough.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -231,7 +232,7 @@ impl Batcher {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock. If it did, the state would still be consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

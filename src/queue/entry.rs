@@ -1,7 +1,8 @@
 //! The unit of responsibility of the queue: one request, or a part of one, with its outcome.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
@@ -74,10 +75,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let failed = self
-            .failed
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let failed = self.failed.get_mut();
         if let Some(waiting) = self.waiting.take() {
             // The send fails if the sender stopped waiting; then it still has the data.
             let _ = waiting.send(failed.take().map_or(Ok(()), Err));
@@ -265,10 +263,8 @@ impl Entry {
         } else {
             self.ledger.dropped(self.items, reason);
         }
-        let failed = self.request.failed.lock();
-        failed
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(nack);
+        let mut failed = self.request.failed.lock();
+        failed.get_or_insert(nack);
     }
 }
 

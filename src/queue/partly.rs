@@ -1,6 +1,8 @@
 //! Memory of a sender about partly delivered batches.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::Identity;
 
@@ -18,7 +20,7 @@ impl<T> Default for Partly<T> {
 impl<T> Partly<T> {
     /// Removes and returns the progress of the batch, if there is any.
     pub fn take(&self, batch: &Arc<Identity>) -> Option<T> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         // While a weak reference exists, no other batch can have the address.
         let at = all
             .iter()
@@ -28,7 +30,7 @@ impl<T> Partly<T> {
 
     /// Records the progress of the batch.
     pub fn remember(&self, batch: &Weak<Identity>, done: T) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         // Batches without strong references were dropped and will not be retried.
         all.retain(|(batch, _)| batch.strong_count() > 0);
         all.push((batch.clone(), done));

@@ -14,12 +14,13 @@ pub(super) mod record;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::Gauge;
+use parking_lot::Mutex;
 
 use super::config::{Overflow, QueueConfig, Sizer};
 use super::ledger::Ledger;
@@ -119,11 +120,7 @@ impl Stored {
 
     /// Acquires the log from the exporter that this one replaces, and logs the recovered data.
     pub(super) fn start(&self) {
-        let recovered = self
-            .recovered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let recovered = self.recovered.lock().take();
         if let Some(recovered) = recovered {
             self.ledger.metrics.recovered(count(recovered.items));
             // The number of items is unknown, but it is at least one per record.

@@ -1,9 +1,10 @@
 //! Requests that a receiver refused, by client.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use metrics::{Counter, counter};
+use parking_lot::Mutex;
 
 use tributary_config::ComponentId;
 
@@ -50,7 +51,7 @@ impl Refusals {
             return shared.anonymous.increment(1);
         };
         let label = shared.label(client);
-        let mut known = shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = shared.known.lock();
         let counter = known.entry(label).or_insert_with_key(|label| {
             counter!(
                 NAME,
@@ -66,7 +67,7 @@ impl Refusals {
 impl Shared {
     /// The client's own label, while there is room.
     fn label(&self, client: &Arc<str>) -> Arc<str> {
-        let mut series = SERIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = SERIES.lock();
         let clients = series.entry(self.receiver.clone()).or_default();
         if !clients.contains(client) && clients.len() >= CLIENTS {
             return OTHER.into();

@@ -8,10 +8,10 @@ use crate::files;
 #[derive(Debug)]
 pub(crate) struct Module {
     /// Path from the root of the crate, such as `["pipeline", "batch"]`; empty for `lib.rs`.
-    pub path: Vec<String>,
-    pub file: PathBuf,
+    pub(crate) path: Vec<String>,
+    pub(crate) file: PathBuf,
     /// The text without inline tests.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// The `src` folders of all crates.

@@ -1,10 +1,10 @@
 //! Compression of request bodies.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, FlushCompress, Status};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -184,11 +184,11 @@ impl Compressor {
 }
 
 fn take<T>(kept: &Mutex<Vec<T>>) -> Option<T> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    kept.lock().pop()
 }
 
 fn keep<T>(kept: &Mutex<Vec<T>>, item: T) {
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = kept.lock();
     if kept.len() < KEPT {
         kept.push(item);
     }

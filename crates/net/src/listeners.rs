@@ -5,7 +5,9 @@ mod holder;
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use tributary_config::{ComponentId, Endpoint};
 
@@ -63,7 +65,7 @@ impl Listeners {
             None => endpoint.0.clone(),
         };
         let key = (text.clone(), text.ends_with(":0").then(|| owner.clone()));
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.retain(|_, listener| listener.strong_count() > 0);
         if let Some(listener) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(listener);

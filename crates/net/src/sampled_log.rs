@@ -2,9 +2,9 @@
 //!
 //! Callers usually write the suppressed lines at debug level.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Lines in full per window, as in the Collector's logger.
@@ -48,7 +48,7 @@ impl SampledLog {
 
     /// Returns `Some` if the line is to be written, with the number of lines suppressed since the last one.
     pub fn admit(&self) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.window.is_none_or(|since| since.elapsed() >= WINDOW) {
             state.window = Some(Instant::now());
             state.written = 0;

@@ -1,9 +1,10 @@
 //! The current level, which survives a reload.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::component::BuildContext;
@@ -43,7 +44,7 @@ impl Position {
             signal,
             levels: levels.to_vec(),
         };
-        let mut positions = POSITIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut positions = POSITIONS.lock();
         positions.retain(|(_, position)| position.strong_count() > 0);
         let same = positions.iter().filter(|(other, _)| *other == owner);
         let mut known = same.filter_map(|(_, position)| position.upgrade());
@@ -73,10 +74,7 @@ impl Position {
 
     /// Whether this batch must probe higher levels. The next probe is an interval later.
     pub(super) fn is_time_to_probe(&self, interval: Duration) -> bool {
-        let mut next = self
-            .next_probe
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next_probe.lock();
         let due = *next <= Instant::now();
         if due {
             *next = Instant::now() + interval;
@@ -86,10 +84,7 @@ impl Position {
 
     /// Postpones the next probe until an interval from now.
     pub(super) fn probe_after(&self, interval: Duration) {
-        let mut next = self
-            .next_probe
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next_probe.lock();
         *next = Instant::now() + interval;
     }
 }

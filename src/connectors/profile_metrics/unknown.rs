@@ -1,9 +1,9 @@
 //! Sample types without a metric: counted, and each logged once.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use metrics::{Counter, counter};
+use parking_lot::Mutex;
 
 use tributary_config::ComponentId;
 
@@ -47,7 +47,7 @@ impl Unknown {
     }
 
     fn is_new(&self, name: &str) -> bool {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.lock();
         named.len() < MOST_NAMES && named.insert(name.to_owned())
     }
 }

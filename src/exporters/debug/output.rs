@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tributary_storage::own_files;
 
 use crate::component::BuildError;

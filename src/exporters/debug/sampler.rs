@@ -1,8 +1,8 @@
 //! Selection of the batches that are printed.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time after which counting starts again, as in the Collector's logger.
@@ -34,7 +34,7 @@ impl Sampler {
 
     /// Whether the next batch is printed.
     pub(super) fn admits(&self, now: Instant) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if now.saturating_duration_since(seen.since) >= TICK {
             *seen = Seen {
                 since: now,

@@ -213,7 +213,7 @@ struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Captured {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -306,7 +306,7 @@ async fn logged(config: Config, batches: &[Batch]) -> (String, Recorded) {
     }
     .with_subscriber(subscriber)
     .await;
-    let text = captured.0.lock().unwrap().clone();
+    let text = captured.0.lock().clone();
     (String::from_utf8(text).unwrap(), recorded)
 }
 

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use metrics::Counter;
+use parking_lot::{Mutex, MutexGuard};
 use tracing::error;
 
 use super::backups;
@@ -109,7 +110,7 @@ impl OpenFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -6,9 +6,10 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::warn;
 use tributary_storage::own_files;
 
@@ -63,7 +64,7 @@ impl Output {
     /// The output of that path.
     pub(super) fn of(path: &Path) -> Arc<Self> {
         static ALL: LazyLock<Mutex<HashMap<PathBuf, Weak<Output>>>> = LazyLock::new(Mutex::default);
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ALL.lock();
         all.retain(|_, output| output.strong_count() > 0);
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Some(known) = all.get(&path).and_then(Weak::upgrade) {
@@ -162,7 +163,7 @@ impl Output {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -311,7 +312,7 @@ impl State {
 /// may have many.
 fn is_first_use(path: &Path) -> bool {
     static USED: LazyLock<Mutex<HashSet<u128>>> = LazyLock::new(Mutex::default);
-    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut used = USED.lock();
     used.insert(xxhash_rust::xxh3::xxh3_128(path.as_os_str().as_bytes()))
 }
 

@@ -1,8 +1,9 @@
 //! The connection to the brokers, which is replaced when credentials change.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration as Time;
 
+use parking_lot::Mutex;
 use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::future_producer::DeliveryFuture;
@@ -13,7 +14,6 @@ use tracing::{error, info};
 
 use super::config::{Config, PartitionHasher};
 use crate::pipeline::batch::Code;
-use crate::queue;
 use crate::queue::SendError;
 use tributary_config::ComponentId;
 use tributary_config::units::Duration;
@@ -26,7 +26,7 @@ type Client = FutureProducer<Logging>;
 /// The client, and the settings to create another one. The client is replaced when certificates change, and after
 /// fatal errors of librdkafka, such as a fenced idempotent producer.
 pub(super) struct Brokers {
-    id: ComponentId,
+    pub(super) id: ComponentId,
     settings: ClientConfig,
     renewals: Renewals,
     /// Generation of the current client, and the client itself; `None` only after the exporter has ended.
@@ -41,7 +41,7 @@ fn connect(settings: &ClientConfig, id: &ComponentId) -> Result<Client, String> 
 }
 
 impl Brokers {
-    fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
+    pub(super) fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
         let renewals = Renewals::new(&config.connection());
         let settings = producer_settings(config);
         let client = connect(&settings, id)?;
@@ -72,7 +72,7 @@ impl Brokers {
     }
 
     /// Reconnects when certificates have changed, in a separate task, because an attempt may end at any time.
-    fn renew_when_due(self: &Arc<Self>) {
+    pub(super) fn renew_when_due(self: &Arc<Self>) {
         if self.renewals.are_due() {
             let brokers = self.clone();
             tokio::spawn(async move { brokers.reconnect().await });
@@ -98,15 +98,15 @@ impl Brokers {
         self.renew(generation);
     }
 
-    fn current(&self) -> Option<(u64, Client)> {
-        let current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn current(&self) -> Option<(u64, Client)> {
+        let current = self.client.lock();
         let (generation, client) = &*current;
         client.clone().map(|client| (*generation, client))
     }
 
     /// Replaces the client, unless it has been replaced since `generation`.
-    fn renew(&self, generation: u64) {
-        let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn renew(&self, generation: u64) {
+        let mut current = self.client.lock();
         if current.0 != generation {
             return;
         }
@@ -128,10 +128,7 @@ impl Brokers {
 
 impl Drop for Brokers {
     fn drop(&mut self) {
-        let current = self
-            .client
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let current = self.client.get_mut();
         discard(current.1.take());
     }
 }

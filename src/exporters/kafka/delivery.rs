@@ -1,11 +1,11 @@
 //! Delivery of records to the brokers, across all attempts to send their batch.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rdkafka::config::FromClientConfigAndContext as _;
+use parking_lot::Mutex;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::future_producer::DeliveryFuture;
@@ -213,7 +213,7 @@ impl Unfinished {
     /// Takes the delivery states that earlier attempts with the batch have left. They are stored again when the
     /// attempt is dropped, unless it is [finished](Attempt::finished).
     pub(super) fn resume(self: &Arc<Self>, identity: &Arc<Identity>, chunks: &[Bytes]) -> Attempt {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         // While an entry is here its address is not given to another.
         let left = all.remove(&Arc::as_ptr(identity).addr());
         let delivery = left.map(|(_, delivery)| delivery);
@@ -252,11 +252,7 @@ impl Drop for Attempt {
         if delivery.0.is_empty() {
             return;
         }
-        let mut all = self
-            .unfinished
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.unfinished.0.lock();
         // Removes the batches that the queue has dropped.
         all.retain(|_, (identity, _)| identity.strong_count() > 0);
         let address = Arc::as_ptr(&self.identity).addr();
@@ -267,7 +263,7 @@ impl Drop for Attempt {
 impl Brokers {
     /// Ends an attempt. A client with a fatal error is replaced; its remaining records are sent again by the new
     /// client.
-    fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
+    pub(super) fn finish(&self, attempt: Attempt, outcome: &Result<Outcome, SendError>) {
         if !matches!(outcome, Err(error) if error.retryable) {
             attempt.finished();
             return;

@@ -4,12 +4,9 @@ use std::sync::Arc;
 use std::time::Duration as Time;
 
 use bytes::Bytes;
-use rdkafka::config::FromClientConfigAndContext as _;
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::Producer as _;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
-use tracing::error;
 
 use super::brokers::Brokers;
 use super::config::Config;

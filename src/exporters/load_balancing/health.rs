@@ -1,9 +1,9 @@
 //! Health of a member: a failed member gets no requests for a while, then a single request probes
 //! it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::config::MemberBackoff;
@@ -125,7 +125,7 @@ impl Health {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! One file from its first row group to its final name.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::spawn_blocking;
 
@@ -69,7 +70,7 @@ impl Part {
         }
         self.rows.fetch_add(table.rows(), Relaxed);
         charge.ends();
-        let mut complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut complete = self.complete.lock();
         complete.push((table, charge));
     }
 
@@ -85,7 +86,7 @@ impl Part {
 
     /// Returns the memory for encoding the largest row group, in bytes.
     fn memory_to_write(&self) -> usize {
-        let complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+        let complete = self.complete.lock();
         let groups = complete.iter().map(|(table, _)| table.memory_to_write());
         groups.max().unwrap_or_default()
     }
@@ -175,7 +176,7 @@ impl Part {
                 return Err(error);
             }
             let next = {
-                let mut complete = self.complete.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut complete = self.complete.lock();
                 complete.pop()
             };
             let Some((mut table, _charge)) = next else {

@@ -5,10 +5,11 @@
 //! while a file is being finished. The room that files being finished will release is therefore
 //! subtracted before another file is finished.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::queue::{Encoded, QueueConfig, Sizer};
@@ -96,13 +97,13 @@ impl Relief {
         // Below a quarter of the queue, files would be small; most of the backlog is not in files
         // yet.
         let is_worth_it = open >= queue.capacity / 4 && closing < open / 4;
-        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = *self.closed.lock();
         is_worth_it || closed.elapsed() >= PATIENCE
     }
 
     /// Records that a file with this room is being finished.
     pub(super) fn closing(&self, room: usize) -> Closing {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.closed.lock() = Instant::now();
         self.closing.fetch_add(room, Relaxed);
         Closing {
             all: self.closing.clone(),

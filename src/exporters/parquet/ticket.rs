@@ -1,8 +1,9 @@
 //! Tracks the outcome of a batch whose rows are in one or several files.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::partition::Key;
@@ -95,14 +96,14 @@ impl Ticket {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let state = std::mem::take(state.unwrap_or_else(PoisonError::into_inner));
+        let state = std::mem::take(state);
         let Some(tell) = self.tell.take() else {
             return;
         };

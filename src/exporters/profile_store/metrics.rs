@@ -1,8 +1,7 @@
 //! Metrics of a store.
 
-use std::sync::{Mutex, PoisonError};
-
 use metrics::{Counter, Gauge, counter, gauge};
+use parking_lot::Mutex;
 
 use crate::metric::{self, Metric};
 use tributary_config::ComponentId;
@@ -118,7 +117,7 @@ impl StoreMetrics {
         for (gauge, count) in self.blocks.iter().zip(now.blocks) {
             gauge.set(count as f64);
         }
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         let before = std::mem::replace(&mut *counted, *now);
         let count = |counter: &Counter, events: fn(&Stats) -> u64| {
             counter.increment(events(now).saturating_sub(events(&before)));

@@ -1,10 +1,11 @@
 //! A metric family as Prometheus defines it: a name, a type, and its series.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::kind::Kind;
 use super::labels::{Labels, Packed, Unfit};
@@ -51,7 +52,7 @@ impl Family {
 
     /// Locks the series. Hold the lock only for the time that a few hundred series take.
     pub(super) fn lock(&self) -> MutexGuard<'_, Series> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+        self.series.lock()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Common labels of all series of a resource and scope.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
+use parking_lot::RwLock;
 
 use super::config::{Config, SERVICE_ATTRIBUTES};
 use super::hash::{hash_name, hash_value, is_reserved};
@@ -254,7 +255,7 @@ impl Origins {
             key.extend_from_slice(&(part.len() as u64).to_le_bytes());
             key.extend_from_slice(part);
         }
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.read();
         if let Some(origin) = known.get(key.as_slice()) {
             origin.seen.store(now, Relaxed);
             return Some(origin.clone());
@@ -265,7 +266,7 @@ impl Origins {
             return None;
         }
         origin.seen.store(now, Relaxed);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         let added = Arc::new(origin);
         if let Some(before) = known.insert(key.as_slice().into(), added.clone()) {
             room.give(0, before.bytes() + key.len());
@@ -276,7 +277,7 @@ impl Origins {
     /// Returns the targets with series, each once. If several resources identify as the same
     /// target, the newest wins.
     pub(super) fn targets(&self) -> Vec<Arc<Origin>> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.read();
         let mut targets: BTreeMap<(&str, &str), &Arc<Origin>> = BTreeMap::new();
         for origin in known.values() {
             let Some(target) = origin
@@ -298,7 +299,7 @@ impl Origins {
 
     /// Removes origins without series that have sent nothing since `before`.
     pub(super) fn expire(&self, before: u32, room: &Room) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         known.retain(|key, origin| {
             let used = Arc::strong_count(origin) > 1 || origin.seen.load(Relaxed) >= before;
             if !used {

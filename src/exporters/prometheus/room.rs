@@ -1,9 +1,10 @@
 //! Limits of a table: number of series, and bytes of the process-wide budget.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Gauge, gauge};
+use parking_lot::Mutex;
 
 use crate::component::BuildContext;
 use tributary_memory::{Budget, Permit};
@@ -84,7 +85,7 @@ impl Room {
 
     /// Updates the metrics, and returns unused memory to the budget.
     pub(super) fn settle(&self) {
-        let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permit = self.permit.lock();
         // Later growth enlarges the permit after this.
         let bytes = self.bytes.load(Relaxed);
         permit.shrink_to(bytes.next_multiple_of(STEP));
@@ -98,7 +99,7 @@ impl Room {
         if bytes > self.budget.limit() / 2 {
             return false;
         }
-        let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permit = self.permit.lock();
         match bytes.checked_sub(permit.bytes()) {
             None | Some(0) => true,
             Some(more) => permit.grow(more.next_multiple_of(STEP)).is_ok(),

@@ -7,12 +7,13 @@
 mod expiry;
 
 use std::collections::{self, BTreeMap};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
+use parking_lot::RwLock;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -184,13 +185,13 @@ impl Table {
     /// Returns the families in the order of their names, and the number of the scrape.
     pub(super) fn families(&self) -> (Vec<Arc<Family>>, u32) {
         let scrape = self.scrapes.fetch_add(1, Relaxed).wrapping_add(1);
-        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        let families = self.families.read();
         (families.by_name.values().cloned().collect(), scrape)
     }
 
     /// Whether a family or a sample has that name.
     pub(super) fn has(&self, escaped: &str) -> bool {
-        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        let families = self.families.read();
         families.by_name.contains_key(escaped) || families.lines.contains_key(escaped)
     }
 
@@ -294,7 +295,7 @@ impl Table {
         key.extend_from_slice(&(name.len() as u64).to_le_bytes());
         key.extend_from_slice(name.as_bytes());
         key.extend_from_slice(unit.as_bytes());
-        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        let families = self.families.read();
         if let Some(family) = families.by_metric.get(key.as_slice()) {
             return Ok(family.clone());
         }
@@ -303,10 +304,7 @@ impl Table {
             return Err(Rejection::Invalid);
         };
         let escaped = Name::of_metric(&made).escaped;
-        let mut families = self
-            .families
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.families.write();
         let line = |suffix: &&str| format!("{escaped}{suffix}").into_boxed_str();
         let family = match families.by_name.get(&escaped) {
             Some(family) if family.kind == kind => family.clone(),

@@ -1,8 +1,9 @@
 //! State of a processor in one pipeline, which survives a reload.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use metrics::{Counter, Gauge, counter, gauge};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::Config;
@@ -53,7 +54,7 @@ impl Memory {
             pipeline: cx.pipeline.clone(),
             settings: format!("{window:?} {max_bytes:?} {ignore_resource_attributes:?}"),
         };
-        let mut memories = MEMORIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memories = MEMORIES.lock();
         memories.retain(|(_, memory)| memory.strong_count() > 0);
         let same = memories.iter().filter(|(other, _)| *other == owner);
         let mut known = same.filter_map(|(_, memory)| memory.upgrade());
@@ -85,7 +86,7 @@ impl Memory {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use metrics::{Counter, Gauge, counter, gauge};
+use parking_lot::Mutex;
 
 use tributary_config::ComponentId;
 use tributary_symbols::NameSource;
@@ -51,7 +52,7 @@ impl Totals {
     fn of(id: &ComponentId) -> Arc<Self> {
         static TOTALS: LazyLock<Mutex<HashMap<ComponentId, Weak<Totals>>>> =
             LazyLock::new(Mutex::default);
-        let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = TOTALS.lock();
         totals.retain(|_, totals| totals.strong_count() > 0);
         let known = totals.get(id).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {

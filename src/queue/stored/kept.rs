@@ -1,9 +1,10 @@
 //! A record in flight.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::ahead::Credit;
@@ -69,15 +70,12 @@ impl Kept {
 
     /// Keeps the record's share of the read-ahead.
     pub(in crate::queue) fn hold(&self, credit: Credit) {
-        *self.credit.lock().unwrap_or_else(PoisonError::into_inner) = Some(credit);
+        *self.credit.lock() = Some(credit);
     }
 
     /// Releases the read-ahead credit, because the content is not in memory. Other records may be read instead.
     pub(in crate::queue) fn unloaded(&self) {
-        self.credit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        self.credit.lock().take();
     }
 
     /// Reads the content again. Returns `None` if the record is damaged.

@@ -1,7 +1,7 @@
 //! Room for new records, and the ways to make some.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 
 use super::{Read, Stored};
 use crate::pipeline::account::DropReason;
@@ -71,7 +71,7 @@ impl Stored {
         if units > self.config.queue_size {
             return Err(NoRoom::TooLarge);
         }
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.reserved.lock();
         let taken = self.held().saturating_add(*reserved);
         if taken.saturating_add(units) > self.config.queue_size {
             self.log().make_room();
@@ -106,11 +106,7 @@ impl Stored {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut reserved = self
-            .stored
-            .reserved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.stored.reserved.lock();
         *reserved -= self.units;
         drop(reserved);
         self.stored.log().room_given_back();

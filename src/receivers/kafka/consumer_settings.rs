@@ -1,8 +1,6 @@
 //! Settings of librdkafka's consumer.
 
-use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _};
-use rdkafka::consumer::Consumer as _;
-use tokio::time::timeout;
+use rdkafka::config::ClientConfig;
 
 use super::config::{Config, InitialOffset, RebalanceStrategy};
 use super::topics::Topics;

@@ -1,8 +1,8 @@
 //! A consumer group member: librdkafka's consumer, its settings, and its shutdown.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext as _, RDKafkaLogLevel};
 use rdkafka::consumer::{
@@ -88,10 +88,7 @@ impl Member {
             return Vec::new();
         };
         let membership = consumer.context();
-        let mut revoked = membership
-            .revoked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut revoked = membership.revoked.lock();
         std::mem::take(&mut revoked)
     }
 
@@ -271,7 +268,7 @@ impl Membership {
         let partitions = elements
             .iter()
             .map(|element| (element.topic().into(), element.partition()));
-        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut revoked = self.revoked.lock();
         revoked.extend(partitions);
         // A paused partition would stay paused when it is assigned again.
         let _ = consumer.resume(list);

@@ -1,11 +1,12 @@
 //! The origin of a pprof file, and the resource and scope derived from the origin.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use parking_lot::Mutex;
 
 use tributary_profiles::Dictionary;
 use tributary_profiles::id::MappingId;
@@ -99,7 +100,7 @@ impl Subject {
     }
 
     fn program(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Option<String> {
-        let mut known = self.program.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.program.lock();
         let file = main.map(|main| dictionary.text(dictionary.get_mapping(main).filename));
         // A name in brackets, such as `[vdso]`, is not a file.
         let file = file.filter(|file| {

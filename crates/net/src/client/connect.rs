@@ -1,7 +1,7 @@
 //! Establishes connections: name resolution, TCP, TLS.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -66,7 +66,7 @@ impl Connector {
     /// request failed and its error does not tell why.
     pub fn verdict(&self) -> Option<String> {
         let verdict = self.verdict.text.lock();
-        verdict.unwrap_or_else(PoisonError::into_inner).clone()
+        verdict.clone()
     }
 
     /// Resolves the addresses of the host, or of the proxy; at least one.

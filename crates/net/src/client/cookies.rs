@@ -1,10 +1,10 @@
 //! Cookies of the servers that a client sends to (RFC 6265), for load balancers that keep a client at one backend.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Uri};
+use parking_lot::Mutex;
 
 /// Maximum number of cookies of a client, and maximum size of a cookie in bytes: the minimum that RFC 6265,
 /// 6.1, requires of browsers.
@@ -33,7 +33,7 @@ impl CookieJar {
         if found.peek().is_none() {
             return;
         }
-        let mut cookies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cookies = self.0.lock();
         for value in found {
             let parsed = value.to_str().ok().and_then(|text| parse(url, text));
             let Some(cookie) = parsed else { continue };
@@ -52,7 +52,7 @@ impl CookieJar {
 
     /// Adds the cookies for `url` to the headers of a request, behind those that are configured.
     pub fn add(&self, url: &Uri, headers: &mut HeaderMap) {
-        let mut cookies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cookies = self.0.lock();
         if cookies.is_empty() {
             return;
         }
@@ -232,6 +232,6 @@ mod tests {
             );
             jar.store(&Uri::from_static("http://a.test/"), &headers);
         }
-        assert_eq!(jar.0.lock().unwrap().len(), MOST_COOKIES);
+        assert_eq!(jar.0.lock().len(), MOST_COOKIES);
     }
 }

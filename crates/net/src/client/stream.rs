@@ -3,11 +3,12 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 use tracing::error;
@@ -31,7 +32,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     pub(super) fn set(&self, verdict: Option<String>) {
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = verdict;
+        *self.text.lock() = verdict;
     }
 
     /// Logs that TLS fails until a configuration or certificate is changed. Requests are retried, so without the log

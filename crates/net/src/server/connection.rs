@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::Version;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -59,7 +60,7 @@ impl<H> Shared<H> {
 
     /// Whether a failure of this kind is to be logged. See [`SampledLog::admit`].
     fn admits(&self, kind: &'static str) -> Option<u64> {
-        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.logs.lock();
         let log = logs.entry(kind).or_insert_with(SampledLog::of_one_line);
         log.admit()
     }

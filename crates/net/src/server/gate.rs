@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use super::client_limit::ClientLimit;
 use super::limits::Limits;
@@ -122,7 +124,7 @@ impl Gate {
     }
 
     pub(super) fn networks(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Network>>> {
-        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.networks.lock()
     }
 }
 

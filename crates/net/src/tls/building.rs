@@ -1,8 +1,9 @@
 //! Builds rustls configurations from the `tls` sections.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
@@ -355,7 +356,7 @@ impl ServerTls {
 /// There are none.
 pub fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     static SHARED: Mutex<Weak<RootCertStore>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = SHARED.lock();
     if let Some(roots) = shared.upgrade() {
         return Ok(roots);
     }

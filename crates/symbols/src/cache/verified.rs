@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::file::{SymbolFile, SymbolFileError};
 
@@ -55,5 +57,5 @@ pub(super) fn open_within(
 }
 
 fn verified() -> MutexGuard<'static, HashSet<Identity>> {
-    VERIFIED.lock().unwrap_or_else(PoisonError::into_inner)
+    VERIFIED.lock()
 }

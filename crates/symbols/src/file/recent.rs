@@ -2,9 +2,9 @@
 //! decompression is most of the cost of names.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use super::known::Known;
 
@@ -57,7 +57,7 @@ impl RecentNames {
 
     fn with<T>(&self, (_, number): Key, work: impl FnOnce(&mut Part) -> Option<T>) -> Option<T> {
         let part = self.parts.get(number as usize % PARTS)?;
-        work(&mut part.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut part.lock())
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
             start_line: 0,
         };
         let held = || {
-            let parts = recent.parts.iter().map(|part| part.lock().unwrap());
+            let parts = recent.parts.iter().map(|part| part.lock());
             let entries = parts.map(|part| part.new.len() + part.old.len());
             entries.sum::<usize>() * (known.text.len() + ENTRY)
         };

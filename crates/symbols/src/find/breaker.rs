@@ -1,8 +1,8 @@
 //! A circuit breaker, which stops requests to a failing server.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Consecutive failures that open the breaker.
@@ -24,7 +24,7 @@ struct State {
 impl Breaker {
     /// Whether the server may be asked now. An admitted caller must report the outcome.
     pub(super) fn allows_request(&self) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let now = Instant::now();
         match state.until {
             Some(until) if now < until => false,
@@ -39,12 +39,12 @@ impl Breaker {
 
     /// Records an answer of the server; "not found" is an answer too.
     pub(super) fn record_success(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         *state = State::default();
     }
 
     pub(super) fn record_failure(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         state.failures = state.failures.saturating_add(1);
         if state.failures >= FAILURES {
             state.until = Some(Instant::now() + OPEN);

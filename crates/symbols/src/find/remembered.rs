@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Maximum number of cached results; a full cache is cleared.
@@ -33,7 +33,7 @@ impl<T: Clone> Remembered<T> {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<u64, T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use crate::build_id::BuildId;
@@ -30,7 +31,7 @@ impl Flight {
 /// Waits until no other fetch of this build id into this directory is in progress.
 pub(super) async fn enter(directory: &Path, id: &BuildId) -> Flight {
     let turn = {
-        let mut flights = FLIGHTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flights = FLIGHTS.lock();
         flights.retain(|_, turn| turn.strong_count() > 0);
         let known = flights.entry((directory.to_owned(), id.clone()));
         let known = known.or_default();

@@ -4,8 +4,9 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::{info, warn};
 use tributary_storage::own_files;
 
@@ -87,7 +88,7 @@ impl Directory {
     /// Creates the directory of unfinished files again after it was removed. The files in it cannot be finished, and
     /// their batches are written again.
     fn remake(&self) -> io::Result<()> {
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = self.lock.lock();
         if self.unfinished.join(LOCK).exists() {
             return Ok(());
         }

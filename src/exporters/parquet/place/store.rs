@@ -3,10 +3,11 @@
 
 use std::fmt::Display;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -232,7 +233,7 @@ impl Piece {
 
 impl Buffer {
     fn lock(&self) -> MutexGuard<'_, Written> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn has_full(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Removal of expired series, and of families without series.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ENTRY_BYTES, Table, family_bytes};
@@ -19,7 +19,7 @@ impl Table {
     /// Removes expired series, and families without series.
     pub(in crate::exporters::prometheus) fn expire(&self) {
         let before = self.over_before();
-        let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
+        let families = self.families.read();
         let all: Vec<_> = families.by_name.values().cloned().collect();
         drop(families);
         let mut empty = Vec::new();
@@ -53,10 +53,7 @@ impl Table {
     }
 
     fn remove(&self, empty: &[Arc<Family>]) {
-        let mut families = self
-            .families
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.families.write();
         let mut closed = HashSet::new();
         for family in empty {
             let mut series = family.lock();

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -94,7 +95,7 @@ impl Deltas {
         limit: usize,
         budget: &Arc<Budget>,
     ) -> Arc<Self> {
-        let mut receivers = RECEIVERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut receivers = RECEIVERS.lock();
         receivers.retain(|(_, deltas)| deltas.strong_count() > 0);
         let same = receivers.iter().filter(|(theirs, _)| theirs == links);
         let mut known = same.filter_map(|(_, deltas)| deltas.upgrade());
@@ -128,7 +129,7 @@ impl Deltas {
 
     /// Removes a series, to be [put back](Self::put). Meanwhile, other callers see a new series.
     pub(in super::super) fn take(&self, name: &str) -> Taken {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         match kept.remove(name) {
             Some(Entry { series, place }) => Taken {
                 series,
@@ -143,7 +144,7 @@ impl Deltas {
         let Taken { mut series, place } = taken;
         series.tidy();
         let now = Instant::now();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let kept = &mut *kept;
         kept.arrivals += 1;
         let place = match place {
@@ -194,7 +195,7 @@ impl Deltas {
     /// Returns the memory in use.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.kept.lock().unwrap().bytes
+        self.kept.lock().bytes
     }
 }
 

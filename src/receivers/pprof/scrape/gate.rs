@@ -1,9 +1,10 @@
 //! Gates against concurrent profiles of one server: Go can create one CPU profile at a time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use http::Uri;
+use parking_lot::Mutex;
 
 use super::fetch::port_of;
 use tributary_net::client::host_of;
@@ -16,7 +17,7 @@ static GATES: LazyLock<Mutex<HashMap<String, Weak<Gate>>>> = LazyLock::new(Mutex
 
 /// Returns the gate of a URL's server and path; the query is ignored.
 pub(super) fn of(url: &Uri) -> Arc<Gate> {
-    let mut gates = GATES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut gates = GATES.lock();
     gates.retain(|_, gate| gate.strong_count() > 0);
     let host = host_of(url).to_ascii_lowercase();
     let host = match host.as_str() {

@@ -1,10 +1,11 @@
 //! Metrics of scraping, with the Collector's names where they exist.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, counter, gauge};
+use parking_lot::Mutex;
 
 use tributary_config::ComponentId;
 
@@ -65,7 +66,7 @@ impl Watch {
             duration: gauge!("tributary_scraper_duration_seconds", &labels),
             key,
         };
-        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = WATCHES.lock();
         let count = watches.entry(watch.key.clone()).or_default();
         *count += 1;
         if *count == 1 {
@@ -88,7 +89,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = WATCHES.lock();
         if let Some(count) = watches.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {

@@ -1,9 +1,10 @@
 //! Registry of the certificates in use, for metrics and expiry warnings.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::Weak;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
@@ -63,14 +64,14 @@ static HOLDERS: Mutex<Vec<Weak<dyn Holder>>> = Mutex::new(Vec::new());
 
 /// Registers `holder`, whose certificates are [`in_use`] while it lives.
 pub(super) fn register(holder: Weak<dyn Holder>) {
-    let mut holders = HOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut holders = HOLDERS.lock();
     holders.retain(|holder| holder.strong_count() > 0);
     holders.push(holder);
 }
 
 /// Returns the certificates that the process uses now, and their owners. The system's authorities are not included.
 pub fn in_use() -> Vec<(Owner, InUse)> {
-    let holders = HOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let holders = HOLDERS.lock();
     // Dropped after the lock is released, because this may drop the last reference to a holder.
     let living: Vec<_> = holders.iter().filter_map(Weak::upgrade).collect();
     drop(holders);

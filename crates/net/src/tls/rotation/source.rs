@@ -1,10 +1,11 @@
 //! The watched source of one TLS section: the current configuration, and the watch over its files.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::server::danger::ClientCertVerifier;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -315,7 +316,7 @@ impl<S: Section> Source<S> {
     }
 
     fn watching(&self) -> MutexGuard<'_, Watching> {
-        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watching.lock()
     }
 }
 
