@@ -1,13 +1,14 @@
 //! Credentials in files that are renewed, and credentials in headers, for all authenticators.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName};
 use metrics::{Counter, counter};
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 use tracing::{error, info};
@@ -110,10 +111,7 @@ impl Reloader {
 
     /// Reloads the files now, at most once a second.
     pub(super) fn refresh(&self) {
-        let mut last = self
-            .refreshed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.refreshed.lock();
         if !self.files.is_empty() && last.is_none_or(|last| last.elapsed() >= REFRESH_EVERY) {
             *last = Some(Instant::now());
             self.reload();

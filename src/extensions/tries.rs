@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
 
 use tokio::time::Instant;
 
@@ -66,7 +67,7 @@ impl Tries {
     /// Takes a try, if one is left. A try in progress counts as a failure until it
     /// [ends](Self::ends); otherwise a thousand concurrent tries would count as one.
     pub(super) fn begins(&self, peer: IpAddr) -> bool {
-        let mut buckets = self.buckets();
+        let mut buckets = self.buckets.lock();
         let peer = network(peer);
         if !buckets.by_address.contains_key(&peer) && !buckets.has_room() {
             return false;
@@ -96,7 +97,7 @@ impl Tries {
 
     /// Returns a try that was not used.
     pub(super) fn give_back(&self, peer: IpAddr) {
-        let mut buckets = self.buckets();
+        let mut buckets = self.buckets.lock();
         let peer = network(peer);
         if let Some(bucket) = buckets.by_address.get_mut(&peer) {
             bucket.used = bucket.used.saturating_sub(1);
@@ -111,7 +112,7 @@ impl Tries {
     pub(super) fn admits(&self, peer: IpAddr, credential: &[u8]) -> bool {
         let peer = network(peer);
         let entry = (peer, self.key.hash_one(credential));
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let served = self.served.read();
         let known = served.contains(&entry);
         drop(served);
         if !known && self.is_spent(peer) {
@@ -124,7 +125,7 @@ impl Tries {
     }
 
     fn is_spent(&self, peer: IpAddr) -> bool {
-        let mut buckets = self.buckets();
+        let mut buckets = self.buckets.lock();
         buckets.by_address.get_mut(&peer).is_some_and(|bucket| {
             bucket.refill();
             bucket.used >= BURST
@@ -132,21 +133,17 @@ impl Tries {
     }
 
     fn serve(&self, peer: IpAddr, credential: &[u8]) {
-        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        let mut served = self.served.write();
         if served.len() >= MOST_SERVED {
             served.clear();
         }
         served.insert((peer, self.key.hash_one(credential)));
     }
 
-    fn buckets(&self) -> MutexGuard<'_, Buckets> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether no network has recent failures.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.buckets().by_address.is_empty()
+        self.buckets.lock().by_address.is_empty()
     }
 }
 
@@ -175,6 +172,6 @@ mod tests {
         assert!(tries.begins(address(0)), "it is known already");
         tokio::time::advance(PAUSE * 2).await;
         assert!(tries.begins(address(most)));
-        assert_eq!(tries.buckets().by_address.len(), 1);
+        assert_eq!(tries.buckets.lock().by_address.len(), 1);
     }
 }

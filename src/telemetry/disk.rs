@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 use metrics::gauge;
 
@@ -15,14 +17,14 @@ pub(crate) struct Watched(PathBuf);
 
 /// Shows the free space of the file system of `directory`.
 pub(crate) fn watch(directory: PathBuf) -> Watched {
-    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watched = WATCHED.lock();
     *watched.entry(directory.clone()).or_default() += 1;
     Watched(directory)
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = WATCHED.lock();
         let Some(count) = watched.get_mut(&self.0) else {
             return;
         };
@@ -38,7 +40,7 @@ impl Drop for Watched {
 /// Queries all file systems. A network file system may block, so this must not run on threads that serve sockets.
 pub(super) fn measure() {
     let directories: Vec<PathBuf> = {
-        let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = WATCHED.lock();
         watched.keys().cloned().collect()
     };
     for directory in directories {

@@ -6,10 +6,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -212,7 +213,7 @@ impl<S> Filter<S> for Threshold {
             None if *metadata.level() >= Level::DEBUG => return true,
             None => &OF_OURS,
         };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let now = Instant::now();
         let (since, count) = seen.entry(metadata.callsite()).or_insert((now, 0));
         if now.duration_since(*since) >= *sampling.tick {
@@ -430,7 +431,7 @@ mod tests {
 
     impl Write for Captured {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -452,7 +453,7 @@ mod tests {
             });
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || tracing::info!(answer = 42, "hello"));
-        let bytes = captured.0.lock().unwrap();
+        let bytes = captured.0.lock();
         serde_json::from_slice(&bytes).unwrap()
     }
 

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use ring::hmac;
 use tokio::sync::{Semaphore, watch};
 
@@ -106,7 +107,7 @@ impl Users {
 
     /// Caches an outcome.
     fn learn(&self, sum: Sum, right: bool) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.under_way.remove(&sum);
         // Every user has one valid password, except where bcrypt truncates at 72 bytes.
         let (list, most) = match right {
@@ -117,10 +118,6 @@ impl Users {
             list.clear();
         }
         list.insert(sum, ());
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn outcome(&self, user: &[u8], right: bool) -> Result<UserIdentity, AuthFailure> {
@@ -161,7 +158,7 @@ impl Verifier {
             return Verdict::Known(Err(AuthFailure::Wrong));
         }
         let sum = users.sum(user, password);
-        let mut known = users.known();
+        let mut known = users.known.lock();
         if known.right.contains_key(&sum) {
             return Verdict::Known(match self.tries.admits(peer, &sum) {
                 true => users.outcome(user, true),
@@ -208,7 +205,7 @@ impl Verifier {
             };
             if tokio::task::spawn_blocking(check).await.is_err() {
                 // The check panicked; no request may wait for it.
-                forgetful.known().under_way.remove(&sum);
+                forgetful.known.lock().under_way.remove(&sum);
             }
         });
         self.wait(under_way, users.clone(), user)

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tributary_storage::own_files;
 use tributary_symbols::BuildId;
 use tributary_symbols::failure::Failure;
@@ -103,7 +104,7 @@ impl Uploads {
     /// Blocks.
     pub(super) fn begin(&self) -> io::Result<Incoming> {
         {
-            let _counting = self.used.counting();
+            let _counting = self.used.counting.lock();
             let kept = size_of(&self.directory.join(".build-id"))?;
             self.used.kept.store(kept, Relaxed);
         }
@@ -172,7 +173,7 @@ impl Incoming {
     /// because the upload will be acknowledged.
     fn move_to(self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
-        let _counting = self.used.counting();
+        let _counting = self.used.counting.lock();
         fs::rename(&self.path, path)?;
         // A replaced file is counted until the next upload starts.
         self.used.kept.fetch_add(self.claimed, Relaxed);
@@ -180,11 +181,7 @@ impl Incoming {
     }
 }
 
-impl Used {
-    fn counting(&self) -> MutexGuard<'_, ()> {
-        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Used {}
 
 impl Drop for Incoming {
     fn drop(&mut self) {
