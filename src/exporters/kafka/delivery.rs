@@ -227,7 +227,7 @@ impl Unfinished {
     /// Batches that may be tried again.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.0.lock().len()
     }
 }
 
