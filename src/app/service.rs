@@ -1,21 +1,26 @@
 //! The life cycle of the process: start, reload, shutdown.
 
+mod last_words;
+mod panics;
+mod signals;
+
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use self::last_words::{last_words, note_stored_queues, report_progress};
+use self::panics::{Panicked, watch_for_panics};
+use self::signals::Signals;
 use crate::app::config::{Config, Loaded, running_graph};
 use crate::app::graph::{Graph, describe};
 use crate::app::reference::describe_metrics;
@@ -26,10 +31,10 @@ use crate::pipeline::Undelivered;
 use crate::pipeline::health::{Health, Phase};
 use crate::telemetry::config::MetricsLevel;
 use crate::telemetry::endpoint::MetricsEndpoint;
-use crate::telemetry::exposition::{Exposition, Holder};
+use crate::telemetry::exposition::Exposition;
 use crate::telemetry::logs::LogHandle;
 use crate::telemetry::terminal;
-use tributary_config::{Capability, Level, Report, Sources};
+use tributary_config::{Level, Report, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;
 
@@ -43,9 +48,6 @@ pub struct ServiceOptions {
     /// Time limit of a shutdown; data not delivered by then is lost.
     pub drain_timeout: Duration,
 }
-
-/// Interval between two progress messages of a shutdown.
-const PROGRESS: Duration = Duration::from_secs(5);
 
 /// Divisor of the machine's (or cgroup's) memory that gives the default budget for telemetry
 /// without a `memory_limiter`.
@@ -155,19 +157,6 @@ struct Service {
     panicked: Arc<Panicked>,
     /// Exporters by id: whether their queues are on disk in this and all earlier configurations.
     stored: HashMap<String, bool>,
-}
-
-/// Notification of the first panic.
-#[derive(Default)]
-struct Panicked {
-    happened: Notify,
-    place: OnceLock<String>,
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
 }
 
 impl Service {
@@ -360,86 +349,6 @@ impl Service {
     }
 }
 
-/// Logs what a shutdown waits for, at once and then every few seconds.
-async fn report_progress(exposition: Exposition, drain_timeout: Duration) -> Infallible {
-    let deadline = Instant::now() + drain_timeout;
-    let mut every = tokio::time::interval(PROGRESS);
-    loop {
-        every.tick().await;
-        let held = exposition.in_flight();
-        let held: Vec<String> = held.iter().map(ToString::to_string).collect();
-        if held.is_empty() {
-            continue;
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        info!(
-            seconds_left = left.as_secs(),
-            "Waiting for items in flight: {}. A second signal (Ctrl-C) ends the collector at once and loses the \
-             items that are not in a queue on disk.",
-            held.join(", ")
-        );
-    }
-}
-
-/// Notes which exporters of a configuration have their queues on disk.
-fn note_stored_queues(config: &Config, stored: &mut HashMap<String, bool>) {
-    for (id, exporter) in &config.exporters {
-        let uses = exporter.config.uses_extensions();
-        let is_stored = uses
-            .iter()
-            .any(|used| used.capability == Capability::Storage);
-        // A queue in memory of an earlier configuration may still hold items.
-        *stored.entry(id.to_string()).or_insert(true) &= is_stored;
-    }
-}
-
-/// The message of a second signal: the items that are lost, and those that stay on disk.
-fn last_words(held: &[Holder], stored: &HashMap<String, bool>) -> (Level, String) {
-    let is_stored =
-        |holder: &&Holder| holder.kind == "exporter" && stored.get(&holder.id) == Some(&true);
-    let (kept, lost): (Vec<&Holder>, Vec<&Holder>) = held.iter().partition(is_stored);
-    let list = |holders: &[&Holder]| {
-        let texts: Vec<String> = holders.iter().map(ToString::to_string).collect();
-        texts.join(", ")
-    };
-    let mut words = "Received a second signal. Ending at once".to_owned();
-    match lost.is_empty() {
-        true => words.push_str("; nothing is lost."),
-        false => {
-            let lost = list(&lost);
-            words.push_str(&format!("; items lost unless their senders retry: {lost}."));
-        }
-    }
-    if !kept.is_empty() {
-        words.push_str(&format!(
-            " Items that stay in queues on disk: {}.",
-            list(&kept)
-        ));
-    }
-    match lost.is_empty() {
-        true => (Level::Notice, words),
-        false => (Level::Error, words),
-    }
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for a signal that ends the process.
-    async fn end(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
 fn build(
     config: &Config,
     host: &Host,
@@ -454,79 +363,4 @@ fn build(
 
 fn default_budget() -> usize {
     usize::try_from(machine_memory() / DEFAULT_BUDGET_SHARE).unwrap_or(usize::MAX)
-}
-
-/// Makes a panic in any thread end the process, because a pipeline with a dead stage must not look
-/// alive. The hook prints the panic as usual; the service then drains the stages that still work.
-///
-/// The hook does not log: the panic may come from the logger, and a second panic would abort the
-/// process with all buffered data.
-fn watch_for_panics(health: Arc<Health>) -> Arc<Panicked> {
-    let panicked = Arc::new(Panicked::default());
-    let noted = panicked.clone();
-    let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        print(panic);
-        if let Some(place) = panic.location() {
-            // Only the first panic is the cause.
-            let _ = noted.place.set(place.to_string());
-        }
-        health.set_phase(Phase::Failed);
-        noted.happened.notify_one();
-    }));
-    panicked
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn second_signal_names_only_lost_items() {
-        let holder = |kind, id: &str, items| Holder {
-            kind,
-            id: id.to_owned(),
-            signal: None,
-            items,
-        };
-        let stored = HashMap::from([("disk".to_owned(), true), ("memory".to_owned(), false)]);
-        let nothing = "Received a second signal. Ending at once; nothing is lost.";
-        assert_eq!(
-            last_words(&[], &stored),
-            (Level::Notice, nothing.to_owned())
-        );
-        let disk = holder("exporter", "disk", 7);
-        let (level, words) = last_words(std::slice::from_ref(&disk), &stored);
-        assert_eq!(level, Level::Notice);
-        assert_eq!(
-            words,
-            format!("{nothing} Items that stay in queues on disk: exporter disk: 7.")
-        );
-        let held = [
-            disk,
-            holder("exporter", "memory", 5),
-            holder("pipeline", "disk", 2),
-        ];
-        assert_eq!(
-            last_words(&held, &stored),
-            (
-                Level::Error,
-                "Received a second signal. Ending at once; items lost unless their senders retry: exporter \
-                 memory: 5, pipeline disk: 2. Items that stay in queues on disk: exporter disk: 7."
-                    .to_owned()
-            )
-        );
-    }
-
-    #[tokio::test]
-    async fn panic_marks_process_as_failed_and_wakes_service() {
-        let health = Arc::new(Health::default());
-        health.set_phase(Phase::Ready);
-        let panicked = watch_for_panics(health.clone());
-        let stage = std::thread::spawn(|| panic!("a stage that this test lets fail"));
-        panicked.happened.notified().await;
-        assert!(panicked.place.get().unwrap().contains("service.rs"));
-        assert!(stage.join().is_err());
-        assert_eq!(health.phase(), Phase::Failed);
-    }
 }

@@ -318,3 +318,57 @@ fn sum(given: &HashMap<String, Vec<Bytes>>) -> i64 {
         .flat_map(|sample| sample.value)
         .sum()
 }
+
+#[tokio::test]
+async fn stored_profiles_equal_go_tool_pprof() {
+    let Some(go) = go() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    // The files are older than any ordinary retention.
+    let yaml = format!(
+        "extensions: {{console: {{endpoint: '127.0.0.1:0'}}}}
+receivers: {{pprof: {{server: {{endpoint: '127.0.0.1:0'}}}}}}
+exporters: {{profile_store: {{directory: '{}', retention: 1000000h}}}}
+service: {{extensions: [console], pipelines: {{profiles: {{receivers: [pprof], exporters: [profile_store]}}}}}}
+",
+        store.display()
+    );
+    let collector = Collector::start(&yaml).await;
+    let push = collector.server("Starting HTTP server", "pprof");
+    let console = collector.server("Starting HTTP server", "console");
+    for (name, types) in [
+        ("cpu", &["samples count", "cpu nanoseconds"][..]),
+        ("heap", &["inuse_space bytes", "alloc_objects count"]),
+        ("mutex", &["delay nanoseconds"]),
+    ] {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/profiles/{name}.pb.gz"));
+        for _ in 0..2 {
+            let path = format!("/v1/pprof?service.name={name}");
+            let body = std::fs::read(&file).unwrap();
+            let answer = raw::http(push, Method::POST, &path, &[], body).await;
+            assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        }
+        for (kind, unit) in types.iter().filter_map(|text| text.split_once(' ')) {
+            let path = format!(
+                "/api/v1/profiles/download?format=pprof&from=0&query=%7Bservice_name%3D%22{name}%22%7D&type={kind}"
+            );
+            let answer = raw::http(console, Method::GET, &path, &[], Bytes::new()).await;
+            assert_eq!(answer.status, StatusCode::OK, "{kind}: {}", answer.text());
+            let stored = directory.path().join(format!("{name}.{kind}.pb.gz"));
+            std::fs::write(&stored, &answer.body).unwrap();
+            let top = |files: &[&Path]| {
+                let mut top = Command::new(&go);
+                top.args(["tool", "pprof", "-top", "-nodecount=0", "-nodefraction=0"])
+                    .arg(format!("-unit={unit}"))
+                    .arg(format!("-sample_index={kind}"));
+                rows(&printed(top.args(files)))
+            };
+            let expected = top(&[&file, &file]);
+            assert!(!expected.is_empty(), "{name} {kind}");
+            assert_eq!(top(&[&stored]), expected, "{name} {kind}");
+        }
+    }
+}

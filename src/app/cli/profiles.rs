@@ -10,6 +10,7 @@ mod load;
 #[cfg(test)]
 mod mutations;
 mod output;
+mod selection;
 mod table;
 mod top;
 

@@ -9,6 +9,7 @@ use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use super::fetch;
 use super::input::{self, LIMIT};
 use super::labels;
+use super::selection::Selection;
 use crate::profile_files::{FileKind, executable, file_kind, read_profiles, requests, text, valid};
 use crate::telemetry::terminal::Progress;
 use tributary_memory::{Budget, Permit};
@@ -34,10 +35,20 @@ pub(in crate::app::cli) struct Reading {
     #[command(flatten)]
     pub(super) fetching: fetch::Fetching,
     #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
     pub(super) labels: labels::Labels,
 }
 
 impl Reading {
+    /// Reads and decompresses a file, a URL, or the profiles that a query selects.
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        match self.selection.url(file)? {
+            Some(url) => input::read(Path::new(&url), &self.fetching),
+            None => input::read(file, &self.fetching),
+        }
+    }
+
     fn options(&self) -> pprof::ReadOptions {
         pprof::ReadOptions {
             limit: usize::try_from(LIMIT).unwrap_or(usize::MAX),
@@ -51,7 +62,7 @@ impl Reading {
 pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     let name = file.display();
     let failed = |error: String| format!("{name}: {error}");
-    let bytes = input::read(file, &reading.fetching).map_err(failed)?;
+    let bytes = reading.read(file).map_err(failed)?;
     let kind = file_kind(&bytes);
     let mut notes = String::new();
     let read = read_profiles(&bytes, kind, &reading.options(), &mut unlimited());
@@ -78,7 +89,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
         progress.add(1);
         let name = file.display();
         let failed = |error: String| format!("{name}: {error}");
-        let bytes = input::read(file, &reading.fetching).map_err(failed)?;
+        let bytes = reading.read(file).map_err(failed)?;
         let kind = file_kind(&bytes);
         first.get_or_insert(kind);
         match kind {

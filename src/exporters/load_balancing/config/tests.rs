@@ -28,10 +28,10 @@ fn every_rule_is_reported_at_its_key() {
 routing_attributes: [a]
 protocol:
   otlp:
-endpoint: 'a:1'
-compression_params: {level: 99}
-sending_queue: {queue_size: 1}
-retry_on_failure: {}
+    endpoint: 'a:1'
+    compression_params: {level: 99}
+    sending_queue: {queue_size: 1}
+    retry_on_failure: {}
 resolver:
   static: {hostnames: ['a:1', 'a:1', 'http://b', ':1', 'c:0']}
   dns: {hostname: 'a:1', port: 0, interval: 0s, timeout: 0s}
