@@ -8,7 +8,7 @@ use super::Asked;
 use super::error::ApiError;
 use crate::serving::query::decode;
 use tributary_profile_store::query::Spans;
-use tributary_profile_store::series::PROFILE_TYPE;
+use tributary_profile_store::series::{PROFILE_TYPE, TYPE};
 use tributary_profile_store::{ProfileStore, Query, QueryLimits, Selector, Zoom};
 
 /// Names of all parameters, so that a mistyped one is an error and not without effect.
@@ -188,7 +188,9 @@ impl Asked {
             .unwrap_or_default()
             .parse()?;
         if let Some(kind) = params.get("type") {
-            selector = selector.and_equal(PROFILE_TYPE, kind);
+            // An id has colons; a name such as `cpu` has none.
+            let label = if kind.contains(':') { PROFILE_TYPE } else { TYPE };
+            selector = selector.and_equal(label, kind);
         }
         let spans = match (params.get("trace_id"), params.get("span_id")) {
             (None, None) => None,

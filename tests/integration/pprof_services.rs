@@ -349,7 +349,7 @@ service: {{extensions: [console], pipelines: {{profiles: {{receivers: [pprof], e
             let path = format!("/v1/pprof?service.name={name}");
             let body = std::fs::read(&file).unwrap();
             let answer = raw::http(push, Method::POST, &path, &[], body).await;
-            assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+            assert!(answer.status.is_success(), "{}", answer.text());
         }
         for (kind, unit) in types.iter().filter_map(|text| text.split_once(' ')) {
             let path = format!(

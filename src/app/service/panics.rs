@@ -45,7 +45,7 @@ mod tests {
         let panicked = watch_for_panics(health.clone());
         let stage = std::thread::spawn(|| panic!("a stage that this test lets fail"));
         panicked.happened.notified().await;
-        assert!(panicked.place.get().unwrap().contains("service.rs"));
+        assert!(panicked.place.get().unwrap().contains("panics.rs"));
         assert!(stage.join().is_err());
         assert_eq!(health.phase(), Phase::Failed);
     }

@@ -13,8 +13,8 @@ pub(in crate::app::cli) struct Selection {
     #[arg(long, value_name = "URL")]
     console: Option<String>,
     /// Sample type of a query, as in `cpu`. Required if the selected series have several.
-    #[arg(long = "type", value_name = "TYPE")]
-    sample_type: Option<String>,
+    #[arg(long, value_name = "TYPE")]
+    query_type: Option<String>,
 }
 
 const CONSOLE: &str = "http://localhost:55679/";
@@ -44,8 +44,8 @@ impl Selection {
                 .ok_or("the range of a query is written as @FROM..UNTIL, as in @now-2h..now-1h")?;
             url.push_str(&format!("&from={}&until={}", encoded(from), encoded(until)));
         }
-        if let Some(sample_type) = &self.sample_type {
-            url.push_str(&format!("&type={}", encoded(sample_type)));
+        if let Some(query_type) = &self.query_type {
+            url.push_str(&format!("&type={}", encoded(query_type)));
         }
         Ok(Some(url))
     }
@@ -80,7 +80,7 @@ mod tests {
         );
         let selection = Selection {
             console: Some("https://rack:1/prefix/".to_owned()),
-            sample_type: Some("cpu".to_owned()),
+            query_type: Some("cpu".to_owned()),
         };
         assert_eq!(
             url(&selection, "{}@now-2h..now-1h").unwrap().unwrap(),
