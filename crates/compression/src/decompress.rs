@@ -47,7 +47,7 @@ pub fn decompress(
         permit.shrink_to(held);
         return Err(error);
     }
-    // Doubling may have left more than half of the capacity unused, and the bytes may be kept for long.
+    // Doubling may leave more than half of the capacity unused, and the bytes may be buffered for long.
     if bytes.len() < bytes.capacity() / 2 {
         bytes.shrink_to_fit();
     }
@@ -110,7 +110,7 @@ fn zstd_frame(frame: &[u8], output: &mut Output<'_>) -> Result<usize, Decompress
             return Err(DecompressError::TooLarge(output.limit));
         };
         zstd_safe::find_frame_compressed_size(frame).map_err(|_| truncated())?;
-        // With the whole frame as input and room for the whole content, the decoder needs no window.
+        // With the whole frame as input and an output for the whole content, the decoder needs no window.
         output.reserve(output.bytes.len() + content + 1)?;
         return Ok(0);
     }
@@ -159,7 +159,7 @@ fn snappy_framed(input: &[u8], output: &mut Output<'_>) -> Result<(), Decompress
     output.fill(&mut snap::read::FrameDecoder::new(input))
 }
 
-/// Decompresses one LZ4 frame. A second frame may have larger blocks, and no OTLP sender writes two.
+/// Decompresses one LZ4 frame. Further frames are refused: they may have larger blocks, and no OTLP sender writes two.
 fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     // Frame descriptor: magic (4), flags (1), block size code (1). The decoder keeps one compressed block, and one
     // decompressed block with the 64 KiB before it.
@@ -174,7 +174,8 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
         ran_out: false,
     });
     output.fill(&mut decoder)?;
-    // The decoder takes a missing block header for the end. A complete frame never requests one.
+    // The decoder takes a missing block header for the end mark. A complete frame never requests more bytes than it
+    // has.
     if decoder.get_ref().ran_out {
         return Err(truncated());
     }

@@ -20,7 +20,7 @@ pub struct Budget {
     used: AtomicUsize,
     /// Bytes of `used` for requests that have not arrived completely.
     pub(super) unfinished: AtomicUsize,
-    /// Memory that clients use beside `used`.
+    /// Memory of clients that `used` does not include.
     pub clients: ClientMemory,
     stored_queues: AtomicUsize,
     /// Bytes of `used` that stored queues have read from disk.
@@ -79,9 +79,9 @@ impl Budget {
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
 
-    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). For the
-    /// output of a component whose input is counted already: if requests took all of the budget, no output
-    /// could be encoded, and no request would end.
+    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). It is for the
+    /// output of a component whose input is counted already. If requests took the whole budget, no output could be
+    /// encoded, and no request would end.
     pub fn for_output(self: &Arc<Self>) -> Permit {
         Permit {
             budget: self.clone(),
@@ -95,7 +95,7 @@ impl Budget {
         (self.limit() / 8).max(LEAST_RESERVE)
     }
 
-    /// Checks that `bytes` would fit now, without taking them.
+    /// Checks that a permit for `bytes` would be granted now, without taking one.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
         let limit = self.limit() - self.reserved();
         if self.used().saturating_add(bytes) <= self.available(limit) {
@@ -139,8 +139,8 @@ impl Budget {
         self.used.load(Relaxed)
     }
 
-    /// Returns the part of `limit` that permits may take now. Memory of clients beside the permits counts as far as it
-    /// exceeds [`ALLOWANCE`].
+    /// Returns the part of `limit` that permits may take now. Memory of clients reduces it by the bytes above
+    /// [`ALLOWANCE`].
     fn available(&self, limit: usize) -> usize {
         limit.saturating_sub(self.clients.bytes().saturating_sub(ALLOWANCE))
     }
@@ -256,7 +256,7 @@ impl Drop for Permit {
     }
 }
 
-/// An open stored queue. Its read-ahead is reserved until this is dropped.
+/// An open stored queue. Its read-ahead is reserved until the drop.
 #[derive(Debug)]
 pub struct StoredQueue(Arc<Budget>);
 
@@ -268,8 +268,9 @@ impl StoredQueue {
         (self.0.limit() / READ_AHEAD_SHARE / queues).min(LARGEST_READ_AHEAD)
     }
 
-    /// Takes a permit for a record that was read from disk. This never fails, because the queue respects its
-    /// [`allowance`](Self::allowance), which is reserved. The queue may exceed the allowance by one record.
+    /// Takes a permit for a record that was read from disk. The call never fails, because the reserved
+    /// [`allowance`](Self::allowance) bounds the read-ahead of the queue. The queue may exceed the allowance by one
+    /// record.
     pub fn read_ahead(&self, bytes: usize) -> Permit {
         self.0.used.fetch_add(bytes, Relaxed);
         self.0.read_ahead.fetch_add(bytes, Relaxed);
@@ -287,12 +288,11 @@ impl Drop for StoredQueue {
     }
 }
 
-/// Bytes that clients may use beside the permits before the permits get less: half of the 48 MiB that the process may
-/// use above the limit. The program itself uses the other half.
+/// Bytes that clients may use without a permit before the permits shrink: half of the 48 MiB that the process may use
+/// above the limit. The program itself uses the other half.
 const ALLOWANCE: usize = 24 << 20;
 
-/// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and as much for the
-/// result.
+/// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and the same for the result.
 const LEAST_RESERVE: usize = 8 << 20;
 
 /// Bytes that an unfinished request may always take, from the half that is reserved for small requests.
