@@ -104,7 +104,7 @@ impl ConnectionState {
             return None;
         }
         let spared = match self.last_request.load(Relaxed) {
-            0 => SPARED_WITHOUT_REQUEST,
+            0 => PROTECTED_BEFORE_REQUEST,
             _ => SPARED_AFTER_REQUEST,
         };
         now.duration_since(self.idle_since()).checked_sub(spared)
@@ -232,7 +232,7 @@ pub const FREE_REQUESTS: usize = 4;
 /// Responses and heads up to this size, in bytes, are part of [`REQUEST_COST`].
 pub const SMALL_ANSWER: usize = 1 << 10;
 /// Protected time of a connection before its first request. Active clients send a request within a few round trips.
-const SPARED_WITHOUT_REQUEST: Duration = Duration::from_secs(1);
+const PROTECTED_BEFORE_REQUEST: Duration = Duration::from_secs(1);
 /// Protected time after a request: twice the default interval between the batches of an SDK.
 const SPARED_AFTER_REQUEST: Duration = Duration::from_secs(10);
 /// Pause after an unsuccessful search.
