@@ -105,7 +105,7 @@ impl ConnectionState {
         }
         let spared = match self.last_request.load(Relaxed) {
             0 => PROTECTED_BEFORE_REQUEST,
-            _ => SPARED_AFTER_REQUEST,
+            _ => PROTECTED_AFTER_REQUEST,
         };
         now.duration_since(self.idle_since()).checked_sub(spared)
     }
@@ -234,7 +234,7 @@ pub const SMALL_ANSWER: usize = 1 << 10;
 /// Protected time of a connection before its first request. Active clients send a request within a few round trips.
 const PROTECTED_BEFORE_REQUEST: Duration = Duration::from_secs(1);
 /// Protected time after a request: twice the default interval between the batches of an SDK.
-const SPARED_AFTER_REQUEST: Duration = Duration::from_secs(10);
+const PROTECTED_AFTER_REQUEST: Duration = Duration::from_secs(10);
 /// Pause after an unsuccessful search.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
