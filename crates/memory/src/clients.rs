@@ -190,7 +190,7 @@ impl ClientMemory {
             .max_by_key(|(idle, state)| (*idle, Reverse(state.number)));
         let Some((_, state)) = longest else {
             // Searching all connections for each of many new ones would itself be a denial of service.
-            clients.no_idle_until = Some(now + LOOK_AGAIN);
+            clients.no_idle_until = Some(now + SEARCH_PAUSE);
             return false;
         };
         state.is_closing.store(true, Relaxed);
@@ -236,7 +236,7 @@ const PROTECTED_BEFORE_REQUEST: Duration = Duration::from_secs(1);
 /// Protected time after a request: twice the default interval between the batches of an SDK.
 const PROTECTED_AFTER_REQUEST: Duration = Duration::from_secs(10);
 /// Pause after an unsuccessful search.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
