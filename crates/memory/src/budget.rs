@@ -30,7 +30,7 @@ pub struct Budget {
 /// Share of the budget that is reserved for the read-ahead of all stored queues: one part in this many.
 const READ_AHEAD_SHARE: usize = 4;
 /// Maximum read-ahead of one stored queue, in bytes, regardless of the budget.
-const LARGEST_READ_AHEAD: usize = 16 << 20;
+const MAX_READ_AHEAD: usize = 16 << 20;
 
 /// Permits that several batches share together with their bytes.
 pub type Permits = SmallVec<[Arc<Permit>; 1]>;
@@ -73,8 +73,7 @@ impl Budget {
     /// Returns the free bytes that are reserved for stored queues.
     fn reserved(&self) -> usize {
         let queues = self.stored_queues.load(Relaxed);
-        let reserve =
-            (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(LARGEST_READ_AHEAD));
+        let reserve = (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(MAX_READ_AHEAD));
         let reserve = if queues == 0 { 0 } else { reserve };
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
@@ -265,7 +264,7 @@ impl StoredQueue {
     /// stored queues.
     pub fn allowance(&self) -> usize {
         let queues = self.0.stored_queues.load(Relaxed).max(1);
-        (self.0.limit() / READ_AHEAD_SHARE / queues).min(LARGEST_READ_AHEAD)
+        (self.0.limit() / READ_AHEAD_SHARE / queues).min(MAX_READ_AHEAD)
     }
 
     /// Takes a permit for a record that was read from disk. The call never fails, because the reserved
