@@ -91,7 +91,7 @@ impl Budget {
 
     /// Returns the bytes beyond the limit that outputs may take: an eighth of the limit, and at least 8 MiB.
     pub fn reserve(&self) -> usize {
-        (self.limit() / 8).max(LEAST_RESERVE)
+        (self.limit() / 8).max(MIN_OUTPUT_RESERVE)
     }
 
     /// Checks that a permit for `bytes` would be granted now, without taking one.
@@ -292,7 +292,7 @@ impl Drop for StoredQueue {
 const ALLOWANCE: usize = 24 << 20;
 
 /// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and the same for the result.
-const LEAST_RESERVE: usize = 8 << 20;
+const MIN_OUTPUT_RESERVE: usize = 8 << 20;
 
 /// Bytes that an unfinished request may always take, from the half that is reserved for small requests.
 pub(super) const SMALL: usize = 64 << 10;
