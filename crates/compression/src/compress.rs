@@ -28,7 +28,7 @@ const DEFAULT_DEFLATE_LEVEL: i32 = 2;
 const DEFAULT_ZSTD_LEVEL: i32 = 1;
 
 /// Maximum number of idle compressors. Each takes up to a few hundred KiB, and rarely more work at the same time.
-const KEPT: usize = 16;
+const MAX_IDLE: usize = 16;
 
 /// Compressor with one codec and level. It reuses its working memory.
 pub struct Compressor {
@@ -190,7 +190,7 @@ fn take<T>(kept: &Mutex<Vec<T>>) -> Option<T> {
 
 fn keep<T>(kept: &Mutex<Vec<T>>, item: T) {
     let mut kept = kept.lock();
-    if kept.len() < KEPT {
+    if kept.len() < MAX_IDLE {
         kept.push(item);
     }
 }
