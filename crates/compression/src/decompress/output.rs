@@ -35,7 +35,7 @@ impl Output<'_> {
             return Ok(());
         }
         let most = self.limit.saturating_add(1);
-        self.reserve((self.bytes.capacity() * 2).clamp(SMALLEST.min(most), most))
+        self.reserve((self.bytes.capacity() * 2).clamp(FIRST_ALLOCATION.min(most), most))
     }
 
     /// Grows the capacity to at least `capacity`, which exceeds the limit by one byte at most.
@@ -97,6 +97,6 @@ pub(super) fn truncated() -> DecompressError {
 }
 
 /// First allocation in bytes, if the size is unknown.
-const SMALLEST: usize = 8 << 10;
+const FIRST_ALLOCATION: usize = 8 << 10;
 /// Bytes per read from a decoder that needs initialized memory.
 const READ_SIZE: usize = 64 << 10;
