@@ -68,7 +68,7 @@ fn zstd(bytes: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     output.scratch(ZSTD_STATE)?;
     let mut decoder = Decoder::new().map_err(corrupt)?;
     decoder
-        .set_parameter(DParameter::WindowLogMax(ZSTD_LARGEST_WINDOW_LOG))
+        .set_parameter(DParameter::WindowLogMax(ZSTD_MAX_WINDOW_LOG))
         .map_err(corrupt)?;
     let mut input = InBuffer::around(bytes);
     let mut window_held = 0;
@@ -208,7 +208,7 @@ const ZSTD_BLOCKS: usize = 256 << 10;
 /// RFC 8878, 3.1.1.1.2 recommends that decoders support at least 8 MiB.
 const ZSTD_USUAL_WINDOW: usize = 8 << 20;
 /// 128 MiB, zstd's own default. Windows above the caller's limit are refused earlier.
-const ZSTD_LARGEST_WINDOW_LOG: u32 = 27;
+const ZSTD_MAX_WINDOW_LOG: u32 = 27;
 /// A copy of 64 bytes takes at least 3 bytes (snappy's format description).
 const SNAPPY_RATIO: usize = 22;
 /// One compressed and one decompressed chunk.
