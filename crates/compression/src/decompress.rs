@@ -171,12 +171,12 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     output.scratch(3 * block + (128 << 10))?;
     let mut decoder = lz4_flex::frame::FrameDecoder::new(Watched {
         rest: input,
-        ran_out: false,
+        was_exhausted: false,
     });
     output.fill(&mut decoder)?;
     // The decoder takes a missing block header for the end mark. A complete frame never requests more bytes than it
     // has.
-    if decoder.get_ref().ran_out {
+    if decoder.get_ref().was_exhausted {
         return Err(truncated());
     }
     if !decoder.get_ref().rest.is_empty() {
@@ -188,13 +188,13 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
 /// A slice that records whether more bytes were requested than it has.
 struct Watched<'a> {
     rest: &'a [u8],
-    ran_out: bool,
+    was_exhausted: bool,
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.rest.read(buffer)?;
-        self.ran_out |= read == 0 && !buffer.is_empty();
+        self.was_exhausted |= read == 0 && !buffer.is_empty();
         Ok(read)
     }
 }
