@@ -257,7 +257,7 @@ impl Plan {
         let number = match self.keys.iter().position(|known| known.as_bytes() == key) {
             Some(number) => number,
             None if self.is_wanted(key, memory) => {
-                if states.len() >= MOST_STATES {
+                if states.len() >= MAX_STATES {
                     // Decoded structs have a predictable memory bound.
                     return Err(DuplicateKey);
                 }
@@ -375,7 +375,7 @@ impl Plan {
 }
 
 /// Maximum number of attributes of a set that match a pattern, since each new key is compared with all earlier keys.
-const MOST_STATES: usize = 1000;
+const MAX_STATES: usize = 1000;
 
 /// Maximum memory per encoded byte of a decoded set. An attribute of two bytes needs a field, a struct and its copy, in
 /// lists that may have doubled.
