@@ -1,9 +1,9 @@
 //! Profiles of the OpenTelemetry profiles signal: reading, writing, merging, splitting and converting.
 //!
-//! An OTLP request has one dictionary for all its profiles: tables of strings, functions, locations, stacks,
-//! attributes and more, which refer to each other by index. Therefore requests cannot be merged by concatenating
-//! bytes. This crate reads requests into one [`Dictionary`] with unique entries, and into flat columns of samples
-//! ([`Profiles`]). Written requests contain only the entries that are referred to.
+//! An OTLP request has one dictionary for all its profiles: tables of strings, functions, locations, stacks, attributes
+//! and more, which refer to each other by index. Therefore requests cannot be merged by concatenating bytes. This crate
+//! reads requests into one [`Dictionary`] with unique entries, and into flat columns of samples ([`Profiles`]). Written
+//! requests contain only referenced entries.
 //!
 //! # Invariants
 //!
