@@ -9,8 +9,8 @@ use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id as _, LinesId, LinkId, LocationId, MappingId,
     StackId, StringId, ValueId,
 };
+use super::location_hints::LocationHints;
 use super::names;
-use super::places::Places;
 use super::table::{Lists, Records, Strings};
 
 /// Number of locations per call of [`Dictionary::prefetch`]: enough to overlap cache misses, few enough to stay in the
@@ -32,7 +32,7 @@ pub struct Dictionary {
     functions: Records<FunctionId, Function>,
     lines: Lists<LinesId, Line>,
     locations: Records<LocationId, Location>,
-    places: Places,
+    hints: LocationHints,
     links: Records<LinkId, Link>,
     stacks: Lists<StackId, LocationId>,
     encoded: Vec<u8>,
@@ -136,7 +136,7 @@ impl Dictionary {
         let before = self.locations.entries().len();
         let id = self.locations.intern(location);
         if self.locations.entries().len() > before {
-            self.places.note_last(self.locations.entries());
+            self.hints.note_last(self.locations.entries());
         }
         id
     }
@@ -166,7 +166,7 @@ impl Dictionary {
         mapping: MappingId,
         address: u64,
     ) -> (LocationId, Location) {
-        self.location_among(self.places.find(mapping, address), mapping, address)
+        self.location_among(self.hints.find(mapping, address), mapping, address)
     }
 
     #[inline]
@@ -190,11 +190,11 @@ impl Dictionary {
     /// Prefetches the entries behind [`likely_location`](Self::likely_location), down to the function's name. Locations
     /// without an address are skipped. Each step runs for all locations before the next step, so that the cache misses
     /// of a step overlap.
-    pub(super) fn prefetch(&self, places: &[(MappingId, u64); AHEAD]) {
+    pub(super) fn prefetch(&self, addresses: &[(MappingId, u64); AHEAD]) {
         // Arrays instead of one chain of iterators, so that a step completes for all locations before the next step.
-        let likely = places.map(|(mapping, address)| self.places.find(mapping, address));
+        let likely = addresses.map(|(mapping, address)| self.hints.find(mapping, address));
         let mut lines = [LinesId::default(); AHEAD];
-        for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(places) {
+        for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(addresses) {
             *lines = self.location_among(ids, *mapping, *address).1.lines;
         }
         let functions = lines.map(|id| match self.lines.get(id) {
@@ -311,7 +311,7 @@ impl Dictionary {
             + self.functions.bytes()
             + self.lines.bytes()
             + self.locations.bytes()
-            + self.places.bytes()
+            + self.hints.bytes()
             + self.links.bytes()
             + self.stacks.bytes()
     }

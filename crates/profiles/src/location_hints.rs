@@ -11,12 +11,12 @@ use crate::entry::Location;
 /// Hints: sets of two locations by a hash of mapping and address, the most recent location first. A collision only
 /// loses a hint, so the hash needs no seed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places {
+pub(super) struct LocationHints {
     /// Sets, as many as a power of two, or none.
     sets: Vec<[LocationId; 2]>,
 }
 
-impl Places {
+impl LocationHints {
     fn set(&self, mapping: MappingId, address: u64) -> usize {
         // Programs are linked to the same address, and locations lie at nearly regular distances. A product keeps such
         // patterns in its low bits; folding its halves together removes the patterns.
@@ -70,7 +70,7 @@ mod tests {
     /// Counts the locations that are found again for 50 programs of a thousand locations each, at this distance from
     /// the same start address.
     fn kept(distance: impl Fn(u64) -> u64) -> usize {
-        let mut places = Places::default();
+        let mut hints = LocationHints::default();
         let mut locations = vec![Location::default()];
         for mapping in 1..=50 {
             let mut address = 0x40_1000;
@@ -81,11 +81,11 @@ mod tests {
                     address,
                     ..Location::default()
                 });
-                places.note_last(&locations);
+                hints.note_last(&locations);
             }
         }
         let found = locations.iter().zip(0..).filter(|(location, at)| {
-            let ids = places.find(location.mapping, location.address);
+            let ids = hints.find(location.mapping, location.address);
             ids.contains(&LocationId::new(*at))
         });
         found.count()
