@@ -81,12 +81,12 @@ pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
     let mut memory = Vec::new();
     let mut cutter = Cutter::new(&profiles, &entries, &resources, &mut memory);
     let middle = cutter.atoms / 2;
-    let places = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
-    let inner = places.filter(|place| *place < cutter.atoms);
-    let place = inner.min_by_key(|place| place.abs_diff(middle))?;
-    Some([0..place, place..cutter.atoms].map(|range| {
-        let piece = cutter.encode(range);
-        (count(Signal::Profiles, &piece), piece)
+    let ends = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
+    let inner = ends.filter(|end| *end < cutter.atoms);
+    let middle = inner.min_by_key(|end| end.abs_diff(middle))?;
+    Some([0..middle, middle..cutter.atoms].map(|range| {
+        let part = cutter.encode(range);
+        (count(Signal::Profiles, &part), part)
     }))
 }
 

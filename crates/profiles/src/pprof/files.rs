@@ -32,11 +32,11 @@ pub(super) fn order(attributes: &[KeyValue]) -> Option<Vec<i64>> {
     let Any::ArrayValue(array) = attribute.value.as_ref()?.value.as_ref()? else {
         return None;
     };
-    let places = array.values.iter().map(|value| match value.value {
-        Some(Any::IntValue(place)) => Some(place),
+    let positions = array.values.iter().map(|value| match value.value {
+        Some(Any::IntValue(position)) => Some(position),
         _ => None,
     });
-    places.collect()
+    positions.collect()
 }
 
 /// Groups the profiles of one file: profiles with the same header, as many as there were sample types. If the number is

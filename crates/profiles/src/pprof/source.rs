@@ -207,8 +207,8 @@ impl<'s, 'f> FileReader<'s, 'f> {
     /// refer to them.
     fn prefetch(&mut self, at: usize) {
         let end = self.tables.locations.len().min(at + AHEAD);
-        let mut places = [Default::default(); AHEAD];
-        for (place, at) in places.iter_mut().zip(at..end) {
+        let mut addresses = [Default::default(); AHEAD];
+        for (entry, at) in addresses.iter_mut().zip(at..end) {
             let (mut mapping, mut address) = (0, 0);
             for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {
                 match (field.number, field.value) {
@@ -225,9 +225,9 @@ impl<'s, 'f> FileReader<'s, 'f> {
                 let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
                 (self.memo.mappings.get(at).unwrap_or_default(), shift)
             });
-            *place = (mapping, address.wrapping_add(shift));
+            *entry = (mapping, address.wrapping_add(shift));
         }
-        self.into.prefetch(&places);
+        self.into.prefetch(&addresses);
         self.memo.prefetched = end;
     }
 
