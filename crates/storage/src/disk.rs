@@ -30,14 +30,14 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
 /// A file that is written sequentially.
 pub(super) trait Output: fmt::Debug + Send {
-    /// Writes all slices in order. After an error, any part of them may be in the file, so the caller has to truncate
-    /// it.
+    /// Writes all slices in order. After an error, the file may contain any part of them, so the caller has to truncate
+    /// the file.
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// Forces the written data to disk.
     fn sync(&mut self) -> io::Result<()>;
     /// Discards the data behind `len`. The next write continues there.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
-    /// Returns false if the file was removed. Data written to it is lost when it is closed.
+    /// Returns false if the file was removed. Later writes to a removed file are lost when it is closed.
     fn has_name(&self) -> io::Result<bool>;
 }
 
@@ -91,7 +91,8 @@ impl Disk for Local {
             .truncate(false)
             .mode(self.mode);
         let mut file = options.open(beside)?;
-        // Keeps the owner regardless of the current user: a queue that root drains still belongs to the collector.
+        // Keeps the owner regardless of the current user: a queue that root drains still belongs to the user of the
+        // collector.
         let owner = std::fs::metadata(path).or_else(|_| match path.parent() {
             Some(directory) => std::fs::metadata(directory),
             None => file.metadata(),
@@ -104,8 +105,8 @@ impl Disk for Local {
         if durable {
             file.sync_all()?;
         }
-        // Swaps the files, so that the old one keeps its disk space for next time. On a full disk there may be no
-        // other.
+        // Swaps the files, so that the old file keeps its disk space for next time. On a full disk no other space may
+        // exist.
         if renameat_with(CWD, beside, CWD, path, RenameFlags::EXCHANGE).is_err() {
             // The old file does not exist, or the file system does not support the swap.
             std::fs::rename(beside, path)?;
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_a_file_needs_no_room_for_another_one() {
+    fn replacing_a_file_needs_no_additional_space() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("position");
         let disk = Local { mode: 0o600 };

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_one_is_refused_by_name_until_the_first_is_dropped() {
+    fn second_lock_is_refused_naming_the_owner() {
         let directory = tempfile::tempdir().unwrap();
         let take = || Lock::take(directory.path(), Duration::ZERO, 0o600);
         assert!(!Lock::is_taken(directory.path()));

@@ -17,7 +17,7 @@ use tributary_memory::Permits;
 /// Progress of the reader.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// Next record to hand out. It may be acknowledged already.
+    /// Next record to hand out, acknowledged or not.
     sequence: u64,
     /// Records before `sequence` that were read with their block.
     pending: VecDeque<Record>,
@@ -126,7 +126,7 @@ impl Shared {
         if reader.pending.is_empty() {
             return None;
         }
-        // Returned records come first, because they are older.
+        // Returned records come first, because they are older than unread records.
         let state = self.lock();
         if state.lease != lease || !state.again.is_empty() {
             return None;
@@ -143,7 +143,7 @@ impl Shared {
         Some(taken)
     }
 
-    /// Returns the oldest of the returned records, if there is one.
+    /// Returns the oldest of the returned records, if there is any.
     fn again(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
         let (sequence, place) = {
             let mut state = self.lock();
@@ -240,8 +240,7 @@ impl Shared {
         Ok(scan.patient(segment, &self.unreadable))
     }
 
-    /// Whether a segment still ends where it did before. After a failed fsync, its last records move to another
-    /// segment.
+    /// Whether a segment still ends at `end`. After a failed fsync, its last records move to another segment.
     fn is_as_it_was(&self, segment: u64, end: u64) -> bool {
         let state = self.lock();
         let mut segments = state.segments.iter();
@@ -321,7 +320,7 @@ impl Shared {
                 }
             }
         }
-        // A block with a correct checksum contains all its records, unless the writer had a bug.
+        // A block with a correct checksum contains all its records; otherwise the writer had a bug.
         self.lose(end.max(reader.sequence), header.end());
         reader.sequence = header.end();
     }
