@@ -118,7 +118,7 @@ impl Log {
                 return Err(AppendError::Closed);
             }
             state.waiting.push_back(Append { record, answer });
-            self.shared.tell_writer(state);
+            self.shared.wake_writer(state);
         }
         answered.await.unwrap_or(Err(AppendError::Closed))
     }
@@ -137,7 +137,7 @@ impl Log {
         }
         if !state.moved || state.segments.has_finished() {
             state.moved = true;
-            self.shared.tell_writer(state);
+            self.shared.wake_writer(state);
         } else {
             drop(state);
         }
@@ -173,7 +173,7 @@ impl Log {
         let mut state = self.shared.lock();
         if state.segments.last_is_done() || state.segments.has_spare() {
             state.room_wanted = true;
-            self.shared.tell_writer(state);
+            self.shared.wake_writer(state);
         }
     }
 
@@ -261,7 +261,7 @@ impl Log {
     pub(super) fn close(&self) {
         let mut state = self.shared.lock();
         state.closing = true;
-        self.shared.tell_writer(state);
+        self.shared.wake_writer(state);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
             // A panicked writer has released the lock too.

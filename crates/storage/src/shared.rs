@@ -63,7 +63,7 @@ impl Shared {
     }
 
     /// Wakes the writer if it is idle. A busy writer finds the work without a system call.
-    pub(super) fn tell_writer(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
         let is_idle = std::mem::take(&mut state.is_idle);
         drop(state);
         if is_idle {
@@ -97,7 +97,7 @@ impl Shared {
                 "Records of a queue on disk were lost, because their blocks are damaged or their files were \
                  removed. Check the disk."
             );
-            self.tell_writer(state);
+            self.wake_writer(state);
         } else {
             drop(state);
         }
