@@ -80,7 +80,7 @@ impl Shared {
         };
         let mut scan = match self.scan(segment.name, segment.bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match self.is_as_it_was(segment.name, segment.end) {
+                return match self.still_ends_at(segment.name, segment.end) {
                     // The file was removed.
                     true => Ok(None),
                     false => self.reread(sequence, place),
@@ -105,13 +105,13 @@ impl Shared {
             let raw = block::expand(&header, stored).unwrap_or_default();
             let found = records(&header, &raw, place).find(|record| record.sequence == sequence);
             return match found {
-                None if !self.is_as_it_was(segment.name, segment.end) => {
+                None if !self.still_ends_at(segment.name, segment.end) => {
                     self.reread(sequence, place)
                 }
                 found => Ok(found),
             };
         }
-        match self.is_as_it_was(segment.name, segment.end) {
+        match self.still_ends_at(segment.name, segment.end) {
             true => Ok(None),
             false => self.reread(sequence, place),
         }
@@ -212,7 +212,7 @@ impl Shared {
             }
             _ => match self.scan(segment.name, segment.bytes) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if self.is_as_it_was(segment.name, segment.end) {
+                    if self.still_ends_at(segment.name, segment.end) {
                         // The file was removed.
                         self.lose(reader.sequence, segment.end);
                         reader.sequence = reader.sequence.max(segment.end);
@@ -241,7 +241,7 @@ impl Shared {
     }
 
     /// Whether a segment still ends at `end`. After a failed fsync, its last records move to another segment.
-    fn is_as_it_was(&self, segment: u64, end: u64) -> bool {
+    fn still_ends_at(&self, segment: u64, end: u64) -> bool {
         let state = self.lock();
         let mut segments = state.segments.iter();
         segments.any(|one| one.name == segment && one.end >= end)
@@ -263,7 +263,7 @@ impl Shared {
                     }
                     let place = Place { segment, at };
                     if header.first > reader.sequence {
-                        if !self.is_as_it_was(segment, end) {
+                        if !self.still_ends_at(segment, end) {
                             return Ok(());
                         }
                         self.lose(reader.sequence, header.first);
@@ -274,7 +274,7 @@ impl Shared {
                     return Ok(());
                 }
                 Some(Found::Damaged(damage)) => {
-                    if !self.is_as_it_was(segment, end) {
+                    if !self.still_ends_at(segment, end) {
                         return Ok(());
                     }
                     let at = damage.at;
@@ -290,7 +290,7 @@ impl Shared {
                     );
                 }
                 None => {
-                    if !self.is_as_it_was(segment, end) {
+                    if !self.still_ends_at(segment, end) {
                         return Ok(());
                     }
                     self.lose(reader.sequence, end);
