@@ -119,7 +119,7 @@ impl Disk for Local {
 }
 
 /// Maximum number of slices per system call (`IOV_MAX`).
-const MOST_SLICES: usize = 1024;
+const MAX_SLICES: usize = 1024;
 
 /// A file with its write offset.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Output for Sequential {
     fn write(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         // Equivalent to `File::write_all_vectored_at`, which is not stable.
         while slices.iter().any(|slice| !slice.is_empty()) {
-            let few = slices.get(..MOST_SLICES).unwrap_or(slices);
+            let few = slices.get(..MAX_SLICES).unwrap_or(slices);
             let written = match pwritev(&self.file, few, self.at) {
                 Err(Errno::INTR) => continue,
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -167,7 +167,7 @@ mod tests {
     fn slices_above_iov_max_are_written_in_order() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("segment");
-        let content: Vec<u8> = (0..4 * MOST_SLICES).map(|at| at as u8).collect();
+        let content: Vec<u8> = (0..4 * MAX_SLICES).map(|at| at as u8).collect();
         let empty_in_between = content.chunks(2).flat_map(|two| [two, &[]]);
         let mut slices: Vec<_> = empty_in_between.map(IoSlice::new).collect();
         let mut output = Local { mode: 0o600 }.create(&path).unwrap();
