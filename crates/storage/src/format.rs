@@ -24,7 +24,7 @@ pub(super) const BLOCK_HEADER: usize = 56;
 /// Size of the header in front of a record's content, in bytes.
 pub(super) const RECORD_HEADER: usize = 8;
 /// Maximum size of a record, in bytes. The request limits of all receivers are lower.
-pub(super) const LARGEST_RECORD: usize = 1 << 30;
+pub(super) const MAX_RECORD_BYTES: usize = 1 << 30;
 
 /// First bytes of each block of a segment.
 pub(super) type Marker = [u8; 8];

@@ -233,7 +233,7 @@ pub enum AppendError {
         reason: String,
     },
     /// The record is above the size limit. A retry does not help.
-    #[error("a record of {0} bytes exceeds the maximum of {largest} bytes", largest = format::LARGEST_RECORD)]
+    #[error("a record of {0} bytes exceeds the maximum of {largest} bytes", largest = format::MAX_RECORD_BYTES)]
     TooLarge(usize),
     /// The log is closed, or its writer has ended.
     #[error("the queue is closed")]

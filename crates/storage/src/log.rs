@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tracing::{error, warn};
 
 use super::disk::Disk;
-use super::format::{BLOCK_HEADER, LARGEST_RECORD, RECORD_HEADER, segment_number};
+use super::format::{BLOCK_HEADER, MAX_RECORD_BYTES, RECORD_HEADER, segment_number};
 use super::lock::Lock;
 use super::read::Reader;
 use super::recent::Recent;
@@ -108,7 +108,7 @@ impl Log {
     /// The record cannot be written. A refused record is never handed out.
     pub async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let len = record.len();
-        if len > LARGEST_RECORD {
+        if len > MAX_RECORD_BYTES {
             return Err(AppendError::TooLarge(len));
         }
         let (answer, answered) = oneshot::channel();
