@@ -11,7 +11,7 @@ use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
 /// Minimum segment size, in bytes. In smaller segments, the overhead of the files would exceed their content.
-const LEAST_SEGMENT_BYTES: u64 = 1 << 10;
+const MIN_SEGMENT_BYTES: u64 = 1 << 10;
 /// Minimum number of segments of a queue with a size limit, so that space is freed in small steps.
 const SEGMENTS: u64 = 8;
 
@@ -79,7 +79,7 @@ pub fn has_dead_letters(directory: &Path) -> bool {
 /// Returns the options of a queue with this maximum size on disk, if limited.
 fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
     let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
-    let part = part.max(LEAST_SEGMENT_BYTES);
+    let part = part.max(MIN_SEGMENT_BYTES);
     Options {
         segment_bytes: options.segment_bytes.min(part),
         busy_segment_bytes: options.busy_segment_bytes.min(part),
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(sizes(Some(1 << 40)), (16 << 20, 64 << 20));
         assert_eq!(sizes(Some(256 << 20)), (16 << 20, 32 << 20));
         assert_eq!(sizes(Some(64 << 20)), (8 << 20, 8 << 20));
-        assert_eq!(sizes(Some(1)), (LEAST_SEGMENT_BYTES, LEAST_SEGMENT_BYTES));
+        assert_eq!(sizes(Some(1)), (MIN_SEGMENT_BYTES, MIN_SEGMENT_BYTES));
     }
 
     #[test]
