@@ -62,7 +62,7 @@ impl Shared {
             if let Some(records) = self.take_pending(&mut reader, lease, most) {
                 return Ok(Next::Records(records));
             }
-            let step = match self.again(lease, from_disk)? {
+            let step = match self.next_returned(lease, from_disk)? {
                 Some(step) => step,
                 None => self.forward(&mut reader, from_disk)?,
             };
@@ -144,7 +144,7 @@ impl Shared {
     }
 
     /// Returns the oldest of the returned records, if there is any.
-    fn again(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
+    fn next_returned(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
         let (sequence, place) = {
             let mut state = self.lock();
             if state.lease != lease || state.closing {
@@ -237,7 +237,7 @@ impl Shared {
     fn scan(&self, segment: u64, bytes: u64) -> io::Result<Scan> {
         let marker = marker_of(self.marker, segment);
         let scan = Scan::open(&self.path(segment), marker, bytes)?;
-        Ok(scan.patient(segment, &self.unreadable))
+        Ok(scan.with_retries(segment, &self.unreadable))
     }
 
     /// Whether a segment still ends at `end`. After a failed fsync, its last records move to another segment.

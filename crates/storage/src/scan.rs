@@ -18,7 +18,7 @@ const WINDOW: usize = 256 << 10;
 const PAGE: u64 = 4096;
 /// Maximum time for which reads of a page are retried before its data counts as lost. Network disks fail for seconds
 /// and then recover.
-const PATIENCE: Duration = Duration::from_mins(1);
+const RETRY_TIME: Duration = Duration::from_mins(1);
 
 /// Unreadable pages of a log, with the time of the first failure.
 #[derive(Debug, Default)]
@@ -28,16 +28,16 @@ pub(super) struct Unreadable {
 
 impl Unreadable {
     /// Maximum number of remembered pages.
-    const MOST: usize = 1024;
+    const MAX_PAGES: usize = 1024;
 
     /// Records that a page of a segment is unreadable. Returns true if the page counts as lost.
-    fn is_given_up(&self, segment: u64, page: u64, now: Instant) -> bool {
+    fn is_lost(&self, segment: u64, page: u64, now: Instant) -> bool {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if pages.len() >= Self::MOST && !pages.contains_key(&(segment, page)) {
+        if pages.len() >= Self::MAX_PAGES && !pages.contains_key(&(segment, page)) {
             pages.clear();
         }
         let since = *pages.entry((segment, page)).or_insert(now);
-        now.saturating_duration_since(since) >= PATIENCE
+        now.saturating_duration_since(since) >= RETRY_TIME
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Scan {
     window: Vec<u8>,
     start: u64,
     /// Name of the segment, and its unreadable pages. If `None`, unreadable pages count as lost at once.
-    patience: Option<(u64, Arc<Unreadable>)>,
+    retries: Option<(u64, Arc<Unreadable>)>,
     /// Whether unreadable data was treated as damaged.
     has_given_up: bool,
 }
@@ -96,14 +96,14 @@ impl Scan {
             at: SEGMENT_HEADER as u64,
             window: Vec::new(),
             start: 0,
-            patience: None,
+            retries: None,
             has_given_up: false,
         }
     }
 
     /// Makes unreadable pages an error for some time before they count as damage.
-    pub(super) fn patient(mut self, segment: u64, unreadable: &Arc<Unreadable>) -> Self {
-        self.patience = Some((segment, unreadable.clone()));
+    pub(super) fn with_retries(mut self, segment: u64, unreadable: &Arc<Unreadable>) -> Self {
+        self.retries = Some((segment, unreadable.clone()));
         self
     }
 
@@ -228,10 +228,10 @@ impl Scan {
                     }
                     let place = at + filled as u64;
                     let page = place - place % PAGE;
-                    let given_up = self.patience.as_ref().is_none_or(|(segment, unreadable)| {
-                        unreadable.is_given_up(*segment, page, Instant::now())
+                    let is_lost = self.retries.as_ref().is_none_or(|(segment, unreadable)| {
+                        unreadable.is_lost(*segment, page, Instant::now())
                     });
-                    if !given_up {
+                    if !is_lost {
                         self.window.clear();
                         return Err(error);
                     }
@@ -259,10 +259,10 @@ mod tests {
     fn unreadable_page_is_skipped_after_a_minute() {
         let unreadable = Unreadable::default();
         let now = Instant::now();
-        assert!(!unreadable.is_given_up(1, 4096, now));
-        assert!(!unreadable.is_given_up(1, 8192, now + PATIENCE / 2));
-        assert!(!unreadable.is_given_up(1, 4096, now + PATIENCE / 2));
-        assert!(unreadable.is_given_up(1, 4096, now + PATIENCE));
-        assert!(!unreadable.is_given_up(2, 4096, now + PATIENCE));
+        assert!(!unreadable.is_lost(1, 4096, now));
+        assert!(!unreadable.is_lost(1, 8192, now + RETRY_TIME / 2));
+        assert!(!unreadable.is_lost(1, 4096, now + RETRY_TIME / 2));
+        assert!(unreadable.is_lost(1, 4096, now + RETRY_TIME));
+        assert!(!unreadable.is_lost(2, 4096, now + RETRY_TIME));
     }
 }
