@@ -1,4 +1,5 @@
-//! Cookies of the servers that a client sends to (RFC 6265), for load balancers that keep a client at one backend.
+//! Cookies of the servers that a client sends to (RFC 6265), for load balancers that route a client to the same
+//! backend.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +12,7 @@ use parking_lot::Mutex;
 const MOST_COOKIES: usize = 50;
 const COOKIE_BYTES: usize = 4096;
 
-/// Cookies in memory. A cookie goes back only to the host that set it, even if its `Domain` attribute allows
-/// more hosts.
+/// Cookies in memory. A cookie is sent only to the host that set it, even if its `Domain` attribute allows more hosts.
 #[derive(Debug, Default)]
 pub struct CookieJar(Mutex<Vec<Cookie>>);
 
@@ -50,7 +50,7 @@ impl CookieJar {
         }
     }
 
-    /// Adds the cookies for `url` to the headers of a request, behind those that are configured.
+    /// Adds the cookies for `url` to the headers of a request, after the configured cookies.
     pub fn add(&self, url: &Uri, headers: &mut HeaderMap) {
         let mut cookies = self.0.lock();
         if cookies.is_empty() {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn cookie_goes_to_its_host_path_and_scheme_only() {
+    fn cookie_is_sent_only_to_its_host_path_and_scheme() {
         let jar = jar(
             "https://a.test/v1/traces",
             &[
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn cookie_is_replaced_and_ends_with_its_age() {
+    fn cookie_is_replaced_and_expires() {
         let url = "http://a.test/";
         let jar = jar(
             url,

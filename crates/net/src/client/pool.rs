@@ -1,8 +1,8 @@
-//! A few HTTP/2 connections to one target, for requests that may use any of them.
+//! A few HTTP/2 connections to one target. A request may use any of them.
 //!
 //! When certificates change, old connections are replaced one by one. A new connection is established first. Only then
 //! do new requests stop using the old connection, which ends with its last request. If the new connection fails, the
-//! old one stays.
+//! old connection stays.
 
 mod settings;
 mod slot;
@@ -29,7 +29,7 @@ use super::connect::Connector;
 use super::connect_error::ConnectError;
 use super::full_error;
 
-/// Total timeout of connecting. It is gRPC's own minimum:
+/// Total timeout of connecting, equal to gRPC's minimum:
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
 const CONNECT: Duration = Duration::from_secs(20);
 /// Maximum number of retries of one request whose connection closed before the request was sent.
@@ -64,8 +64,8 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// A request without a response. If it fails or its caller gives up, no new request uses its connection: the peer may
-/// have vanished silently, which TCP notices only after a quarter of an hour.
+/// A request without a response. If the request fails or its caller drops it, no new request uses its connection: the
+/// peer may have vanished silently, which TCP detects only after a quarter of an hour.
 struct Unanswered<'a> {
     pool: &'a Shared,
     number: u64,
@@ -99,12 +99,12 @@ impl Pool {
 
     /// Sends a request and returns the head of the response.
     ///
-    /// If a connection that has served requests breaks, the server most likely closed it in between, with or without a
-    /// GOAWAY. Then the request is retried once, at once, on another connection. A request that was not sent at all,
-    /// because the server had announced the end of the connection, is always retried.
+    /// If a connection that has served requests breaks, the server most likely closed it in the meantime, with or
+    /// without a GOAWAY. Then the request is retried once, at once, on another connection. An unsent request is always
+    /// retried if the server had announced the end of the connection.
     ///
     /// # Errors
-    /// There is no connection, or it broke. The server may have processed the request.
+    /// The connection is missing or broke. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,
@@ -269,7 +269,7 @@ impl Shared {
                         renewal: now,
                     };
                 }
-                // The old connection still works, so it stays.
+                // The old connection still works, so the pool keeps it.
                 (
                     Err(error),
                     Slot::Ready {
@@ -296,7 +296,7 @@ impl Shared {
     }
 
     /// Handles a connection that ended without a response. The first failure may be chance, such as a server restart,
-    /// so another attempt follows at once. Later failures wait, since a connection per request would be a storm.
+    /// so another attempt follows at once. Later attempts are delayed, since a connection per request would be a storm.
     fn broke(&self, number: u64, why: &RequestError) {
         self.replace(number, |failures| match failures {
             0 => Slot::Idle { failures: 1 },
@@ -304,7 +304,7 @@ impl Shared {
         });
     }
 
-    /// Replaces the slot of this connection. `with` gets the number of failures before.
+    /// Replaces the slot of this connection. `with` gets the number of earlier failures.
     fn replace(&self, number: u64, with: impl FnOnce(u32) -> Slot) {
         for slot in self.lock().iter_mut() {
             match slot {
@@ -331,7 +331,7 @@ impl Shared {
     }
 }
 
-/// Establishes one connection for the pool. Runs in its own task, so that a cancelled request does not cancel the
+/// Establishes one connection for the pool. Runs in a separate task, so that a cancelled request does not cancel a
 /// connection that other requests wait for.
 async fn connect(pool: Weak<Shared>, connector: Connector, settings: PoolSettings, at: usize) {
     let tls = connector.tls_config();
@@ -377,7 +377,7 @@ async fn open(
         .map_err(|error| {
             ConnectError(format!("HTTP/2 handshake failed: {}", full_error(&error)))
         })?;
-    // The task ends with the last sender. Its errors reach the requests.
+    // The task ends with the last sender. Its errors are returned to the requests.
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -1,4 +1,4 @@
-//! Connections through an HTTP proxy: a tunnel (CONNECT) to TLS servers, absolute-form requests to others.
+//! Connections through an HTTP proxy: a tunnel (CONNECT) to TLS servers, absolute-form requests to plaintext servers.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;

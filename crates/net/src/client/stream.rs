@@ -1,4 +1,4 @@
-//! The stream of one connection, which explains why a server ended it.
+//! The stream of one connection, with an explanation of its end by the server.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ pub struct Stream {
     pub(super) owner: Option<Owner>,
     /// Whether the server has sent anything.
     pub(super) heard: bool,
-    /// Whether requests must name the server in their target, for a proxy.
+    /// Whether the target of a request must contain the server, for a proxy.
     pub(super) is_absolute_form: bool,
 }
 
@@ -83,7 +83,7 @@ impl Stream {
         }
     }
 
-    /// Whether requests must name the server in their target, for a proxy.
+    /// Whether the target of a request must contain the server, for a proxy.
     pub(super) fn is_absolute_form(&self) -> bool {
         self.is_absolute_form
     }
@@ -95,7 +95,7 @@ impl Stream {
         }
     }
 
-    /// Adds advice to the error, and keeps it for callers that do not see the error.
+    /// Adds advice to the error, and stores the advice for callers that do not see the error.
     fn explained(&self, error: io::Error) -> io::Error {
         let error = match self.inner {
             Inner::Plain(_) => {
@@ -139,7 +139,7 @@ impl Stream {
             self.verdict.works();
         }
         let hint = match (&self.inner, said) {
-            // A TLS alert (RFC 8446, 5.1), or the message of our own servers.
+            // A TLS alert (RFC 8446, 5.1), or the message of this project's servers.
             (Inner::Plain(_), [0x15, 0x03, ..]) => true,
             (Inner::Plain(_), said) => {
                 let beginning = said.get(..SETTINGS_AND_GOAWAY).unwrap_or(said);

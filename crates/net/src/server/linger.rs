@@ -101,9 +101,9 @@ impl<I: Read + Write + Unpin> Write for Lingering<I> {
     }
 }
 
-/// Maximum number of bytes read while lingering. They cost no memory. A client that sends this much after a refusal
+/// Maximum number of bytes read while lingering, which take no memory. A client that sends this much after a refusal
 /// does not read responses.
 const MOST: usize = 256 << 20;
-/// Maximum lingering time. A client that reads the response while it sends stops at once. A client that does not must
-/// finish in this time.
+/// Maximum lingering time. A client that reads the response while it sends stops at once. Any other client must finish
+/// sending in this time.
 const LONGEST: Duration = Duration::from_secs(5);

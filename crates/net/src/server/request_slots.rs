@@ -91,6 +91,6 @@ impl Gate {
     }
 }
 
-/// Requests without a slot that one connection may have open until their refusals are sent. A client that
-/// reads its responses frees them at once.
+/// Requests without a slot that one connection may have open until their refusals are sent. A client that reads its
+/// responses frees these slots at once.
 pub(super) const MAX_REFUSALS: usize = 4;

@@ -29,7 +29,7 @@ pub struct TlsRefusal {
 /// Reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// One of the two sides has to be changed.
+    /// One side has to be reconfigured.
     #[error(transparent)]
     TlsRefusal(#[from] TlsRefusal),
     /// An ordinary network error.
@@ -67,7 +67,7 @@ pub fn identity_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
     identity_among(certificate, &[])
 }
 
-/// Returns the identity in a verified certificate. If `allowed` is not empty, only allowed names count.
+/// Returns the identity in a verified certificate. If `allowed` is not empty, only allowed names are considered.
 pub(super) fn identity_among(
     certificate: &CertificateDer<'_>,
     allowed: &[Pattern],
@@ -82,7 +82,8 @@ pub(super) fn identity_among(
 }
 
 /// Closes a connection so that the client can read the last message. Closing with unread data would reset the
-/// connection and destroy the message: under TLS 1.3, a client sends its first request before it knows the outcome.
+/// connection and destroy the message: under TLS 1.3, a client sends its first request before it knows the result of
+/// the handshake.
 pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let closing = async {
         let _ = stream.shutdown().await;

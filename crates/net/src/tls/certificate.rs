@@ -1,7 +1,7 @@
 //! Certificate fields, for messages, gauges and the peer's identity.
 //!
-//! Nothing here decides about trust, which is webpki's task. The texts come from the creator of the certificate, so
-//! they are made printable and short.
+//! This module does not decide about trust, which is webpki's task. The texts come from the creator of the certificate,
+//! so they are made printable and short.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ const MOST_NAMES: usize = 256;
 /// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Subject as `CN=a, O=b`; empty if there is none.
+    /// Subject as `CN=a, O=b`; empty if the certificate has no subject.
     pub subject: String,
     /// Issuer, in the same form.
     pub issuer: String,

@@ -25,7 +25,7 @@ impl Bucket {
         self.left = (self.left + f64::from(answers) * EARNED).min(full);
     }
 
-    /// Takes tokens. Returns false if there were too few.
+    /// Takes tokens. Returns false if the bucket has too few tokens.
     pub(super) fn take(&mut self, frames: u32) -> bool {
         if self.rate == 0 {
             return true;
