@@ -64,7 +64,7 @@ pub struct FrameSummary {
     /// In the server's direction: whether there was a GOAWAY.
     pub goodbye: bool,
     /// Whether the client answered a PING that the server did not send.
-    pub unasked: bool,
+    pub has_unsolicited_ack: bool,
 }
 
 /// An item that the client began and has not finished.
@@ -124,7 +124,7 @@ impl FrameTracker {
             }
             seen.control += u32::from(self.received(head));
             if head.kind == PING && head.flags & ACK != 0 {
-                seen.unasked |= self.pings == 0;
+                seen.has_unsolicited_ack |= self.pings == 0;
                 self.pings = self.pings.saturating_sub(1);
             }
         }
@@ -529,11 +529,11 @@ mod tests {
     fn ping_ack_without_ping_is_detected() {
         let (ping, ack) = (frame(PING, 0, 0, &[0; 8]), frame(PING, ACK, 0, &[0; 8]));
         let mut frames = open();
-        assert!(!frames.feed(&ping).unasked);
+        assert!(!frames.feed(&ping).has_unsolicited_ack);
         frames.sent(&ack, 0);
         frames.sent(&ping, 0);
-        assert!(!frames.feed(&ack).unasked);
-        assert!(frames.feed(&ack).unasked);
+        assert!(!frames.feed(&ack).has_unsolicited_ack);
+        assert!(frames.feed(&ack).has_unsolicited_ack);
     }
 
     #[test]

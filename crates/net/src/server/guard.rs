@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             });
         self.account();
         self.count(seen);
-        if seen.unasked && self.closing.is_none() {
+        if seen.has_unsolicited_ack && self.closing.is_none() {
             self.cut(
                 ClientLimit::MaxControlFrames,
                 "a PING acknowledgement without a PING",
