@@ -77,13 +77,13 @@ impl Drop for Held {
 
 /// Share of the memory limit for partly received frames (one part in this many), and its minimum in bytes.
 pub(super) const FRAMES_SHARE: usize = 8;
-pub(super) const LEAST_FRAMES: usize = 4 << 20;
+pub(super) const MIN_FRAMES_BYTES: usize = 4 << 20;
 
 impl Gate {
     /// Takes a slot for a large, partly received frame. Returns `None` if there are too many such frames. One network
     /// gets half of the slots, so that a client that never completes its frames cannot block all other clients.
     pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
-        let most = (self.budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+        let most = (self.budget.limit() / FRAMES_SHARE).max(MIN_FRAMES_BYTES);
         let held = Held::new(self, peer, ByteKind::Frame, bytes);
         let (before, of_network) = (held.others(), held.others_of_network());
         (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
