@@ -94,7 +94,7 @@ impl Gate {
     /// Returns the maximum number of HTTP/2 requests, beyond [`FREE_REQUESTS`] per connection, that the memory limit
     /// allows.
     pub(super) fn affordable_requests(&self) -> usize {
-        (self.budget.limit() / REQUESTS_SHARE / REQUEST_COST).max(LEAST_REQUESTS)
+        (self.budget.limit() / REQUESTS_SHARE / REQUEST_COST).max(MIN_REQUESTS)
     }
 
     /// Whether three quarters of a limit on requests or responses are used. In this case clients that do not read their
@@ -141,7 +141,7 @@ pub(super) fn enter(count: &AtomicUsize, limit: usize) -> bool {
 /// Share of the memory limit for open HTTP/2 requests (one part in this many), and the number of requests that is
 /// always allowed.
 const REQUESTS_SHARE: usize = 8;
-const LEAST_REQUESTS: usize = 64;
+const MIN_REQUESTS: usize = 64;
 
 #[cfg(test)]
 mod tests;
