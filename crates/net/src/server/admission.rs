@@ -122,7 +122,7 @@ impl Drop for RefusalPermit {
 pub(super) const CONNECTIONS_SHARE: usize = 4;
 /// Number of connections of a listener that are always allowed. A client that fills one listener must not lock out the
 /// health probes of another listener.
-pub(super) const FEWEST_CONNECTIONS: usize = 64;
+pub(super) const MIN_CONNECTIONS: usize = 64;
 
 /// Maximum number of concurrent refusals with a message. Further connections are just closed.
 const MAX_REFUSALS_WITH_MESSAGE: usize = 64;
@@ -164,7 +164,7 @@ impl Gate {
             let among = Scope::NetworkOfListener(address, self.listener());
             return Some((ClientLimit::MaxConnectionsPerPeer, among));
         }
-        if self.connections.load(Relaxed) <= FEWEST_CONNECTIONS {
+        if self.connections.load(Relaxed) <= MIN_CONNECTIONS {
             return None;
         }
         let affordable = self.budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::admission::{Admission, CONNECTIONS_SHARE, FEWEST_CONNECTIONS};
+use super::super::admission::{Admission, CONNECTIONS_SHARE, MIN_CONNECTIONS};
 use super::super::client_limit::ClientLimit;
 use super::super::held::FRAMES_SHARE;
 use super::super::peer::Peer;
@@ -89,7 +89,7 @@ fn connections_and_partial_frames_have_a_memory_share() {
     assert_eq!(budget.used(), 0);
     open.push(admit(&gate, "10.0.0.3").unwrap());
     let probes = self::gate(Limits::default(), Some(budget.clone()));
-    let few = many(&probes, "10.0.0.1", FEWEST_CONNECTIONS);
+    let few = many(&probes, "10.0.0.1", MIN_CONNECTIONS);
     assert_eq!(admit(&probes, "10.0.0.1").err(), Some(ClientLimit::Memory));
     drop(few);
 
