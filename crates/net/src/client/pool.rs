@@ -33,7 +33,7 @@ use super::full_error;
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
 const CONNECT: Duration = Duration::from_secs(20);
 /// Maximum number of retries of one request whose connection closed before the request was sent.
-const MOST_UNSENT: usize = 4;
+const MAX_UNSENT_RETRIES: usize = 4;
 /// Maximum number of connections, regardless of the number of addresses.
 const MOST_CONNECTIONS: usize = 256;
 
@@ -135,7 +135,7 @@ impl Pool {
                         self.0.broke(connection.number, &error);
                     }
                     drop(unanswered);
-                    if unsent_at_all && unsent < MOST_UNSENT {
+                    if unsent_at_all && unsent < MAX_UNSENT_RETRIES {
                         unsent += 1;
                         continue;
                     }
