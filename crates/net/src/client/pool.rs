@@ -35,7 +35,7 @@ const CONNECT: Duration = Duration::from_secs(20);
 /// Maximum number of retries of one request whose connection closed before the request was sent.
 const MAX_UNSENT_RETRIES: usize = 4;
 /// Maximum number of connections, regardless of the number of addresses.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// HTTP/2 connections that are established on demand and replaced when they break.
 pub struct Pool(Arc<Shared>);
@@ -86,7 +86,7 @@ impl Drop for Unanswered<'_> {
 impl Pool {
     /// Creates a pool, which connects on the first request.
     pub fn new(connector: Connector, settings: PoolSettings) -> Self {
-        let slots = (0..settings.connections.clamp(1, MOST_CONNECTIONS)).map(|_| Slot::NEW);
+        let slots = (0..settings.connections.clamp(1, MAX_CONNECTIONS)).map(|_| Slot::NEW);
         Pool(Arc::new(Shared {
             connector,
             slots: Mutex::new(slots.collect()),
@@ -323,7 +323,7 @@ impl Shared {
 
     fn resize(&self, count: usize) {
         self.lock()
-            .resize_with(count.clamp(1, MOST_CONNECTIONS), || Slot::NEW);
+            .resize_with(count.clamp(1, MAX_CONNECTIONS), || Slot::NEW);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
