@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 /// Maximum number of cookies of a client, and maximum size of a cookie in bytes: the minimum that RFC 6265,
 /// 6.1, requires of browsers.
-const MOST_COOKIES: usize = 50;
+const MAX_COOKIES: usize = 50;
 const COOKIE_BYTES: usize = 4096;
 
 /// Cookies in memory. A cookie is sent only to the host that set it, even if its `Domain` attribute allows more hosts.
@@ -42,7 +42,7 @@ impl CookieJar {
                     != (&cookie.host, &cookie.name, &cookie.path)
             });
             if is_current(&cookie) {
-                if cookies.len() >= MOST_COOKIES {
+                if cookies.len() >= MAX_COOKIES {
                     cookies.remove(0);
                 }
                 cookies.push(cookie);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn number_of_cookies_is_bounded() {
         let jar = CookieJar::default();
-        for at in 0..MOST_COOKIES + 5 {
+        for at in 0..MAX_COOKIES + 5 {
             let mut headers = HeaderMap::new();
             headers.insert(
                 SET_COOKIE,
@@ -232,6 +232,6 @@ mod tests {
             );
             jar.store(&Uri::from_static("http://a.test/"), &headers);
         }
-        assert_eq!(jar.0.lock().len(), MOST_COOKIES);
+        assert_eq!(jar.0.lock().len(), MAX_COOKIES);
     }
 }
