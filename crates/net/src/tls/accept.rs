@@ -87,7 +87,7 @@ pub(super) fn identity_among(
 pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let closing = async {
         let _ = stream.shutdown().await;
-        let mut left = MOST_UNREAD;
+        let mut left = MAX_UNREAD_BYTES;
         let mut buffer = vec![0; 4 << 10];
         while left > 0 {
             match stream.read(&mut buffer).await {
@@ -188,4 +188,4 @@ fn alerted(alert: AlertDescription) -> (Reason, String) {
 /// Maximum time for closing.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read from a refused client: more than most connections have in flight.
-const MOST_UNREAD: usize = 1 << 20;
+const MAX_UNREAD_BYTES: usize = 1 << 20;
