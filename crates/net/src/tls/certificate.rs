@@ -17,7 +17,7 @@ use super::names::Pattern;
 /// Maximum length in bytes of a text from a certificate.
 pub const LONGEST_TEXT: usize = 256;
 /// Maximum number of names kept from one certificate.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
             _ => {}
         }
     }
-    names.truncate(MOST_NAMES);
+    names.truncate(MAX_NAMES);
     let common_name = certificate.subject().iter_common_name().next();
     Ok(Facts {
         subject: distinguished(certificate.subject()),
