@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             .feed_while(bytes, |open| match places.open(open) {
                 Opening::Admitted => true,
                 Opening::Refused => {
-                    peer.refuse_one();
+                    peer.add_refusal();
                     true
                 }
                 Opening::Waits => false,

@@ -94,7 +94,7 @@ impl Peer {
     }
 
     /// Adds one pending refusal of a request.
-    pub(super) fn refuse_one(&self) {
+    pub(super) fn add_refusal(&self) {
         self.refusals.fetch_add(1, Relaxed);
     }
 
