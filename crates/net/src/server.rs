@@ -294,7 +294,7 @@ async fn accept_loop<H: Handler>(
                 pause = FIRST_PAUSE;
                 spawn_connection(&server, &shared, stream, address);
             }
-            Err(error) if is_the_clients_fault(&error) => {}
+            Err(error) if concerns_one_connection(&error) => {}
             Err(error) => {
                 // Most likely the process is out of file descriptors (EMFILE). The connection stays in the kernel's
                 // queue, so an immediate retry would spin.
@@ -352,7 +352,7 @@ fn spawn_connection<H: Handler>(
 }
 
 /// Whether an error of `accept(2)` concerns only one closed connection.
-fn is_the_clients_fault(error: &io::Error) -> bool {
+fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
