@@ -159,7 +159,7 @@ impl Connector {
             Ok(Err(why)) => {
                 let error = failed(why.reason);
                 if why.for_good {
-                    self.verdict.complain(source.owner(), &error.0);
+                    self.verdict.log_failure(source.owner(), &error.0);
                 }
                 Err(error)
             }

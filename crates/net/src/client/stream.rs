@@ -37,7 +37,7 @@ impl Verdict {
 
     /// Logs that TLS fails until a configuration or certificate is changed. Requests are retried, so without the log
     /// line the failure would look like an outage.
-    pub(super) fn complain(&self, owner: &Owner, reason: &str) {
+    pub(super) fn log_failure(&self, owner: &Owner, reason: &str) {
         if !self.is_logged.swap(true, Relaxed) {
             error!(
                 otelcol.component.id = %owner.id,
@@ -106,7 +106,7 @@ impl Stream {
                 let for_good = tls::connect::is_for_good(&error);
                 let error = tls::connect::explained(error);
                 if let Some(owner) = self.owner.as_ref().filter(|_| for_good) {
-                    self.verdict.complain(owner, &error.to_string());
+                    self.verdict.log_failure(owner, &error.to_string());
                 }
                 error
             }

@@ -232,7 +232,7 @@ impl<S: Section> Source<S> {
             watching.reread = now + self.section.reload_interval();
             self.read(watching, now);
         }
-        self.complain(watching, now);
+        self.log_failure(watching, now);
     }
 
     /// Reads the files, and uses them if they have changed and are valid.
@@ -288,7 +288,7 @@ impl<S: Section> Source<S> {
     }
 
     /// Logs that the files cannot be used, after the state has lasted for some time, and again every hour.
-    fn complain(&self, watching: &mut Watching, now: Instant) {
+    fn log_failure(&self, watching: &mut Watching, now: Instant) {
         let Some(bad) = &mut watching.bad else {
             return;
         };
