@@ -60,7 +60,7 @@ impl Held {
     }
 
     /// Returns the bytes of this kind for the client's network, without this value.
-    fn others_of_network(&self) -> usize {
+    fn bytes_of_network(&self) -> usize {
         let all = self.of_network().map_or(0, |count| count.load(Relaxed));
         all.saturating_sub(self.bytes)
     }
@@ -85,7 +85,7 @@ impl Gate {
     pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = (self.budget.limit() / FRAMES_SHARE).max(MIN_FRAMES_BYTES);
         let held = Held::new(self, peer, ByteKind::Frame, bytes);
-        let (before, of_network) = (held.others(), held.others_of_network());
+        let (before, of_network) = (held.others(), held.bytes_of_network());
         (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
             .then_some(held)
     }
@@ -96,6 +96,6 @@ impl Gate {
         let most = self.budget.limit() / ANSWERS_SHARE;
         let held = Held::new(self, peer, ByteKind::Answer, bytes);
         let fits = |others: usize, most| others == 0 || others.saturating_add(bytes) <= most;
-        (fits(held.others(), most) && fits(held.others_of_network(), most / 2)).then_some(held)
+        (fits(held.others(), most) && fits(held.bytes_of_network(), most / 2)).then_some(held)
     }
 }
