@@ -106,7 +106,7 @@ impl Peer {
     }
 
     /// Takes one pending refusal, if there is any.
-    fn takes_refusal(&self) -> bool {
+    fn take_refusal(&self) -> bool {
         // The number is nearly always 0, and the check avoids a write.
         self.refusals.load(Relaxed) > 0
             && self
@@ -186,7 +186,7 @@ impl OpenRequest {
     pub(super) fn new(peer: &Arc<Peer>) -> Self {
         peer.requests_begun.fetch_add(1, Relaxed);
         peer.state.busy.fetch_add(1, Relaxed);
-        let refused = if peer.takes_refusal() {
+        let refused = if peer.take_refusal() {
             Some(ClientLimit::RequestMemory)
         } else if peer.gate.begin_request(peer.network.as_deref()) {
             None
