@@ -19,13 +19,13 @@ pub(super) async fn send(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: b
     };
     if tls {
         // Clients read an alert only after they have sent their hello.
-        if timeout(PATIENCE, stream.readable()).await.is_ok() {
+        if timeout(SEND_TIMEOUT, stream.readable()).await.is_ok() {
             guard(stream, peer).part(TLS_ALERT).await;
         }
         return;
     }
     let mut guard = guard(stream, peer);
-    match timeout(PATIENCE, guard.greet()).await {
+    match timeout(SEND_TIMEOUT, guard.greet()).await {
         Ok(Ok(DetectedProtocol::Http1)) => guard.part(BUSY).await,
         Ok(Ok(DetectedProtocol::Http2)) => {
             let go_away = go_away(0, "too many connections; try again later");
@@ -54,4 +54,4 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// certificate.
 const TLS_ALERT: Bytes = Bytes::from_static(&[21, 3, 3, 0, 2, 2, 80]);
 /// Timeout for the client to reveal its protocol.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
