@@ -72,7 +72,7 @@ places! {
     LinkAttributes "link_attributes" Content [Traces],
     /// Values of the attributes of log records.
     LogAttributes "log_attributes" Content [Logs],
-    /// Bodies of log records, including nested values.
+    /// Bodies of log records, with all that is nested in them.
     LogBodies "log_bodies" Content [Logs],
     /// Severity texts of log records.
     SeverityTexts "severity_texts" Content [Logs],
