@@ -133,7 +133,7 @@ impl Stream {
     }
 
     /// Handles the first bytes from the server.
-    fn first_heard(&mut self, said: &[u8]) {
+    fn read_alert(&mut self, said: &[u8]) {
         self.heard = true;
         if matches!(self.inner, Inner::Tls(_)) {
             self.verdict.works();
@@ -169,7 +169,7 @@ impl Stream {
         let said = match self.poll_inner(cx, &mut buffer) {
             Poll::Ready(Err(said)) if said.kind() == io::ErrorKind::InvalidData => said,
             Poll::Ready(Ok(())) if !self.heard && !buffer.filled().is_empty() => {
-                self.first_heard(buffer.filled());
+                self.read_alert(buffer.filled());
                 error
             }
             _ => error,
@@ -192,7 +192,7 @@ impl AsyncRead for Stream {
                 let said = buf.filled().get(before..).unwrap_or_default();
                 if !said.is_empty() {
                     if !stream.heard {
-                        stream.first_heard(said);
+                        stream.read_alert(said);
                     }
                 } else if buf.remaining() > 0 {
                     stream.ended();
