@@ -124,7 +124,7 @@ fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
                 listener.set_nonblocking(true)?;
                 bound.push(listener);
             }
-            Err(error) if is_not_of_this_machine(&error) => missing = Some(error),
+            Err(error) if is_unassigned_address(&error) => missing = Some(error),
             Err(error) => {
                 let by = holder::of(address)
                     .filter(|_| error.kind() == io::ErrorKind::AddrInUse)
@@ -142,7 +142,7 @@ fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-fn is_not_of_this_machine(error: &io::Error) -> bool {
+fn is_unassigned_address(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
         || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
