@@ -46,7 +46,7 @@ pub enum RequestError {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection, or its stream for this request, broke.
+    /// The connection, or its stream for this request, connection_failed.
     #[error("the connection was closed: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
     /// The server ended the connection and gave a reason.
@@ -104,7 +104,7 @@ impl Pool {
     /// retried if the server had announced the end of the connection.
     ///
     /// # Errors
-    /// The connection is missing or broke. The server may have processed the request.
+    /// The connection is missing or connection_failed. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,
@@ -132,7 +132,7 @@ impl Pool {
                     let unsent_at_all = error.is_canceled();
                     let error = self.refusal(error);
                     if !connection.proven.load(Relaxed) {
-                        self.0.broke(connection.number, &error);
+                        self.0.connection_failed(connection.number, &error);
                     }
                     drop(unanswered);
                     if unsent_at_all && unsent < MAX_UNSENT_RETRIES {
@@ -297,7 +297,7 @@ impl Shared {
 
     /// Handles a connection that ended without a response. The first failure may be chance, such as a server restart,
     /// so another attempt follows at once. Later attempts are delayed, since a connection per request would be a storm.
-    fn broke(&self, number: u64, why: &RequestError) {
+    fn connection_failed(&self, number: u64, why: &RequestError) {
         self.replace(number, |failures| match failures {
             0 => Slot::Idle { failures: 1 },
             _ => Slot::failed(ConnectError(why.to_string()), failures.saturating_add(1)),
