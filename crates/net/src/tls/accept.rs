@@ -121,7 +121,7 @@ fn explain(error: io::Error, notes: Notes) -> AcceptError {
              tls::key_file at the client"
                 .to_owned(),
         ),
-        Error::AlertReceived(alert) => alerted(*alert),
+        Error::AlertReceived(alert) => describe_alert(*alert),
         Error::PeerIncompatible(why) => incompatible(why),
         Error::NoApplicationProtocol => (
             Reason::Parameters,
@@ -161,7 +161,7 @@ fn incompatible(why: &PeerIncompatible) -> (Reason, String) {
 }
 
 /// Interprets the alert with which a client ended the handshake.
-fn alerted(alert: AlertDescription) -> (Reason, String) {
+fn describe_alert(alert: AlertDescription) -> (Reason, String) {
     match alert {
         AlertDescription::UnknownCA
         | AlertDescription::BadCertificate
