@@ -14,7 +14,7 @@ use tokio::time::sleep;
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Time for which a file must be unchanged before it counts as completely written.
-const SETTLED: Duration = Duration::from_millis(50);
+const WRITE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum size of a file of certificates, keys or revocations, in bytes: room for a revocation list of a
 /// million serial numbers.
@@ -60,7 +60,7 @@ impl FileWatch {
             sleep(EVERY).await;
         }
         loop {
-            sleep(SETTLED).await;
+            sleep(WRITE_PAUSE).await;
             if !self.look().await {
                 return;
             }
