@@ -65,7 +65,7 @@ impl<I: Read + Write + Unpin> Write for Lingering<I> {
         let this = self.get_mut();
         if this.closing.is_none() {
             ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
-            if !this.peer.lingers() {
+            if !this.peer.needs_linger() {
                 return Poll::Ready(Ok(()));
             }
         }

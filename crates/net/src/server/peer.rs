@@ -139,7 +139,7 @@ impl Peer {
     }
 
     /// Whether the connection needs a lingering close.
-    pub(super) fn lingers(&self) -> bool {
+    pub(super) fn needs_linger(&self) -> bool {
         self.answered_early.load(Relaxed)
     }
 
