@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 
     /// Handles the result of a write.
-    fn wrote(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
+    fn flushed_or_wrote(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => {
                 self.blocked.get_or_insert_with(Instant::now);
