@@ -56,12 +56,12 @@ impl FileWatch {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
-        while !self.look().await {
+        while !self.has_changed().await {
             sleep(EVERY).await;
         }
         loop {
             sleep(WRITE_PAUSE).await;
-            if !self.look().await {
+            if !self.has_changed().await {
                 return;
             }
         }
@@ -69,7 +69,7 @@ impl FileWatch {
 
     /// Whether a file has changed since the previous check. Runs on a blocking thread, because a file system may be
     /// slow.
-    async fn look(&mut self) -> bool {
+    async fn has_changed(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
         let stamps = move || {
             paths

@@ -49,7 +49,7 @@ impl Verdict {
     }
 
     /// Records that the server communicates, which ends the failure.
-    fn works(&self) {
+    fn clear(&self) {
         if self.is_logged.load(Relaxed) {
             self.is_logged.store(false, Relaxed);
         }
@@ -112,19 +112,19 @@ impl Stream {
             }
         };
         if error.kind() == io::ErrorKind::InvalidData {
-            self.say(format!("TLS with {}: {error}", self.address));
+            self.set_verdict(format!("TLS with {}: {error}", self.address));
         }
         error
     }
 
-    fn say(&self, verdict: String) {
+    fn set_verdict(&self, verdict: String) {
         self.verdict.set(Some(verdict));
     }
 
     /// Handles the end of the connection. Many servers that expect TLS silently close a plaintext connection.
     fn ended(&self) {
         if !self.heard && matches!(self.inner, Inner::Plain(_)) {
-            self.say(format!(
+            self.set_verdict(format!(
                 "{} closed the connection before it sent anything; if the server speaks TLS, set tls::insecure to \
                  false, or use an endpoint that begins with https://",
                 self.address
@@ -136,7 +136,7 @@ impl Stream {
     fn read_alert(&mut self, said: &[u8]) {
         self.heard = true;
         if matches!(self.inner, Inner::Tls(_)) {
-            self.verdict.works();
+            self.verdict.clear();
         }
         let hint = match (&self.inner, said) {
             // A TLS alert (RFC 8446, 5.1), or the message of this project's servers.

@@ -121,7 +121,7 @@ pub(super) async fn serve<H: Handler>(
     peer.network = admission.network();
     peer.state = admission.state.clone();
     let ended = match &shared.options.tls {
-        None => speak(&shared, stream, peer, None, stop).await,
+        None => serve_protocol(&shared, stream, peer, None, stop).await,
         Some(tls) => {
             let accepting = Accepting {
                 tls: tls.as_ref(),
@@ -206,7 +206,7 @@ async fn serve_tls<H: Handler>(
     let distrust = trust.zip(chain);
     let distrust =
         distrust.map(|(trust, chain)| -> Distrust { Box::pin(trust.lost(address, chain)) });
-    speak(shared, stream, peer, distrust, stop).await
+    serve_protocol(shared, stream, peer, distrust, stop).await
 }
 
 /// Returns the outcome of `future`, or an error at the deadline.
@@ -228,7 +228,7 @@ async fn within<T>(
 }
 
 /// Detects the client's protocol and serves it.
-async fn speak<H, S>(
+async fn serve_protocol<H, S>(
     shared: &Arc<Shared<H>>,
     stream: S,
     peer: Peer,

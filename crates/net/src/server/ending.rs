@@ -84,7 +84,7 @@ async fn ends(
 ) -> End {
     // Jitter of 10%, so that connections that began together do not end together.
     let jitter = 0.9 + 0.2 * fastrand::f64();
-    let mut age = pin!(maybe(
+    let mut age = pin!(sleep_until_or_forever(
         options
             .max_age
             .map(|age| peer.opened() + age.mul_f64(jitter))
@@ -129,7 +129,7 @@ async fn quiet(peer: &Peer) {
 }
 
 /// Waits until `when`, or forever.
-fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
+fn sleep_until_or_forever(when: Option<Instant>) -> impl Future<Output = ()> {
     let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
     async move {
         match sleep {

@@ -205,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// Updates the slots after requests may have ended.
     fn account(&mut self) {
         let open = self.frames.streams();
-        self.places.keep(open);
+        self.places.release_beyond(open);
         if open == 0 {
             self.peer.forget_refusals();
         }
@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 
     /// Handles the result of a write.
-    fn flushed_or_wrote(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
+    fn after_write(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => {
                 self.blocked.get_or_insert_with(Instant::now);

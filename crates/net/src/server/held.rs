@@ -55,7 +55,7 @@ impl Held {
     }
 
     /// Returns the bytes of this kind that other holders have.
-    fn others(&self) -> usize {
+    fn other_bytes(&self) -> usize {
         self.of_all().load(Relaxed).saturating_sub(self.bytes)
     }
 
@@ -85,7 +85,7 @@ impl Gate {
     pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = (self.budget.limit() / FRAMES_SHARE).max(MIN_FRAMES_BYTES);
         let held = Held::new(self, peer, ByteKind::Frame, bytes);
-        let (before, of_network) = (held.others(), held.bytes_of_network());
+        let (before, of_network) = (held.other_bytes(), held.bytes_of_network());
         (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
             .then_some(held)
     }
@@ -96,6 +96,6 @@ impl Gate {
         let most = self.budget.limit() / ANSWERS_SHARE;
         let held = Held::new(self, peer, ByteKind::Answer, bytes);
         let fits = |others: usize, most| others == 0 || others.saturating_add(bytes) <= most;
-        (fits(held.others(), most) && fits(held.bytes_of_network(), most / 2)).then_some(held)
+        (fits(held.other_bytes(), most) && fits(held.bytes_of_network(), most / 2)).then_some(held)
     }
 }

@@ -81,7 +81,7 @@ impl Trust {
             if let Err(error) = verified {
                 let words = notes.refused.map(|(_, words)| words);
                 let reason = words.unwrap_or_else(|| error.to_string());
-                return self.report.gone(peer, leaf, &reason);
+                return self.report.count_and_log(peer, leaf, &reason);
             }
         }
     }
@@ -96,7 +96,7 @@ impl Report {
         }
     }
 
-    fn gone(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &str) {
+    fn count_and_log(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &str) {
         self.metrics.distrusted();
         let certificate = certificate::describe(leaf).map_or_else(
             |error| error.to_string(),

@@ -164,7 +164,7 @@ fn requests_share_memory_and_one_address_gets_half() {
     assert!(gate.is_short(peers[2].1.network.as_deref()));
     assert_eq!(one.open(half + MAX_REFUSALS - 1), Opening::Refused);
     assert_eq!(one.open(half + MAX_REFUSALS), Opening::Waits);
-    one.keep(FREE_REQUESTS + 20);
+    one.release_beyond(FREE_REQUESTS + 20);
     assert_eq!(admitted(third), FREE_REQUESTS + 30);
     drop(places);
     assert_eq!(gate.budget.clients.requests.load(Relaxed), 0);
