@@ -1,4 +1,5 @@
-//! Reads requests: finds the series and the window of each profile, and merges profiles by them.
+//! Reads requests: finds the series and the window of each profile, and merges profiles with the same series and
+//! window.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,8 +26,8 @@ use super::options::{ProfileStoreOptions, WINDOWS};
 use super::series::{Labeller, Labels, SeriesTable, labels};
 
 const NANOS: u64 = 1_000_000_000;
-/// Time by which a profile may be ahead of the clock of the store, in seconds. A profile that is further ahead is
-/// stored at its time of arrival: a wrong clock must not keep it forever.
+/// Maximum time by which a profile may be ahead of the clock of the store, in seconds. A profile that is further ahead
+/// is stored at its time of arrival: with a wrong clock, it would never expire.
 const AHEAD: u64 = 600;
 
 /// A profile with its series and its window.
@@ -43,7 +44,7 @@ pub(crate) struct Intake {
     pub(crate) placed: Vec<Placed>,
     /// Number of samples in profiles that are older than the retention.
     pub(crate) too_old: u64,
-    /// Number of profiles whose time is after that of the store.
+    /// Number of profiles whose time is later than the time of the store.
     pub(crate) from_the_future: u64,
 }
 
@@ -270,7 +271,7 @@ impl Merging {
     }
 }
 
-/// Writes the profiles of a series in a window, mostly one. The first one gets the cells of the heat map.
+/// Writes the profiles of a series in a window, mostly one profile. The first profile gets the cells of the heat map.
 pub(crate) fn write_profiles(
     profiles: impl Iterator<Item = Profile>,
     encoder: &mut Encoder<'_>,

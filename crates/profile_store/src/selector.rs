@@ -17,7 +17,7 @@ pub struct Selector {
     matchers: Vec<Matcher>,
 }
 
-/// A condition on one label. A label that a series does not have is empty.
+/// A condition on one label. A missing label has the empty value.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     label: String,
@@ -115,7 +115,7 @@ impl FromStr for Selector {
     }
 }
 
-/// A text and the position of the parser in it.
+/// A text and the position of the parser.
 struct Input<'t> {
     text: &'t str,
     at: usize,
@@ -232,7 +232,7 @@ impl<'t> Input<'t> {
 
 /// Compiles a pattern that must match a whole value.
 fn whole(pattern: &str) -> Result<Regex, re2::PatternError> {
-    // Compiled alone first, so that a parenthesis in the pattern cannot close the group around it.
+    // A separate compilation first ensures that a parenthesis in the pattern cannot close the group around it.
     re2::compile(pattern)?;
     let mut anchored = String::new();
     let _ = write!(anchored, "^(?s:{pattern})$");

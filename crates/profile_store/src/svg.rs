@@ -1,4 +1,4 @@
-//! Flame graphs as SVG: one picture without scripts. A title on each frame shows its whole text.
+//! Flame graphs as SVG: one picture without scripts. The title of a frame has its whole text.
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -115,8 +115,8 @@ fn about(view: &FlameView, frame: &FlameFrame, comparison: Option<FlameScales>) 
     }
 }
 
-/// Color of a frame: by package, or by the change of its value. Blue and orange are told apart by most color-blind
-/// people.
+/// Color of a frame: by package, or by the change of its value. Most color-blind people can distinguish blue and
+/// orange.
 fn fill(view: &FlameView, frame: &FlameFrame, comparison: Option<FlameScales>) -> String {
     if frame.elided > 0 {
         return "#d8d8d8".to_owned();
