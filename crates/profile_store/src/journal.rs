@@ -21,7 +21,7 @@ const HEADER: usize = MAGIC.len() + size_of::<u32>();
 const RECORD_HEADER: usize = 8;
 const ARRIVAL: usize = 8;
 /// Maximum size of a request, in bytes. The request limits of all receivers are lower.
-pub(crate) const LARGEST_REQUEST: usize = 1 << 30;
+pub(crate) const MAX_REQUEST_BYTES: usize = 1 << 30;
 
 /// The journal of the open window.
 ///

@@ -17,7 +17,7 @@ use super::disk::{Disk, FILE_MODE, Local};
 use super::error::{StoreAppendError, StoreOpenError};
 use super::head::Head;
 use super::intake::{Batch, Placer, Rules};
-use super::journal::{self, Journal, LARGEST_REQUEST};
+use super::journal::{self, Journal, MAX_REQUEST_BYTES};
 use super::options::ProfileStoreOptions;
 use super::series::SeriesTable;
 
@@ -278,7 +278,7 @@ impl ProfileStore {
         let share = self.options().share();
         let len = request.len() as u64;
         // A window must have room for several requests, so that one flush makes room for the next request.
-        let most = (share / 2).min(LARGEST_REQUEST as u64);
+        let most = (share / 2).min(MAX_REQUEST_BYTES as u64);
         if len > most {
             return Err(StoreAppendError::TooLarge(len, most));
         }
