@@ -9,7 +9,7 @@ use tributary_config::re2;
 use super::series::{Labels, label_name};
 
 /// Maximum number of conditions in a selector.
-const MOST_MATCHERS: usize = 64;
+const MAX_MATCHERS: usize = 64;
 
 /// Conditions that a series must satisfy, all of them. The default selects every series.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +52,7 @@ pub enum SelectorError {
         wrong: re2::PatternError,
     },
     /// There are too many matchers.
-    #[error("the selector has more than {MOST_MATCHERS} matchers")]
+    #[error("the selector has more than {MAX_MATCHERS} matchers")]
     TooMany,
 }
 
@@ -97,7 +97,7 @@ impl FromStr for Selector {
             false => input.is_empty(),
         };
         while !is_end(&mut input) {
-            if matchers.len() == MOST_MATCHERS {
+            if matchers.len() == MAX_MATCHERS {
                 return Err(SelectorError::TooMany);
             }
             matchers.push(input.matcher()?);
