@@ -22,7 +22,7 @@ use super::options::ProfileStoreOptions;
 use super::series::SeriesTable;
 
 /// Maximum wait for another process that is about to close the store.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Profiles of the last hours, in memory and in the files of a directory.
 ///
@@ -149,7 +149,7 @@ impl ProfileStore {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&directory);
         made.map_err(failed)?;
-        let lock = Lock::take(&directory, LOCK_PATIENCE, FILE_MODE);
+        let lock = Lock::take(&directory, LOCK_TIMEOUT, FILE_MODE);
         let lock = lock.map_err(|error| match error {
             tributary_storage::OpenError::Locked { directory, owner } => {
                 StoreOpenError::Locked { directory, owner }
