@@ -104,14 +104,14 @@ impl Block {
 
     /// Removes the file when no query reads it any more. The caller must ensure that the removal loses no data: another
     /// file replaces this file, or its profiles are too old.
-    pub(crate) fn doom(&self) {
+    pub(crate) fn remove_when_unused(&self) {
         self.is_doomed.store(true, Relaxed);
     }
 
     /// Renames the file when no query reads it any more. Returns the new name.
     pub(crate) fn set_aside(&self) -> String {
         self.is_set_aside.store(true, Relaxed);
-        self.doom();
+        self.remove_when_unused();
         block_name(self.number) + DAMAGED
     }
 

@@ -211,7 +211,7 @@ impl ProfileStore {
             .blocks
             .extract_if(.., |block| replaced.contains(&block.number))
         {
-            block.doom();
+            block.remove_when_unused();
         }
         let blocks: HashSet<u64> = catalog.blocks.iter().map(|block| block.number).collect();
         journals.sort();

@@ -156,7 +156,7 @@ impl ProfileStore {
         // The removal of the journals of these blocks must be durable first.
         self.disk.sync_directory()?;
         for block in blocks {
-            block.doom();
+            block.remove_when_unused();
         }
         Ok(())
     }
