@@ -33,7 +33,7 @@ pub(crate) struct Block {
     pub(crate) size: u64,
     disk: Arc<dyn Disk>,
     /// Whether the drop of the last reference removes the file.
-    is_doomed: AtomicBool,
+    is_removed_when_unused: AtomicBool,
     /// Whether the file is renamed then instead of removed.
     is_set_aside: AtomicBool,
     /// Whether a section was found damaged.
@@ -91,7 +91,7 @@ impl Block {
             index: index.ok_or(ReadError::Damaged)?,
             size,
             disk: disk.clone(),
-            is_doomed: AtomicBool::new(false),
+            is_removed_when_unused: AtomicBool::new(false),
             is_set_aside: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
         })
@@ -105,7 +105,7 @@ impl Block {
     /// Removes the file when no query reads it any more. The caller must ensure that the removal loses no data: another
     /// file replaces this file, or its profiles are too old.
     pub(crate) fn remove_when_unused(&self) {
-        self.is_doomed.store(true, Relaxed);
+        self.is_removed_when_unused.store(true, Relaxed);
     }
 
     /// Renames the file when no query reads it any more. Returns the new name.
@@ -146,7 +146,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if *self.is_doomed.get_mut() {
+        if *self.is_removed_when_unused.get_mut() {
             let name = block_name(self.number);
             // If the removal fails, the next start removes the file, since another file replaces it.
             let _ = match *self.is_set_aside.get_mut() {
@@ -292,7 +292,7 @@ impl Builder {
             size: self.at,
             index: self.index,
             disk: self.disk,
-            is_doomed: AtomicBool::new(false),
+            is_removed_when_unused: AtomicBool::new(false),
             is_set_aside: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
         })
