@@ -50,7 +50,7 @@ pub(crate) struct Intake {
 
 /// Finds the series and the window of profiles.
 #[derive(Debug)]
-pub(crate) struct Placer {
+pub(crate) struct SeriesFinder {
     pub(crate) rules: RwLock<Arc<Rules>>,
     pub(crate) series: SeriesTable,
 }
@@ -72,7 +72,7 @@ impl Rules {
     }
 }
 
-impl Placer {
+impl SeriesFinder {
     pub(crate) fn set_rules(&self, rules: Rules) {
         let mut place = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         *place = Arc::new(rules);
@@ -209,7 +209,11 @@ impl Merging {
     }
 
     /// Adds a request.
-    pub(crate) fn add(&mut self, placer: &Placer, record: &Record) -> Result<(), ProfileFault> {
+    pub(crate) fn add(
+        &mut self,
+        placer: &SeriesFinder,
+        record: &Record,
+    ) -> Result<(), ProfileFault> {
         let (dictionary, relocations) = self.merger.dictionary();
         let intake = placer.read(record, dictionary, &mut self.memo, Some(relocations))?;
         for placed in intake.placed {
@@ -317,7 +321,7 @@ pub(crate) struct BatchEntry {
 impl Batch {
     /// Makes the index of a request.
     pub(crate) fn new(
-        placer: &Placer,
+        placer: &SeriesFinder,
         arrival: u64,
         request: Bytes,
     ) -> Result<(Self, Intake), ProfileFault> {

@@ -16,7 +16,7 @@ use super::budget::Pool;
 use super::disk::{Disk, FILE_MODE, Local};
 use super::error::{StoreAppendError, StoreOpenError};
 use super::head::Head;
-use super::intake::{Batch, Placer, Rules};
+use super::intake::{Batch, Rules, SeriesFinder};
 use super::journal::{self, Journal, MAX_REQUEST_BYTES};
 use super::options::ProfileStoreOptions;
 use super::series::SeriesTable;
@@ -31,7 +31,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ProfileStore {
     pub(crate) options: RwLock<Arc<ProfileStoreOptions>>,
-    pub(crate) placer: Placer,
+    pub(crate) placer: SeriesFinder,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) catalog: Mutex<Catalog>,
     /// The head that accepts requests. Appends hold the lock for reading until their request is in the head.
@@ -169,7 +169,7 @@ impl ProfileStore {
         disk: Arc<dyn Disk>,
         options: ProfileStoreOptions,
     ) -> io::Result<(Self, RecoveredStore)> {
-        let placer = Placer {
+        let placer = SeriesFinder {
             rules: RwLock::new(Arc::new(Rules::of(&options))),
             series: SeriesTable::default(),
         };
