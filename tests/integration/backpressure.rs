@@ -144,7 +144,7 @@ async fn backlog_stays_within_memory_budget() {
     let (_, refused) = fill(&http, items).await;
     assert_eq!(refused.http, Some(429), "{refused:?}");
 
-    // Clients that do not give up do not cost memory.
+    // Clients that keep waiting take no memory.
     let requests: Vec<_> = (0..8)
         .map(|_| grpc.request(Signal::Traces, items))
         .collect();

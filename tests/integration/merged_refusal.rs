@@ -1,4 +1,4 @@
-//! Invalid data of one client costs no other client anything, even if their requests are merged.
+//! Invalid data of one client does not affect other clients, even if their requests are merged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,7 +24,7 @@ fn picky(backend: &Backend) -> Arc<AtomicUsize> {
     mixed
 }
 
-/// Twenty clients' requests and one bad one, in one batch.
+/// Sends requests of twenty clients and an invalid request, in one batch.
 async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Backend) {
     let mixed = picky(backend);
     let collector = Collector::start(&yaml(processors, &[exporter])).await;
@@ -87,7 +87,7 @@ async fn refused_request_in_compressed_batch_is_dropped_alone() {
     let oracle = Oracle::default();
     let good = Client::grpc("good", collector.grpc(), &oracle).await;
     let bad = Client::http("bad", collector.http(), &Oracle::default());
-    // Batches of four good requests and a bad one.
+    // Batches of four valid requests and an invalid request.
     for _ in 0..5 {
         bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
         for _ in 0..4 {
@@ -151,7 +151,7 @@ async fn refusal_by_one_exporter_causes_no_duplicate_at_other() {
     bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
     assert_eq!(good_items.settle(&picky_one).await, 0);
     collector.assert_conservation().await;
-    // The whole batch of five requests, and its half of two.
+    // Refused with items of other clients: the batch of five requests, and its half of two.
     assert_eq!(mixed.load(Relaxed), 2);
     let record = other.record();
     assert_eq!(record.arrivals.len(), 10);
@@ -172,7 +172,7 @@ async fn refused_request_in_queue_batch_is_dropped_alone() {
 }
 
 #[tokio::test]
-async fn batches_that_are_too_large_for_the_next_hop_are_cut() {
+async fn batches_too_large_for_the_next_hop_are_split() {
     for over_http in [false, true] {
         let backend = Backend::start().await;
         backend.script(|telemetry| match telemetry.ids().len() {

@@ -78,7 +78,7 @@ async fn own_metrics_match_collector_names_and_labels() {
         metrics.types["otelcol_processor_batch_batch_send_size"],
         "histogram"
     );
-    // The kernel counts CPU time in ticks; a fresh process may have used none.
+    // The kernel counts CPU time in ticks; a new process may have used none.
     assert!(metrics.has("otelcol_process_cpu_seconds", &[]));
     for process in ["otelcol_process_uptime", "otelcol_process_memory_rss"] {
         assert!(metrics.sum(process, &[]) > 0.0, "{process}");
@@ -87,7 +87,7 @@ async fn own_metrics_match_collector_names_and_labels() {
 }
 
 #[tokio::test]
-async fn the_metrics_endpoint_answers_other_requests_as_http_wants() {
+async fn metrics_endpoint_follows_http_for_other_requests() {
     let backend = Backend::start().await;
     let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
     let address = collector.server("Starting metrics server", "service");

@@ -69,7 +69,7 @@ impl Tap {
     }
 }
 
-/// Runs the script against a sidecar; how many secrets were on the wire behind it.
+/// Runs the script against a sidecar. Returns the number of secrets on the wire after the sidecar.
 async fn confided(python: &str, protocol: &str, processors: &[(&str, &str)]) -> usize {
     let backend = Backend::start().await;
     let (address, tap) = Tap::before(backend.grpc()).await;

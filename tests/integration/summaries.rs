@@ -1,10 +1,10 @@
-//! Compression and counting lose nothing: neither what is equal in a batch nor what is gathered over a while.
+//! Compression and counting lose no item, whether items are equal within a batch or buffered over a window.
 
 use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml, yaml_of,
 };
 
-/// Every third request is refused, to be sent again.
+/// Refuses every third request with a retryable error.
 fn moody(backend: &Backend) {
     let mut requests = 0;
     backend.script(move |_| {
@@ -16,7 +16,7 @@ fn moody(backend: &Backend) {
     });
 }
 
-/// Sends items of the signals through the processors, some while others wait.
+/// Sends items of the signals through the processors, some of them while earlier items are buffered.
 async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
     let backend = Backend::start().await;
     moody(&backend);
@@ -38,7 +38,7 @@ async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
 }
 
 #[tokio::test]
-async fn equal_resources_become_one_and_every_item_arrives_once() {
+async fn equal_resources_merge_and_every_item_arrives_once() {
     let processors = [
         (
             "batch",
@@ -62,7 +62,7 @@ async fn every_sample_of_a_summary_arrives_once() {
 }
 
 #[tokio::test]
-async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
+async fn termination_within_a_window_loses_nothing() {
     let backend = Backend::start().await;
     let compression = ("compression", "{mode: aggregate, interval: 1h}");
     let exporter = grpc_to(&backend, "");
@@ -80,7 +80,7 @@ async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
 }
 
 #[tokio::test]
-async fn every_log_record_that_is_counted_arrives_once() {
+async fn every_counted_log_record_arrives_once() {
     let counting = ("log_dedup", "{interval: 100ms}");
     check(&[("dedup", "{}"), counting], &[Signal::Logs]).await;
     check(&[counting, ("batch", "{timeout: 50ms}")], &[Signal::Logs]).await;

@@ -15,16 +15,16 @@ use tonic::Code;
 use crate::harness::telemetry::text;
 use crate::harness::{Client, Oracle, Refused, Signal, Telemetry};
 
-/// Interval after which a refused client sends again.
+/// Interval after which a refused client retries.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// Refusals that the clients got.
 #[derive(Default)]
 pub struct Told {
     pub refused: AtomicUsize,
-    /// Refusals for want of room in a queue or in memory.
+    /// Refusals because a queue or the memory was full.
     pub full: AtomicUsize,
-    /// Refusals that forbid to send the request again, where there was nothing wrong with it.
+    /// Permanent refusals of valid requests, which are a failure.
     pub wrong: Mutex<Vec<String>>,
 }
 
@@ -44,7 +44,7 @@ impl Told {
     }
 }
 
-/// A client that sends as fast as it is answered, to one life of the collector after the other.
+/// A client that sends continuously, to each process of the collector in turn.
 pub struct Sender {
     pub name: String,
     pub is_grpc: bool,
@@ -57,7 +57,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends until it is enough.
+    /// Sends until the load ends.
     pub async fn send(mut self) {
         let mut random = Rng::new();
         for life in 0.. {

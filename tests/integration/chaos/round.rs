@@ -55,7 +55,7 @@ struct Round {
     failures: Vec<String>,
 }
 
-/// Runs a round, and returns what came of it.
+/// Runs a round, and returns its report.
 pub async fn run(program: &Program, plan: &Plan) -> Report {
     let mut round = Round::begin(program, plan).await;
     let enough = CancellationToken::new();
@@ -139,8 +139,8 @@ impl Round {
         }
     }
 
-    /// Waits until that is so. Gives up once nothing is acknowledged, refused or delivered for [`PATIENCE`]: a busy
-    /// machine is slow, but does not stand still.
+    /// Waits for the condition. Fails if nothing is acknowledged, refused or delivered for [`PATIENCE`]: a busy machine
+    /// is slow, but makes progress.
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
             let refused = self.told.refused.load(Relaxed);
@@ -184,7 +184,7 @@ impl Round {
                 self.service.begin().await;
                 self.books.killed();
             }
-            // Without a C compiler.
+            // There is no C compiler.
             Fault::PowerCut => {}
             Fault::Stop | Fault::Truncation => {
                 self.service.stop().await;
@@ -222,7 +222,7 @@ impl Round {
                 }
                 tokio::time::sleep(lasts).await;
                 self.service.fail_writes(false);
-                // Deliveries could not be recorded meanwhile.
+                // During the fault, deliveries could not be recorded.
                 self.books.unrecorded += self.books.accepted.items() - delivered;
             }
             Fault::RemovedFiles => {
@@ -295,7 +295,7 @@ impl Round {
         }
         self.books.interrupted(match fault {
             Fault::Refusals => 0,
-            // Each lost answer counts itself.
+            // Lost answers are counted one by one.
             Fault::LostAnswers | Fault::Poison => 1,
             Fault::Flap => 1 + usize::try_from(lasts.as_millis() / FLAP.as_millis()).unwrap(),
             _ => timeouts(lasts),
@@ -306,7 +306,7 @@ impl Round {
         self.hops.iter().for_each(|hop| hop.link.begin(trouble));
     }
 
-    /// Sends requests that the next hops will never accept, and waits until others got past them.
+    /// Sends requests that the next hops never accept, and waits until other requests were delivered after them.
     async fn poison(&mut self) {
         let addresses = *self.service.addresses().borrow();
         let Some([grpc, _]) = addresses else { return };
@@ -330,7 +330,7 @@ impl Round {
         }
     }
 
-    /// Waits for the rest, and checks everything.
+    /// Waits for the remaining deliveries, and checks all promises.
     async fn end(mut self) -> Report {
         let backends: Vec<&Backend> = self.hops.iter().map(|hop| &hop.backend).collect();
         let is_own = matches!(self.service.program(), Program::Own);

@@ -1,4 +1,4 @@
-//! A collector under test, a backend that misbehaves on demand, clients that remember what was acknowledged.
+//! A collector under test, a backend with scripted failures, and clients that record acknowledged items.
 
 pub mod attacks;
 pub mod authority;
@@ -30,7 +30,7 @@ pub use telemetry::Telemetry;
 pub use tributary_otlp::Signal;
 pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml, yaml_of};
 
-/// Time limit of any wait in a test. Generous, because it only matters if something is broken.
+/// Time limit of any wait in a test. Generous, because only a broken test reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Interval for polling values without a notification, such as metrics.

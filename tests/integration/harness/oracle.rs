@@ -1,4 +1,4 @@
-//! The promise above all others: what was acknowledged arrives, and nothing arrives that was not sent.
+//! Checks the main promise: acknowledged items arrive, and every item that arrives was sent.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +21,7 @@ impl Oracle {
         self.books().sent.extend(ids.iter().cloned());
     }
 
-    /// The collector answers for these items from now on.
+    /// Records that the collector has acknowledged these items.
     pub fn acknowledged(&self, ids: &[String]) {
         self.books().acknowledged.extend(ids.iter().cloned());
     }
@@ -50,7 +50,7 @@ impl Oracle {
             .collect()
     }
 
-    /// Number of items that arrived though nobody sent them.
+    /// Number of items that arrived although no client sent them.
     pub fn invented_among(&self, backends: &[&Backend]) -> usize {
         let books = self.books();
         let arrived = arrivals(backends);
@@ -60,13 +60,13 @@ impl Oracle {
             .count()
     }
 
-    /// Number of arrivals beyond the first one of each item.
+    /// Number of deliveries beyond the first delivery of each item.
     pub fn duplicates_among(&self, backends: &[&Backend]) -> usize {
         arrivals(backends).values().map(|times| times - 1).sum()
     }
 
-    /// Waits until everything that was acknowledged has arrived, and checks that nothing else was made up. Returns how
-    /// many items came more than once: a next hop that does not answer may get a request again.
+    /// Waits until all acknowledged items have arrived, and checks that no other items did. Returns the number of
+    /// duplicates: a next hop that does not respond may get a request again.
     pub async fn settle(&self, backend: &Backend) -> usize {
         let owed = self.books().acknowledged.clone();
         let what = format!("arrival of all {} acknowledged items", owed.len());
@@ -83,8 +83,7 @@ impl Oracle {
         record.arrivals.values().filter(|times| **times > 1).count()
     }
 
-    /// The same of next hops among which things are spread: each has arrived at one of them. Returns how many items came
-    /// more than once.
+    /// Waits until each acknowledged item has arrived at one of the next hops. Returns the number of duplicates.
     pub async fn settle_among(&self, backends: &[&Backend]) -> usize {
         let what = format!(
             "arrival of all {} acknowledged items somewhere",

@@ -1,4 +1,4 @@
-//! A listening socket that can be closed and opened again without losing its port to somebody else.
+//! A listening socket that can be closed and reopened without losing its port to another process.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ pub type Serve =
 /// An address at which connections are served, or refused.
 pub struct Door {
     pub address: SocketAddr,
-    /// Bound, but never listening: while nothing listens it keeps the port, and the kernel refuses connections.
+    /// Bound, but never listening. It reserves the port while nothing listens, and the kernel refuses connections.
     _reservation: TcpSocket,
     serve: std::sync::Arc<Serve>,
     listening: Mutex<Option<Listening>>,
