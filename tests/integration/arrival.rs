@@ -9,13 +9,13 @@ use crate::harness::{
     http_to, raw, yaml,
 };
 
-/// Receives everything and hands it on as it comes.
+/// A collector without processors.
 async fn straight_through(backend: &Backend) -> Collector {
     let exporter = grpc_to(backend, "compression: none");
     Collector::start(&yaml(&[], &[("otlp_grpc", &exporter)])).await
 }
 
-/// Waits until these requests have arrived, one for one, and compares field by field.
+/// Waits until these requests have arrived, one by one, and compares all fields.
 async fn assert_arrived(backend: &Backend, sent: &[Telemetry]) {
     let all = |record: &crate::harness::backend::Record| record.accepted.len() >= sent.len();
     backend.wait_for("every request", all).await;
@@ -204,7 +204,7 @@ async fn chained_collectors_keep_every_field() {
 }
 
 #[tokio::test]
-async fn batching_changes_nothing_but_the_size_of_requests() {
+async fn batching_changes_only_the_size_of_requests() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 20}");
     let exporter = grpc_to(&backend, "");

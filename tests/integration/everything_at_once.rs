@@ -1,4 +1,4 @@
-//! Failures, restarts, reloads and the end, all at once and by seeded chance: what was acknowledged arrives.
+//! Failures, restarts, reloads and the shutdown at once, in seeded random order: acknowledged items arrive.
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ fn configuration(backend: &Backend, number: u64) -> String {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_whatever_happens_meanwhile() {
+async fn acknowledged_items_survive_concurrent_failures() {
     for seed in 0..2 {
         let backend = Backend::start().await;
         let mut random = fastrand::Rng::with_seed(seed);
@@ -46,7 +46,7 @@ async fn nothing_acknowledged_is_lost_whatever_happens_meanwhile() {
                 load.spawn(async move {
                     while !enough.is_cancelled() {
                         for signal in Signal::ALL {
-                            // Refused or not: the oracle knows.
+                            // The oracle records the outcome.
                             let _ = client.send(&client.request(signal, 3)).await;
                         }
                     }

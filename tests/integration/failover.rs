@@ -1,4 +1,5 @@
-//! One rack's trouble is not the sender's: the other one gets everything, and the first one again when it is back.
+//! The failure of one rack does not affect the sender: the other rack gets all items, and the first rack gets them
+//! again after its recovery.
 
 use crate::harness::{Answer, Backend, Client, Collector, Oracle, Refusal, Signal};
 
@@ -42,7 +43,7 @@ exporters:
 }
 
 #[tokio::test]
-async fn second_rack_serves_while_the_first_is_away() {
+async fn second_rack_serves_while_the_first_is_down() {
     let (first, second) = (Backend::start().await, Backend::start().await);
     let collector = Collector::start(&config(&first, &second, "")).await;
     let oracle = Oracle::default();
@@ -56,7 +57,7 @@ async fn second_rack_serves_while_the_first_is_away() {
     first.stop().await;
     for _ in 0..20 {
         for signal in Signal::ALL {
-            // Not one of these requests is refused.
+            // No request is refused.
             client.send(&client.request(signal, 3)).await.unwrap();
         }
     }
@@ -89,7 +90,7 @@ async fn second_rack_serves_while_the_first_is_away() {
 }
 
 #[tokio::test]
-async fn with_both_racks_away_the_client_keeps_its_data() {
+async fn client_is_refused_while_both_racks_are_down() {
     let (first, second) = (Backend::start().await, Backend::start().await);
     first.always(Answer::Refuse(Refusal::UNAVAILABLE));
     second.stop().await;
@@ -123,7 +124,7 @@ async fn failover_queue_keeps_data_while_both_racks_refuse() {
     }
     collector.assert_conservation_in_flight().await;
     second.restart();
-    // The queue tries every few seconds.
+    // The queue retries every few seconds.
     oracle.settle_among(&[&first, &second]).await;
     let metrics = collector.assert_conservation().await;
     let queue = [("exporter", "failover")];

@@ -1,4 +1,4 @@
-//! One exporter's trouble is not another's.
+//! Failures of one exporter do not affect other exporters.
 
 use crate::harness::metrics::Metrics;
 use crate::harness::{

@@ -32,7 +32,7 @@ fn resolved(resolver: &str, more: &str) -> String {
     )
 }
 
-/// Returns a request whose spans each belong to a trace of their own, for a service of its own.
+/// Returns a request whose spans belong to distinct traces, for a distinct service.
 fn varied(client: &Client, signal: Signal, items: usize, service: usize) -> Telemetry {
     let mut request = client.request(signal, items);
     let resource = Some(Resource {
@@ -61,7 +61,7 @@ fn trace(number: usize) -> Vec<u8> {
     [u64::MAX, number as u64 + 1].map(u64::to_be_bytes).concat()
 }
 
-/// Sends all signals until the end is said, or so many requests.
+/// Sends all signals until the stop signal, or this many requests.
 async fn send(client: Client, requests: usize) {
     for round in 0..requests {
         let signal = Signal::ALL[round % Signal::ALL.len()];
@@ -117,7 +117,7 @@ async fn traces_and_services_reach_one_member_each_from_every_sender() {
     ];
     let all: Vec<&Backend> = members.iter().collect();
     let exporter = over(&all, "");
-    // The order in which members are written makes no difference.
+    // The order of the members in the configuration has no effect.
     let reversed: Vec<&Backend> = members.iter().rev().collect();
     let other = over(&reversed, "");
     let batch = ("batch", "{timeout: 5ms, send_batch_size: 100}");
@@ -149,7 +149,7 @@ async fn traces_and_services_reach_one_member_each_from_every_sender() {
             }
         }
     }
-    // 40 services, of which all signals but traces have one member, and 5 traces of each.
+    // 40 services, each with one member for all signals but traces, and 5 traces of each.
     assert_eq!(owner.len(), 40 + 40 * 5);
 }
 
@@ -182,7 +182,7 @@ fn keys(telemetry: &Telemetry) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn the_file_of_members_is_followed() {
+async fn changes_of_the_member_file_are_applied() {
     let members = [
         Backend::start().await,
         Backend::start().await,
@@ -297,10 +297,10 @@ async fn backlog_on_disk_goes_to_current_members() {
 }
 
 #[tokio::test]
-async fn members_that_were_found_by_a_name_show_a_certificate_for_it() {
+async fn resolved_members_need_a_certificate_for_their_name() {
     let (authority, backend) = (Authority::new(), Backend::start().await);
     let leaf = authority.leaf_of(|params| {
-        // Not for the address.
+        // The certificate is for the name, not for the address.
         params.subject_alt_names = vec![SanType::DnsName("localhost".try_into().unwrap())];
     });
     let (certificate, key) = (authority.file("member.pem"), authority.file("member.key"));

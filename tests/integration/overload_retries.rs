@@ -1,5 +1,4 @@
-//! Clients that retry at once in an overload are refused, and nothing worse: they are neither disconnected nor logged
-//! as attackers.
+//! Clients that retry at once in an overload are only refused: they are neither disconnected nor logged as attackers.
 
 use crate::harness::http2::{
     Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, Heard, REFUSED_STREAM, call, frame,
@@ -11,7 +10,7 @@ fn stream(number: u32) -> u32 {
     2 * number + 1
 }
 
-/// Fails if the connection was ended, or if an operator would take the client for an attacker.
+/// Fails if the connection was closed, or if metrics or logs suggest an attack.
 async fn assert_unsuspected(client: &mut Attacker, collector: &Collector) {
     assert!(client.is_alive().await, "the client was disconnected");
     let metrics = collector.metrics().await;
@@ -22,8 +21,8 @@ async fn assert_unsuspected(client: &mut Attacker, collector: &Collector) {
     assert!(suspicions.next().is_none(), "{lines:#?}");
 }
 
-/// A request is refused for want of memory before its body is there. More of the body arrives when the server has
-/// forgotten the request.
+/// A request is refused because the memory is full, before its body has arrived. More of the body arrives after the
+/// server has forgotten the request.
 #[tokio::test]
 async fn client_refused_for_memory_may_retry_at_once() {
     const ROUNDS: u32 = 25;
@@ -47,7 +46,7 @@ async fn client_refused_for_memory_may_retry_at_once() {
         let streams = || (round * AT_ONCE..(round + 1) * AT_ONCE).map(stream);
         let begin = |stream| {
             let path = raw::method(Signal::Traces);
-            // A message of 4 MiB, of which 100 bytes are there.
+            // A message of 4 MiB, of which 100 bytes are sent.
             let message = [&[0, 0, 0x40, 0, 0][..], &[0; 100]].concat();
             let head = frame(HEADERS, END_HEADERS, stream, &call(path));
             [head, frame(DATA, 0, stream, &message)].concat()

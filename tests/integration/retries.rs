@@ -14,7 +14,7 @@ use crate::harness::{
 const QUEUE: &str = "sending_queue: {queue_size: 100000}";
 
 #[tokio::test]
-async fn nothing_is_lost_to_a_next_hop_that_fails_at_random() {
+async fn randomly_failing_next_hop_loses_nothing() {
     for (seed, over_http) in [(1, false), (2, true)] {
         let backend = Backend::start().await;
         let mut random = fastrand::Rng::with_seed(seed);

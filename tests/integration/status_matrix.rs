@@ -1,4 +1,4 @@
-//! Without a queue, the client hears what the next hop said, in the terms of its own protocol.
+//! Without a queue, the client receives the response of the next hop, in the terms of its own protocol.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Matrix {
         }
     }
 
-    /// Has the backend answer so, and compares what either client is told.
+    /// Makes the backend refuse requests, and compares the refusals that clients of both protocols receive.
     async fn check(&mut self, refusal: Refusal, expected: Told) {
         self.backend.always(Answer::Refuse(refusal.clone()));
         for signal in [Signal::Traces, Signal::Profiles] {
@@ -114,7 +114,7 @@ async fn grpc_statuses_reach_client_over_both_protocols() {
         retry_after,
         message: "because of the backend",
     };
-    // Retryable by the specification: passed on with the time to come back, if there is one.
+    // Retryable by the specification: passed on with the retry delay, if any.
     for code in [
         Code::Cancelled,
         Code::DeadlineExceeded,

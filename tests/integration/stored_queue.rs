@@ -60,7 +60,8 @@ async fn send_until_the_end(client: Client) {
     }
 }
 
-/// Kills collectors of the configuration at any moment, while all signals are sent to them and the next hop refuses most.
+/// Repeatedly kills collectors of this configuration, while they receive all signals and the next hop refuses most
+/// requests.
 async fn kill_often(config: &str, backend: &Backend) -> Oracle {
     let oracle = Oracle::default();
     for round in 0..5 {
@@ -71,7 +72,7 @@ async fn kill_often(config: &str, backend: &Backend) -> Oracle {
                 Client::grpc(&format!("{round}-{number}"), collector.grpc(), &oracle).await;
             clients.spawn(send_until_the_end(client));
         }
-        // Any moment is a good one, once something is acknowledged.
+        // The kill may happen at any time after an acknowledgement.
         let before = oracle.owed();
         while oracle.owed() <= before + fastrand::usize(0..200) {
             tokio::task::yield_now().await;
@@ -123,7 +124,7 @@ async fn batch_before_queue_on_disk_acknowledges_after_persist() {
 #[tokio::test]
 async fn connector_queue_keeps_batches_until_forwarded() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
-    // Some get through, so that there are records that must not come again.
+    // Some records are delivered before the kill, and must not be delivered again.
     let mut requests = 0;
     backend.script(move |_| {
         requests += 1;
@@ -265,7 +266,7 @@ async fn reload_keeps_queue_and_unused_queue_is_drained() {
 }
 
 #[tokio::test]
-async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
+async fn drain_uses_the_exporter_of_a_configuration() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let oracle = Oracle::default();
@@ -282,7 +283,7 @@ async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
     let file = directory.path().join("collector.yaml");
     fs::write(&file, &config).unwrap();
     let path = traces(&directory, "otlp_grpc~002Fold");
-    // The backend answers on this thread.
+    // The backend runs on this thread.
     let drain = |exporter: &'static str| {
         let (path, file) = (path.clone(), file.clone());
         tokio::task::spawn_blocking(move || {
@@ -303,13 +304,13 @@ async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
 }
 
 #[tokio::test]
-async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
+async fn reload_delivers_more_than_the_read_ahead_at_once() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let other = Backend::start().await;
     let oracle = Oracle::default();
     let config = |backend: &Backend| {
-        // Of this queue ten requests are read ahead at most.
+        // At most ten requests of this queue are read ahead.
         let queue = "sending_queue: {storage: file_storage, queue_size: 20, overflow: drop_oldest}";
         stored(
             directory.path(),
@@ -332,7 +333,7 @@ async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_costs_its_block_and_is_reported() {
+async fn flipped_bit_on_disk_loses_its_block_and_is_reported() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let exporter = grpc_to(&backend, QUEUE);
@@ -341,7 +342,7 @@ async fn a_flipped_bit_costs_its_block_and_is_reported() {
     let collector = Collector::start(&config).await;
     let client = Client::grpc("client", collector.grpc(), &oracle).await;
     for _ in 0..20 {
-        // One at a time: each is a block.
+        // Sent one by one, so that each is a block.
         client
             .send(&client.request(Signal::Traces, 5))
             .await
@@ -404,7 +405,7 @@ async fn a_flipped_bit_costs_its_block_and_is_reported() {
     assert_eq!(collector.terminate().await.status.code(), Some(1));
 }
 
-/// Checks that records lost to damage found at the start are counted, each as one item.
+/// Checks that records lost to damage at the start are counted, each as one item.
 async fn assert_lost(collector: &Collector, records: f64) {
     let metrics = collector.assert_conservation().await;
     let lost = metrics.sum("tributary_storage_lost_records", &[]);
@@ -470,7 +471,7 @@ async fn second_collector_with_same_directory_is_refused() {
     assert!(text(&drained).contains(&owner), "{}", text(&drained));
 }
 
-/// A file system of its own, which goes with this.
+/// A separate file system, which the drop unmounts.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -573,7 +574,8 @@ async fn parquet_acknowledges_stored_record_at_end_of_file() {
         "{}",
         text(&inspected)
     );
-    // Settled means there: at least once, and here once, for no file was finished before the kill.
+    // Acknowledged records are in files at least once. Here they are there exactly once, because no file was finished
+    // before the kill.
     assert_eq!(finished_rows(&files), 10);
 }
 
@@ -590,7 +592,7 @@ async fn parquet_file_unfinished_at_the_deadline_is_written_later() {
         .unwrap();
     file_is_open(&collector).await;
     collector.terminate().await;
-    // A process may finish the file after the deadline, while it ends. Then the next one has nothing to write.
+    // A process may finish the file after the deadline, during its end. Then the next process has nothing to write.
     let is_finished = finished_rows(&files) >= 10;
     let collector = Collector::start(&config).await;
     if !is_finished {

@@ -33,7 +33,7 @@ fn lookup(file: &Path, address: u64) -> String {
 }
 
 #[test]
-fn a_binary_a_symbol_file_and_a_build_id_give_the_same_names() {
+fn binary_symbol_file_and_build_id_give_same_names() {
     let program = Program::compile();
     let main = program.address("main");
     let compiled = program.file.with_extension("compiled");
@@ -148,7 +148,7 @@ fn json_of_symbols_matches_text() {
 }
 
 #[test]
-fn functions_of_rust_have_the_names_of_the_source() {
+fn rust_functions_have_their_source_names() {
     const SOURCE: &str = "mod inner {
     #[inline(never)]
     pub fn work(number: u64) -> u64 { std::hint::black_box(number) + 1 }

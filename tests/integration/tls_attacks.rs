@@ -22,8 +22,8 @@ use crate::harness::{
     Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, within, yaml,
 };
 
-/// A collector that requires client certificates, a collector that sends to it with a certificate,
-/// and a client of the latter.
+/// A collector that requires client certificates, a collector that sends to it with a certificate, and a client of the
+/// sending collector.
 struct Fort {
     authority: Authority,
     backend: Backend,
@@ -159,7 +159,7 @@ async fn stranger(address: SocketAddr) -> TcpStream {
 /// Reads until the server closes the connection.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
-    // A reset is an end, too.
+    // A reset ends the connection too.
     let _ = within("the end of the connection", stream.read_to_end(&mut heard)).await;
     heard
 }
@@ -175,7 +175,7 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
-/// Floods a connection, and expects it to be ended in the protocol's own words.
+/// Floods a connection, and expects the server to close it within the protocol.
 async fn too_much(fort: &Fort, what: &str, flood: Flood) {
     let attack = async {
         let mut attacker = Attacker::on(fort.inside().await).greeted().await;
@@ -233,7 +233,7 @@ async fn unfinished_handshakes_are_disconnected() {
         fort.beside(attack).await;
         assert!(began.elapsed() >= Duration::from_millis(900), "{what}");
     }
-    // Byte by byte, too slowly.
+    // Sends byte by byte, below the minimum rate.
     let attack = async {
         let mut stream = stranger(fort.rack.grpc()).await;
         stream.set_nodelay(true).unwrap();
@@ -255,7 +255,7 @@ async fn unfinished_handshakes_are_disconnected() {
 }
 
 #[tokio::test]
-async fn a_hello_in_pieces_is_understood() {
+async fn fragmented_client_hello_is_accepted() {
     let fort = Fort::start("").await;
     let hello = fort.hello();
     let mut stream = stranger(fort.rack.grpc()).await;
@@ -315,7 +315,7 @@ async fn invalid_handshake_is_refused_at_once() {
         let attack = async {
             let (mut read, mut write) = stranger(fort.rack.grpc()).await.into_split();
             let writing = async {
-                // The end may come before all of it is said.
+                // The server may close before all bytes are sent.
                 let _ = write.write_all(&bytes).await;
             };
             let mut heard = Vec::new();
@@ -325,7 +325,7 @@ async fn invalid_handshake_is_refused_at_once() {
             heard
         };
         let heard = fort.beside(attack).await;
-        // Resets may swallow the alert, but nothing may follow the server's own hello but the alert.
+        // A reset may lose the alert, but the server sends no more than its hello and the alert.
         assert!(heard.len() < 16_000, "{what}: {} bytes", heard.len());
     }
     fort.assert_unharmed().await;
@@ -341,13 +341,13 @@ async fn disconnected_handshakes_leave_no_state() {
             let said = hello.len() * (number % 5) / 4;
             stream.write_all(&hello[..said]).await.unwrap();
             if number % 2 == 0 {
-                // As a reset.
+                // Closes with a reset.
                 stream.set_zero_linger().unwrap();
             }
         }
     };
     fort.beside(attack).await;
-    // All of them are gone: their address has its places again.
+    // All handshakes have ended: their address has its slots again.
     let connector = TlsConnector::from(fort.tls());
     let stream = stranger(fort.rack.grpc()).await;
     let connecting = connector.connect("127.0.0.1".try_into().unwrap(), stream);
@@ -356,7 +356,7 @@ async fn disconnected_handshakes_leave_no_state() {
 }
 
 #[tokio::test]
-async fn three_hundred_handshakes_at_once_do_not_keep_others_out() {
+async fn concurrent_handshakes_do_not_lock_out_other_clients() {
     let fort = Fort::start("max_handshakes: 8, handshake_timeout: 60s").await;
     let hello = fort.hello();
     let mut hanging = JoinSet::new();
@@ -368,7 +368,7 @@ async fn three_hundred_handshakes_at_once_do_not_keep_others_out() {
             rest(&mut stream).await
         });
     }
-    // Two of the eight places are for one address; all others are told at once.
+    // One address gets two of the eight slots; all other handshakes are refused at once.
     let attack = async {
         for _ in 0..298 {
             let heard = hanging.join_next().await.unwrap().unwrap();
