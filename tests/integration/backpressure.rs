@@ -63,7 +63,11 @@ async fn full_queue_refuses_with_retry_delay_and_recovers() {
     );
 
     let waiting: Vec<_> = (0..40).map(|_| grpc.request(Signal::Traces, 10)).collect();
-    let resent = join_all(waiting.iter().map(|request| grpc.insist(request)));
+    let resent = join_all(
+        waiting
+            .iter()
+            .map(|request| grpc.send_until_acknowledged(request)),
+    );
     let (refusals, ()) = tokio::join!(resent, async {
         let full = |metrics: &crate::harness::metrics::Metrics| {
             metrics.sum("otelcol_exporter_enqueue_failed_spans", &[]) > 20.0
@@ -157,7 +161,12 @@ async fn backlog_stays_within_memory_budget() {
     collector.assert_conservation_in_flight().await;
 
     backend.release();
-    join_all(requests.iter().map(|request| grpc.insist(request))).await;
+    join_all(
+        requests
+            .iter()
+            .map(|request| grpc.send_until_acknowledged(request)),
+    )
+    .await;
     oracle.settle(&backend).await;
     collector.assert_conservation().await;
 }

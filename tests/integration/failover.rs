@@ -104,7 +104,7 @@ async fn client_is_refused_while_both_racks_are_down() {
     }
     second.restart();
     for request in &requests {
-        client.insist(request).await;
+        client.send_until_acknowledged(request).await;
     }
     assert_eq!(oracle.settle(&second).await, 0);
     collector.assert_conservation().await;

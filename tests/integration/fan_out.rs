@@ -139,7 +139,7 @@ async fn full_queue_does_not_delay_or_duplicate_other_branches() {
         .await;
     full.release();
     for request in &requests {
-        client.insist(request).await;
+        client.send_until_acknowledged(request).await;
     }
     assert_eq!(oracle.settle(&full).await, 0);
     assert_eq!(oracle.settle(&live).await, 0);

@@ -65,7 +65,9 @@ fn trace(number: usize) -> Vec<u8> {
 async fn send(client: Client, requests: usize) {
     for round in 0..requests {
         let signal = Signal::ALL[round % Signal::ALL.len()];
-        client.insist(&varied(&client, signal, 10, round)).await;
+        client
+            .send_until_acknowledged(&varied(&client, signal, 10, round))
+            .await;
     }
 }
 
@@ -255,7 +257,11 @@ async fn client_is_refused_without_members() {
     let refused = client.send(&request).await.unwrap_err();
     assert!(refused.is_retryable(), "{refused:?}");
     members[1].always(Answer::Accept);
-    within("a member that is back", client.insist(&request)).await;
+    within(
+        "a member that is back",
+        client.send_until_acknowledged(&request),
+    )
+    .await;
     oracle.settle_among(&members.each_ref()).await;
     collector.assert_conservation().await;
 }

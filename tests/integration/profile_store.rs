@@ -143,7 +143,9 @@ async fn reload_changes_settings_while_clients_send() {
     let client = Client::grpc("a", collector.grpc(), &Oracle::default()).await;
     for round in 0..4 {
         for at in 0..5 {
-            client.insist(&request(&format!("{round}_{at}"))).await;
+            client
+                .send_until_acknowledged(&request(&format!("{round}_{at}")))
+                .await;
         }
         let more = format!(", max_disk: {}MiB, labels: [zone_{round}]", 100 + round);
         collector.reload(&config(&place, &more)).await.unwrap();
@@ -151,7 +153,7 @@ async fn reload_changes_settings_while_clients_send() {
     // A refused configuration leaves the store unchanged.
     let wrong = config(&place, ", labels: [service.name]");
     collector.reload(&wrong).await.unwrap_err();
-    client.insist(&request("last")).await;
+    client.send_until_acknowledged(&request("last")).await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
     assert!(collector.terminate().await.status.success());

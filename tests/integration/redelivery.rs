@@ -145,9 +145,9 @@ async fn refused_data_is_delivered_on_retry() {
     for _ in 0..10 {
         for signal in Signal::ALL {
             let request = client.request(signal, ITEMS);
-            refusals += client.insist(&request).await.len();
+            refusals += client.send_until_acknowledged(&request).await.len();
             // The client sends again, as after a lost response.
-            refusals += client.insist(&request).await.len();
+            refusals += client.send_until_acknowledged(&request).await.len();
         }
     }
     assert!(refusals > 0);

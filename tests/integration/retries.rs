@@ -35,8 +35,9 @@ async fn randomly_failing_next_hop_loses_nothing() {
         let http = Client::http("http", collector.http(), &oracle);
         for _ in 0..25 {
             for signal in Signal::ALL {
-                grpc.insist(&grpc.request(signal, 10)).await;
-                http.insist(&http.request(signal, 3)).await;
+                grpc.send_until_acknowledged(&grpc.request(signal, 10))
+                    .await;
+                http.send_until_acknowledged(&http.request(signal, 3)).await;
             }
         }
         let twice = oracle.settle(&backend).await;
@@ -183,7 +184,12 @@ async fn retrying_clients_without_queue_lose_nothing() {
     let oracle = Oracle::default();
     let grpc = Arc::new(Client::grpc("grpc", collector.grpc(), &oracle).await);
     let requests: Vec<_> = (0..50).map(|_| grpc.request(Signal::Logs, 5)).collect();
-    join_all(requests.iter().map(|request| grpc.insist(request))).await;
+    join_all(
+        requests
+            .iter()
+            .map(|request| grpc.send_until_acknowledged(request)),
+    )
+    .await;
     assert_eq!(
         oracle.settle(&backend).await,
         0,

@@ -522,7 +522,9 @@ async fn full_disk_refuses_and_loses_nothing_acknowledged() {
     );
     backend.always(Answer::Accept);
     oracle.settle(&backend).await;
-    client.insist(&client.request(Signal::Traces, 200)).await;
+    client
+        .send_until_acknowledged(&client.request(Signal::Traces, 200))
+        .await;
     oracle.settle(&backend).await;
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());

@@ -148,7 +148,7 @@ impl Client {
 
     /// Sends until the request is acknowledged, as an SDK would, but ignores long retry delays. Returns the refusals
     /// before the acknowledgement.
-    pub async fn insist(&self, request: &Telemetry) -> Vec<Refused> {
+    pub async fn send_until_acknowledged(&self, request: &Telemetry) -> Vec<Refused> {
         let mut refusals = Vec::new();
         let began = tokio::time::Instant::now();
         while let Err(refused) = self.send(request).await {
@@ -164,7 +164,7 @@ impl Client {
     }
 }
 
-/// Interval between two attempts of [`Client::insist`].
+/// Interval between two attempts of [`Client::send_until_acknowledged`].
 const RETRY: Duration = Duration::from_millis(20);
 
 async fn export(
