@@ -130,7 +130,7 @@ async fn tonic_and_hyper_clients_are_served_in_every_compression() {
         }
     }
     assert_eq!(oracle.owed(), clients.len() * 4 * 100);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 

@@ -126,7 +126,7 @@ async fn only_matching_tokens_pass_between_collectors() {
         }),
     )
     .await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     good.assert_conservation().await;
 
     let bad_yaml = sending(&server, "{token: a-wrong-token-of-ours}");
@@ -277,7 +277,7 @@ async fn token_changes_under_load_without_refusals() {
     more().await;
     enough.cancel();
     load.await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = server.metrics().await;
     assert_eq!(metrics.sum("tributary_server_unauthenticated", &[]), 0.0);
     let metrics = sender.assert_conservation().await;
@@ -301,12 +301,12 @@ async fn new_token_on_server_first_loses_no_data() {
     let oracle = Oracle::default();
     let client = Client::grpc("client", sender.grpc(), &oracle).await;
     client.send(&client.request(Signal::Logs, 5)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     // The file has the new token, but the client checks it only every two seconds. A refusal triggers a check.
     server.reload(&with("new-token-of-all")).await.unwrap();
     sent.write("new-token-of-all");
     client.send(&client.request(Signal::Logs, 5)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = sender.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
 }

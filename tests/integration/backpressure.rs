@@ -79,7 +79,7 @@ async fn full_queue_refuses_with_retry_delay_and_recovers() {
     });
     assert!(refusals.iter().any(|refusals| !refusals.is_empty()));
     assert_eq!(oracle.owed(), 200 + 400);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -97,7 +97,7 @@ async fn next_hop_outage_loses_no_acknowledged_data() {
         let grpc = Client::grpc("grpc", collector.grpc(), &oracle).await;
         let http = Client::http("http", collector.http(), &oracle);
         grpc.send(&grpc.request(Signal::Logs, 10)).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
 
         backend.stop().await;
         let mut refused = 0;
@@ -112,11 +112,11 @@ async fn next_hop_outage_loses_no_acknowledged_data() {
         assert_eq!(oracle.missing(&backend), 200);
 
         backend.restart();
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
         let metrics = collector.assert_conservation().await;
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
         http.send(&http.request(Signal::Logs, 10)).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
     }
 }
 
@@ -167,7 +167,7 @@ async fn backlog_stays_within_memory_budget() {
             .map(|request| grpc.send_until_acknowledged(request)),
     )
     .await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
@@ -200,7 +200,7 @@ async fn full_queue_blocks_clients_if_configured() {
         backend.release();
     });
     assert_eq!(oracle.owed(), 6);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 

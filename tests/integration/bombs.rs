@@ -68,7 +68,7 @@ async fn decompression_bombs_are_refused_within_budget() {
     // budget of 48 MiB.
     let bound = 160 * MIB as u64;
     assert!(grown < bound, "the process grew by {grown} bytes");
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -104,7 +104,7 @@ async fn oversized_requests_are_refused_unread() {
     let oracle = Oracle::default();
     let client = Client::http("client", collector.http(), &oracle);
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 

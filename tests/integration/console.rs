@@ -61,7 +61,7 @@ async fn snapshot_shows_throughput_of_components_and_edges() {
         .send(&client.request(Signal::Traces, 7))
         .await
         .unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
 
     let delivered =
         |snapshot: &Value| node(snapshot, "exporters/otlp_grpc")["accounts"][0]["delivered"] == 7;

@@ -76,7 +76,7 @@ async fn acknowledged_items_survive_concurrent_failures() {
         enough.cancel();
         load.join_all().await;
         assert!(ended.status.success(), "{}", ended.status);
-        let twice = oracle.settle(&backend).await;
+        let twice = oracle.wait_for_delivery(&backend).await;
         eprintln!("{twice} of {} items arrived more than once", oracle.owed());
         assert!(oracle.owed() > 300, "there was load");
     }

@@ -51,7 +51,7 @@ async fn second_rack_serves_while_the_first_is_down() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 3)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&first).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&first).await, 0);
     assert!(second.record().accepted.is_empty());
 
     first.stop().await;
@@ -106,7 +106,7 @@ async fn client_is_refused_while_both_racks_are_down() {
     for request in &requests {
         client.send_until_acknowledged(request).await;
     }
-    assert_eq!(oracle.settle(&second).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&second).await, 0);
     collector.assert_conservation().await;
 }
 

@@ -88,7 +88,7 @@ impl Arena {
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.collector.processor_time() - self.processor;
         assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");
-        self.oracle.settle(&self.backend).await;
+        self.oracle.wait_for_delivery(&self.backend).await;
         self.collector.assert_conservation().await;
     }
 }

@@ -116,7 +116,7 @@ async fn collector_listens_only_on_configured_addresses() {
         .send(&client.request(Signal::Traces, 1))
         .await
         .unwrap();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let announced = announced(&collector);
     assert_eq!(announced.len(), 4, "gRPC, HTTP, health, metrics");
     let pid = collector.pid();
@@ -226,7 +226,7 @@ async fn collector_runs_as_nobody_without_capabilities() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -276,7 +276,7 @@ async fn collector_serves_after_its_files_are_removed() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     sidecar.assert_conservation().await;
     rack.assert_conservation().await;
 }

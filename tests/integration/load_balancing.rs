@@ -297,7 +297,7 @@ async fn backlog_on_disk_goes_to_current_members() {
     drop(collector);
     members[1].restart();
     let collector = Collector::start(&config(&members.each_ref())).await;
-    oracle.settle(&members[1]).await;
+    oracle.wait_for_delivery(&members[1]).await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
 }
@@ -343,7 +343,7 @@ async fn resolved_members_need_a_certificate_for_their_name() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 3)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let by_address = format!("static: {{hostnames: ['{}']}}", member.grpc());
     let by_address = Collector::start(&sender(&by_address)).await;
     let client = Client::http("by address", by_address.http(), &oracle);

@@ -136,7 +136,7 @@ async fn malformed_requests_are_refused_alone() {
         bad += 1;
     }
 
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert_eq!(
         metrics.sum("tributary_receiver_unreadable_requests", &[]),
@@ -193,7 +193,7 @@ async fn bodies_contradicting_headers_are_refused() {
     let oracle = Oracle::default();
     let client = Client::http("client", collector.http(), &oracle);
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 

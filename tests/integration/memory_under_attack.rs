@@ -539,5 +539,5 @@ async fn attacks_stay_within_memory_limit() {
         );
     };
     target.under("all at once", all).await;
-    target.oracle.settle(&target.backend).await;
+    target.oracle.wait_for_delivery(&target.backend).await;
 }

@@ -39,7 +39,7 @@ async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Ba
             }
         }
     }
-    assert_eq!(oracle.settle(backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(
         mixed.load(Relaxed) >= 4,
@@ -100,7 +100,7 @@ async fn refused_request_in_compressed_batch_is_dropped_alone() {
         })
         .await;
     backend.release();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(mixed.load(Relaxed) >= 5);
     let lost = [("reason", "permanent")];
@@ -123,7 +123,7 @@ async fn refused_request_without_queue_is_dropped_alone() {
             bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
         }
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(mixed.load(Relaxed) >= 1);
     let lost = [("reason", "permanent")];
@@ -149,7 +149,7 @@ async fn refusal_by_one_exporter_causes_no_duplicate_at_other() {
         good.send(&good.request(Signal::Logs, 2)).await.unwrap();
     }
     bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
-    assert_eq!(good_items.settle(&picky_one).await, 0);
+    assert_eq!(good_items.wait_for_delivery(&picky_one).await, 0);
     collector.assert_conservation().await;
     // Refused with items of other clients: the batch of five requests, and its half of two.
     assert_eq!(mixed.load(Relaxed), 2);
@@ -197,7 +197,7 @@ async fn batches_too_large_for_the_next_hop_are_split() {
                 client.send(&client.request(signal, 10)).await.unwrap();
             }
         }
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
         let metrics = collector.assert_conservation().await;
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
     }

@@ -46,7 +46,7 @@ async fn all_signals_arrive_over_mutual_tls() {
         for signal in Signal::ALL {
             client.send(&client.request(signal, 100)).await.unwrap();
         }
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
         sidecar.assert_conservation().await;
         assert!(sidecar.terminate().await.status.success());
     }

@@ -63,7 +63,7 @@ async fn client_refused_for_memory_may_retry_at_once() {
     }
     assert_unsuspected(&mut client, &collector).await;
     backend.release();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 

@@ -34,7 +34,7 @@ async fn own_metrics_match_collector_names_and_labels() {
         grpc.send(&grpc.request(signal, 3)).await.unwrap();
         http.send(&http.request(signal, 2)).await.unwrap();
     }
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = collector.assert_conservation().await;
     for items in ["spans", "metric_points", "log_records", "profile_samples"] {
         for (transport, count) in [("grpc", 3.0), ("http", 2.0)] {
@@ -137,7 +137,7 @@ async fn health_check_is_200_while_running_and_503_while_stopping() {
     assert_eq!(ending.status, 503);
     backend.release();
     assert!(collector.ended().await.status.success());
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn health_check_is_503_while_exporter_fails() {
         }
     })
     .await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
@@ -188,7 +188,7 @@ async fn calls_are_measured_on_both_sides_at_level_detailed() {
         let client = Client::grpc("client", collector.grpc(), &oracle).await;
         let request = client.request(Signal::Traces, 3);
         client.send(&request).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         let metrics = collector.assert_conservation().await;
         let method = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
         let of_server = [

@@ -88,7 +88,7 @@ async fn killed_rack_causes_no_duplicates() {
             metrics.sum("tributary_exporter_delivered_items", &[]) == ALL as f64
         })
         .await;
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, ALL).await;
     sidecar.assert_conservation().await;
 }
@@ -121,7 +121,7 @@ async fn two_racks_of_one_sidecar_cause_no_duplicates() {
         })
         .await;
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, ALL).await;
 }
 
@@ -151,7 +151,7 @@ async fn refused_data_is_delivered_on_retry() {
         }
     }
     assert!(refusals > 0);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, 40 * ITEMS).await;
 }
 
@@ -173,6 +173,6 @@ async fn retry_after_reload_causes_no_duplicate() {
     for request in &requests {
         client.send(request).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, 4 * ITEMS).await;
 }

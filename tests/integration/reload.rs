@@ -90,7 +90,7 @@ async fn reload_under_load_refuses_and_loses_nothing() {
         // Requests after a reload go to the new exporter.
         let request = probe.request(Signal::Traces, 1);
         probe.send(&request).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         assert_eq!(mark(&backend, &request.ids()[0]), [number.to_string()]);
         // New clients are served too.
         let late = Client::http(&format!("late{number}"), collector.http(), &oracle);
@@ -99,7 +99,7 @@ async fn reload_under_load_refuses_and_loses_nothing() {
     enough.cancel();
     let sent: i32 = load.join_all().await.iter().sum();
     assert!(sent > 50, "there was load: {sent} requests");
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -123,12 +123,12 @@ async fn old_queue_of_changed_exporter_drains() {
         .send(&client.request(Signal::Metrics, 2))
         .await
         .unwrap();
-    assert_eq!(after.settle(&new).await, 0);
+    assert_eq!(after.wait_for_delivery(&new).await, 0);
     assert_eq!(old.record().accepted.len(), 0);
     collector.assert_conservation_in_flight().await;
 
     old.release();
-    assert_eq!(before.settle(&old).await, 0);
+    assert_eq!(before.wait_for_delivery(&old).await, 0);
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
 }
@@ -159,7 +159,7 @@ async fn unchanged_exporter_keeps_its_queue() {
     let metrics = collector.assert_conservation_in_flight().await;
     assert_eq!(metrics.sum("tributary_exporter_in_flight_items", &[]), 20.0);
     backend.release();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -186,7 +186,7 @@ async fn reload_opens_new_listeners_and_closes_old_ones() {
     collector.reload(&before).await.unwrap();
     let http = Client::http("again", collector.http(), &oracle);
     http.send(&http.request(Signal::Logs, 1)).await.unwrap();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -208,7 +208,7 @@ async fn sigterm_waits_for_old_queue_of_changed_exporter() {
         .wait_for("Received signal from OS. Starting shutdown...")
         .await;
     old.release();
-    assert_eq!(oracle.settle(&old).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&old).await, 0);
     assert!(collector.ended().await.status.success());
 }
 
@@ -250,7 +250,7 @@ async fn bad_configuration_keeps_previous_one_running() {
                 .await
                 .unwrap();
         }
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
     }
     collector.reload(&good).await.unwrap();
     collector.assert_conservation().await;
@@ -271,6 +271,6 @@ async fn unreadable_configuration_delays_neither_traffic_nor_shutdown() {
     let oracle = Oracle::default();
     let client = Client::grpc("grpc", collector.grpc(), &oracle).await;
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     assert!(collector.terminate().await.status.success());
 }

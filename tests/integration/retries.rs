@@ -40,7 +40,7 @@ async fn randomly_failing_next_hop_loses_nothing() {
                 http.send_until_acknowledged(&http.request(signal, 3)).await;
             }
         }
-        let twice = oracle.settle(&backend).await;
+        let twice = oracle.wait_for_delivery(&backend).await;
         eprintln!("{twice} of {} items arrived more than once", oracle.owed());
         let metrics = collector.assert_conservation().await;
         assert_eq!(
@@ -77,7 +77,7 @@ async fn retry_waits_for_delay_of_next_hop() {
         let collector = Collector::start(&yaml(&[], &[(exporter.0, exporter.1)])).await;
         let client = Client::grpc(exporter.0, collector.grpc(), &oracle).await;
         client.send(&client.request(signal, 1)).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         let (_, first) = told.recv().await.unwrap();
         let (_, second) = told.recv().await.unwrap();
         assert!(
@@ -191,7 +191,7 @@ async fn retrying_clients_without_queue_lose_nothing() {
     )
     .await;
     assert_eq!(
-        oracle.settle(&backend).await,
+        oracle.wait_for_delivery(&backend).await,
         0,
         "a refusal is a promise not to have it"
     );

@@ -43,7 +43,7 @@ async fn sigterm_delivers_acknowledged_data_and_exits_with_0() {
         load.join_all().await;
         assert!(ended.status.success(), "{}", ended.status);
         ended.line("Shutdown complete.");
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     }
 }
 
@@ -65,7 +65,7 @@ async fn slow_next_hop_gets_data_until_deadline() {
     let ended = collector.ended().await;
     assert!(ended.status.success(), "{}", ended.status);
     assert_eq!(oracle.owed(), 100);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
 #[tokio::test]

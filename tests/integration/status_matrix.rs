@@ -93,7 +93,7 @@ impl Matrix {
             .send(&self.http.request(Signal::Metrics, 2))
             .await
             .unwrap();
-        assert_eq!(self.oracle.settle(&self.backend).await, 0);
+        assert_eq!(self.oracle.wait_for_delivery(&self.backend).await, 0);
         assert_eq!(self.backend.record().arrivals.len(), 5);
         let metrics = self.collector.assert_conservation().await;
         assert_eq!(

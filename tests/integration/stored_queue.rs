@@ -97,7 +97,7 @@ async fn acknowledged_items_survive_kills_and_dead_next_hop() {
         );
         let oracle = kill_often(&config, &backend).await;
         let collector = Collector::start(&config).await;
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         let metrics = collector.assert_conservation().await;
         assert!(metrics.sum("tributary_exporter_recovered_items", &[]) >= oracle.owed() as f64);
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
@@ -117,7 +117,7 @@ async fn batch_before_queue_on_disk_acknowledges_after_persist() {
         + &config.replace("service:\n", "service:\n  extensions: [file_storage]\n");
     let oracle = kill_often(&config, &backend).await;
     let collector = Collector::start(&config).await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
@@ -175,7 +175,7 @@ service:
     let ended = collector.terminate().await;
     assert!(ended.status.success(), "nothing is lost");
     let collector = Collector::start(&config).await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
     assert!(collector.terminate().await.status.success());
@@ -199,7 +199,7 @@ async fn stop_with_dead_next_hop_loses_and_duplicates_nothing() {
             .send(&client.request(Signal::Logs, 10))
             .await
             .unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         collector.assert_conservation().await;
         backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
         client
@@ -211,7 +211,11 @@ async fn stop_with_dead_next_hop_loses_and_duplicates_nothing() {
     }
     backend.always(Answer::Accept);
     let collector = Collector::start(&config).await;
-    assert_eq!(oracle.settle(&backend).await, 0, "nothing came twice");
+    assert_eq!(
+        oracle.wait_for_delivery(&backend).await,
+        0,
+        "nothing came twice"
+    );
     assert!(collector.terminate().await.status.success());
 }
 
@@ -235,7 +239,7 @@ async fn reload_keeps_queue_and_unused_queue_is_drained() {
         .reload(&config("otlp_grpc", &other))
         .await
         .unwrap();
-    oracle.settle(&other).await;
+    oracle.wait_for_delivery(&other).await;
     collector.assert_conservation().await;
 
     other.always(Answer::Refuse(Refusal::UNAVAILABLE));
@@ -261,7 +265,7 @@ async fn reload_keeps_queue_and_unused_queue_is_drained() {
         "{}",
         text(&drained)
     );
-    oracle.settle(&other).await;
+    oracle.wait_for_delivery(&other).await;
     assert!(collector.terminate().await.status.success());
 }
 
@@ -300,7 +304,7 @@ async fn drain_uses_the_exporter_of_a_configuration() {
     let drained = drain("otlp_grpc/old").await.unwrap();
     assert!(drained.status.success(), "{}", text(&drained));
     assert!(text(&drained).contains("7 items; 0 records"));
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
 #[tokio::test]
@@ -327,7 +331,7 @@ async fn reload_delivers_more_than_the_read_ahead_at_once() {
             .unwrap();
     }
     collector.reload(&config(&other)).await.unwrap();
-    oracle.settle(&other).await;
+    oracle.wait_for_delivery(&other).await;
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
 }
@@ -521,11 +525,11 @@ async fn full_disk_refuses_and_loses_nothing_acknowledged() {
         "{refused:?}"
     );
     backend.always(Answer::Accept);
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     client
         .send_until_acknowledged(&client.request(Signal::Traces, 200))
         .await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
 }

@@ -33,7 +33,7 @@ async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
                 .unwrap();
         }
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -76,7 +76,7 @@ async fn termination_within_a_window_loses_nothing() {
             .unwrap();
     }
     collector.terminate().await;
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
 #[tokio::test]
@@ -108,8 +108,8 @@ async fn reload_and_termination_keep_counted_records() {
     };
     send().await;
     collector.reload(&counting("2h")).await.unwrap();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     send().await;
     collector.terminate().await;
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }

@@ -238,7 +238,7 @@ async fn data_passes_all_tiers_with_verified_identity() {
             client.send(&request).await.unwrap();
         }
     }
-    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&tiers.backend).await, 0);
     tiers.assert_stamped();
     for accepted in &tiers.backend.record().accepted {
         if let Telemetry::Profiles(request) = &accepted.telemetry {
@@ -304,7 +304,7 @@ async fn data_arrives_after_outage_of_middle_tier() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&tiers.backend).await, 0);
     tiers.rack.as_ref().unwrap().assert_conservation().await;
 
     tiers.kill_rack();
@@ -314,7 +314,7 @@ async fn data_arrives_after_outage_of_middle_tier() {
     let retry = "Exporting failed. Will retry the request after interval.";
     tiers.sidecar.wait_for(retry).await;
     tiers.start_rack().await;
-    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&tiers.backend).await, 0);
     tiers.assert_stamped();
     tiers.assert_conservation().await;
     tiers.assert_kept();

@@ -139,7 +139,7 @@ impl Fort {
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.rack.processor_time() - self.processor;
         assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");
-        self.oracle.settle(&self.backend).await;
+        self.oracle.wait_for_delivery(&self.backend).await;
         self.rack.assert_conservation().await;
     }
 }

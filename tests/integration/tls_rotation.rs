@@ -158,7 +158,11 @@ async fn certificates_rotate_under_load_without_failures() {
         while let Some(ended) = load.join_next().await {
             ended.unwrap();
         }
-        assert_eq!(oracle.settle(&chain.backend).await, 0, "nothing twice");
+        assert_eq!(
+            oracle.wait_for_delivery(&chain.backend).await,
+            0,
+            "nothing twice"
+        );
         for collector in [rack, sidecar] {
             let metrics = collector.assert_conservation().await;
             let reloads = |outcome| metrics.sum("tributary_tls_reloads", &[("outcome", outcome)]);
@@ -234,7 +238,7 @@ async fn metrics_show_certificates_and_bad_files_are_ignored() {
         .send(&client.request(Signal::Traces, 1))
         .await
         .unwrap();
-    assert_eq!(oracle.settle(&chain.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&chain.backend).await, 0);
     // For a reload, the receiver with its renewed certificate is unchanged, and its servers stay.
     let started = |collector: &Collector| {
         let lines = collector.lines();

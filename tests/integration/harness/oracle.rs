@@ -67,7 +67,7 @@ impl Oracle {
 
     /// Waits until all acknowledged items have arrived, and checks that no other items did. Returns the number of
     /// duplicates: a next hop that does not respond may get a request again.
-    pub async fn settle(&self, backend: &Backend) -> usize {
+    pub async fn wait_for_delivery(&self, backend: &Backend) -> usize {
         let owed = self.books().acknowledged.clone();
         let what = format!("arrival of all {} acknowledged items", owed.len());
         within(
