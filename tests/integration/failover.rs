@@ -85,7 +85,7 @@ async fn second_rack_serves_while_the_first_is_down() {
     collector
         .wait_for("A higher level accepts data again; returning to it.")
         .await;
-    oracle.settle_among(&[&first, &second]).await;
+    oracle.wait_for_delivery_among(&[&first, &second]).await;
     collector.assert_conservation().await;
 }
 
@@ -125,7 +125,7 @@ async fn failover_queue_keeps_data_while_both_racks_refuse() {
     collector.assert_conservation_in_flight().await;
     second.restart();
     // The queue retries every few seconds.
-    oracle.settle_among(&[&first, &second]).await;
+    oracle.wait_for_delivery_among(&[&first, &second]).await;
     let metrics = collector.assert_conservation().await;
     let queue = [("exporter", "failover")];
     assert_eq!(

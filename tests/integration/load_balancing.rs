@@ -100,7 +100,7 @@ async fn killed_member_loses_no_acknowledged_data() {
         members[2].wait_for("more than its share", more).await;
         members[1].restart();
         while clients.join_next().await.is_some() {}
-        oracle.settle_among(&all).await;
+        oracle.wait_for_delivery_among(&all).await;
         let metrics = collector.assert_conservation().await;
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
         let failed = [("success", "false")];
@@ -139,7 +139,7 @@ async fn traces_and_services_reach_one_member_each_from_every_sender() {
             }
         }
     }
-    oracle.settle_among(&all).await;
+    oracle.wait_for_delivery_among(&all).await;
     let mut owner: HashMap<Vec<u8>, usize> = HashMap::new();
     for (number, member) in members.iter().enumerate() {
         let record = member.record();
@@ -203,7 +203,7 @@ async fn changes_of_the_member_file_are_applied() {
             .await
             .unwrap();
     }
-    oracle.settle_among(&members.each_ref()).await;
+    oracle.wait_for_delivery_among(&members.each_ref()).await;
     assert!(members[2].record().accepted.is_empty());
 
     let before = members[0].record().attempts;
@@ -219,7 +219,7 @@ async fn changes_of_the_member_file_are_applied() {
             .await
             .unwrap();
     }
-    oracle.settle_among(&members.each_ref()).await;
+    oracle.wait_for_delivery_among(&members.each_ref()).await;
     assert_eq!(
         members[0].record().attempts,
         before,
@@ -262,7 +262,7 @@ async fn client_is_refused_without_members() {
         client.send_until_acknowledged(&request),
     )
     .await;
-    oracle.settle_among(&members.each_ref()).await;
+    oracle.wait_for_delivery_among(&members.each_ref()).await;
     collector.assert_conservation().await;
 }
 

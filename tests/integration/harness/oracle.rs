@@ -84,7 +84,7 @@ impl Oracle {
     }
 
     /// Waits until each acknowledged item has arrived at one of the next hops. Returns the number of duplicates.
-    pub async fn settle_among(&self, backends: &[&Backend]) -> usize {
+    pub async fn wait_for_delivery_among(&self, backends: &[&Backend]) -> usize {
         let what = format!(
             "arrival of all {} acknowledged items somewhere",
             self.owed()
