@@ -2,7 +2,7 @@
 
 use tokio::time::sleep;
 
-use crate::harness::{Backend, Collector, GLANCE, grpc_to, within, yaml};
+use crate::harness::{Backend, Collector, POLL_INTERVAL, grpc_to, within, yaml};
 
 /// Maximum private memory of an idle sidecar in bytes. Unoptimized builds need more.
 const BOUND: u64 = if cfg!(debug_assertions) { 6 } else { 4 } << 20;
@@ -36,7 +36,7 @@ async fn small_again(collector: &Collector) {
     };
     within("memory to be small again", async {
         while !is_small() {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     })
     .await;

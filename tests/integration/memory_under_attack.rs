@@ -24,7 +24,7 @@ use tonic::Code;
 
 use crate::harness::attacks::{message, pprof_bombs, request};
 use crate::harness::{
-    Backend, Client, Collector, GLANCE, Oracle, Signal, codec, grpc_at, grpc_to, raw, within,
+    Backend, Client, Collector, Oracle, POLL_INTERVAL, Signal, codec, grpc_at, grpc_to, raw, within,
 };
 
 const MIB: usize = 1 << 20;
@@ -134,7 +134,7 @@ impl Target {
     async fn back_to(&self, bytes: u64) {
         within("memory to be given back", async {
             while self.collector.memory() > bytes {
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await;

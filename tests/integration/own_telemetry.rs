@@ -160,7 +160,7 @@ async fn health_check_is_503_while_exporter_fails() {
         .unwrap_err();
     crate::harness::within("503", async {
         while status().await != 503 {
-            tokio::time::sleep(crate::harness::GLANCE).await;
+            tokio::time::sleep(crate::harness::POLL_INTERVAL).await;
         }
     })
     .await;
@@ -169,7 +169,7 @@ async fn health_check_is_503_while_exporter_fails() {
     backend.release();
     crate::harness::within("200 again", async {
         while status().await != 200 {
-            tokio::time::sleep(crate::harness::GLANCE).await;
+            tokio::time::sleep(crate::harness::POLL_INTERVAL).await;
         }
     })
     .await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Collector, GLANCE, raw, within};
+use crate::harness::{Collector, POLL_INTERVAL, raw, within};
 
 /// Starts a collector whose metrics go to the exporter.
 async fn collector(more: &str) -> Collector {
@@ -267,7 +267,7 @@ impl Prometheus {
                 if let Some(value) = self.query(query).await.filter(|value| fits(*value)) {
                     return value;
                 }
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
         .await

@@ -231,7 +231,7 @@ async fn sigterm_during_configuration_read_exits_cleanly() {
             if caught >> 14 & 1 == 1 {
                 return;
             }
-            tokio::time::sleep(crate::harness::GLANCE).await;
+            tokio::time::sleep(crate::harness::POLL_INTERVAL).await;
         }
     })
     .await;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::harness::attacks;
 use crate::harness::collector::Line;
 use crate::harness::http2::{Attacker, ENHANCE_YOUR_CALM, call, get};
-use crate::harness::{Client, Collector, GLANCE, Oracle, Signal, raw, within};
+use crate::harness::{Client, Collector, Oracle, POLL_INTERVAL, Signal, raw, within};
 
 const LIMIT: u64 = 64 << 20;
 /// Maximum memory of the process above `limit_mib`, as SECURITY.md states.
@@ -128,7 +128,7 @@ async fn idle_connections_of_one_address_do_not_block_others() {
                 return;
             }
             assert_eq!(answer.status, 503);
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     })
     .await;

@@ -17,7 +17,7 @@ use super::verdict::{Books, Report};
 use super::{CONSUMERS, TIMEOUT};
 use crate::harness::link::{Link, Trouble};
 use crate::harness::{
-    Answer, Backend, Client, GLANCE, Oracle, PATIENCE, Refusal, Signal, Telemetry,
+    Answer, Backend, Client, Oracle, PATIENCE, POLL_INTERVAL, Refusal, Signal, Telemetry,
 };
 
 /// Numbers of clients over gRPC and over HTTP.
@@ -155,7 +155,7 @@ impl Round {
             if since.elapsed() > PATIENCE {
                 return false;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         true
     }

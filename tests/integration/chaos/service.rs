@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::plan::{Plan, Topology};
 use super::topology;
 use crate::harness::collector::{Line, binary};
-use crate::harness::{Collector, GLANCE, PATIENCE};
+use crate::harness::{Collector, PATIENCE, POLL_INTERVAL};
 
 /// Program under test.
 #[derive(Debug, Clone)]
@@ -184,7 +184,7 @@ impl Service {
             if began.elapsed() > 2 * PATIENCE {
                 return Err(format!("the accounts are not settled: {balance:?}"));
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use super::{GLANCE, PATIENCE, raw, within};
+use super::{PATIENCE, POLL_INTERVAL, raw, within};
 
 /// The binary of this build. Empty in examples, which cannot get its path.
 pub const BINARY: &str = match option_env!("CARGO_BIN_EXE_collector") {
@@ -279,7 +279,7 @@ impl Collector {
                 began.elapsed() < PATIENCE,
                 "waited {PATIENCE:?} in vain for metrics: {what}\n{metrics}"
             );
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

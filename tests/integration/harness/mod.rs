@@ -34,7 +34,7 @@ pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml, yaml_of};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Interval for polling values without a notification, such as metrics.
-pub const GLANCE: Duration = Duration::from_millis(10);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns the output of `future`.
 ///

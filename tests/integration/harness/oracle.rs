@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Backend, GLANCE, within};
+use super::{Backend, POLL_INTERVAL, within};
 
 /// Items that clients sent, and items that were acknowledged. Clones share their state.
 #[derive(Clone, Default)]
@@ -91,7 +91,7 @@ impl Oracle {
         );
         within(&what, async {
             while !self.missing_among(backends).is_empty() {
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
         .await;
