@@ -17,7 +17,7 @@ use super::verdict::{Books, Report};
 use super::{CONSUMERS, TIMEOUT};
 use crate::harness::link::{Link, Trouble};
 use crate::harness::{
-    Answer, Backend, Client, Oracle, PATIENCE, POLL_INTERVAL, Refusal, Signal, Telemetry,
+    Answer, Backend, Client, Oracle, POLL_INTERVAL, Refusal, Signal, Telemetry, WAIT_LIMIT,
 };
 
 /// Numbers of clients over gRPC and over HTTP.
@@ -139,7 +139,7 @@ impl Round {
         }
     }
 
-    /// Waits for the condition. Fails if nothing is acknowledged, refused or delivered for [`PATIENCE`]: a busy machine
+    /// Waits for the condition. Fails if nothing is acknowledged, refused or delivered for [`WAIT_LIMIT`]: a busy machine
     /// is slow, but makes progress.
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
@@ -152,7 +152,7 @@ impl Round {
             if now != last {
                 (last, since) = (now, Instant::now());
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > WAIT_LIMIT {
                 return false;
             }
             tokio::time::sleep(POLL_INTERVAL).await;

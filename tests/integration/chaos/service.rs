@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::plan::{Plan, Topology};
 use super::topology;
 use crate::harness::collector::{Line, binary};
-use crate::harness::{Collector, PATIENCE, POLL_INTERVAL};
+use crate::harness::{Collector, POLL_INTERVAL, WAIT_LIMIT};
 
 /// Program under test.
 #[derive(Debug, Clone)]
@@ -181,7 +181,7 @@ impl Service {
             if balance == Ok(0.0) {
                 return Ok(());
             }
-            if began.elapsed() > 2 * PATIENCE {
+            if began.elapsed() > 2 * WAIT_LIMIT {
                 return Err(format!("the accounts are not settled: {balance:?}"));
             }
             tokio::time::sleep(POLL_INTERVAL).await;

@@ -20,7 +20,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 
 use super::status::Status;
-use super::{Oracle, PATIENCE, Signal, Telemetry, codec, raw, within};
+use super::{Oracle, Signal, Telemetry, WAIT_LIMIT, codec, raw, within};
 
 /// A client that sends telemetry and records what it sent.
 pub struct Client {
@@ -154,8 +154,8 @@ impl Client {
         while let Err(refused) = self.send(request).await {
             assert!(refused.is_retryable(), "refused for good: {refused:?}");
             assert!(
-                began.elapsed() < PATIENCE,
-                "refused for {PATIENCE:?}, at last: {refused:?}"
+                began.elapsed() < WAIT_LIMIT,
+                "refused for {WAIT_LIMIT:?}, at last: {refused:?}"
             );
             refusals.push(refused);
             tokio::time::sleep(RETRY).await;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use super::{PATIENCE, POLL_INTERVAL, raw, within};
+use super::{POLL_INTERVAL, WAIT_LIMIT, raw, within};
 
 /// The binary of this build. Empty in examples, which cannot get its path.
 pub const BINARY: &str = match option_env!("CARGO_BIN_EXE_collector") {
@@ -276,8 +276,8 @@ impl Collector {
                 return metrics;
             }
             assert!(
-                began.elapsed() < PATIENCE,
-                "waited {PATIENCE:?} in vain for metrics: {what}\n{metrics}"
+                began.elapsed() < WAIT_LIMIT,
+                "waited {WAIT_LIMIT:?} in vain for metrics: {what}\n{metrics}"
             );
             tokio::time::sleep(POLL_INTERVAL).await;
         }
