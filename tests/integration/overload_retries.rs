@@ -1,7 +1,7 @@
 //! Clients that retry at once in an overload are only refused: they are neither disconnected nor logged as attackers.
 
 use crate::harness::http2::{
-    Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, Heard, REFUSED_STREAM, call, frame,
+    Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, REFUSED_STREAM, ReceivedFrames, call, frame,
 };
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
@@ -54,7 +54,7 @@ async fn client_refused_for_memory_may_retry_at_once() {
         let begun: Vec<u8> = streams().flat_map(begin).collect();
         client.say(&begun).await.unwrap();
         let refused = ((round + 1) * AT_ONCE) as usize;
-        let all_ended = |heard: &Heard| (heard.ended_streams() >= refused).then_some(());
+        let all_ended = |heard: &ReceivedFrames| (heard.ended_streams() >= refused).then_some(());
         client.wait_for("refusals", all_ended).await;
         let rest = |stream| frame(DATA, END_STREAM, stream, &[0; 100]);
         let late: Vec<u8> = streams().flat_map(rest).collect();
@@ -82,7 +82,8 @@ async fn client_with_refused_streams_may_retry_at_once() {
     };
     assert_eq!(client.flood(TIMES, request).await, TIMES);
     let refused = TIMES as usize - 2;
-    let all_refused = |heard: &Heard| (heard.resets(REFUSED_STREAM) == refused).then_some(());
+    let all_refused =
+        |heard: &ReceivedFrames| (heard.resets(REFUSED_STREAM) == refused).then_some(());
     client.wait_for("refusals", all_refused).await;
     assert_unsuspected(&mut client, &collector).await;
 }

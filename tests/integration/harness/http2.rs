@@ -136,13 +136,13 @@ impl Frame {
 
 /// Frames received from the server.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ReceivedFrames {
     pub frames: Vec<Frame>,
     /// The connection is at its end.
     pub closed: bool,
 }
 
-impl Heard {
+impl ReceivedFrames {
     /// The error code with which the server ends the connection.
     pub fn goaway(&self) -> Option<u32> {
         // A graceful end first announces a later end.
@@ -233,7 +233,7 @@ fn huffman(bytes: &[u8]) -> u16 {
 /// deaf.
 pub struct Attacker {
     write: Box<dyn AsyncWrite + Send + Unpin>,
-    heard: watch::Receiver<Heard>,
+    heard: watch::Receiver<ReceivedFrames>,
     /// Keeps the connection open without reading from it.
     _unread: Option<Box<dyn AsyncRead + Send + Unpin>>,
 }
@@ -247,7 +247,7 @@ impl Attacker {
     /// Creates an attacker on an existing stream, such as a TLS stream.
     pub fn on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
-        let (sender, heard) = watch::channel(Heard::default());
+        let (sender, heard) = watch::channel(ReceivedFrames::default());
         tokio::spawn(listen(read, sender));
         Attacker {
             write: Box::new(write),
@@ -277,7 +277,7 @@ impl Attacker {
     /// Creates an attacker on an existing stream that is never read.
     pub fn deaf_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
-        let (_, heard) = watch::channel(Heard::default());
+        let (_, heard) = watch::channel(ReceivedFrames::default());
         Attacker {
             write: Box::new(write),
             heard,
@@ -313,7 +313,11 @@ impl Attacker {
     }
 
     /// Waits until the received frames satisfy a condition, and returns the result of `take`.
-    pub async fn wait_for<T>(&mut self, what: &str, take: impl Fn(&Heard) -> Option<T>) -> T {
+    pub async fn wait_for<T>(
+        &mut self,
+        what: &str,
+        take: impl Fn(&ReceivedFrames) -> Option<T>,
+    ) -> T {
         let waiting = self
             .heard
             .wait_for(|heard| take(heard).is_some() || heard.closed);
@@ -358,7 +362,7 @@ impl Attacker {
 /// Number of frames written at once.
 const AT_ONCE: usize = 100;
 
-async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<Heard>) {
+async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<ReceivedFrames>) {
     while let Ok(frame) = next(&mut read).await {
         heard.send_modify(|heard| heard.frames.push(frame));
     }
