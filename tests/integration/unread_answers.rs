@@ -42,7 +42,7 @@ async fn flood(address: SocketAddr, block: &[u8], connections: usize, reads: boo
     for _ in 0..connections {
         let mut attacker = match reads {
             true => Attacker::connect(address).await,
-            false => Attacker::deaf_on(TcpStream::connect(address).await.unwrap()),
+            false => Attacker::unread_on(TcpStream::connect(address).await.unwrap()),
         };
         if let Some(requests) = attacks::unread_requests(&mut attacker, reads, block).await {
             sent += requests;

@@ -33,7 +33,7 @@ pub async fn unread(target: &Target, server: Server, reads: bool, end: Deadline)
         let stream = end.within(stream).await?.ok()?;
         let mut attacker = match reads {
             true => Attacker::on(stream),
-            false => Attacker::deaf_on(stream),
+            false => Attacker::unread_on(stream),
         };
         let sent = attacks::unread_requests(&mut attacker, reads, block);
         end.within(sent).await??;

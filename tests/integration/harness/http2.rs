@@ -269,13 +269,13 @@ impl Attacker {
 
     /// Opens a connection that is never read.
     pub async fn deaf(address: SocketAddr) -> Self {
-        Attacker::deaf_on(TcpStream::connect(address).await.unwrap())
+        Attacker::unread_on(TcpStream::connect(address).await.unwrap())
             .greeted()
             .await
     }
 
     /// Creates an attacker on an existing stream that is never read.
-    pub fn deaf_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+    pub fn unread_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
         let (_, heard) = watch::channel(ReceivedFrames::default());
         Attacker {
