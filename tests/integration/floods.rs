@@ -220,7 +220,7 @@ async fn unread_responses_do_not_accumulate() {
             .flood(5000, |number| whole_call(stream(number)))
             .await;
         // The attacker does not read the refusals either.
-        let mut deaf = Attacker::deaf(arena.collector.grpc()).await;
+        let mut deaf = Attacker::unread(arena.collector.grpc()).await;
         let flood = deaf.flood(5000, |number| whole_call(stream(number)));
         // At some point writes stall, because the server stops reading.
         let _ = timeout(Duration::from_secs(2), flood).await;

@@ -268,7 +268,7 @@ impl Attacker {
     }
 
     /// Opens a connection that is never read.
-    pub async fn deaf(address: SocketAddr) -> Self {
+    pub async fn unread(address: SocketAddr) -> Self {
         Attacker::unread_on(TcpStream::connect(address).await.unwrap())
             .greeted()
             .await
