@@ -92,7 +92,7 @@ service:
 }
 
 /// A proxy in front of the rack that loses responses: it delays them until a signal, then closes the connection.
-struct Way {
+struct LossyProxy {
     site: Site,
     rack: Arc<Mutex<SocketAddr>>,
     /// Number of delayed responses.
@@ -103,7 +103,7 @@ struct Way {
     closing: watch::Sender<bool>,
 }
 
-impl Way {
+impl LossyProxy {
     async fn to(rack: SocketAddr, lost: usize) -> Self {
         let (rack, lost) = (Arc::new(Mutex::new(rack)), Arc::new(Mutex::new(lost)));
         let (count, kept) = watch::channel(0);
@@ -140,7 +140,7 @@ impl Way {
             }
         })
         .await;
-        Way {
+        LossyProxy {
             site,
             rack,
             kept,
@@ -150,7 +150,7 @@ impl Way {
     }
 }
 
-impl Way {
+impl LossyProxy {
     /// Loses up to this many responses in total.
     fn lose(&self, answers: usize) {
         *self.lost.lock().unwrap() = answers;
@@ -220,7 +220,7 @@ async fn lost_responses_do_not_duplicate_summary_samples() {
     let zone = zone(&backend).await;
     let rack = rack(&zone, "200ms").await;
     let lost = SERVICES.len() * EACH - 1;
-    let way = Way::to(rack.http(), lost).await;
+    let way = LossyProxy::to(rack.http(), lost).await;
     way.closing.send_replace(true);
     let services = Services::start(EACH, way.site.address).await;
     check(&backend, &services, EACH).await;
@@ -235,7 +235,7 @@ async fn unacknowledged_samples_of_killed_rack_count_once() {
     let zone = zone(&backend).await;
     // The rack buffers all profiles of a service after the first one until it is killed.
     let first = rack(&zone, "1h").await;
-    let mut way = Way::to(first.http(), 0).await;
+    let mut way = LossyProxy::to(first.http(), 0).await;
     let services = Services::start(1, way.site.address).await;
     check(&backend, &services, 1).await;
     way.lose(usize::MAX);
@@ -255,7 +255,7 @@ async fn forwarded_samples_of_killed_rack_count_once() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     let first = rack(&zone, "1h").await;
-    let mut way = Way::to(first.http(), usize::MAX).await;
+    let mut way = LossyProxy::to(first.http(), usize::MAX).await;
     let services = Services::start(1, way.site.address).await;
     way.wait_for(SERVICES.len()).await;
     // The first profile of a series does not wait for an interval.
