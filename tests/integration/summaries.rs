@@ -5,7 +5,7 @@ use crate::harness::{
 };
 
 /// Refuses every third request with a retryable error.
-fn moody(backend: &Backend) {
+fn refuse_every_third(backend: &Backend) {
     let mut requests = 0;
     backend.script(move |_| {
         requests += 1;
@@ -19,7 +19,7 @@ fn moody(backend: &Backend) {
 /// Sends items of the signals through the processors, some of them while earlier items are buffered.
 async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
     let backend = Backend::start().await;
-    moody(&backend);
+    refuse_every_third(&backend);
     let exporter = grpc_to(&backend, "");
     let yaml = yaml_of(signals, processors, &[("otlp_grpc", &exporter)]);
     let collector = Collector::start(&yaml).await;
