@@ -9,7 +9,7 @@ use crate::harness::{
 
 /// Refuses every request with an item of the client `bad`. Counts the refused requests that also
 /// had items of other clients.
-fn picky(backend: &Backend) -> Arc<AtomicUsize> {
+fn refuse_items_of_bad_client(backend: &Backend) -> Arc<AtomicUsize> {
     let mixed = Arc::new(AtomicUsize::new(0));
     let counter = mixed.clone();
     backend.script(move |telemetry| {
@@ -26,7 +26,7 @@ fn picky(backend: &Backend) -> Arc<AtomicUsize> {
 
 /// Sends requests of twenty clients and an invalid request, in one batch.
 async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Backend) {
-    let mixed = picky(backend);
+    let mixed = refuse_items_of_bad_client(backend);
     let collector = Collector::start(&yaml(processors, &[exporter])).await;
     let oracle = Oracle::default();
     let good = Client::grpc("good", collector.grpc(), &oracle).await;
@@ -79,7 +79,7 @@ async fn refused_request_in_merged_profiles_is_dropped_alone() {
 async fn refused_request_in_compressed_batch_is_dropped_alone() {
     let backend = Backend::start().await;
     backend.hold();
-    let mixed = picky(&backend);
+    let mixed = refuse_items_of_bad_client(&backend);
     let queue = "sending_queue: {num_consumers: 1, compression: lz4}";
     let exporter = grpc_to(&backend, queue);
     let batch = ("batch", "{timeout: 1h, send_batch_size: 10}");
@@ -110,7 +110,7 @@ async fn refused_request_in_compressed_batch_is_dropped_alone() {
 #[tokio::test]
 async fn refused_request_without_queue_is_dropped_alone() {
     let backend = Backend::start().await;
-    let mixed = picky(&backend);
+    let mixed = refuse_items_of_bad_client(&backend);
     let exporter = grpc_to(&backend, "sending_queue: {enabled: false}");
     let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
     let collector = Collector::start(&yaml(&[batch], &[("otlp_grpc", &exporter)])).await;
@@ -133,7 +133,7 @@ async fn refused_request_without_queue_is_dropped_alone() {
 #[tokio::test]
 async fn refusal_by_one_exporter_causes_no_duplicate_at_other() {
     let (picky_one, other) = (Backend::start().await, Backend::start().await);
-    let mixed = picky(&picky_one);
+    let mixed = refuse_items_of_bad_client(&picky_one);
     let more = "sending_queue: {enabled: false}";
     let (to_picky, to_other) = (grpc_to(&picky_one, more), http_to(&other, more));
     let exporters = [
