@@ -15,16 +15,16 @@ async fn idle_collector_releases_the_code_of_its_start() {
     let backend = Backend::start().await;
     let configuration = yaml(&[("batch", "{}")], &[("otlp_grpc", &grpc_to(&backend, ""))]);
     let collector = Collector::start(&configuration).await;
-    small_again(&collector).await;
+    wait_until_small(&collector).await;
     collector
         .reload(&(configuration + "# again\n"))
         .await
         .unwrap();
-    small_again(&collector).await;
+    wait_until_small(&collector).await;
 }
 
 /// Waits until the collector has released the code of its start, which happens right after it is ready.
-async fn small_again(collector: &Collector) {
+async fn wait_until_small(collector: &Collector) {
     let is_small = || {
         let (own, file_pages) = (collector.memory(), collector.file_pages());
         let given_back = match cfg!(debug_assertions) {
