@@ -124,7 +124,7 @@ async fn go_service_profiles_leave_zone_exactly() {
         "threadcreate",
     ];
     let program = tokio::task::spawn_blocking(move || Program::of_go(&go));
-    let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
+    let expected = compare_exactly(&program.await.unwrap(), &profiles).await;
     // Every kind has values except threads, which may all be idle.
     for kind in ["cpu", "inuse_space", "alloc_space", "goroutine", "delay"] {
         assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
@@ -249,7 +249,7 @@ async fn python_service_profiles_leave_zone_exactly() {
         "goroutine",
     ];
     let program = tokio::task::spawn_blocking(move || Program::of_python(&python));
-    let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
+    let expected = compare_exactly(&program.await.unwrap(), &profiles).await;
     for kind in ["CPU", "wall", "HEAP", "THREADS"] {
         assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
     }
@@ -257,7 +257,7 @@ async fn python_service_profiles_leave_zone_exactly() {
 
 /// Sends these profiles through two collectors, and compares the output of the second collector with the profiles of
 /// the program: the sums of all values, by sample type, stack and labels.
-async fn to_the_unit(program: &Program, profiles: &[&str]) -> pprof::Totals {
+async fn compare_exactly(program: &Program, profiles: &[&str]) -> pprof::Totals {
     let (recorder, given) = recorder(program.address, EACH).await;
 
     let backend = Backend::start().await;
