@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use super::{Signal, Telemetry, within};
-use door::Door;
+use door::ReopenableListener;
 
 /// A next hop. The drop closes all its connections.
 pub struct Backend {
     shared: Arc<Shared>,
-    grpc: Door,
-    http: Door,
+    grpc: ReopenableListener,
+    http: ReopenableListener,
 }
 
 /// Requests and items that a backend has received.
@@ -112,8 +112,8 @@ impl Backend {
             record: watch::Sender::new(Record::default()),
         });
         Backend {
-            grpc: Door::open(serve::grpc(shared.clone())).await,
-            http: Door::open(serve::http(shared.clone())).await,
+            grpc: ReopenableListener::open(serve::grpc(shared.clone())).await,
+            http: ReopenableListener::open(serve::http(shared.clone())).await,
             shared,
         }
     }

@@ -14,7 +14,7 @@ pub type Serve =
     Box<dyn Fn(TokioIo<TcpStream>, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// An address at which connections are served, or refused.
-pub struct Door {
+pub struct ReopenableListener {
     pub address: SocketAddr,
     /// Bound, but never listening. It reserves the port while nothing listens, and the kernel refuses connections.
     _reservation: TcpSocket,
@@ -27,11 +27,11 @@ struct Listening {
     tasks: TaskTracker,
 }
 
-impl Door {
+impl ReopenableListener {
     /// Opens a door at a free port.
     pub async fn open(serve: Serve) -> Self {
         let reservation = bind("127.0.0.1:0".parse().unwrap());
-        let door = Door {
+        let door = ReopenableListener {
             address: reservation.local_addr().unwrap(),
             _reservation: reservation,
             serve: std::sync::Arc::new(serve),
