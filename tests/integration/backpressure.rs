@@ -78,7 +78,7 @@ async fn full_queue_refuses_with_retry_delay_and_recovers() {
         backend.release();
     });
     assert!(refusals.iter().any(|refusals| !refusals.is_empty()));
-    assert_eq!(oracle.owed(), 200 + 400);
+    assert_eq!(oracle.acknowledged_count(), 200 + 400);
     assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
@@ -196,10 +196,14 @@ async fn full_queue_blocks_clients_if_configured() {
         collector
             .wait_for_metrics("two requests that wait for room", waiting)
             .await;
-        assert_eq!(oracle.owed(), 2, "they are not acknowledged yet");
+        assert_eq!(
+            oracle.acknowledged_count(),
+            2,
+            "they are not acknowledged yet"
+        );
         backend.release();
     });
-    assert_eq!(oracle.owed(), 6);
+    assert_eq!(oracle.acknowledged_count(), 6);
     assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }

@@ -64,7 +64,7 @@ async fn slow_next_hop_gets_data_until_deadline() {
     backend.release();
     let ended = collector.ended().await;
     assert!(ended.status.success(), "{}", ended.status);
-    assert_eq!(oracle.owed(), 100);
+    assert_eq!(oracle.acknowledged_count(), 100);
     assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
@@ -129,7 +129,7 @@ async fn next_hop_restarting_during_shutdown_gets_everything() {
         });
         let ended = collector.terminate().await;
         assert!(ended.status.success(), "{}", ended.status);
-        assert_eq!(oracle.owed(), 15);
+        assert_eq!(oracle.acknowledged_count(), 15);
         let complete = |record: &crate::harness::backend::Record| !record.accepted.is_empty();
         backend.wait_for("the data", complete).await;
         assert_eq!(oracle.missing(&backend), 0);

@@ -73,8 +73,8 @@ async fn kill_often(config: &str, backend: &Backend) -> Oracle {
             clients.spawn(send_until_the_end(client));
         }
         // The kill may happen at any time after an acknowledgement.
-        let before = oracle.owed();
-        while oracle.owed() <= before + fastrand::usize(0..200) {
+        let before = oracle.acknowledged_count();
+        while oracle.acknowledged_count() <= before + fastrand::usize(0..200) {
             tokio::task::yield_now().await;
         }
         collector.signal("KILL");
@@ -99,7 +99,10 @@ async fn acknowledged_items_survive_kills_and_dead_next_hop() {
         let collector = Collector::start(&config).await;
         oracle.wait_for_delivery(&backend).await;
         let metrics = collector.assert_conservation().await;
-        assert!(metrics.sum("tributary_exporter_recovered_items", &[]) >= oracle.owed() as f64);
+        assert!(
+            metrics.sum("tributary_exporter_recovered_items", &[])
+                >= oracle.acknowledged_count() as f64
+        );
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
         assert_eq!(metrics.sum("tributary_storage_damaged_blocks", &[]), 0.0);
         assert!(collector.terminate().await.status.success());

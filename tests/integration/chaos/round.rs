@@ -131,8 +131,11 @@ impl Round {
 
     /// Waits until so many more items are acknowledged.
     async fn progress(&mut self, items: usize) {
-        let goal = self.oracle.owed() + items;
-        if !self.eventually(|| self.oracle.owed() >= goal).await {
+        let goal = self.oracle.acknowledged_count() + items;
+        if !self
+            .eventually(|| self.oracle.acknowledged_count() >= goal)
+            .await
+        {
             let refused = self.told.refused.load(Relaxed);
             let what = format!("nothing is acknowledged any more; {refused} refusals so far");
             self.failures.push(what);
@@ -144,7 +147,11 @@ impl Round {
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
             let refused = self.told.refused.load(Relaxed);
-            (self.oracle.owed(), refused, self.books.accepted.items())
+            (
+                self.oracle.acknowledged_count(),
+                refused,
+                self.books.accepted.items(),
+            )
         };
         let (mut last, mut since) = (activity(), Instant::now());
         while !is_so() {

@@ -117,7 +117,7 @@ impl Report {
         let at_once = in_flight * Signal::ALL.len() * largest;
         let cut = books.cut.load(Relaxed);
         Report {
-            acknowledged: oracle.owed(),
+            acknowledged: oracle.acknowledged_count(),
             refused: told.refused.load(Relaxed),
             full: told.full.load(Relaxed),
             missing: oracle.missing_among(backends).len(),

@@ -27,7 +27,7 @@ impl Oracle {
     }
 
     /// Number of acknowledged items.
-    pub fn owed(&self) -> usize {
+    pub fn acknowledged_count(&self) -> usize {
         self.books().acknowledged.len()
     }
 
@@ -68,11 +68,18 @@ impl Oracle {
     /// Waits until all acknowledged items have arrived, and checks that no other items did. Returns the number of
     /// duplicates: a next hop that does not respond may get a request again.
     pub async fn wait_for_delivery(&self, backend: &Backend) -> usize {
-        let owed = self.books().acknowledged.clone();
-        let what = format!("arrival of all {} acknowledged items", owed.len());
+        let acknowledged_count = self.books().acknowledged.clone();
+        let what = format!(
+            "arrival of all {} acknowledged items",
+            acknowledged_count.len()
+        );
         within(
             &what,
-            backend.until(|record| owed.iter().all(|id| record.arrivals.contains_key(id))),
+            backend.until(|record| {
+                acknowledged_count
+                    .iter()
+                    .all(|id| record.arrivals.contains_key(id))
+            }),
         )
         .await;
         let record = backend.record();
@@ -87,7 +94,7 @@ impl Oracle {
     pub async fn wait_for_delivery_among(&self, backends: &[&Backend]) -> usize {
         let what = format!(
             "arrival of all {} acknowledged items somewhere",
-            self.owed()
+            self.acknowledged_count()
         );
         within(&what, async {
             while !self.missing_among(backends).is_empty() {
