@@ -122,7 +122,7 @@ impl Report {
             full: told.full.load(Relaxed),
             missing: oracle.missing_among(backends).len(),
             reported: lost.items + lost.records * largest.max(plan.items),
-            invented: oracle.invented_among(backends),
+            invented: oracle.unsent_among(backends),
             duplicates: oracle.duplicates_among(backends),
             explained: books.unrecorded + books.interruptions * at_once + cut * CONSUMERS * largest,
             failures: told.wrong.lock().unwrap().clone(),

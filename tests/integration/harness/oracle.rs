@@ -51,7 +51,7 @@ impl Oracle {
     }
 
     /// Number of items that arrived although no client sent them.
-    pub fn invented_among(&self, backends: &[&Backend]) -> usize {
+    pub fn unsent_among(&self, backends: &[&Backend]) -> usize {
         let books = self.books();
         let arrived = arrivals(backends);
         arrived
@@ -102,7 +102,7 @@ impl Oracle {
             }
         })
         .await;
-        assert_eq!(self.invented_among(backends), 0, "items that nobody sent");
+        assert_eq!(self.unsent_among(backends), 0, "items that nobody sent");
         let arrived = arrivals(backends);
         arrived.values().filter(|times| **times > 1).count()
     }
