@@ -10,7 +10,7 @@ use crate::harness::{
 };
 
 /// A collector without processors.
-async fn straight_through(backend: &Backend) -> Collector {
+async fn start_without_processors(backend: &Backend) -> Collector {
     let exporter = grpc_to(backend, "compression: none");
     Collector::start(&yaml(&[], &[("otlp_grpc", &exporter)])).await
 }
@@ -34,7 +34,7 @@ async fn assert_arrived(backend: &Backend, sent: &[Telemetry]) {
 #[tokio::test]
 async fn all_fields_arrive_over_grpc_in_every_encoding() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     for signal in Signal::ALL {
         for encoding in codec::GRPC {
@@ -54,7 +54,7 @@ async fn all_fields_arrive_over_grpc_in_every_encoding() {
 #[tokio::test]
 async fn all_fields_arrive_over_http_in_every_encoding() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     for signal in Signal::ALL {
         for encoding in codec::HTTP {
@@ -81,7 +81,7 @@ async fn all_fields_arrive_over_http_in_every_encoding() {
 #[tokio::test]
 async fn every_signal_as_json_arrives_field_by_field() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     for signal in Signal::ALL {
         for encoding in ["identity", "gzip"] {
@@ -109,7 +109,7 @@ async fn every_signal_as_json_arrives_field_by_field() {
 #[tokio::test]
 async fn tonic_and_hyper_clients_are_served_in_every_compression() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let oracle = Oracle::default();
     let mut clients = vec![
         Client::grpc("grpc", collector.grpc(), &oracle).await,
@@ -169,7 +169,7 @@ async fn exporters_send_every_field_in_every_compression() {
 #[tokio::test]
 async fn chained_collectors_keep_every_field() {
     let backend = Backend::start().await;
-    let zone = straight_through(&backend).await;
+    let zone = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     let exporters = ["none", "gzip", "zstd", "snappy"]
         .map(|name| ("otlp_grpc", name))
