@@ -171,13 +171,13 @@ impl Round {
         if let Some(beside) = step.beside {
             self.start_outside(beside).await;
         }
-        self.inflict(step).await;
+        self.inject(step).await;
         if let Some(beside) = step.beside {
             self.end_outside(beside, step.lasts).await;
         }
     }
 
-    async fn inflict(&mut self, step: Step) {
+    async fn inject(&mut self, step: Step) {
         let Step { fault, lasts, .. } = step;
         match fault {
             Fault::Kill => {
