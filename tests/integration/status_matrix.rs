@@ -10,14 +10,14 @@ const DELAY: Option<Duration> = Some(Duration::from_secs(2));
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 
 /// Response to a client over gRPC and over HTTP: code, status, and retry delay.
-struct Told {
+struct ClientOutcome {
     code: Code,
     status: u16,
     retry_after: Option<Duration>,
 }
 
-const fn told(code: Code, status: u16, retry_after: Option<Duration>) -> Told {
-    Told {
+const fn told(code: Code, status: u16, retry_after: Option<Duration>) -> ClientOutcome {
+    ClientOutcome {
         code,
         status,
         retry_after,
@@ -54,7 +54,7 @@ impl Matrix {
     }
 
     /// Makes the backend refuse requests, and compares the refusals that clients of both protocols receive.
-    async fn check(&mut self, refusal: Refusal, expected: Told) {
+    async fn check(&mut self, refusal: Refusal, expected: ClientOutcome) {
         self.backend.always(Answer::Refuse(refusal.clone()));
         for signal in [Signal::Traces, Signal::Profiles] {
             let heard = self.grpc.send(&self.grpc.request(signal, 1)).await;
