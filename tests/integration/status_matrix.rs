@@ -16,7 +16,7 @@ struct ClientOutcome {
     retry_after: Option<Duration>,
 }
 
-const fn told(code: Code, status: u16, retry_after: Option<Duration>) -> ClientOutcome {
+const fn outcome(code: Code, status: u16, retry_after: Option<Duration>) -> ClientOutcome {
     ClientOutcome {
         code,
         status,
@@ -124,19 +124,19 @@ async fn grpc_statuses_reach_client_over_both_protocols() {
         Code::DataLoss,
     ] {
         matrix
-            .check(refusal(code, None), told(code, 503, None))
+            .check(refusal(code, None), outcome(code, 503, None))
             .await;
         matrix
-            .check(refusal(code, DELAY), told(code, 503, DELAY))
+            .check(refusal(code, DELAY), outcome(code, 503, DELAY))
             .await;
     }
     // Retryable only with RetryInfo.
     let exhausted = Code::ResourceExhausted;
     matrix
-        .check(refusal(exhausted, None), told(exhausted, 413, None))
+        .check(refusal(exhausted, None), outcome(exhausted, 413, None))
         .await;
     matrix
-        .check(refusal(exhausted, DELAY), told(exhausted, 429, DELAY))
+        .check(refusal(exhausted, DELAY), outcome(exhausted, 429, DELAY))
         .await;
     // Permanent errors, regardless of RetryInfo.
     for (code, status) in [
@@ -151,10 +151,10 @@ async fn grpc_statuses_reach_client_over_both_protocols() {
         (Code::Unauthenticated, 401),
     ] {
         matrix
-            .check(refusal(code, None), told(code, status, None))
+            .check(refusal(code, None), outcome(code, status, None))
             .await;
         matrix
-            .check(refusal(code, DELAY), told(code, status, None))
+            .check(refusal(code, DELAY), outcome(code, status, None))
             .await;
     }
     matrix.finish().await;
@@ -173,19 +173,22 @@ async fn http_statuses_reach_client_over_both_protocols() {
     matrix
         .check(
             refusal(429, None),
-            told(Code::ResourceExhausted, 429, SECOND),
+            outcome(Code::ResourceExhausted, 429, SECOND),
         )
         .await;
     matrix
         .check(
             refusal(429, DELAY),
-            told(Code::ResourceExhausted, 429, DELAY),
+            outcome(Code::ResourceExhausted, 429, DELAY),
         )
         .await;
     for status in [502, 503, 504] {
         for delay in [None, DELAY] {
             matrix
-                .check(refusal(status, delay), told(Code::Unavailable, 503, delay))
+                .check(
+                    refusal(status, delay),
+                    outcome(Code::Unavailable, 503, delay),
+                )
                 .await;
         }
     }
@@ -202,10 +205,10 @@ async fn http_statuses_reach_client_over_both_protocols() {
         (501, Code::Unimplemented, 404),
     ] {
         matrix
-            .check(refusal(status, None), told(code, told_status, None))
+            .check(refusal(status, None), outcome(code, told_status, None))
             .await;
         matrix
-            .check(refusal(status, DELAY), told(code, told_status, None))
+            .check(refusal(status, DELAY), outcome(code, told_status, None))
             .await;
     }
     matrix.finish().await;
