@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// Refusals that the clients got.
 #[derive(Default)]
-pub struct Told {
+pub struct Refusals {
     pub refused: AtomicUsize,
     /// Refusals because a queue or the memory was full.
     pub full: AtomicUsize,
@@ -28,7 +28,7 @@ pub struct Told {
     pub wrong: Mutex<Vec<String>>,
 }
 
-impl Told {
+impl Refusals {
     /// Counts a refusal.
     pub fn note(&self, refused: &Refused) {
         self.refused.fetch_add(1, Relaxed);
@@ -52,7 +52,7 @@ pub struct Sender {
     pub padding: usize,
     pub addresses: watch::Receiver<Option<[SocketAddr; 2]>>,
     pub oracle: Oracle,
-    pub told: Arc<Told>,
+    pub told: Arc<Refusals>,
     pub enough: CancellationToken,
 }
 

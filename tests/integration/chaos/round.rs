@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::load::{Sender, Told};
+use super::load::{Refusals, Sender};
 use super::plan::{Fault, Plan, Step};
 use super::service::{Program, Service, files};
 use super::verdict::{Books, Report};
@@ -50,7 +50,7 @@ struct Round {
     mood: watch::Sender<Mood>,
     service: Service,
     oracle: Oracle,
-    told: Arc<Told>,
+    told: Arc<Refusals>,
     books: Books,
     failures: Vec<String>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::load::Told;
+use super::load::Refusals;
 use super::plan::{Fault, Plan, Topology};
 use super::service::Lost;
 use super::{BESIDE_LIMIT, CONSUMERS, LIMIT_MIB};
@@ -100,7 +100,7 @@ impl Report {
         oracle: &Oracle,
         backends: &[&Backend],
         books: &Books,
-        told: &Told,
+        told: &Refusals,
         lost: Lost,
     ) -> Self {
         let sizes = backends.iter().map(|backend| {
