@@ -31,7 +31,7 @@ const OVERLOADED: usize = 20;
 
 /// Behaviour of the next hops.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mood {
+struct ResponseScript {
     refuses: bool,
     loses_answers: bool,
     is_poisonable: bool,
@@ -47,7 +47,7 @@ struct Round {
     plan: Plan,
     random: Rng,
     hops: Vec<Hop>,
-    mood: watch::Sender<Mood>,
+    mood: watch::Sender<ResponseScript>,
     service: Service,
     oracle: Oracle,
     told: Arc<Refusals>,
@@ -74,7 +74,10 @@ pub async fn run(program: &Program, plan: &Plan) -> Report {
 
 impl Round {
     async fn begin(program: &Program, plan: &Plan) -> Self {
-        let (mood, books) = (watch::Sender::new(Mood::default()), Books::default());
+        let (mood, books) = (
+            watch::Sender::new(ResponseScript::default()),
+            Books::default(),
+        );
         let mut hops = Vec::new();
         for _ in 0..plan.topology.hops() {
             let backend = Backend::start().await;
@@ -291,7 +294,7 @@ impl Round {
     }
 
     async fn end_outside(&mut self, fault: Fault, lasts: Duration) {
-        self.mood.send_replace(Mood::default());
+        self.mood.send_replace(ResponseScript::default());
         for hop in &self.hops {
             hop.link.end();
             match fault {
@@ -381,7 +384,7 @@ const FLAP: Duration = Duration::from_millis(200);
 /// The beginning of the ids of items that the next hops do not accept while there is poison.
 const POISONOUS: &str = "poison";
 
-fn answer(mood: Mood, requests: usize, telemetry: &Telemetry) -> Answer {
+fn answer(mood: ResponseScript, requests: usize, telemetry: &Telemetry) -> Answer {
     let is_poisonous = || telemetry.ids().iter().any(|id| id.starts_with(POISONOUS));
     if mood.is_poisonable && is_poisonous() {
         Answer::Disconnect
