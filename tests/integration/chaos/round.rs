@@ -15,7 +15,7 @@ use super::plan::{Fault, Plan, Step};
 use super::service::{Program, Service, files};
 use super::verdict::{Books, Report};
 use super::{CONSUMERS, TIMEOUT};
-use crate::harness::link::{Link, Trouble};
+use crate::harness::link::{Link, LinkFault};
 use crate::harness::{
     Answer, Backend, Client, Oracle, POLL_INTERVAL, Refusal, Signal, Telemetry, WAIT_LIMIT,
 };
@@ -287,8 +287,8 @@ impl Round {
                     hop.backend.stop().await;
                 }
             }
-            Fault::Flap => self.trouble(Trouble::Flap(FLAP)),
-            Fault::BlackHole => self.trouble(Trouble::BlackHole),
+            Fault::Flap => self.trouble(LinkFault::Flap(FLAP)),
+            Fault::BlackHole => self.trouble(LinkFault::BlackHole),
             inside => unreachable!("{inside:?} is no fault of a next hop"),
         }
     }
@@ -312,7 +312,7 @@ impl Round {
         });
     }
 
-    fn trouble(&self, trouble: Trouble) {
+    fn trouble(&self, trouble: LinkFault) {
         self.hops.iter().for_each(|hop| hop.link.begin(trouble));
     }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// Faults of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Trouble {
+pub enum LinkFault {
     /// Current connections stay silent forever. New connections work.
     BlackHole,
     /// All connections are reset repeatedly, at this interval.
@@ -37,7 +37,7 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    trouble: Option<Trouble>,
+    trouble: Option<LinkFault>,
     /// Connections accepted before this generation are to be reset.
     reset_before: u64,
     /// Connections up to this number stay silent forever.
@@ -63,15 +63,15 @@ impl Link {
     }
 
     /// Begins a fault.
-    pub fn begin(&self, trouble: Trouble) {
+    pub fn begin(&self, trouble: LinkFault) {
         let number = self.shared.connections.load(Relaxed);
         self.shared.state.send_modify(|state| {
             state.trouble = Some(trouble);
-            if trouble == Trouble::BlackHole {
+            if trouble == LinkFault::BlackHole {
                 state.swallowed = number;
             }
         });
-        if let Trouble::Flap(apart) = trouble {
+        if let LinkFault::Flap(apart) = trouble {
             let shared = self.shared.clone();
             tokio::spawn(async move {
                 while shared.state.borrow().trouble == Some(trouble) {
