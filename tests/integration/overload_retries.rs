@@ -11,7 +11,7 @@ fn stream(number: u32) -> u32 {
 }
 
 /// Fails if the connection was closed, or if metrics or logs suggest an attack.
-async fn assert_unsuspected(client: &mut Attacker, collector: &Collector) {
+async fn assert_not_treated_as_attacker(client: &mut Attacker, collector: &Collector) {
     assert!(client.is_alive().await, "the client was disconnected");
     let metrics = collector.metrics().await;
     let floods = [("limit", "max_control_frames")];
@@ -61,7 +61,7 @@ async fn client_refused_for_memory_may_retry_at_once() {
         client.say(&late).await.unwrap();
         assert!(client.is_alive().await, "round {round}");
     }
-    assert_unsuspected(&mut client, &collector).await;
+    assert_not_treated_as_attacker(&mut client, &collector).await;
     backend.release();
     oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
@@ -85,5 +85,5 @@ async fn client_with_refused_streams_may_retry_at_once() {
     let all_refused =
         |heard: &ReceivedFrames| (heard.resets(REFUSED_STREAM) == refused).then_some(());
     client.wait_for("refusals", all_refused).await;
-    assert_unsuspected(&mut client, &collector).await;
+    assert_not_treated_as_attacker(&mut client, &collector).await;
 }
