@@ -217,9 +217,9 @@ async fn peak<C: ?Sized>(
 
 /// Components whose peak exceeds the bound.
 #[derive(Default)]
-struct Beyond(Vec<String>);
+struct BoundExceeded(Vec<String>);
 
-impl Beyond {
+impl BoundExceeded {
     async fn try_all<C: ?Sized>(
         &mut self,
         kind: &str,
@@ -243,7 +243,7 @@ impl Beyond {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_bombs_stay_within_the_limit_in_every_component() {
-    let mut beyond = Beyond::default();
+    let mut beyond = BoundExceeded::default();
     let all = tributary::processors::REGISTRY;
     beyond.try_all("processor", all, processors, 1).await;
     let all = tributary::exporters::REGISTRY;
@@ -265,7 +265,7 @@ async fn concurrent_bombs_stay_within_limit_in_exporters() {
             _ => &[],
         }
     }
-    let mut beyond = Beyond::default();
+    let mut beyond = BoundExceeded::default();
     let all = tributary::exporters::REGISTRY;
     beyond.try_all("exporter", all, transcoding, 8).await;
     assert!(beyond.0.is_empty(), "{:#?}", beyond.0);
