@@ -47,9 +47,9 @@ const ITEMS: usize = 100;
 const ATTRIBUTES: usize = 10;
 
 /// Accepts everything.
-struct Taker;
+struct Sink;
 
-impl Consumer for Taker {
+impl Consumer for Sink {
     fn consume(&self, _: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async { Ok(()) })
     }
@@ -225,7 +225,7 @@ fn processor(
         unreachable!("it has to see what becomes of a batch");
     };
     let next = Next {
-        consumer: Arc::new(Taker),
+        consumer: Arc::new(Sink),
         account: Account::of_pipeline("bench"),
     };
     Ok(connect(next).0)

@@ -176,7 +176,7 @@ fn naming(
     let Ok(Stage::Holding(connect)) = config.build(&cx, Signal::Profiles) else {
         return Err("the processor has another shape".into());
     };
-    let taker = Arc::new(Taker::default());
+    let taker = Arc::new(Sink::default());
     let next = Next {
         consumer: taker.clone(),
         account: Account::of_pipeline("bench"),
@@ -220,11 +220,11 @@ fn page_faults() -> u64 {
 
 /// Accepts everything, and records the size of the last request.
 #[derive(Default)]
-struct Taker {
+struct Sink {
     bytes: std::sync::atomic::AtomicUsize,
 }
 
-impl Consumer for Taker {
+impl Consumer for Sink {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         let bytes = batch.into_wire().to_bytes().len();
         self.bytes
