@@ -152,7 +152,7 @@ fn network_policies_match_listeners_and_endpoints() {
             let (service, namespace) = host.trim_start_matches("http://").split_once('.').unwrap();
             let port: u64 = port.parse().unwrap();
             assert!(
-                cluster.lets_out(tier, namespace, port),
+                cluster.allows_egress(tier, namespace, port),
                 "{}: no policy lets it go to {name}={target}",
                 tier.name
             );

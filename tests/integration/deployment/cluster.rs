@@ -78,7 +78,7 @@ impl Cluster {
     }
 
     /// Whether a policy allows the pods of a tier to connect to this port in a namespace.
-    pub fn lets_out(&self, tier: &Tier, namespace: &str, port: u64) -> bool {
+    pub fn allows_egress(&self, tier: &Tier, namespace: &str, port: u64) -> bool {
         let policies = self.of_kind("NetworkPolicy").filter(|policy| {
             let selector = &policy["spec"]["podSelector"]["matchLabels"];
             tier.is_selected(text(&policy["metadata"]["namespace"]), selector)
