@@ -131,7 +131,7 @@ service:
 
 impl Target {
     /// Waits until the process uses at most `bytes` of memory.
-    async fn back_to(&self, bytes: u64) {
+    async fn wait_for_memory_below(&self, bytes: u64) {
         within("memory to be given back", async {
             while self.collector.memory() > bytes {
                 sleep(POLL_INTERVAL).await;
@@ -523,7 +523,7 @@ async fn attacks_stay_within_memory_limit() {
         .await;
     let heaps = std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2));
     let kept = OVERHEAD / 2 + (heaps - 1) * KEPT_BY_A_HEAP;
-    target.back_to(idle + kept as u64).await;
+    target.wait_for_memory_below(idle + kept as u64).await;
     target
         .under("a backend that stalls", fill_the_queue(&target))
         .await;
