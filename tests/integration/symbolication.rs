@@ -317,9 +317,9 @@ async fn malicious_file_loses_only_its_own_symbols() {
 }
 
 /// Numbers without a pattern, the same in every run (xorshift64).
-struct Noise(u64);
+struct SeededRandom(u64);
 
-impl Noise {
+impl SeededRandom {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -341,7 +341,7 @@ async fn mutated_binaries_stay_within_memory_limit() {
         .position(|window| window == first.to_be_bytes())
         .unwrap();
     let main = program.address("main");
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut noise = SeededRandom(0x9e37_79b9_7f4a_7c15);
     let mut named = 0;
     let numbers: Vec<u32> = (1..=count).collect();
     for numbers in numbers.chunks(16) {
