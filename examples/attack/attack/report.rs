@@ -120,12 +120,12 @@ impl Report {
     }
 
     /// The attacks that exceeded a bound.
-    pub fn fell_short(&self) -> impl Iterator<Item = &Outcome> {
+    pub fn failed(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| !outcome.is_held())
     }
 
     pub fn print_summary(&self) {
-        let short = self.fell_short().count();
+        let short = self.failed().count();
         if !self.json {
             println!(
                 "{} of {} attacks held",
