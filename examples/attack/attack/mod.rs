@@ -126,7 +126,7 @@ const BESIDE_MIB: u64 = 48;
 /// Growth of the log file in an attack, in bytes: samples of some ten kinds of lines.
 const LOG_GROWTH: u64 = 256 << 10;
 /// Most time for work that an attack has left behind; an eighth of the attack's, if that is less.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// The end of an attack. Attacks stop by themselves.
 #[derive(Debug, Clone, Copy)]
@@ -277,7 +277,7 @@ async fn run_one<'a>(
     let attacking = async {
         let findings = attack(Deadline::start(options)).await;
         let eighth = Duration::from_secs(options.seconds) / 8;
-        tokio::time::sleep(AFTERMATH.min(eighth)).await;
+        tokio::time::sleep(SETTLE_TIME.min(eighth)).await;
         over.cancel();
         findings
     };
