@@ -107,7 +107,7 @@ service:
             Client::grpc(&format!("{name}/grpc"), collector.grpc(), oracle).await,
             Client::http(&format!("{name}/http"), collector.http(), oracle),
         ];
-        let others = clients.map(|client| bystander(client, over.clone()));
+        let others = clients.map(|client| send_small_requests(client, over.clone()));
         attack.await;
         over.store(true, Relaxed);
         let mut refused = 0;
@@ -143,7 +143,7 @@ impl Target {
 
 /// Sends small requests until `over`. Each request is accepted, or refused with a retry delay. Returns the number of
 /// refused requests.
-fn bystander(client: Client, over: Arc<AtomicBool>) -> JoinHandle<usize> {
+fn send_small_requests(client: Client, over: Arc<AtomicBool>) -> JoinHandle<usize> {
     tokio::spawn(async move {
         let (mut served, mut refusals) = (0, 0);
         while served == 0 || !over.load(Relaxed) {
