@@ -149,8 +149,8 @@ impl Fort {
 const MOST_MEMORY: u64 = 48 << 20;
 const MOST_PROCESSOR_TIME: Duration = Duration::from_secs(15);
 
-/// A connection from another address than everybody else's.
-async fn unauthenticated_connection(address: SocketAddr) -> TcpStream {
+/// Connects from an address that no other client of the test uses.
+async fn connect_from_other_address(address: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
     socket.connect(address).await.unwrap()
@@ -226,7 +226,7 @@ async fn unfinished_handshakes_are_disconnected() {
     for (what, beginning) in beginnings {
         let began = Instant::now();
         let attack = async {
-            let mut stream = unauthenticated_connection(fort.rack.grpc()).await;
+            let mut stream = connect_from_other_address(fort.rack.grpc()).await;
             stream.write_all(beginning).await.unwrap();
             rest(&mut stream).await;
         };
@@ -235,7 +235,7 @@ async fn unfinished_handshakes_are_disconnected() {
     }
     // Sends byte by byte, below the minimum rate.
     let attack = async {
-        let mut stream = unauthenticated_connection(fort.rack.grpc()).await;
+        let mut stream = connect_from_other_address(fort.rack.grpc()).await;
         stream.set_nodelay(true).unwrap();
         let mut tick = interval(Duration::from_millis(20));
         for byte in &hello {
@@ -258,7 +258,7 @@ async fn unfinished_handshakes_are_disconnected() {
 async fn fragmented_client_hello_is_accepted() {
     let fort = Fort::start("").await;
     let hello = fort.hello();
-    let mut stream = unauthenticated_connection(fort.rack.grpc()).await;
+    let mut stream = connect_from_other_address(fort.rack.grpc()).await;
     stream.set_nodelay(true).unwrap();
     for byte in &hello {
         stream.write_all(&[*byte]).await.unwrap();
@@ -313,7 +313,7 @@ async fn invalid_handshake_is_refused_at_once() {
     ];
     for (what, bytes) in attacks {
         let attack = async {
-            let (mut read, mut write) = unauthenticated_connection(fort.rack.grpc())
+            let (mut read, mut write) = connect_from_other_address(fort.rack.grpc())
                 .await
                 .into_split();
             let writing = async {
@@ -339,7 +339,7 @@ async fn disconnected_handshakes_leave_no_state() {
     let hello = fort.hello();
     let attack = async {
         for number in 0..200 {
-            let mut stream = unauthenticated_connection(fort.rack.grpc()).await;
+            let mut stream = connect_from_other_address(fort.rack.grpc()).await;
             let said = hello.len() * (number % 5) / 4;
             stream.write_all(&hello[..said]).await.unwrap();
             if number % 2 == 0 {
@@ -351,7 +351,7 @@ async fn disconnected_handshakes_leave_no_state() {
     fort.beside(attack).await;
     // All handshakes have ended: their address has its slots again.
     let connector = TlsConnector::from(fort.tls());
-    let stream = unauthenticated_connection(fort.rack.grpc()).await;
+    let stream = connect_from_other_address(fort.rack.grpc()).await;
     let connecting = connector.connect("127.0.0.1".try_into().unwrap(), stream);
     within("a handshake", connecting).await.unwrap();
     fort.assert_unharmed().await;
@@ -365,7 +365,7 @@ async fn concurrent_handshakes_do_not_lock_out_other_clients() {
     for _ in 0..300 {
         let (address, hello) = (fort.rack.grpc(), hello.clone());
         hanging.spawn(async move {
-            let mut stream = unauthenticated_connection(address).await;
+            let mut stream = connect_from_other_address(address).await;
             let _ = stream.write_all(&hello).await;
             rest(&mut stream).await
         });
