@@ -52,7 +52,7 @@ pub struct Sender {
     pub padding: usize,
     pub addresses: watch::Receiver<Option<[SocketAddr; 2]>>,
     pub oracle: Oracle,
-    pub told: Arc<Refusals>,
+    pub refusals: Arc<Refusals>,
     pub enough: CancellationToken,
 }
 
@@ -83,7 +83,7 @@ impl Sender {
                 let items = random.usize(1..=self.most_items);
                 let request = padded(client.request(signal, items), self.padding);
                 if let Err(refused) = client.send(&request).await {
-                    self.told.note(&refused);
+                    self.refusals.note(&refused);
                     tokio::time::sleep(RETRY).await;
                 }
             }

@@ -50,7 +50,7 @@ struct Round {
     mood: watch::Sender<ResponseScript>,
     service: Service,
     oracle: Oracle,
-    told: Arc<Refusals>,
+    refusals: Arc<Refusals>,
     books: Books,
     failures: Vec<String>,
 }
@@ -107,7 +107,7 @@ impl Round {
             mood,
             service,
             oracle: Oracle::default(),
-            told: Arc::default(),
+            refusals: Arc::default(),
             books,
             failures: Vec::new(),
         }
@@ -124,7 +124,7 @@ impl Round {
                 padding: self.plan.padding,
                 addresses: self.service.addresses(),
                 oracle: self.oracle.clone(),
-                told: self.told.clone(),
+                refusals: self.refusals.clone(),
                 enough: enough.clone(),
             };
             clients.spawn(sender.send());
@@ -139,7 +139,7 @@ impl Round {
             .eventually(|| self.oracle.acknowledged_count() >= goal)
             .await
         {
-            let refused = self.told.refused.load(Relaxed);
+            let refused = self.refusals.refused.load(Relaxed);
             let what = format!("nothing is acknowledged any more; {refused} refusals so far");
             self.failures.push(what);
         }
@@ -149,7 +149,7 @@ impl Round {
     /// is slow, but makes progress.
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
-            let refused = self.told.refused.load(Relaxed);
+            let refused = self.refusals.refused.load(Relaxed);
             (
                 self.oracle.acknowledged_count(),
                 refused,
@@ -222,10 +222,10 @@ impl Round {
                 }
             }
             Fault::DiskErrors => {
-                let before = self.told.refused.load(Relaxed);
+                let before = self.refusals.refused.load(Relaxed);
                 let delivered = self.books.accepted.items();
                 self.service.fail_writes(true);
-                let refused = || self.told.refused.load(Relaxed);
+                let refused = || self.refusals.refused.load(Relaxed);
                 if !self.eventually(|| refused() > before).await {
                     let what = "nothing is refused although no write succeeds";
                     self.failures.push(what.to_owned());
@@ -246,7 +246,7 @@ impl Round {
             }
             Fault::Overload => {
                 self.start_outside(Fault::Outage).await;
-                let full = || self.told.full.load(Relaxed);
+                let full = || self.refusals.full.load(Relaxed);
                 let goal = full() + OVERLOADED;
                 if !self.eventually(|| full() >= goal).await {
                     let what = "nothing is refused although no next hop listens";
@@ -329,7 +329,7 @@ impl Round {
         for number in 0..POISON {
             let signal = Signal::ALL[number % Signal::ALL.len()];
             if let Err(refused) = client.send(&client.request(signal, 1)).await {
-                self.told.note(&refused);
+                self.refusals.note(&refused);
             }
         }
         let goal = self.books.accepted.items() + BETWEEN;
@@ -363,7 +363,7 @@ impl Round {
             &self.oracle,
             &backends,
             &self.books,
-            &self.told,
+            &self.refusals,
             lost,
         );
         report.peak = self.service.peak;

@@ -100,7 +100,7 @@ impl Report {
         oracle: &Oracle,
         backends: &[&Backend],
         books: &Books,
-        told: &Refusals,
+        refusals: &Refusals,
         lost: Lost,
     ) -> Self {
         let sizes = backends.iter().map(|backend| {
@@ -118,14 +118,14 @@ impl Report {
         let cut = books.cut.load(Relaxed);
         Report {
             acknowledged: oracle.acknowledged_count(),
-            refused: told.refused.load(Relaxed),
-            full: told.full.load(Relaxed),
+            refused: refusals.refused.load(Relaxed),
+            full: refusals.full.load(Relaxed),
             missing: oracle.missing_among(backends).len(),
             reported: lost.items + lost.records * largest.max(plan.items),
             invented: oracle.unsent_among(backends),
             duplicates: oracle.duplicates_among(backends),
             explained: books.unrecorded + books.interruptions * at_once + cut * CONSUMERS * largest,
-            failures: told.wrong.lock().unwrap().clone(),
+            failures: refusals.wrong.lock().unwrap().clone(),
             ..Report::default()
         }
     }
