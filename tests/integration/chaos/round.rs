@@ -47,7 +47,7 @@ struct Round {
     plan: Plan,
     random: Rng,
     hops: Vec<Hop>,
-    mood: watch::Sender<ResponseScript>,
+    script: watch::Sender<ResponseScript>,
     service: Service,
     oracle: Oracle,
     refusals: Arc<Refusals>,
@@ -74,19 +74,19 @@ pub async fn run(program: &Program, plan: &Plan) -> Report {
 
 impl Round {
     async fn begin(program: &Program, plan: &Plan) -> Self {
-        let (mood, books) = (
+        let (script, books) = (
             watch::Sender::new(ResponseScript::default()),
             Books::default(),
         );
         let mut hops = Vec::new();
         for _ in 0..plan.topology.hops() {
             let backend = Backend::start().await;
-            let (mood, accepted) = (mood.subscribe(), books.accepted.clone());
+            let (script, accepted) = (script.subscribe(), books.accepted.clone());
             let cut = books.cut.clone();
             let mut requests = 0;
             backend.script(move |telemetry| {
                 requests += 1;
-                let answer = answer(*mood.borrow(), requests, telemetry);
+                let answer = answer(*script.borrow(), requests, telemetry);
                 if matches!(answer, Answer::Accept | Answer::AcceptAndDisconnect) {
                     accepted.note(telemetry.ids().len());
                 }
@@ -104,7 +104,7 @@ impl Round {
             plan: plan.clone(),
             random: Rng::with_seed(plan.seed),
             hops,
-            mood,
+            script,
             service,
             oracle: Oracle::default(),
             refusals: Arc::default(),
@@ -275,10 +275,13 @@ impl Round {
 
     async fn start_outside(&mut self, fault: Fault) {
         match fault {
-            Fault::Refusals => self.mood.send_modify(|mood| mood.refuses = true),
-            Fault::LostAnswers => self.mood.send_modify(|mood| mood.loses_answers = true),
+            Fault::Refusals => self.script.send_modify(|script| script.refuses = true),
+            Fault::LostAnswers => self
+                .script
+                .send_modify(|script| script.loses_answers = true),
             Fault::Poison => {
-                self.mood.send_modify(|mood| mood.is_poisonable = true);
+                self.script
+                    .send_modify(|script| script.is_poisonable = true);
                 self.poison().await;
             }
             Fault::Silence => self.hops.iter().for_each(|hop| hop.backend.hold()),
@@ -294,7 +297,7 @@ impl Round {
     }
 
     async fn end_outside(&mut self, fault: Fault, lasts: Duration) {
-        self.mood.send_replace(ResponseScript::default());
+        self.script.send_replace(ResponseScript::default());
         for hop in &self.hops {
             hop.link.end();
             match fault {
@@ -384,13 +387,13 @@ const FLAP: Duration = Duration::from_millis(200);
 /// The beginning of the ids of items that the next hops do not accept while there is poison.
 const POISONOUS: &str = "poison";
 
-fn answer(mood: ResponseScript, requests: usize, telemetry: &Telemetry) -> Answer {
+fn answer(script: ResponseScript, requests: usize, telemetry: &Telemetry) -> Answer {
     let is_poisonous = || telemetry.ids().iter().any(|id| id.starts_with(POISONOUS));
-    if mood.is_poisonable && is_poisonous() {
+    if script.is_poisonable && is_poisonous() {
         Answer::Disconnect
-    } else if mood.refuses && requests.is_multiple_of(2) {
+    } else if script.refuses && requests.is_multiple_of(2) {
         Answer::Refuse(Refusal::UNAVAILABLE)
-    } else if mood.loses_answers && requests.is_multiple_of(4) {
+    } else if script.loses_answers && requests.is_multiple_of(4) {
         Answer::AcceptAndDisconnect
     } else {
         Answer::Accept
