@@ -51,7 +51,7 @@ struct Round {
     service: Service,
     oracle: Oracle,
     refusals: Arc<Refusals>,
-    books: Books,
+    accounts: Books,
     failures: Vec<String>,
 }
 
@@ -74,15 +74,15 @@ pub async fn run(program: &Program, plan: &Plan) -> Report {
 
 impl Round {
     async fn begin(program: &Program, plan: &Plan) -> Self {
-        let (script, books) = (
+        let (script, accounts) = (
             watch::Sender::new(ResponseScript::default()),
             Books::default(),
         );
         let mut hops = Vec::new();
         for _ in 0..plan.topology.hops() {
             let backend = Backend::start().await;
-            let (script, accepted) = (script.subscribe(), books.accepted.clone());
-            let cut = books.cut.clone();
+            let (script, accepted) = (script.subscribe(), accounts.accepted.clone());
+            let cut = accounts.cut.clone();
             let mut requests = 0;
             backend.script(move |telemetry| {
                 requests += 1;
@@ -108,7 +108,7 @@ impl Round {
             service,
             oracle: Oracle::default(),
             refusals: Arc::default(),
-            books,
+            accounts,
             failures: Vec::new(),
         }
     }
@@ -153,7 +153,7 @@ impl Round {
             (
                 self.oracle.acknowledged_count(),
                 refused,
-                self.books.accepted.items(),
+                self.accounts.accepted.items(),
             )
         };
         let (mut last, mut since) = (activity(), Instant::now());
@@ -187,12 +187,12 @@ impl Round {
                 self.service.kill().await;
                 tokio::time::sleep(lasts).await;
                 self.service.begin().await;
-                self.books.killed();
+                self.accounts.killed();
             }
             Fault::PowerCut if self.service.has_power() => {
                 self.service.cut_power(&mut self.random).await;
                 self.service.begin().await;
-                self.books.killed();
+                self.accounts.killed();
             }
             // There is no C compiler.
             Fault::PowerCut => {}
@@ -214,7 +214,7 @@ impl Round {
                 signal("STOP");
                 tokio::time::sleep(lasts).await;
                 signal("CONT");
-                self.books.interrupted(timeouts(lasts));
+                self.accounts.interrupted(timeouts(lasts));
             }
             Fault::Reload => {
                 if let Err(lines) = self.service.reload().await {
@@ -223,7 +223,7 @@ impl Round {
             }
             Fault::DiskErrors => {
                 let before = self.refusals.refused.load(Relaxed);
-                let delivered = self.books.accepted.items();
+                let delivered = self.accounts.accepted.items();
                 self.service.fail_writes(true);
                 let refused = || self.refusals.refused.load(Relaxed);
                 if !self.eventually(|| refused() > before).await {
@@ -233,7 +233,7 @@ impl Round {
                 tokio::time::sleep(lasts).await;
                 self.service.fail_writes(false);
                 // During the fault, deliveries could not be recorded.
-                self.books.unrecorded += self.books.accepted.items() - delivered;
+                self.accounts.unrecorded += self.accounts.accepted.items() - delivered;
             }
             Fault::RemovedFiles => {
                 let queues = std::fs::read_dir(self.service.queues()).unwrap();
@@ -241,7 +241,7 @@ impl Round {
                     // The collector may create files at the same time.
                     let _ = std::fs::remove_dir_all(queue.path());
                 }
-                self.books.interrupted(1);
+                self.accounts.interrupted(1);
                 tokio::time::sleep(lasts).await;
             }
             Fault::Overload => {
@@ -306,7 +306,7 @@ impl Round {
                 _ => {}
             }
         }
-        self.books.interrupted(match fault {
+        self.accounts.interrupted(match fault {
             Fault::Refusals => 0,
             // Lost answers are counted one by one.
             Fault::LostAnswers | Fault::Poison => 1,
@@ -324,19 +324,19 @@ impl Round {
         let addresses = *self.service.addresses().borrow();
         let Some([grpc, _]) = addresses else { return };
         let client = Client::lazy(
-            &format!("{POISONOUS}{}", self.books.poisoned),
+            &format!("{POISONOUS}{}", self.accounts.poisoned),
             grpc,
             &self.oracle,
         );
-        self.books.poisoned += 1;
+        self.accounts.poisoned += 1;
         for number in 0..POISON {
             let signal = Signal::ALL[number % Signal::ALL.len()];
             if let Err(refused) = client.send(&client.request(signal, 1)).await {
                 self.refusals.note(&refused);
             }
         }
-        let goal = self.books.accepted.items() + BETWEEN;
-        let accepted = || self.books.accepted.items();
+        let goal = self.accounts.accepted.items() + BETWEEN;
+        let accepted = || self.accounts.accepted.items();
         if !self.eventually(|| accepted() >= goal).await {
             let what = "requests that the next hop never accepts keep others from it";
             self.failures.push(what.to_owned());
@@ -365,7 +365,7 @@ impl Round {
             &self.plan,
             &self.oracle,
             &backends,
-            &self.books,
+            &self.accounts,
             &self.refusals,
             lost,
         );

@@ -99,7 +99,7 @@ impl Report {
         plan: &Plan,
         oracle: &Oracle,
         backends: &[&Backend],
-        books: &Books,
+        accounts: &Books,
         refusals: &Refusals,
         lost: Lost,
     ) -> Self {
@@ -115,7 +115,7 @@ impl Report {
             _ => CONSUMERS,
         };
         let at_once = in_flight * Signal::ALL.len() * largest;
-        let cut = books.cut.load(Relaxed);
+        let cut = accounts.cut.load(Relaxed);
         Report {
             acknowledged: oracle.acknowledged_count(),
             refused: refusals.refused.load(Relaxed),
@@ -124,7 +124,9 @@ impl Report {
             reported: lost.items + lost.records * largest.max(plan.items),
             invented: oracle.unsent_among(backends),
             duplicates: oracle.duplicates_among(backends),
-            explained: books.unrecorded + books.interruptions * at_once + cut * CONSUMERS * largest,
+            explained: accounts.unrecorded
+                + accounts.interruptions * at_once
+                + cut * CONSUMERS * largest,
             failures: refusals.wrong.lock().unwrap().clone(),
             ..Report::default()
         }

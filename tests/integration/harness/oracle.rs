@@ -18,32 +18,32 @@ struct Books {
 impl Oracle {
     /// These items are about to be sent.
     pub fn sent(&self, ids: &[String]) {
-        self.books().sent.extend(ids.iter().cloned());
+        self.accounts().sent.extend(ids.iter().cloned());
     }
 
     /// Records that the collector has acknowledged these items.
     pub fn acknowledged(&self, ids: &[String]) {
-        self.books().acknowledged.extend(ids.iter().cloned());
+        self.accounts().acknowledged.extend(ids.iter().cloned());
     }
 
     /// Number of acknowledged items.
     pub fn acknowledged_count(&self) -> usize {
-        self.books().acknowledged.len()
+        self.accounts().acknowledged.len()
     }
 
     /// Number of acknowledged items that have not arrived.
     pub fn missing(&self, backend: &Backend) -> usize {
         let record = backend.record();
         let arrived = |id: &&String| record.arrivals.contains_key(*id);
-        let books = self.books();
-        books.acknowledged.len() - books.acknowledged.iter().filter(arrived).count()
+        let accounts = self.accounts();
+        accounts.acknowledged.len() - accounts.acknowledged.iter().filter(arrived).count()
     }
 
     /// Acknowledged items that have arrived at none of these next hops.
     pub fn missing_among(&self, backends: &[&Backend]) -> Vec<String> {
         let arrived = arrivals(backends);
-        let books = self.books();
-        let missing = books.acknowledged.iter();
+        let accounts = self.accounts();
+        let missing = accounts.acknowledged.iter();
         missing
             .filter(|id| !arrived.contains_key(*id))
             .cloned()
@@ -52,11 +52,11 @@ impl Oracle {
 
     /// Number of items that arrived although no client sent them.
     pub fn unsent_among(&self, backends: &[&Backend]) -> usize {
-        let books = self.books();
+        let accounts = self.accounts();
         let arrived = arrivals(backends);
         arrived
             .keys()
-            .filter(|id| !books.sent.contains(*id))
+            .filter(|id| !accounts.sent.contains(*id))
             .count()
     }
 
@@ -68,7 +68,7 @@ impl Oracle {
     /// Waits until all acknowledged items have arrived, and checks that no other items did. Returns the number of
     /// duplicates: a next hop that does not respond may get a request again.
     pub async fn wait_for_delivery(&self, backend: &Backend) -> usize {
-        let acknowledged_count = self.books().acknowledged.clone();
+        let acknowledged_count = self.accounts().acknowledged.clone();
         let what = format!(
             "arrival of all {} acknowledged items",
             acknowledged_count.len()
@@ -83,9 +83,12 @@ impl Oracle {
         )
         .await;
         let record = backend.record();
-        let books = self.books();
+        let accounts = self.accounts();
         for id in record.arrivals.keys() {
-            assert!(books.sent.contains(id), "{id} arrived, but nobody sent it");
+            assert!(
+                accounts.sent.contains(id),
+                "{id} arrived, but nobody sent it"
+            );
         }
         record.arrivals.values().filter(|times| **times > 1).count()
     }
@@ -107,7 +110,7 @@ impl Oracle {
         arrived.values().filter(|times| **times > 1).count()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn accounts(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap()
     }
 }
