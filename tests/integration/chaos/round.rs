@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::load::{Refusals, Sender};
 use super::plan::{Fault, Plan, Step};
 use super::service::{Program, Service, files};
-use super::verdict::{Books, Report};
+use super::verdict::{Accounts, Report};
 use super::{CONSUMERS, TIMEOUT};
 use crate::harness::link::{Link, LinkFault};
 use crate::harness::{
@@ -51,7 +51,7 @@ struct Round {
     service: Service,
     oracle: Oracle,
     refusals: Arc<Refusals>,
-    accounts: Books,
+    accounts: Accounts,
     failures: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Round {
     async fn begin(program: &Program, plan: &Plan) -> Self {
         let (script, accounts) = (
             watch::Sender::new(ResponseScript::default()),
-            Books::default(),
+            Accounts::default(),
         );
         let mut hops = Vec::new();
         for _ in 0..plan.topology.hops() {

@@ -46,7 +46,7 @@ impl Accepted {
 
 /// Causes of duplicates.
 #[derive(Default)]
-pub struct Books {
+pub struct Accounts {
     pub accepted: Arc<Accepted>,
     /// Connections that the next hops closed instead of answering.
     pub cut: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ pub struct Books {
     pub poisoned: usize,
 }
 
-impl Books {
+impl Accounts {
     /// Records that the process was killed and is ready again.
     pub fn killed(&mut self) {
         self.unrecorded += self.accepted.recent(RECORDED);
@@ -99,7 +99,7 @@ impl Report {
         plan: &Plan,
         oracle: &Oracle,
         backends: &[&Backend],
-        accounts: &Books,
+        accounts: &Accounts,
         refusals: &Refusals,
         lost: Lost,
     ) -> Self {

@@ -7,10 +7,10 @@ use super::{Backend, POLL_INTERVAL, within};
 
 /// Items that clients sent, and items that were acknowledged. Clones share their state.
 #[derive(Clone, Default)]
-pub struct Oracle(Arc<Mutex<Books>>);
+pub struct Oracle(Arc<Mutex<Accounts>>);
 
 #[derive(Default)]
-struct Books {
+struct Accounts {
     sent: HashSet<String>,
     acknowledged: HashSet<String>,
 }
@@ -110,7 +110,7 @@ impl Oracle {
         arrived.values().filter(|times| **times > 1).count()
     }
 
-    fn accounts(&self) -> MutexGuard<'_, Books> {
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
         self.0.lock().unwrap()
     }
 }
