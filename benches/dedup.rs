@@ -46,10 +46,10 @@ const ITEMS: usize = 100;
 /// Attributes of each item.
 const ATTRIBUTES: usize = 10;
 
-/// Takes everything.
-struct Taker;
+/// Accepts everything.
+struct Sink;
 
-impl Consumer for Taker {
+impl Consumer for Sink {
     fn consume(&self, _: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async { Ok(()) })
     }
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ByteSize::mib(64),
         )?;
     }
-    // Room for a third of them.
+    // Room for a third of the items.
     let third = ByteSize((requests * ITEMS as u64 * 40 / 3).max(20 << 10));
     measure(Signal::Traces, false, requests, third)
 }
@@ -113,7 +113,7 @@ fn measure(
         .enable_time()
         .build()?;
     let run = |number: u64| {
-        // Held until the time is taken: freeing it is not what is measured.
+        // Dropped after the measurement, so that the time excludes the deallocation.
         let request = template.request(number);
         let batch = Batch::new(signal, ITEMS, request.clone());
         let start = Instant::now();
@@ -122,7 +122,7 @@ fn measure(
     };
     let mut new = (0..requests).map(run).collect::<Result<Vec<f64>, _>>()?;
     let mean = new.iter().sum::<f64>() / new.len() as f64;
-    // By then what is remembered does not fit into any cache.
+    // At this time the remembered items exceed every cache.
     let mut late = new.split_off(new.len() / 2);
     late.sort_by(f64::total_cmp);
     let full = requests * ITEMS as u64 * 40 > max_bytes.0;
@@ -133,7 +133,7 @@ fn measure(
             format!("{:.1}", budget.used() as f64 / items)
         }
     };
-    // The last ones: the others may have been forgotten.
+    // The last requests, because earlier ones may have been forgotten.
     let again = (1..=requests.min(1000)).map(|at| run(requests - at));
     let mut again = again.collect::<Result<Vec<f64>, _>>()?;
     again.sort_by(f64::total_cmp);
@@ -153,8 +153,8 @@ fn measure(
     Ok(())
 }
 
-/// A request into which other numbers are written. To encode each of them would leave the allocator with thousands of
-/// freed pieces to tidy up, which it does when it is asked for memory next: while the time is taken.
+/// A request into which other numbers are written. Encoding each request would leave the allocator with thousands of
+/// freed blocks, which it would consolidate during the measurement.
 struct Template {
     signal: Signal,
     bytes: Vec<u8>,
@@ -193,7 +193,7 @@ impl Template {
     }
 }
 
-/// A number as the items have it, see [`request`].
+/// Encodes a number as in the items, see [`request`].
 fn stamp(signal: Signal, number: u64) -> [u8; 8] {
     match signal {
         Signal::Traces => (number + 1).to_be_bytes(),
@@ -225,13 +225,13 @@ fn processor(
         unreachable!("it has to see what becomes of a batch");
     };
     let next = Next {
-        consumer: Arc::new(Taker),
+        consumer: Arc::new(Sink),
         account: Account::of_pipeline("bench"),
     };
     Ok(connect(next).0)
 }
 
-/// A request with items that no other number has.
+/// A request whose items depend on the number.
 fn request(signal: Signal, number: u64) -> Bytes {
     let first = number * ITEMS as u64;
     let numbers = first..first + ITEMS as u64;
@@ -304,7 +304,7 @@ fn request(signal: Signal, number: u64) -> Bytes {
     .into()
 }
 
-/// A CPU profile of as many samples, whose time, or id, is the number 0.
+/// A CPU profile of many samples, with the number 0 as its time or id.
 fn profile(with_id: bool) -> Vec<u8> {
     let index = |number: usize| i32::try_from(number).unwrap_or_default();
     let names = (0..ITEMS).map(|at| format!("example.com/service/package.Function{at}"));

@@ -35,9 +35,9 @@ use tributary::exporters::parquet::table::{
 use tributary_otlp::Signal;
 use tributary_otlp::room::Unbounded;
 
-/// Items of each request, which are of one resource.
+/// Items of each request, all of one resource.
 const ITEMS: u64 = 250;
-/// Files of each signal; the fastest counts.
+/// Files of each signal; the fastest file is reported.
 const ROUNDS: usize = 7;
 /// A time at the start of an hour.
 const START: u64 = 1_699_999_200_000_000_000;
@@ -83,7 +83,7 @@ impl Sink for Tables {
     }
 }
 
-/// Returns the file. Nothing blocks, so the elapsed time is processor time on an idle machine.
+/// Returns the file. The code never blocks, so the elapsed time is processor time on an idle machine.
 fn measure(
     signal: Signal,
     kind: TableKind,
@@ -353,7 +353,7 @@ fn metrics(pod: u64, start: u64, random: &mut Random) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// Stacks of 16 to 40 frames of some hundred functions: each is another one's caller's.
+/// Stacks of 16 to 40 frames of some hundred functions: each function calls another one.
 fn profiles(pod: u64, start: u64, random: &mut Random) -> Vec<u8> {
     const FUNCTIONS: i32 = 400;
     let mut strings: Vec<String> = ["", "cpu", "nanoseconds", "/src/server/handler.go"]

@@ -273,7 +273,7 @@ fn read(file: &str) -> Request {
     Request::decode(bytes.as_slice()).unwrap_or_default()
 }
 
-/// A CPU profile of a service: 1,000 samples over 900 stacks of 25 frames, most of which other profiles have, too.
+/// A CPU profile of a service: 1,000 samples over 900 stacks of 25 frames, most of them shared with other profiles.
 fn made_up(seed: usize) -> Request {
     const STACKS: usize = 900;
     const FUNCTIONS: usize = 600;

@@ -1,5 +1,5 @@
-//! Cost of the `prometheus` exporter: per point of a new series, per point of a known series, per
-//! page, and memory per series.
+//! Cost of the `prometheus` exporter: per point of a new series, per point of a known series, per page, and memory per
+//! series.
 //!
 //! `cargo bench --bench prometheus` prints tables for counters, for counters sent as deltas, and
 //! for histograms of ten buckets; a page is fetched over a connection as Prometheus does. `cargo
@@ -33,11 +33,11 @@ use tributary_memory::Budget;
 use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
 
-/// Points in each request, which are of one metric of one resource.
+/// Points in each request, all of one metric of one resource.
 const POINTS: usize = 1000;
 /// Between two points of a series, in nanoseconds.
 const INTERVAL: u64 = 10_000_000_000;
-/// Rounds of points: a series of deltas has come to all the memory that it takes by then.
+/// Rounds of points. After them a series of deltas has its full memory.
 const ROUNDS: u64 = 10;
 /// Pages of each format.
 const PAGES: usize = 9;
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let _entered = runtime.enter();
     for shape in [Shape::Counters, Shape::Deltas, Shape::Histograms] {
-        // A histogram is as many series as it has lines.
+        // Each line of a histogram is a series.
         let points = match shape {
             Shape::Histograms => series / 12,
             _ => series,
@@ -193,7 +193,6 @@ fn scrape(
 }
 
 fn request(numbers: std::ops::Range<usize>, round: u64, shape: Shape) -> Bytes {
-    // A hundred metrics.
     let name = format!("requests.{}", numbers.start / POINTS % 100);
     let time = 1_700_000_000_000_000_000 + round * INTERVAL;
     let data = if shape == Shape::Histograms {

@@ -140,7 +140,7 @@ const ROUNDS: usize = 2_000;
 fn main() -> Result<(), SettingsError> {
     let arguments: Vec<String> = std::env::args().collect();
     let steps = steps()?;
-    // Called by itself, to count the instructions of one step.
+    // Run by this program to count the instructions of one step.
     if let [_, flag, name, rounds] = arguments.as_slice()
         && flag == "--rounds-of"
     {
@@ -260,7 +260,8 @@ fn time(step: &Step) -> (f64, f64) {
     (runs[0], runs[RUNS / 2])
 }
 
-/// Instructions per text: the difference between many rounds and one, so that the start of the program cancels out.
+/// Instructions per text: the difference between many rounds and one round, so that the start of the program cancels
+/// out.
 fn instructions(step: &Step) -> Option<f64> {
     const MORE: usize = 20;
     let collected = |rounds: usize| {

@@ -152,7 +152,7 @@ async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box
     Ok(())
 }
 
-/// Records that repeat themselves and each other about as much as telemetry does.
+/// Records with about as much repetition as telemetry has, within and between records.
 fn records() -> Vec<Bytes> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let record = |_| {

@@ -114,7 +114,7 @@ fn compiling(
     Ok(summary)
 }
 
-/// Frames of addresses, and what their functions are called: each once, as a dictionary needs it.
+/// Looks up the frames of addresses, and the names of their functions: each function once, as for a dictionary.
 fn looking_up(
     file: &SymbolFile,
     addresses: &[u64],
@@ -176,7 +176,7 @@ fn naming(
     let Ok(Stage::Holding(connect)) = config.build(&cx, Signal::Profiles) else {
         return Err("the processor has another shape".into());
     };
-    let taker = Arc::new(Taker::default());
+    let taker = Arc::new(Sink::default());
     let next = Next {
         consumer: taker.clone(),
         account: Account::of_pipeline("bench"),
@@ -196,7 +196,7 @@ fn naming(
         })?;
         Ok::<_, Box<dyn Error>>((time, page_faults() - before))
     };
-    // It opens the symbols and compares them with their checksums.
+    // The first use opens the symbols and verifies their checksums.
     let (first, first_faults) = name(1)?;
     let (again, faults) = name(runs)?;
     println!(
@@ -210,7 +210,7 @@ fn naming(
     Ok(())
 }
 
-/// Of this process until now, as far as no disk was needed (proc_pid_stat(5)); 0 where that is not known.
+/// Page faults of this process without disk access (proc_pid_stat(5)); 0 if unknown.
 fn page_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind_name = stat.rsplit(')').next().unwrap_or_default();
@@ -218,13 +218,13 @@ fn page_faults() -> u64 {
     faults.and_then(|faults| faults.parse().ok()).unwrap_or(0)
 }
 
-/// Takes everything, and remembers how large the last one was.
+/// Accepts everything, and records the size of the last request.
 #[derive(Default)]
-struct Taker {
+struct Sink {
     bytes: std::sync::atomic::AtomicUsize,
 }
 
-impl Consumer for Taker {
+impl Consumer for Sink {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         let bytes = batch.into_wire().to_bytes().len();
         self.bytes

@@ -34,7 +34,7 @@ const SPANS: usize = 100;
 /// Attributes of a span.
 const ATTRIBUTES: u64 = 10;
 
-/// One step: what it does to all samples, and how many items they have.
+/// One step: its function over all samples, and the number of their items.
 struct Step {
     name: &'static str,
     items: usize,
@@ -98,7 +98,8 @@ fn time(step: &Step) -> (f64, f64) {
     (runs[0], runs[RUNS / 2])
 }
 
-/// Instructions per item: the difference between many rounds and one, so that the start of the program cancels out.
+/// Instructions per item: the difference between many rounds and one round, so that the start of the program cancels
+/// out.
 fn instructions(step: &Step) -> Option<f64> {
     const MORE: usize = 2;
     let collected = |rounds: usize| {
@@ -181,7 +182,7 @@ fn steps() -> Vec<Step> {
         let processor = processor::<redaction::Config>("redaction", &yaml);
         steps.push(through(name, processor, requests));
     }
-    // With patterns for keys and values, as configurations have them.
+    // With patterns for keys and values, as in configurations.
     for (name, requests) in [
         ("redaction: the example, no hits", &requests),
         ("redaction: the example, 1 hit in 5", &with_hits),
@@ -353,7 +354,7 @@ fn samples_with_hits() -> Vec<ExportTraceServiceRequest> {
     samples
 }
 
-/// Requests as an SDK sends them. No two spans are alike, so that the processor cannot learn them by heart.
+/// Requests of an SDK. All spans differ, so that branch predictors cannot learn them.
 fn samples() -> Vec<ExportTraceServiceRequest> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..REQUESTS).map(|_| request(&mut random)).collect()

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(attack::run(options));
     runtime.shutdown_background();
     match outcome {
-        Ok(report) if report.fell_short().next().is_none() => ExitCode::SUCCESS,
+        Ok(report) if report.failed().next().is_none() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("Error: {error}");

@@ -59,7 +59,7 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-/// A round in a task of its own, so that one that cannot go on does not end the others.
+/// Runs a round in a separate task, so that a panic does not end the other rounds.
 async fn round(program: Program, plan: Plan) -> Report {
     let round = tokio::spawn(async move { chaos::run(&program, &plan).await });
     round.await.unwrap_or_else(|error| Report {

@@ -9,13 +9,13 @@ use crate::harness::{
     http_to, raw, yaml,
 };
 
-/// Receives everything and hands it on as it comes.
-async fn straight_through(backend: &Backend) -> Collector {
+/// A collector without processors.
+async fn start_without_processors(backend: &Backend) -> Collector {
     let exporter = grpc_to(backend, "compression: none");
     Collector::start(&yaml(&[], &[("otlp_grpc", &exporter)])).await
 }
 
-/// Waits until these requests have arrived, one for one, and compares field by field.
+/// Waits until these requests have arrived, one by one, and compares all fields.
 async fn assert_arrived(backend: &Backend, sent: &[Telemetry]) {
     let all = |record: &crate::harness::backend::Record| record.accepted.len() >= sent.len();
     backend.wait_for("every request", all).await;
@@ -34,7 +34,7 @@ async fn assert_arrived(backend: &Backend, sent: &[Telemetry]) {
 #[tokio::test]
 async fn all_fields_arrive_over_grpc_in_every_encoding() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     for signal in Signal::ALL {
         for encoding in codec::GRPC {
@@ -54,7 +54,7 @@ async fn all_fields_arrive_over_grpc_in_every_encoding() {
 #[tokio::test]
 async fn all_fields_arrive_over_http_in_every_encoding() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     for signal in Signal::ALL {
         for encoding in codec::HTTP {
@@ -81,7 +81,7 @@ async fn all_fields_arrive_over_http_in_every_encoding() {
 #[tokio::test]
 async fn every_signal_as_json_arrives_field_by_field() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     for signal in Signal::ALL {
         for encoding in ["identity", "gzip"] {
@@ -109,7 +109,7 @@ async fn every_signal_as_json_arrives_field_by_field() {
 #[tokio::test]
 async fn tonic_and_hyper_clients_are_served_in_every_compression() {
     let backend = Backend::start().await;
-    let collector = straight_through(&backend).await;
+    let collector = start_without_processors(&backend).await;
     let oracle = Oracle::default();
     let mut clients = vec![
         Client::grpc("grpc", collector.grpc(), &oracle).await,
@@ -129,8 +129,8 @@ async fn tonic_and_hyper_clients_are_served_in_every_compression() {
             client.send(&client.request(signal, 100)).await.unwrap();
         }
     }
-    assert_eq!(oracle.owed(), clients.len() * 4 * 100);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.acknowledged_count(), clients.len() * 4 * 100);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -169,7 +169,7 @@ async fn exporters_send_every_field_in_every_compression() {
 #[tokio::test]
 async fn chained_collectors_keep_every_field() {
     let backend = Backend::start().await;
-    let zone = straight_through(&backend).await;
+    let zone = start_without_processors(&backend).await;
     let mut sent = Vec::new();
     let exporters = ["none", "gzip", "zstd", "snappy"]
         .map(|name| ("otlp_grpc", name))
@@ -204,7 +204,7 @@ async fn chained_collectors_keep_every_field() {
 }
 
 #[tokio::test]
-async fn batching_changes_nothing_but_the_size_of_requests() {
+async fn batching_changes_only_the_size_of_requests() {
     let backend = Backend::start().await;
     let batch = ("batch", "{timeout: 1h, send_batch_size: 20}");
     let exporter = grpc_to(&backend, "");

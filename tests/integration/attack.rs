@@ -1,4 +1,4 @@
-//! The attack suite of `examples/attack`: a short run with small attacks, and what it refuses to attack.
+//! The attack suite of `examples/attack`: a short run with small attacks, and its refusal of other targets.
 
 #[allow(clippy::duplicate_mod, reason = "it shares code with the tests")]
 #[path = "../../examples/attack/attack/mod.rs"]
@@ -9,7 +9,7 @@ use clap::Parser as _;
 use crate::harness::Collector;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_attack_is_held_in_a_short_run() {
+async fn collector_withstands_every_attack_in_a_short_run() {
     let yaml = "receivers:
   otlp: {protocols: {grpc: {endpoint: '127.0.0.1:0'}, http: {endpoint: '127.0.0.1:0'}}}
   pprof: {server: {endpoint: '127.0.0.1:0'}}
@@ -26,7 +26,7 @@ service:
         ("--http", collector.http()),
         ("--pprof", collector.server("Starting HTTP server", "pprof")),
     ];
-    // Without optimizations everything takes longer, and other tests run at the same time.
+    // Without optimizations all steps take longer, and other tests run at the same time.
     let arguments = format!(
         "attack --seconds=2 --items=200000 --connections=20 --max-wait-ms=20000 --limit-mib=128 --pid={}",
         collector.pid()
@@ -63,6 +63,6 @@ fn only_loopback_addresses_are_attacked() {
         let error = refused(address).unwrap();
         assert!(error.contains("is not a loopback address"), "{error}");
     }
-    // A name could lead anywhere.
+    // A name could resolve to any address.
     assert!(refused("localhost:1").unwrap().contains("is not IP:PORT"));
 }

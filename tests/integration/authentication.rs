@@ -76,7 +76,7 @@ async fn post(address: SocketAddr, headers: &[(&str, &str)]) -> raw::Response {
     raw::http(address, Method::POST, raw::path(Signal::Traces), &all, "").await
 }
 
-/// Nothing that a collector says contains any of the secrets, as it is or in base64.
+/// Asserts that the output of a collector contains none of the secrets, neither in plain text nor in base64.
 async fn assert_secret(collector: &Collector, yaml: &str, secrets: &[&str]) {
     let mut said: Vec<String> = collector
         .lines()
@@ -118,7 +118,7 @@ async fn only_matching_tokens_pass_between_collectors() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    // Everything comes over both exporters.
+    // All signals arrive over both exporters.
     within(
         "both copies",
         backend.until(|record| {
@@ -126,7 +126,7 @@ async fn only_matching_tokens_pass_between_collectors() {
         }),
     )
     .await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     good.assert_conservation().await;
 
     let bad_yaml = sending(&server, "{token: a-wrong-token-of-ours}");
@@ -171,7 +171,7 @@ async fn only_matching_tokens_pass_between_collectors() {
         ];
         metrics.sum("tributary_server_unauthenticated", &labels)
     };
-    // Credentials may be renewed, so the exporters try again.
+    // Credentials may be renewed, so the exporters retry.
     assert!(refused("grpc", "wrong") >= 1.0);
     assert!(refused("http", "wrong") >= 1.0);
     assert_eq!(refused("grpc", "missing"), 1.0);
@@ -223,7 +223,7 @@ async fn reloaded(collector: &Collector, outcome: &str, times: f64) {
 }
 
 #[tokio::test]
-async fn a_token_changes_under_load_without_a_refused_request() {
+async fn token_changes_under_load_without_refusals() {
     let backend = Backend::start().await;
     let (accepted, sent) = (
         Tokens::new("old-token-of-all"),
@@ -263,7 +263,7 @@ async fn a_token_changes_under_load_without_a_refused_request() {
     accepted.write("new-token-of-all\n");
     reloaded(&server, "success", 2.0).await;
     more().await;
-    // A file that holds nothing changes nothing, and is told.
+    // An empty file changes nothing, and is logged.
     accepted.write("\n");
     reloaded(&server, "failure", 1.0).await;
     let bad = "Cannot load the changed credentials file; still using the previous credentials.";
@@ -277,7 +277,7 @@ async fn a_token_changes_under_load_without_a_refused_request() {
     more().await;
     enough.cancel();
     load.await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = server.metrics().await;
     assert_eq!(metrics.sum("tributary_server_unauthenticated", &[]), 0.0);
     let metrics = sender.assert_conservation().await;
@@ -301,12 +301,12 @@ async fn new_token_on_server_first_loses_no_data() {
     let oracle = Oracle::default();
     let client = Client::grpc("client", sender.grpc(), &oracle).await;
     client.send(&client.request(Signal::Logs, 5)).await.unwrap();
-    oracle.settle(&backend).await;
-    // The new one lies there, but the client looks every two seconds only. A refusal makes it look.
+    oracle.wait_for_delivery(&backend).await;
+    // The file has the new token, but the client checks it only every two seconds. A refusal triggers a check.
     server.reload(&with("new-token-of-all")).await.unwrap();
     sent.write("new-token-of-all");
     client.send(&client.request(Signal::Logs, 5)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = sender.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
 }
@@ -324,7 +324,7 @@ async fn reload_with_new_token_applies_to_unchanged_receiver() {
     assert_eq!(call(server.grpc(), &new).await.0, 0);
     assert_eq!(post(server.http(), &new).await.status, 200);
     assert_eq!(call(server.grpc(), &old).await.0, 16);
-    // And nothing is built again that does not change.
+    // Unchanged components are not rebuilt.
     let starts = |server: &Collector| {
         let lines = server.lines();
         lines
@@ -339,7 +339,7 @@ async fn reload_with_new_token_applies_to_unchanged_receiver() {
 }
 
 #[tokio::test]
-async fn valid_passwords_pass_and_others_get_a_hint() {
+async fn valid_passwords_pass_and_invalid_ones_get_a_hint() {
     let backend = Backend::start().await;
     let body = format!("{{htpasswd: {{inline: \"alice:{BCRYPT}\\nbob:{TOKEN}\"}}}}");
     let yaml = guarded(&backend, "basicauth", &body).replace(
@@ -372,7 +372,8 @@ async fn valid_passwords_pass_and_others_get_a_hint() {
             );
         }
     }
-    // The answer is there before the body, and does not depend on it; a client in the middle of it hears it.
+    // The response is sent before the body has arrived, and does not depend on it. A client that is still sending
+    // receives the response.
     let megabytes = vec![0xff; 5 << 20];
     let headers = [("content-type", "application/json")];
     let path = raw::path(Signal::Logs);
@@ -383,7 +384,7 @@ async fn valid_passwords_pass_and_others_get_a_hint() {
     assert_eq!(json["code"], 16);
     let reply = raw::grpc(server.grpc(), raw::method(Signal::Logs), &[], megabytes).await;
     assert_eq!(reply.code, 16);
-    // Guessing does not go on for ever.
+    // Repeated guesses are refused.
     let mut busy = None;
     for number in 0..60 {
         let guess = basic(&format!("alice:guess {number}"));
@@ -408,7 +409,7 @@ async fn valid_passwords_pass_and_others_get_a_hint() {
     assert_secret(&server, &yaml, &secrets).await;
 }
 
-/// A GET over TLS, trusting `ca`.
+/// Sends a GET over TLS, trusting `ca`.
 async fn get(address: SocketAddr, ca: &str, path: &str, token: Option<&str>) -> (u16, String) {
     let tls = ClientTls {
         ca_pem: ca.to_owned(),
@@ -476,12 +477,12 @@ service:
             "{status} {text}"
         );
     }
-    // Nobody gets it in plain text.
+    // The page is not served in plain text.
     let mut plain = TcpStream::connect(page).await.unwrap();
     let request = format!("GET /metrics HTTP/1.0\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     plain.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // It may be reset, too.
+    // The connection may also be reset.
     let _ = within("the end", plain.read_to_end(&mut answer)).await;
     let answer = String::from_utf8_lossy(&answer);
     assert!(
@@ -508,7 +509,7 @@ async fn health_and_metrics_require_auth_and_tls() {
     let backend = Backend::start().await;
     let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))]);
     let health = format!("{{endpoint: '127.0.0.1:0', {keys}}}");
-    // The health check comes first and needs what comes after it.
+    // The health check comes first and depends on later extensions.
     let extensions = [
         ("health_check", health.as_str()),
         ("bearertokenauth", &format!("{{token: {TOKEN}}}")),

@@ -63,7 +63,11 @@ async fn full_queue_refuses_with_retry_delay_and_recovers() {
     );
 
     let waiting: Vec<_> = (0..40).map(|_| grpc.request(Signal::Traces, 10)).collect();
-    let resent = join_all(waiting.iter().map(|request| grpc.insist(request)));
+    let resent = join_all(
+        waiting
+            .iter()
+            .map(|request| grpc.send_until_acknowledged(request)),
+    );
     let (refusals, ()) = tokio::join!(resent, async {
         let full = |metrics: &crate::harness::metrics::Metrics| {
             metrics.sum("otelcol_exporter_enqueue_failed_spans", &[]) > 20.0
@@ -74,8 +78,8 @@ async fn full_queue_refuses_with_retry_delay_and_recovers() {
         backend.release();
     });
     assert!(refusals.iter().any(|refusals| !refusals.is_empty()));
-    assert_eq!(oracle.owed(), 200 + 400);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.acknowledged_count(), 200 + 400);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -93,7 +97,7 @@ async fn next_hop_outage_loses_no_acknowledged_data() {
         let grpc = Client::grpc("grpc", collector.grpc(), &oracle).await;
         let http = Client::http("http", collector.http(), &oracle);
         grpc.send(&grpc.request(Signal::Logs, 10)).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
 
         backend.stop().await;
         let mut refused = 0;
@@ -108,11 +112,11 @@ async fn next_hop_outage_loses_no_acknowledged_data() {
         assert_eq!(oracle.missing(&backend), 200);
 
         backend.restart();
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
         let metrics = collector.assert_conservation().await;
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
         http.send(&http.request(Signal::Logs, 10)).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
     }
 }
 
@@ -144,7 +148,7 @@ async fn backlog_stays_within_memory_budget() {
     let (_, refused) = fill(&http, items).await;
     assert_eq!(refused.http, Some(429), "{refused:?}");
 
-    // Clients that do not give up do not cost memory.
+    // Clients that keep waiting take no memory.
     let requests: Vec<_> = (0..8)
         .map(|_| grpc.request(Signal::Traces, items))
         .collect();
@@ -157,8 +161,13 @@ async fn backlog_stays_within_memory_budget() {
     collector.assert_conservation_in_flight().await;
 
     backend.release();
-    join_all(requests.iter().map(|request| grpc.insist(request))).await;
-    oracle.settle(&backend).await;
+    join_all(
+        requests
+            .iter()
+            .map(|request| grpc.send_until_acknowledged(request)),
+    )
+    .await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
@@ -187,11 +196,15 @@ async fn full_queue_blocks_clients_if_configured() {
         collector
             .wait_for_metrics("two requests that wait for room", waiting)
             .await;
-        assert_eq!(oracle.owed(), 2, "they are not acknowledged yet");
+        assert_eq!(
+            oracle.acknowledged_count(),
+            2,
+            "they are not acknowledged yet"
+        );
         backend.release();
     });
-    assert_eq!(oracle.owed(), 6);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.acknowledged_count(), 6);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 

@@ -1,4 +1,4 @@
-//! A small body that unpacks to a huge one is refused before it is unpacked.
+//! A small body that decompresses to a huge one is refused before its decompression.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -10,7 +10,7 @@ use crate::harness::{Backend, Client, Collector, Oracle, Signal, codec, grpc_to,
 const MIB: usize = 1 << 20;
 
 #[tokio::test]
-async fn decompression_bombs_are_refused_within_the_memory_budget() {
+async fn decompression_bombs_are_refused_within_budget() {
     let backend = Backend::start().await;
     let limiter = "{limit_mib: 56, spike_limit_mib: 8}";
     let yaml = yaml(
@@ -28,7 +28,7 @@ async fn decompression_bombs_are_refused_within_the_memory_budget() {
 
     for encoding in codec::HTTP.into_iter().filter(|name| *name != "identity") {
         let bomb = zeros(encoding);
-        // One that is refused for its own size ...
+        // One bomb, which is refused for its size ...
         let headers = [
             ("content-type", "application/x-protobuf"),
             ("content-encoding", encoding),
@@ -37,7 +37,7 @@ async fn decompression_bombs_are_refused_within_the_memory_budget() {
         let post = || raw::http(collector.http(), Method::POST, path, &headers, bomb.clone());
         let response = post().await;
         assert_eq!(response.status, 413, "{encoding}: {response:?}");
-        // ... and several at once, for which there is no room.
+        // ... and several concurrent bombs, for which the memory has no room.
         for response in join_all((0..4).map(|_| post())).await {
             let status = response.status.as_u16();
             assert!([413, 429].contains(&status), "{encoding}: {response:?}");
@@ -64,16 +64,16 @@ async fn decompression_bombs_are_refused_within_the_memory_budget() {
     }
 
     let grown = collector.peak_memory().saturating_sub(before);
-    // Unpacked, they would be gigabytes. The allocator keeps some of what was freed, so the bound is
-    // above the budget of 48 MiB.
+    // Decompressed, the bodies would have gigabytes. The allocator keeps some freed memory, so the bound is above the
+    // budget of 48 MiB.
     let bound = 160 * MIB as u64;
     assert!(grown < bound, "the process grew by {grown} bytes");
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn requests_larger_than_the_limit_are_refused_unread() {
+async fn oversized_requests_are_refused_unread() {
     let backend = Backend::start().await;
     let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
     let before = collector.peak_memory();
@@ -104,12 +104,12 @@ async fn requests_larger_than_the_limit_are_refused_unread() {
     let oracle = Oracle::default();
     let client = Client::http("client", collector.http(), &oracle);
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn requests_of_too_many_items_are_refused_with_count_and_key() {
+async fn requests_with_too_many_items_name_count_and_key() {
     let collector = Collector::start(
         "receivers:
   otlp:

@@ -1,4 +1,4 @@
-//! Callers' addresses as they are on the stack: of the instruction behind the call.
+//! Return addresses on the stack, which follow their call, are named by the call.
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use prost::Message as _;
 
 use crate::symbolication::{PLAIN, Program, World, frames, profile};
 
-/// A function that ends with a call, for that never returns: it would return to the next function. `stop` says how far
-/// behind the start of that.
+/// A function that ends with a call which never returns. The return address is in the next function. `stop` prints the
+/// offset of the return address from the start of that function.
 const SOURCE: &str = "#include <stdio.h>
 #include <stdlib.h>
 int next(int x);
@@ -28,7 +28,8 @@ int main(int count, char **arguments) {
 }
 ";
 
-/// A stack of `stop` and where it returns to, in a profile of this scope; with `alone`, that is innermost elsewhere.
+/// A stack of `stop` and its return address, in a profile of this scope. With `alone`, the return address is also the
+/// innermost frame of another stack.
 fn stack(program: &Program, returns_to: u64, scope: &str, alone: bool) -> Vec<u8> {
     let addresses = [program.address("stop"), returns_to];
     let bytes = profile(&[&program.build_id], &addresses);
@@ -41,7 +42,7 @@ fn stack(program: &Program, returns_to: u64, scope: &str, alone: bool) -> Vec<u8
     let tables = request.dictionary.as_mut().unwrap();
     tables.stack_table[1].location_indices = vec![1, 2];
     if !alone {
-        // There is a stack of the second location alone for the second sample.
+        // The second sample has a stack of the second location alone.
         scopes.profiles[0].samples.pop();
         tables.stack_table.pop();
     }

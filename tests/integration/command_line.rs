@@ -1,4 +1,4 @@
-//! The command line: exit codes that scripts can rely on, output that gives no secret away.
+//! The command line: stable exit codes for scripts, and output without secrets.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -103,7 +103,7 @@ fn print_config_masks_url_secrets() {
     let shown = text(&output.stdout);
     assert!(shown.contains("?api_key=*****&a=b"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
-    // The error about a wrong URL quotes it.
+    // The error about a wrong URL quotes the URL.
     let wrong = GOOD.replace(
         "http://127.0.0.1:1",
         "http://jane:hunter2@127.0.0.1:x/?api_key=hunter2",
@@ -114,7 +114,7 @@ fn print_config_masks_url_secrets() {
 }
 
 #[test]
-fn strict_makes_errors_of_warnings() {
+fn strict_turns_warnings_into_errors() {
     let unused = GOOD.replace("exporters: {", "exporters: {nop: , ");
     let output = run(&["--config", &unused, "--validate"]);
     assert_eq!(code(&output), 0);
@@ -125,7 +125,7 @@ fn strict_makes_errors_of_warnings() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn missing_file_is_named() {
     let output = run(&["--config", "/nowhere/collector.yaml", "--validate"]);
     assert_eq!(code(&output), 1);
     assert!(
@@ -205,7 +205,7 @@ fn print_config_fills_in_defaults_and_masks_secrets() {
 }
 
 #[test]
-fn set_wins_over_files_and_secrets_do_not_show_in_errors() {
+fn set_overrides_files_and_errors_hide_secrets() {
     let set = "--set=exporters.otlp_http.timeout=soon hunter3";
     let output = run(&["--config", GOOD, set, "--validate"]);
     assert_eq!(code(&output), 1);
@@ -340,7 +340,7 @@ fn option_without_effect_is_refused_on_either_side() {
     }
 }
 
-/// The output of a command with `--json`. Nothing else is printed.
+/// The output of a command with `--json`. The command prints nothing else.
 fn json(arguments: &[&str], expected: i32) -> Value {
     let output = run(&[arguments, &["--json"]].concat());
     assert_eq!(code(&output), expected, "{arguments:?}: {output:?}");
@@ -516,7 +516,7 @@ fn printed_configuration_has_effective_values() {
     // The printed configuration has the same meaning.
     let again = printed(&[], &["--config", &format!("yaml:{text}")]);
     assert_eq!(again, config);
-    // An own key is printed once it is not what it would be anyway.
+    // A key is printed only if its value differs from the default.
     let set = "--set=exporters.otlp_grpc.sending_queue.drop_on_overflow=true";
     let changed = printed(&[], &["--config", &format!("yaml:{text}"), set]);
     assert_eq!(
@@ -525,7 +525,7 @@ fn printed_configuration_has_effective_values() {
     );
 }
 
-/// Arguments that let every server in a part of a configuration listen on a free port.
+/// Arguments that let every server in a section of a configuration listen on a free port.
 fn any_port(part: &Value, path: &str, arguments: &mut Vec<String>) {
     for (key, value) in part.as_object().into_iter().flatten() {
         let path = format!("{path}.{key}");

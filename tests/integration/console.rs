@@ -1,4 +1,4 @@
-//! The console shows what passes, what fails and where, and reads nothing to strangers.
+//! The console shows the throughput and the failures of components, and serves nothing to unauthenticated clients.
 
 use http::Method;
 use serde_json::Value;
@@ -20,7 +20,7 @@ async fn get(collector: &Collector, path: &str, headers: &[(&str, &str)]) -> raw
     raw::http(address, Method::GET, path, headers, "").await
 }
 
-/// Asks for snapshots until one satisfies the condition.
+/// Requests snapshots until one satisfies the condition.
 async fn snapshot(collector: &Collector, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     within(what, async {
         loop {
@@ -41,7 +41,7 @@ fn node<'a>(snapshot: &'a Value, id: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn snapshot_shows_what_passed_each_component_and_edge() {
+async fn snapshot_shows_throughput_of_components_and_edges() {
     let backend = Backend::start().await;
     let processors = [
         (
@@ -61,7 +61,7 @@ async fn snapshot_shows_what_passed_each_component_and_edge() {
         .send(&client.request(Signal::Traces, 7))
         .await
         .unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
 
     let delivered =
         |snapshot: &Value| node(snapshot, "exporters/otlp_grpc")["accounts"][0]["delivered"] == 7;
@@ -200,7 +200,7 @@ async fn page_is_served_with_a_strict_policy_to_known_hosts() {
 }
 
 #[tokio::test]
-async fn console_asks_for_credentials_and_logs_who_read_profiles() {
+async fn console_requires_auth_and_logs_reads_of_profiles() {
     let yaml = yaml(&[], &[("debug", "{}")]);
     let keys = ", auth: {authenticator: basicauth}";
     let users =

@@ -1,11 +1,11 @@
-//! `debug` prints what arrived, where it was told to.
+//! `debug` prints the received items to the configured output.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::harness::{Client, Collector, Oracle, Signal, Telemetry, raw, yaml};
 
 #[tokio::test]
-async fn debug_prints_everything_that_arrived_into_the_log() {
+async fn debug_logs_every_received_item() {
     let debug = ("debug", "{verbosity: detailed, sampling_initial: 100}");
     let collector = Collector::start(&yaml(&[], &[debug])).await;
     for signal in Signal::ALL {

@@ -1,5 +1,5 @@
-//! The container image and the manifests for Kubernetes agree with the configurations that they run: every port,
-//! variable, file and name that one of them speaks of, the others have.
+//! The container image and the manifests for Kubernetes match their configurations: ports, variables, files and names
+//! are the same in all of them.
 
 mod cluster;
 
@@ -22,7 +22,7 @@ fn config_maps_are_valid_in_their_manifests() {
     let maps = cluster.of_kind("ConfigMap").count();
     assert_eq!((maps, cluster.tiers.len()), (3, 3));
     for tier in &cluster.tiers {
-        // Strict: a variable that is not set, or a component that nothing uses, is an error.
+        // Strict: an unset variable or an unused component is an error.
         let output = tier.run(cluster.secrets.path(), &["--validate", "--strict"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}:\n{said}", tier.name);
@@ -35,7 +35,7 @@ fn config_maps_are_valid_in_their_manifests() {
 }
 
 #[tokio::test]
-async fn the_collectors_of_all_config_maps_start_and_end() {
+async fn collectors_of_all_config_maps_start_and_end() {
     let Some(cluster) = Cluster::read() else {
         return;
     };
@@ -132,7 +132,7 @@ fn network_policies_match_listeners_and_endpoints() {
             }
         }
     }
-    // All but the kubelet's probes, which come from the node.
+    // All except the probes of the kubelet, which come from the node.
     let expected = [
         "rack: receivers.otlp.protocols.grpc.endpoint",
         "rack: service.telemetry.metrics.address",
@@ -152,11 +152,11 @@ fn network_policies_match_listeners_and_endpoints() {
             let (service, namespace) = host.trim_start_matches("http://").split_once('.').unwrap();
             let port: u64 = port.parse().unwrap();
             assert!(
-                cluster.lets_out(tier, namespace, port),
+                cluster.allows_egress(tier, namespace, port),
                 "{}: no policy lets it go to {name}={target}",
                 tier.name
             );
-            // A Service of ours has that port, and leads to a pod that has it, too: policies see the pod's.
+            // A Service has this port, and leads to a pod with it, because policies apply to the port of the pod.
             for service in cluster.of_kind("Service").filter(|found| {
                 found["metadata"]["name"] == service && found["metadata"]["namespace"] == namespace
             }) {
@@ -178,7 +178,7 @@ fn network_policies_match_listeners_and_endpoints() {
 }
 
 #[test]
-fn tiers_have_the_names_that_their_neighbours_expect() {
+fn tiers_have_the_names_expected_by_their_neighbours() {
     let Some(cluster) = Cluster::read() else {
         return;
     };
@@ -205,14 +205,14 @@ fn tiers_have_the_names_that_their_neighbours_expect() {
 }
 
 #[test]
-fn there_is_time_to_drain_and_room_beyond_the_memory_limit() {
+fn pods_have_time_to_drain_and_spare_memory() {
     let Some(cluster) = Cluster::read() else {
         return;
     };
     for tier in &cluster.tiers {
         let drain: u64 = argument(&tier.container, "drain-timeout").parse().unwrap();
         let grace = tier.pod["terminationGracePeriodSeconds"].as_u64().unwrap();
-        // An application has the default grace period before its sidecar is asked to end.
+        // An application has the default grace period before its sidecar gets SIGTERM.
         let before = if tier.name == "shop" { 30 } else { 0 };
         assert!(
             before + drain + 5 <= grace,
@@ -277,7 +277,7 @@ fn image_exposes_ports_and_copies_context_files() {
         .iter()
         .find(|source| source.ends_with(".yaml"))
         .unwrap();
-    // The last stage's, not that of the build, which compiles it in.
+    // The COPY of the last stage, not of the build stage.
     let (_, place) = copied
         .iter()
         .rev()

@@ -1,4 +1,4 @@
-//! The docs: every configuration in them loads, says nothing that is not so, and is found from the index.
+//! The docs: every configuration in them loads without warnings, and the index links to every page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The YAML of a page, piece by piece.
+/// The YAML snippets of a page.
 fn snippets(page: &str) -> Vec<&str> {
     let mut rest = page;
     let mut found = Vec::new();

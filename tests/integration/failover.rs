@@ -1,4 +1,5 @@
-//! One rack's trouble is not the sender's: the other one gets everything, and the first one again when it is back.
+//! The failure of one rack does not affect the sender: the other rack gets all items, and the first rack gets them
+//! again after its recovery.
 
 use crate::harness::{Answer, Backend, Client, Collector, Oracle, Refusal, Signal};
 
@@ -42,7 +43,7 @@ exporters:
 }
 
 #[tokio::test]
-async fn second_rack_serves_while_the_first_is_away() {
+async fn second_rack_serves_while_the_first_is_down() {
     let (first, second) = (Backend::start().await, Backend::start().await);
     let collector = Collector::start(&config(&first, &second, "")).await;
     let oracle = Oracle::default();
@@ -50,13 +51,13 @@ async fn second_rack_serves_while_the_first_is_away() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 3)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&first).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&first).await, 0);
     assert!(second.record().accepted.is_empty());
 
     first.stop().await;
     for _ in 0..20 {
         for signal in Signal::ALL {
-            // Not one of these requests is refused.
+            // No request is refused.
             client.send(&client.request(signal, 3)).await.unwrap();
         }
     }
@@ -84,12 +85,12 @@ async fn second_rack_serves_while_the_first_is_away() {
     collector
         .wait_for("A higher level accepts data again; returning to it.")
         .await;
-    oracle.settle_among(&[&first, &second]).await;
+    oracle.wait_for_delivery_among(&[&first, &second]).await;
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn with_both_racks_away_the_client_keeps_its_data() {
+async fn client_is_refused_while_both_racks_are_down() {
     let (first, second) = (Backend::start().await, Backend::start().await);
     first.always(Answer::Refuse(Refusal::UNAVAILABLE));
     second.stop().await;
@@ -103,9 +104,9 @@ async fn with_both_racks_away_the_client_keeps_its_data() {
     }
     second.restart();
     for request in &requests {
-        client.insist(request).await;
+        client.send_until_acknowledged(request).await;
     }
-    assert_eq!(oracle.settle(&second).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&second).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -123,8 +124,8 @@ async fn failover_queue_keeps_data_while_both_racks_refuse() {
     }
     collector.assert_conservation_in_flight().await;
     second.restart();
-    // The queue tries every few seconds.
-    oracle.settle_among(&[&first, &second]).await;
+    // The queue retries every few seconds.
+    oracle.wait_for_delivery_among(&[&first, &second]).await;
     let metrics = collector.assert_conservation().await;
     let queue = [("exporter", "failover")];
     assert_eq!(

@@ -1,4 +1,4 @@
-//! One exporter's trouble is not another's.
+//! Failures of one exporter do not affect other exporters.
 
 use crate::harness::metrics::Metrics;
 use crate::harness::{
@@ -22,7 +22,7 @@ async fn dead_exporter_does_not_block_live_one_and_catches_up() {
             client.send(&client.request(signal, 2)).await.unwrap();
         }
     }
-    assert_eq!(oracle.settle(&live).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&live).await, 0);
     let items = |metrics: &Metrics, outcome: &str, exporter: &str| {
         let name = format!("tributary_exporter_{outcome}_items");
         metrics.sum(&name, &[("exporter", exporter)])
@@ -37,8 +37,8 @@ async fn dead_exporter_does_not_block_live_one_and_catches_up() {
     collector.assert_conservation_in_flight().await;
 
     dead.restart();
-    assert_eq!(oracle.settle(&dead).await, 0);
-    assert_eq!(oracle.settle(&live).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&dead).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&live).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -58,7 +58,7 @@ async fn permanent_refusal_does_not_affect_other_exporters() {
     for _ in 0..20 {
         client.send(&client.request(Signal::Logs, 2)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&live).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&live).await, 0);
     let metrics = collector.assert_conservation().await;
     let lost = [("exporter", "otlp_grpc/picky"), ("reason", "permanent")];
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &lost), 40.0);
@@ -101,8 +101,8 @@ async fn retries_behind_batch_go_only_to_refusing_branches() {
         .send(&client.request(Signal::Traces, 2))
         .await
         .unwrap();
-    assert_eq!(oracle.settle(&full).await, 0);
-    assert_eq!(oracle.settle(&live).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&full).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&live).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -139,10 +139,10 @@ async fn full_queue_does_not_delay_or_duplicate_other_branches() {
         .await;
     full.release();
     for request in &requests {
-        client.insist(request).await;
+        client.send_until_acknowledged(request).await;
     }
-    assert_eq!(oracle.settle(&full).await, 0);
-    assert_eq!(oracle.settle(&live).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&full).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&live).await, 0);
     let metrics = collector.assert_conservation().await;
     assert_eq!(of(&metrics, "received", "otlp_grpc/live"), 20.0);
     assert_eq!(of(&metrics, "delivered", "otlp_grpc/full"), 20.0);

@@ -1,5 +1,5 @@
-//! HTTP/2 attacks: whatever a client sends, the server responds within the protocol, closes abusive
-//! connections, uses little memory and time, and serves other clients.
+//! HTTP/2 attacks: for any input, the server responds within the protocol, closes abusive connections, uses little
+//! memory and time, and serves other clients.
 
 use std::future::Future;
 use std::pin::pin;
@@ -28,7 +28,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// `limits` are keys of that section, `grpc` other keys of that protocol.
+    /// `limits` are keys of the section `limits`, `grpc` other keys of the protocol.
     pub async fn start(limits: &str, grpc: &str) -> Self {
         let backend = Backend::start().await;
         let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])
@@ -82,13 +82,13 @@ impl Arena {
         }
     }
 
-    /// After the attack: little memory, little processor time, and nothing of the others' was lost.
+    /// Checks after the attack: little memory, little processor time, and no loss for other clients.
     pub async fn assert_unharmed(self) {
         let grown = self.collector.peak_memory().saturating_sub(self.memory);
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.collector.processor_time() - self.processor;
         assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");
-        self.oracle.settle(&self.backend).await;
+        self.oracle.wait_for_delivery(&self.backend).await;
         self.collector.assert_conservation().await;
     }
 }
@@ -114,7 +114,7 @@ fn whole_call(stream: u32) -> Vec<u8> {
     .concat()
 }
 
-/// Floods a connection on which stream 1 is open, and expects it to be ended in the protocol's own words.
+/// Floods a connection on which stream 1 is open, and expects the server to close it within the protocol.
 async fn too_much(what: &str, flood: Flood) {
     let arena = Arena::start(STRICT, "").await;
     for address in [arena.collector.grpc(), arena.collector.http()] {
@@ -142,12 +142,12 @@ async fn rapid_resets_end_the_connection() {
 }
 
 #[tokio::test]
-async fn errors_that_make_the_server_reset_streams_end_the_connection() {
+async fn stream_errors_by_the_client_end_the_connection() {
     too_much("CVE-2025-8671", attacks::made_you_reset).await;
 }
 
 #[tokio::test]
-async fn endless_header_blocks_end_the_connection() {
+async fn unbounded_header_blocks_end_the_connection() {
     too_much("CVE-2024-27316", attacks::endless_block).await;
 }
 
@@ -157,37 +157,37 @@ async fn empty_continuations_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_flood_of_pings_ends_the_connection() {
+async fn flood_of_pings_ends_the_connection() {
     too_much("CVE-2019-9512", attacks::ping).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_settings_ends_the_connection() {
+async fn flood_of_settings_ends_the_connection() {
     too_much("CVE-2019-9515", attacks::settings).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_empty_data_ends_the_connection() {
+async fn flood_of_empty_data_ends_the_connection() {
     too_much("CVE-2019-9518", attacks::empty_data).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_priorities_ends_the_connection() {
+async fn flood_of_priorities_ends_the_connection() {
     too_much("CVE-2019-9513", attacks::priority).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_window_updates_ends_the_connection() {
+async fn flood_of_window_updates_ends_the_connection() {
     too_much("WINDOW_UPDATE", attacks::small_window_update).await;
 }
 
 #[tokio::test]
-async fn a_flood_of_unknown_frames_ends_the_connection() {
+async fn flood_of_unknown_frames_ends_the_connection() {
     too_much("frames of no known type", attacks::unknown_frame).await;
 }
 
 #[tokio::test]
-async fn windows_that_overflow_end_the_stream_or_the_connection() {
+async fn window_overflow_ends_the_stream_or_connection() {
     let arena = Arena::start("", "").await;
     let most = (1 << 31) - 1;
     let attack = async {
@@ -209,20 +209,20 @@ async fn windows_that_overflow_end_the_stream_or_the_connection() {
 }
 
 #[tokio::test]
-async fn unread_responses_do_not_pile_up() {
+async fn unread_responses_do_not_accumulate() {
     let arena = Arena::start("", "max_concurrent_streams: 100").await;
     let attack = async {
-        // No room for the data of any answer.
+        // The window has no room for the data of any response.
         let mut windowless = Attacker::connect(arena.collector.grpc()).await;
         let no_window = greeting(&[0, 4, 0, 0, 0, 0]);
         windowless.say(&no_window).await.unwrap();
         windowless
             .flood(5000, |number| whole_call(stream(number)))
             .await;
-        // Not even the refusals are read.
-        let mut deaf = Attacker::deaf(arena.collector.grpc()).await;
+        // The attacker does not read the refusals either.
+        let mut deaf = Attacker::unread(arena.collector.grpc()).await;
         let flood = deaf.flood(5000, |number| whole_call(stream(number)));
-        // At some point nothing more goes out, because nothing is taken in.
+        // At some point writes stall, because the server stops reading.
         let _ = timeout(Duration::from_secs(2), flood).await;
         (windowless, deaf)
     };
@@ -239,7 +239,7 @@ async fn unread_responses_do_not_pile_up() {
 }
 
 #[tokio::test]
-async fn a_header_block_that_unpacks_to_much_more_is_refused() {
+async fn header_bomb_is_refused() {
     let arena = Arena::start("", "").await;
     let bomb = attacks::header_bomb();
     let attack = async {
@@ -264,7 +264,7 @@ async fn a_header_block_that_unpacks_to_much_more_is_refused() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused_and_the_next_one_served() {
+async fn oversized_head_is_refused_and_next_request_served() {
     let arena = Arena::start("", "").await;
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
@@ -288,7 +288,7 @@ async fn requests_above_concurrency_limit_are_refused() {
     let arena = Arena::start("", "max_concurrent_streams: 10").await;
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
-        // The server's SETTINGS come first: what is opened before they are confirmed counts too.
+        // The server's SETTINGS come first: streams opened before their acknowledgement count too.
         attacker
             .flood(15, |number| {
                 frame(HEADERS, END_HEADERS, stream(number), &call(path()))
@@ -326,7 +326,7 @@ async fn thousand_endless_requests_do_not_affect_other_clients() {
         let mut attackers = Vec::new();
         for _ in 0..10 {
             let mut attacker = Attacker::greet(arena.collector.grpc()).await;
-            // The first bytes of a message of 4 MiB, for which a careless server would make room.
+            // The first bytes of a message of 4 MiB. An unprotected server would allocate the whole message.
             let said = attacker
                 .flood(100, |number| {
                     [
@@ -376,7 +376,7 @@ async fn clients_with_unfinished_requests_are_disconnected() {
         let expected = [None, Some(0), Some(PROTOCOL_ERROR), Some(ENHANCE_YOUR_CALM)];
         assert!(expected.contains(&code), "{what}: {code:?}");
     }
-    // A frame that comes byte by byte.
+    // A frame that is sent byte by byte.
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
         let slow = frame(HEADERS, END_HEADERS, 1, &call(path()));
@@ -393,11 +393,11 @@ async fn clients_with_unfinished_requests_are_disconnected() {
     arena.assert_unharmed().await;
 }
 
-/// Says these frames on a connection of its own. Returns the code with which the server ends the connection.
+/// Sends these frames on a new connection. Returns the code with which the server closes the connection.
 async fn violate(arena: &Arena, frames: &[Vec<u8>]) -> Option<u32> {
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
-        // An error may be the answer to an earlier frame already.
+        // An error may already be the response to an earlier frame.
         let _ = attacker.say(&frames.concat()).await;
         attacker.ended().await
     };
@@ -408,7 +408,7 @@ async fn violate(arena: &Arena, frames: &[Vec<u8>]) -> Option<u32> {
 type Case = (&'static str, Vec<Vec<u8>>, &'static [u32]);
 
 #[tokio::test]
-async fn breaches_of_the_protocol_end_the_connection_with_their_code() {
+async fn protocol_violations_end_the_connection_with_their_code() {
     let arena = Arena::start("", "").await;
     let headers = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &call(path()));
     let open = |stream| frame(HEADERS, END_HEADERS, stream, &call(path()));
@@ -531,7 +531,7 @@ async fn breaches_of_the_protocol_end_the_connection_with_their_code() {
     ];
     for (what, frames, expected) in cases {
         let code = violate(&arena, &frames).await;
-        // A server that closes while more is on its way may lose its last words.
+        // A server that closes while data is in flight may lose its last message.
         let told = code.is_some_and(|code| expected.contains(&code));
         assert!(told, "{what}: {code:?}");
     }

@@ -11,7 +11,7 @@ use crate::harness::collector::Line;
 use crate::harness::{Backend, Collector, Telemetry, grpc_to, within, yaml};
 use crate::sdk;
 
-/// A collector that takes nothing but mutual TLS, and stamps what it takes.
+/// A collector that requires mutual TLS, and stamps the items it receives.
 struct Rack {
     certificates: Certificates,
     backend: Backend,
@@ -69,7 +69,7 @@ impl Rack {
         ["sidecar.crt", "sidecar.key"].map(|name| self.certificates.file(name))
     }
 
-    /// Waits until so many requests have arrived; all of them were stamped.
+    /// Waits until this many requests have arrived, all of them stamped.
     async fn arrived(&self, requests: usize) {
         let what = format!("{requests} requests");
         let arrived = |record: &crate::harness::backend::Record| record.accepted.len() == requests;
@@ -161,7 +161,7 @@ async fn openssl_is_refused_without_a_certificate_and_with_tls_1_2() {
 }
 
 #[tokio::test]
-async fn openssl_agrees_on_http_2_with_the_grpc_port() {
+async fn openssl_negotiates_http2_with_the_grpc_port() {
     let Some(rack) = Rack::start().await else {
         return;
     };
@@ -236,7 +236,7 @@ async fn curl_needs_certificate_and_trusted_server() {
     };
     let authority = rack.certificates.file("ca.crt");
     let output = rack.curl("https", &["--cacert", &authority]).await;
-    // Over TLS 1.3 a client learns of it when it reads.
+    // Over TLS 1.3 a client detects the refusal on its first read.
     assert!(!output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("000"), "{}", said(&output));
 
@@ -317,7 +317,7 @@ async fn curl_without_tls_gets_hint() {
 }
 
 #[tokio::test]
-async fn grpc_for_python_gets_in_with_a_certificate_and_only_with_one() {
+async fn grpc_for_python_needs_a_certificate() {
     let Some(python) = sdk::told("SDK_PYTHON") else {
         return;
     };

@@ -1,5 +1,5 @@
-//! HTTP/1 attacks: the server refuses or closes cleanly, no request is ambiguous to two parsers,
-//! and other clients are not disturbed.
+//! HTTP/1 attacks: the server refuses the requests or closes the connection, no request is ambiguous to two parsers,
+//! and other clients are not affected.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::floods::Arena;
 use crate::harness::attacks::{AMBIGUOUS, BOTH_LENGTHS, HIDDEN, post, statuses};
 use crate::harness::within;
 
-/// Sends these bytes and reads until the server closes the connection. Returns the statuses of the answers.
+/// Sends these bytes and reads until the server closes the connection. Returns the statuses of the responses.
 async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u16> {
     let (mut read, mut write) = TcpStream::connect(address).await.unwrap().into_split();
     let writing = async {
@@ -76,7 +76,7 @@ async fn invalid_chunks_end_the_connection() {
 }
 
 #[tokio::test]
-async fn heads_without_end_are_refused() {
+async fn unterminated_heads_are_refused() {
     let arena = Arena::start("header_timeout: 1s", "").await;
     let address = arena.collector.http();
     let long = "y".repeat(1 << 20);
@@ -92,14 +92,14 @@ async fn heads_without_end_are_refused() {
         ("no line", long.clone(), 400),
     ] {
         let statuses = arena.beside(say(address, request.as_bytes())).await;
-        // Closing with unread data resets the connection, and the answer may be lost.
+        // Closing with unread data resets the connection, and the response may be lost.
         let refused = statuses.is_empty() || [[expected], [431], [400]].contains(&[statuses[0]]);
         assert!(refused && statuses.len() <= 1, "{what}: {statuses:?}");
     }
     arena.assert_unharmed().await;
 }
 
-/// Sends these bytes, and then one more every 100 ms. Returns when the server closes the connection.
+/// Sends these bytes, and then one more byte every 100 ms. Returns when the server closes the connection.
 async fn trickle(address: SocketAddr, beginning: &str, then: &[u8]) -> Vec<u16> {
     let (mut read, mut write) = TcpStream::connect(address).await.unwrap().into_split();
     write.write_all(beginning.as_bytes()).await.unwrap();
@@ -125,7 +125,7 @@ async fn trickle(address: SocketAddr, beginning: &str, then: &[u8]) -> Vec<u16> 
 }
 
 #[tokio::test]
-async fn slow_heads_are_given_up() {
+async fn slow_heads_end_the_connection() {
     let arena = Arena::start("header_timeout: 500ms, handshake_timeout: 500ms", "").await;
     let address = arena.collector.http();
     let slow = (0..100).map(|_| trickle(address, "POST /v1/traces HTTP/1.1\r\nx: ", b"y"));
@@ -140,7 +140,7 @@ async fn slow_heads_are_given_up() {
 }
 
 #[tokio::test]
-async fn slow_bodies_are_given_up() {
+async fn slow_bodies_end_the_connection() {
     let limits = "body_grace: 500ms, min_body_rate: 1MiB";
     let arena = Arena::start(limits, "").await;
     let address = arena.collector.http();
@@ -160,7 +160,7 @@ async fn slow_bodies_are_given_up() {
 }
 
 #[tokio::test]
-async fn a_thousand_requests_at_once_are_answered_one_after_the_other() {
+async fn pipelined_requests_are_served_in_order() {
     let arena = Arena::start("", "").await;
     let requests = post("content-length: 0\r\n").repeat(999)
         + &post("content-length: 0\r\nconnection: close\r\n");

@@ -1,5 +1,5 @@
-//! The collector needs no privileges: it opens only the configured ports, runs as any user, and
-//! reads its files only at the start.
+//! The collector needs no privileges: it opens only the configured ports, runs as any user, and reads its files only at
+//! the start.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,7 +37,7 @@ fn announced(collector: &Collector) -> BTreeSet<SocketAddr> {
 fn sockets(pid: u32) -> BTreeSet<u64> {
     let mut inodes = BTreeSet::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
-        // It may be closed by now.
+        // The descriptor may be closed in the meantime.
         let Ok(target) = std::fs::read_link(entry.unwrap().path()) else {
             continue;
         };
@@ -63,7 +63,7 @@ fn bound(pid: u32, table: &str, state: &str) -> BTreeSet<SocketAddr> {
     addresses
 }
 
-/// The kernel writes each 32 bits of an address as one number, and the port as another.
+/// The kernel writes each 32 bits of an address as one number, and the port as another number.
 fn address(text: &str) -> SocketAddr {
     let (host, port) = text.split_once(':').unwrap();
     let words = host.as_bytes().chunks(8).map(|word| {
@@ -78,7 +78,7 @@ fn address(text: &str) -> SocketAddr {
     SocketAddr::new(host, u16::from_str_radix(port, 16).unwrap())
 }
 
-/// Every endpoint in a part of a configuration, as it is after defaults were filled in.
+/// Every endpoint in a section of the effective configuration.
 fn endpoints(part: &Value, found: &mut Vec<String>) {
     for (key, value) in part.as_object().into_iter().flatten() {
         if key == "endpoint" || key == "address" {
@@ -116,7 +116,7 @@ async fn collector_listens_only_on_configured_addresses() {
         .send(&client.request(Signal::Traces, 1))
         .await
         .unwrap();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let announced = announced(&collector);
     assert_eq!(announced.len(), 4, "gRPC, HTTP, health, metrics");
     let pid = collector.pid();
@@ -132,7 +132,7 @@ async fn collector_listens_only_on_configured_addresses() {
 
 /// `TCP_LISTEN`.
 const LISTEN: &str = "0A";
-/// `TCP_CLOSE`: what a UDP socket is in that takes from anybody.
+/// `TCP_CLOSE`: state of a UDP socket without a fixed peer.
 const UNCONNECTED: &str = "07";
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn running_as_root_is_a_warning() {
 }
 
 #[test]
-fn no_component_writes_through_a_link_in_a_shared_directory() {
+fn no_component_writes_through_link_in_shared_directory() {
     let directory = TempDir::new().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o1777)).unwrap();
@@ -202,7 +202,7 @@ async fn collector_runs_as_nobody_without_capabilities() {
     let directory = TempDir::new().unwrap();
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let binary = directory.path().join("collector");
-    // Copied by another process: what one of our own threads still had open for writing could not be run.
+    // Copied by another process: a file that a thread of this process still has open for writing could not be executed.
     let copied = Command::new("cp").arg(BINARY).arg(&binary).status();
     assert!(copied.unwrap().success());
     let mut command = Command::new("setpriv");
@@ -226,7 +226,7 @@ async fn collector_runs_as_nobody_without_capabilities() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
@@ -276,7 +276,7 @@ async fn collector_serves_after_its_files_are_removed() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     sidecar.assert_conservation().await;
     rack.assert_conservation().await;
 }
@@ -288,7 +288,7 @@ fn remove(directory: &Path) {
 }
 
 #[tokio::test]
-async fn a_probe_without_a_shell_asks_the_program_itself() {
+async fn probe_command_works_without_a_shell() {
     let backend = Backend::start().await;
     let collector = Collector::start(&everything(&backend)).await;
     let url = format!(

@@ -32,7 +32,7 @@ fn resolved(resolver: &str, more: &str) -> String {
     )
 }
 
-/// Returns a request whose spans each belong to a trace of their own, for a service of its own.
+/// Returns a request whose spans belong to distinct traces, for a distinct service.
 fn varied(client: &Client, signal: Signal, items: usize, service: usize) -> Telemetry {
     let mut request = client.request(signal, items);
     let resource = Some(Resource {
@@ -61,11 +61,13 @@ fn trace(number: usize) -> Vec<u8> {
     [u64::MAX, number as u64 + 1].map(u64::to_be_bytes).concat()
 }
 
-/// Sends all signals until the end is said, or so many requests.
+/// Sends all signals until the stop signal, or this many requests.
 async fn send(client: Client, requests: usize) {
     for round in 0..requests {
         let signal = Signal::ALL[round % Signal::ALL.len()];
-        client.insist(&varied(&client, signal, 10, round)).await;
+        client
+            .send_until_acknowledged(&varied(&client, signal, 10, round))
+            .await;
     }
 }
 
@@ -98,7 +100,7 @@ async fn killed_member_loses_no_acknowledged_data() {
         members[2].wait_for("more than its share", more).await;
         members[1].restart();
         while clients.join_next().await.is_some() {}
-        oracle.settle_among(&all).await;
+        oracle.wait_for_delivery_among(&all).await;
         let metrics = collector.assert_conservation().await;
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
         let failed = [("success", "false")];
@@ -117,7 +119,7 @@ async fn traces_and_services_reach_one_member_each_from_every_sender() {
     ];
     let all: Vec<&Backend> = members.iter().collect();
     let exporter = over(&all, "");
-    // The order in which members are written makes no difference.
+    // The order of the members in the configuration has no effect.
     let reversed: Vec<&Backend> = members.iter().rev().collect();
     let other = over(&reversed, "");
     let batch = ("batch", "{timeout: 5ms, send_batch_size: 100}");
@@ -137,7 +139,7 @@ async fn traces_and_services_reach_one_member_each_from_every_sender() {
             }
         }
     }
-    oracle.settle_among(&all).await;
+    oracle.wait_for_delivery_among(&all).await;
     let mut owner: HashMap<Vec<u8>, usize> = HashMap::new();
     for (number, member) in members.iter().enumerate() {
         let record = member.record();
@@ -149,7 +151,7 @@ async fn traces_and_services_reach_one_member_each_from_every_sender() {
             }
         }
     }
-    // 40 services, of which all signals but traces have one member, and 5 traces of each.
+    // 40 services, each with one member for all signals but traces, and 5 traces of each.
     assert_eq!(owner.len(), 40 + 40 * 5);
 }
 
@@ -182,7 +184,7 @@ fn keys(telemetry: &Telemetry) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn the_file_of_members_is_followed() {
+async fn changes_of_the_member_file_are_applied() {
     let members = [
         Backend::start().await,
         Backend::start().await,
@@ -201,7 +203,7 @@ async fn the_file_of_members_is_followed() {
             .await
             .unwrap();
     }
-    oracle.settle_among(&members.each_ref()).await;
+    oracle.wait_for_delivery_among(&members.each_ref()).await;
     assert!(members[2].record().accepted.is_empty());
 
     let before = members[0].record().attempts;
@@ -217,7 +219,7 @@ async fn the_file_of_members_is_followed() {
             .await
             .unwrap();
     }
-    oracle.settle_among(&members.each_ref()).await;
+    oracle.wait_for_delivery_among(&members.each_ref()).await;
     assert_eq!(
         members[0].record().attempts,
         before,
@@ -255,8 +257,12 @@ async fn client_is_refused_without_members() {
     let refused = client.send(&request).await.unwrap_err();
     assert!(refused.is_retryable(), "{refused:?}");
     members[1].always(Answer::Accept);
-    within("a member that is back", client.insist(&request)).await;
-    oracle.settle_among(&members.each_ref()).await;
+    within(
+        "a member that is back",
+        client.send_until_acknowledged(&request),
+    )
+    .await;
+    oracle.wait_for_delivery_among(&members.each_ref()).await;
     collector.assert_conservation().await;
 }
 
@@ -291,16 +297,16 @@ async fn backlog_on_disk_goes_to_current_members() {
     drop(collector);
     members[1].restart();
     let collector = Collector::start(&config(&members.each_ref())).await;
-    oracle.settle(&members[1]).await;
+    oracle.wait_for_delivery(&members[1]).await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
 }
 
 #[tokio::test]
-async fn members_that_were_found_by_a_name_show_a_certificate_for_it() {
+async fn resolved_members_need_a_certificate_for_their_name() {
     let (authority, backend) = (Authority::new(), Backend::start().await);
     let leaf = authority.leaf_of(|params| {
-        // Not for the address.
+        // The certificate is for the name, not for the address.
         params.subject_alt_names = vec![SanType::DnsName("localhost".try_into().unwrap())];
     });
     let (certificate, key) = (authority.file("member.pem"), authority.file("member.key"));
@@ -337,7 +343,7 @@ async fn members_that_were_found_by_a_name_show_a_certificate_for_it() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 3)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let by_address = format!("static: {{hostnames: ['{}']}}", member.grpc());
     let by_address = Collector::start(&sender(&by_address)).await;
     let client = Client::http("by address", by_address.http(), &oracle);

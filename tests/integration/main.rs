@@ -1,9 +1,9 @@
 //! Properties that the collector guarantees to its operators, checked on the real binary: one file
 //! per property.
 //!
-//! Every test starts its own collectors, backends and clients on ports that the system chooses, so
-//! all tests run concurrently. No test sleeps to wait for an event: tests wait for log lines,
-//! metrics and arrivals, and fail with an error if an event does not occur.
+//! Every test starts separate collectors, backends and clients on ports that the system chooses, so all tests run
+//! concurrently. No test sleeps to wait for an event: tests wait for log lines, metrics and arrivals, and fail with an
+//! error if an event does not occur.
 
 #![allow(
     clippy::unwrap_used,

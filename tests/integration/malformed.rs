@@ -1,4 +1,4 @@
-//! One client's malformed requests get an answer that names the fault, and cost no other client anything.
+//! Malformed requests are refused with the name of the fault, and do not affect other clients.
 
 use http::Method;
 use tonic::Code;
@@ -26,12 +26,12 @@ fn around(span: &[u8]) -> Vec<u8> {
     field(1, &field(2, &field(2, span)))
 }
 
-/// Malformed protobuf, and what the answer must mention.
+/// Malformed protobuf, and text that the response must contain.
 fn protobuf() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let whole = Telemetry::of(Signal::Traces, &["bad".to_owned()]).encode();
     let mut truncated = whole.clone();
     truncated.truncate(whole.len() - 3);
-    // An attribute whose value is a list of a list of a list ...
+    // An attribute whose value is a list of lists.
     let mut deep = Vec::new();
     for _ in 0..200 {
         deep = field(5, &field(1, &deep));
@@ -61,7 +61,7 @@ fn protobuf() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// Malformed JSON, and what the answer must mention.
+/// Malformed JSON, and text that the response must contain.
 const JSON: [(&str, &str, &str); 6] = [
     ("unfinished", r#"{"resourceSpans": ["#, "resource"),
     ("no object", "[]", "line 1 column 2"),
@@ -136,7 +136,7 @@ async fn malformed_requests_are_refused_alone() {
         bad += 1;
     }
 
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert_eq!(
         metrics.sum("tributary_receiver_unreadable_requests", &[]),
@@ -193,7 +193,7 @@ async fn bodies_contradicting_headers_are_refused() {
     let oracle = Oracle::default();
     let client = Client::http("client", collector.http(), &oracle);
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 

@@ -1,5 +1,5 @@
-//! The collector's memory stays within its budget and a fixed overhead for any input, and other
-//! clients are served.
+//! The memory of the collector stays within its budget and a fixed overhead for any input, and other clients are
+//! served.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,7 +24,7 @@ use tonic::Code;
 
 use crate::harness::attacks::{message, pprof_bombs, request};
 use crate::harness::{
-    Backend, Client, Collector, GLANCE, Oracle, Signal, codec, grpc_at, grpc_to, raw, within,
+    Backend, Client, Collector, Oracle, POLL_INTERVAL, Signal, codec, grpc_at, grpc_to, raw, within,
 };
 
 const MIB: usize = 1 << 20;
@@ -35,7 +35,7 @@ const OVERHEAD: usize = 24 * MIB;
 /// Bytes that every heap of the allocator but the first may keep; there is a heap for every two
 /// processors.
 const KEPT_BY_A_HEAP: usize = 8 * MIB;
-/// Without optimizations attacks are smaller: what a release takes in a second would be a minute.
+/// Without optimizations attacks are smaller: work that takes an optimized build a second would take a minute.
 const SCALE: usize = if cfg!(debug_assertions) { 1 } else { 8 };
 /// The largest request, as sent and unpacked.
 const LARGEST: usize = SCALE * MIB / 2;
@@ -43,8 +43,8 @@ const LARGEST: usize = SCALE * MIB / 2;
 /// The largest pprof file, unpacked; compressed the attacks have some KB.
 const PROFILE: usize = 4 * SCALE * MIB;
 
-/// A collector on a hostile network. Traces go to a backend, logs nowhere, and metrics to one that takes connections and
-/// says nothing, so that they stay in the queue.
+/// A collector on a hostile network. Traces go to a backend. Logs have no next hop. Metrics go to a server that accepts
+/// connections and never responds, so that they stay in the queue.
 struct Target {
     collector: Collector,
     backend: Backend,
@@ -98,7 +98,7 @@ service:
         }
     }
 
-    /// Runs an attack while others send small requests, and looks at them and at the memory.
+    /// Runs an attack while other clients send small requests, and checks the clients and the memory.
     async fn under(&self, name: &str, attack: impl Future<Output = ()>) -> usize {
         let over = Arc::new(AtomicBool::new(false));
         let began = Instant::now();
@@ -107,7 +107,7 @@ service:
             Client::grpc(&format!("{name}/grpc"), collector.grpc(), oracle).await,
             Client::http(&format!("{name}/http"), collector.http(), oracle),
         ];
-        let others = clients.map(|client| bystander(client, over.clone()));
+        let others = clients.map(|client| send_small_requests(client, over.clone()));
         attack.await;
         over.store(true, Relaxed);
         let mut refused = 0;
@@ -130,20 +130,20 @@ service:
 }
 
 impl Target {
-    /// Waits until the process has given back all but so much.
-    async fn back_to(&self, bytes: u64) {
+    /// Waits until the process uses at most `bytes` of memory.
+    async fn wait_for_memory_below(&self, bytes: u64) {
         within("memory to be given back", async {
             while self.collector.memory() > bytes {
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await;
     }
 }
 
-/// Somebody with small requests, each of which is taken, or its client is told when to come back. Says how many were
-/// not taken.
-fn bystander(client: Client, over: Arc<AtomicBool>) -> JoinHandle<usize> {
+/// Sends small requests until `over`. Each request is accepted, or refused with a retry delay. Returns the number of
+/// refused requests.
+fn send_small_requests(client: Client, over: Arc<AtomicBool>) -> JoinHandle<usize> {
     tokio::spawn(async move {
         let (mut served, mut refusals) = (0, 0);
         while served == 0 || !over.load(Relaxed) {
@@ -241,12 +241,12 @@ async fn structures(target: &Target) {
     let bodies: [(&str, Bytes); 8] = [
         (PROTOBUF, request(&deep_records(LARGEST - 100)).into()),
         (PROTOBUF, request(&empty_records(LARGEST - 100)).into()),
-        // Fields that OTLP does not know.
+        // Unknown fields.
         (
             PROTOBUF,
             request(&[0xfa, 0x7f, 0].repeat(LARGEST / 4)).into(),
         ),
-        // A message that should occur once.
+        // A singular message that occurs twice.
         (PROTOBUF, message(1, &twice).into()),
         (
             JSON,
@@ -291,7 +291,7 @@ async fn structures(target: &Target) {
 async fn profiles(target: &Target, at_once: usize) {
     let http = target.collector.http();
     let pprof = target.collector.server("Starting HTTP server", "pprof");
-    // A profile with one sample, so that there is something to deliver, and many without.
+    // A profile with one sample, so that there is an item to deliver, and many profiles without samples.
     let sample = message(2, &message(2, &[0x22, 1, 1]));
     let beside_it = |many: Vec<u8>| message(1, &message(2, &[sample.clone(), many].concat()));
     let fits = LARGEST - 200;
@@ -304,7 +304,6 @@ async fn profiles(target: &Target, at_once: usize) {
             message(2, &[0x12, 0].repeat(fits / 2)),
         ]
         .concat(),
-        // Attributes of a resource.
         message(
             1,
             &[message(1, &[0x0a, 0].repeat(fits / 2)), message(2, &sample)].concat(),
@@ -340,7 +339,7 @@ async fn connect(address: SocketAddr) -> SendRequest<Pieces> {
     sender
 }
 
-/// A call with this beginning of a body, which goes on for ever unless it is complete.
+/// A call that sends `begin` of a body. The body never ends unless it is complete.
 fn call(address: SocketAddr, begin: Bytes, complete: bool) -> Request<Pieces> {
     let begin = stream::iter([Ok(Frame::data(begin))]);
     let body = if complete {
@@ -355,7 +354,7 @@ fn call(address: SocketAddr, begin: Bytes, complete: bool) -> Request<Pieces> {
         .unwrap()
 }
 
-/// Requests of one log record, over many connections.
+/// Sends requests of one log record, over many connections.
 async fn tiny_requests(target: &Target, requests: usize) {
     const CONNECTIONS: usize = 20;
     let (grpc, http) = (target.collector.grpc(), target.collector.http());
@@ -395,8 +394,9 @@ async fn tiny_requests(target: &Target, requests: usize) {
     tokio::join!(by_grpc, by_http);
 }
 
-/// Connections that do nothing, or stop in the middle of a request. They stay open while the result lives. They come
-/// from two addresses that nobody else has: one alone gets half of the connections that memory allows.
+/// Opens connections that send nothing, or stop in the middle of a request. They stay open until the drop of the
+/// result. They come from two addresses without other clients, because one address gets only half of the connections
+/// that memory allows.
 async fn connections(
     address: SocketAddr,
     from: [u8; 2],
@@ -433,7 +433,7 @@ async fn unfinished_requests(target: &Target, count: usize) {
     sleep(Duration::from_millis(300)).await;
 }
 
-/// Streams of one connection that declare a large message and send nothing, or a little.
+/// Opens streams of one connection that declare a large message and send no more than a few bytes of it.
 async fn declared_and_not_sent(target: &Target, streams: usize, sent: usize) {
     let grpc = target.collector.grpc();
     let mut begin = vec![0];
@@ -523,7 +523,7 @@ async fn attacks_stay_within_memory_limit() {
         .await;
     let heaps = std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2));
     let kept = OVERHEAD / 2 + (heaps - 1) * KEPT_BY_A_HEAP;
-    target.back_to(idle + kept as u64).await;
+    target.wait_for_memory_below(idle + kept as u64).await;
     target
         .under("a backend that stalls", fill_the_queue(&target))
         .await;
@@ -539,5 +539,5 @@ async fn attacks_stay_within_memory_limit() {
         );
     };
     target.under("all at once", all).await;
-    target.oracle.settle(&target.backend).await;
+    target.oracle.wait_for_delivery(&target.backend).await;
 }

@@ -1,4 +1,4 @@
-//! Invalid data of one client costs no other client anything, even if their requests are merged.
+//! Invalid data of one client does not affect other clients, even if their requests are merged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use crate::harness::{
 
 /// Refuses every request with an item of the client `bad`. Counts the refused requests that also
 /// had items of other clients.
-fn picky(backend: &Backend) -> Arc<AtomicUsize> {
+fn refuse_items_of_bad_client(backend: &Backend) -> Arc<AtomicUsize> {
     let mixed = Arc::new(AtomicUsize::new(0));
     let counter = mixed.clone();
     backend.script(move |telemetry| {
@@ -24,9 +24,9 @@ fn picky(backend: &Backend) -> Arc<AtomicUsize> {
     mixed
 }
 
-/// Twenty clients' requests and one bad one, in one batch.
+/// Sends requests of twenty clients and an invalid request, in one batch.
 async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Backend) {
-    let mixed = picky(backend);
+    let mixed = refuse_items_of_bad_client(backend);
     let collector = Collector::start(&yaml(processors, &[exporter])).await;
     let oracle = Oracle::default();
     let good = Client::grpc("good", collector.grpc(), &oracle).await;
@@ -39,7 +39,7 @@ async fn check(processors: &[(&str, &str)], exporter: (&str, &str), backend: &Ba
             }
         }
     }
-    assert_eq!(oracle.settle(backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(
         mixed.load(Relaxed) >= 4,
@@ -79,7 +79,7 @@ async fn refused_request_in_merged_profiles_is_dropped_alone() {
 async fn refused_request_in_compressed_batch_is_dropped_alone() {
     let backend = Backend::start().await;
     backend.hold();
-    let mixed = picky(&backend);
+    let mixed = refuse_items_of_bad_client(&backend);
     let queue = "sending_queue: {num_consumers: 1, compression: lz4}";
     let exporter = grpc_to(&backend, queue);
     let batch = ("batch", "{timeout: 1h, send_batch_size: 10}");
@@ -87,7 +87,7 @@ async fn refused_request_in_compressed_batch_is_dropped_alone() {
     let oracle = Oracle::default();
     let good = Client::grpc("good", collector.grpc(), &oracle).await;
     let bad = Client::http("bad", collector.http(), &Oracle::default());
-    // Batches of four good requests and a bad one.
+    // Batches of four valid requests and an invalid request.
     for _ in 0..5 {
         bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
         for _ in 0..4 {
@@ -100,7 +100,7 @@ async fn refused_request_in_compressed_batch_is_dropped_alone() {
         })
         .await;
     backend.release();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(mixed.load(Relaxed) >= 5);
     let lost = [("reason", "permanent")];
@@ -110,7 +110,7 @@ async fn refused_request_in_compressed_batch_is_dropped_alone() {
 #[tokio::test]
 async fn refused_request_without_queue_is_dropped_alone() {
     let backend = Backend::start().await;
-    let mixed = picky(&backend);
+    let mixed = refuse_items_of_bad_client(&backend);
     let exporter = grpc_to(&backend, "sending_queue: {enabled: false}");
     let batch = ("batch", "{timeout: 1h, send_batch_size: 42}");
     let collector = Collector::start(&yaml(&[batch], &[("otlp_grpc", &exporter)])).await;
@@ -123,7 +123,7 @@ async fn refused_request_without_queue_is_dropped_alone() {
             bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
         }
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     let metrics = collector.assert_conservation().await;
     assert!(mixed.load(Relaxed) >= 1);
     let lost = [("reason", "permanent")];
@@ -133,7 +133,7 @@ async fn refused_request_without_queue_is_dropped_alone() {
 #[tokio::test]
 async fn refusal_by_one_exporter_causes_no_duplicate_at_other() {
     let (picky_one, other) = (Backend::start().await, Backend::start().await);
-    let mixed = picky(&picky_one);
+    let mixed = refuse_items_of_bad_client(&picky_one);
     let more = "sending_queue: {enabled: false}";
     let (to_picky, to_other) = (grpc_to(&picky_one, more), http_to(&other, more));
     let exporters = [
@@ -149,9 +149,9 @@ async fn refusal_by_one_exporter_causes_no_duplicate_at_other() {
         good.send(&good.request(Signal::Logs, 2)).await.unwrap();
     }
     bad.send(&bad.request(Signal::Logs, 2)).await.unwrap();
-    assert_eq!(good_items.settle(&picky_one).await, 0);
+    assert_eq!(good_items.wait_for_delivery(&picky_one).await, 0);
     collector.assert_conservation().await;
-    // The whole batch of five requests, and its half of two.
+    // Refused with items of other clients: the batch of five requests, and its half of two.
     assert_eq!(mixed.load(Relaxed), 2);
     let record = other.record();
     assert_eq!(record.arrivals.len(), 10);
@@ -172,7 +172,7 @@ async fn refused_request_in_queue_batch_is_dropped_alone() {
 }
 
 #[tokio::test]
-async fn batches_that_are_too_large_for_the_next_hop_are_cut() {
+async fn batches_too_large_for_the_next_hop_are_split() {
     for over_http in [false, true] {
         let backend = Backend::start().await;
         backend.script(|telemetry| match telemetry.ids().len() {
@@ -197,7 +197,7 @@ async fn batches_that_are_too_large_for_the_next_hop_are_cut() {
                 client.send(&client.request(signal, 10)).await.unwrap();
             }
         }
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
         let metrics = collector.assert_conservation().await;
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
     }

@@ -1,4 +1,4 @@
-//! Collectors trust each other by certificates, and no other peers.
+//! Collectors accept only peers with trusted certificates.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ async fn rack(authority: &Authority, backend: &Backend) -> Collector {
     Collector::start(&yaml).await
 }
 
-/// A collector next to an application. It shows its certificate, if it has one.
+/// A collector next to an application. It presents its certificate, if configured.
 async fn sidecar(rack: &Collector, exporter: &str, trusted: &Path, certificate: &str) -> Collector {
     let endpoint = match exporter {
         "otlp_grpc" => rack.grpc().to_string(),
@@ -34,7 +34,7 @@ async fn sidecar(rack: &Collector, exporter: &str, trusted: &Path, certificate: 
 }
 
 #[tokio::test]
-async fn everything_arrives_over_mutual_tls() {
+async fn all_signals_arrive_over_mutual_tls() {
     let authority = Authority::new();
     let backend = Backend::start().await;
     let rack = rack(&authority, &backend).await;
@@ -46,7 +46,7 @@ async fn everything_arrives_over_mutual_tls() {
         for signal in Signal::ALL {
             client.send(&client.request(signal, 100)).await.unwrap();
         }
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
         sidecar.assert_conservation().await;
         assert!(sidecar.terminate().await.status.success());
     }
@@ -86,7 +86,7 @@ async fn mutual_tls_requires_trusted_certificates() {
             let line = sidecar.wait_for(retry).await;
             let error = line.field("error");
             assert!(error.contains(advice), "{}", line.text);
-            // No retry can succeed, so this is an error at once.
+            // No retry can succeed, so the failure is logged as an error at once.
             let hopeless =
                 |line: &Line| line.message().starts_with("TLS handshakes fail; retrying");
             let line = sidecar
@@ -94,7 +94,7 @@ async fn mutual_tls_requires_trusted_certificates() {
                 .await;
             assert_eq!(line.field("level"), "error", "{}", line.text);
             assert!(line.field("reason").contains(advice), "{}", line.text);
-            // The other side knows why, too.
+            // The metrics of the other side have the reason.
             let label = format!("\"reason\":\"{reason}\"");
             rack.wait_for_line(reason, 0, |line| line.text.contains(&label))
                 .await;
@@ -102,7 +102,7 @@ async fn mutual_tls_requires_trusted_certificates() {
             assert_eq!(ended.status.code(), Some(1), "it could not deliver");
         }
     }
-    // Plain text does not get in either, and is told why.
+    // Plain text is refused too, with an explanation.
     let answer = raw::http(rack.http(), Method::POST, "/v1/traces", &[], "").await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert!(answer.text().contains("TLS"), "{}", answer.text());

@@ -12,16 +12,16 @@ use crate::harness::{Collector, Signal, codec, raw};
 use tributary::component::Entry;
 
 const MIB: u64 = 1 << 20;
-/// Without optimizations a request is smaller: work that takes a release a second would take a minute.
+/// Without optimizations a request is smaller: work that takes an optimized build a second would take a minute.
 const SCALE: u64 = if cfg!(debug_assertions) { 1 } else { 8 };
 /// The limit that the configuration states, in MiB.
 const LIMIT_MIB: u64 = 24 * SCALE;
-/// Memory of the process beside the limit: the bound that SECURITY.md states.
+/// Maximum memory of the process above the limit, as SECURITY.md states.
 const BESIDE_MIB: u64 = 48;
-/// Bytes of a request, uncompressed: as structs they are several hundred MiB.
+/// Uncompressed size of a request in bytes. The decoded structs take several hundred MiB.
 const REQUEST: usize = (SCALE as usize) << 20;
 
-/// Requests with one item at least, in which two to six bytes stand for a struct.
+/// Requests with at least one item, in which two to six bytes decode to a struct.
 fn bombs(signal: Signal) -> Vec<Vec<u8>> {
     let mut all = attacks::bombs(signal, REQUEST);
     if signal == Signal::Profiles {
@@ -30,7 +30,7 @@ fn bombs(signal: Signal) -> Vec<Vec<u8>> {
     all
 }
 
-/// Requests of profiles whose dictionaries are larger in memory than on the wire.
+/// Requests of profiles whose dictionaries take more memory than their encoding.
 fn dictionaries() -> Vec<Vec<u8>> {
     const LINES: usize = 500;
     let profile = |sample: &[u8]| request(&message(2, &message(2, sample)));
@@ -39,7 +39,7 @@ fn dictionaries() -> Vec<Vec<u8>> {
         entries.collect::<Vec<_>>().concat()
     };
     let empty: &[u8] = &[];
-    // A deep stack: some bytes of references to a location of many lines.
+    // A deep stack: a few bytes of references to a location with many lines.
     let references = vec![1; REQUEST / 64];
     let deep = [
         table(2, &[empty, &[0x1a, 0].repeat(LINES)]),
@@ -67,7 +67,7 @@ fn processors(name: &str) -> &'static [&'static str] {
             "{trace_conditions: ['span.name == \"x\"'], log_conditions: ['log.severity_number == 1'], metric_conditions: ['metric.name == \"x\"'], profile_conditions: ['profile.period == 12345']}",
         ],
         "log_dedup" => &["{}"],
-        // Part of every configuration here.
+        // Every configuration of this test has the component.
         "memory_limiter" => &[],
         "probabilistic_sampler" => &["{sampling_percentage: 50}"],
         "redaction" => &["{allow_all_keys: true}"],
@@ -196,7 +196,7 @@ async fn peak<C: ?Sized>(
         ("content-encoding", "gzip"),
     ];
     for signal in signals(entry, &settings) {
-        // Several requests at once are of one kind: without optimizations their work takes long.
+        // Concurrent requests are of one kind: without optimizations their processing takes long.
         let kinds = if at_once > 1 { 1 } else { usize::MAX };
         for bomb in bombs(signal).into_iter().take(kinds) {
             let body = Bytes::from(codec::compress("gzip", &bomb));
@@ -208,18 +208,18 @@ async fn peak<C: ?Sized>(
                     "{answer:?}"
                 );
             }
-            // Exporters work on what is in their queues.
+            // Exporters process the content of their queues.
             collector.assert_conservation().await;
         }
     }
     collector.peak_memory() / MIB
 }
 
-/// The components whose peak exceeds the bound.
+/// Components whose peak exceeds the bound.
 #[derive(Default)]
-struct Beyond(Vec<String>);
+struct BoundExceeded(Vec<String>);
 
-impl Beyond {
+impl BoundExceeded {
     async fn try_all<C: ?Sized>(
         &mut self,
         kind: &str,
@@ -243,7 +243,7 @@ impl Beyond {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_bombs_stay_within_the_limit_in_every_component() {
-    let mut beyond = Beyond::default();
+    let mut beyond = BoundExceeded::default();
     let all = tributary::processors::REGISTRY;
     beyond.try_all("processor", all, processors, 1).await;
     let all = tributary::exporters::REGISTRY;
@@ -260,12 +260,12 @@ async fn concurrent_bombs_stay_within_limit_in_exporters() {
         let all = exporters(name);
         match name {
             "debug" | "parquet" => all,
-            // Their first configurations write JSON.
+            // The first configurations of these exporters write JSON.
             "file" | "otlp_http" => &all[..1],
             _ => &[],
         }
     }
-    let mut beyond = Beyond::default();
+    let mut beyond = BoundExceeded::default();
     let all = tributary::exporters::REGISTRY;
     beyond.try_all("exporter", all, transcoding, 8).await;
     assert!(beyond.0.is_empty(), "{:#?}", beyond.0);

@@ -1,8 +1,7 @@
-//! Clients that retry at once in an overload are refused, and nothing worse: they are neither disconnected nor logged
-//! as attackers.
+//! Clients that retry at once in an overload are only refused: they are neither disconnected nor logged as attackers.
 
 use crate::harness::http2::{
-    Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, Heard, REFUSED_STREAM, call, frame,
+    Attacker, DATA, END_HEADERS, END_STREAM, HEADERS, REFUSED_STREAM, ReceivedFrames, call, frame,
 };
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, grpc_to, raw, yaml};
 
@@ -11,8 +10,8 @@ fn stream(number: u32) -> u32 {
     2 * number + 1
 }
 
-/// Fails if the connection was ended, or if an operator would take the client for an attacker.
-async fn assert_unsuspected(client: &mut Attacker, collector: &Collector) {
+/// Fails if the connection was closed, or if metrics or logs suggest an attack.
+async fn assert_not_treated_as_attacker(client: &mut Attacker, collector: &Collector) {
     assert!(client.is_alive().await, "the client was disconnected");
     let metrics = collector.metrics().await;
     let floods = [("limit", "max_control_frames")];
@@ -22,8 +21,8 @@ async fn assert_unsuspected(client: &mut Attacker, collector: &Collector) {
     assert!(suspicions.next().is_none(), "{lines:#?}");
 }
 
-/// A request is refused for want of memory before its body is there. More of the body arrives when the server has
-/// forgotten the request.
+/// A request is refused because the memory is full, before its body has arrived. More of the body arrives after the
+/// server has forgotten the request.
 #[tokio::test]
 async fn client_refused_for_memory_may_retry_at_once() {
     const ROUNDS: u32 = 25;
@@ -47,7 +46,7 @@ async fn client_refused_for_memory_may_retry_at_once() {
         let streams = || (round * AT_ONCE..(round + 1) * AT_ONCE).map(stream);
         let begin = |stream| {
             let path = raw::method(Signal::Traces);
-            // A message of 4 MiB, of which 100 bytes are there.
+            // A message of 4 MiB, of which 100 bytes are sent.
             let message = [&[0, 0, 0x40, 0, 0][..], &[0; 100]].concat();
             let head = frame(HEADERS, END_HEADERS, stream, &call(path));
             [head, frame(DATA, 0, stream, &message)].concat()
@@ -55,16 +54,16 @@ async fn client_refused_for_memory_may_retry_at_once() {
         let begun: Vec<u8> = streams().flat_map(begin).collect();
         client.say(&begun).await.unwrap();
         let refused = ((round + 1) * AT_ONCE) as usize;
-        let all_ended = |heard: &Heard| (heard.ended_streams() >= refused).then_some(());
+        let all_ended = |heard: &ReceivedFrames| (heard.ended_streams() >= refused).then_some(());
         client.wait_for("refusals", all_ended).await;
         let rest = |stream| frame(DATA, END_STREAM, stream, &[0; 100]);
         let late: Vec<u8> = streams().flat_map(rest).collect();
         client.say(&late).await.unwrap();
         assert!(client.is_alive().await, "round {round}");
     }
-    assert_unsuspected(&mut client, &collector).await;
+    assert_not_treated_as_attacker(&mut client, &collector).await;
     backend.release();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
@@ -83,7 +82,8 @@ async fn client_with_refused_streams_may_retry_at_once() {
     };
     assert_eq!(client.flood(TIMES, request).await, TIMES);
     let refused = TIMES as usize - 2;
-    let all_refused = |heard: &Heard| (heard.resets(REFUSED_STREAM) == refused).then_some(());
+    let all_refused =
+        |heard: &ReceivedFrames| (heard.resets(REFUSED_STREAM) == refused).then_some(());
     client.wait_for("refusals", all_refused).await;
-    assert_unsuspected(&mut client, &collector).await;
+    assert_not_treated_as_attacker(&mut client, &collector).await;
 }

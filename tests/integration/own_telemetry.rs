@@ -34,7 +34,7 @@ async fn own_metrics_match_collector_names_and_labels() {
         grpc.send(&grpc.request(signal, 3)).await.unwrap();
         http.send(&http.request(signal, 2)).await.unwrap();
     }
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = collector.assert_conservation().await;
     for items in ["spans", "metric_points", "log_records", "profile_samples"] {
         for (transport, count) in [("grpc", 3.0), ("http", 2.0)] {
@@ -78,7 +78,7 @@ async fn own_metrics_match_collector_names_and_labels() {
         metrics.types["otelcol_processor_batch_batch_send_size"],
         "histogram"
     );
-    // The kernel counts CPU time in ticks; a fresh process may have used none.
+    // The kernel counts CPU time in ticks; a new process may have used none.
     assert!(metrics.has("otelcol_process_cpu_seconds", &[]));
     for process in ["otelcol_process_uptime", "otelcol_process_memory_rss"] {
         assert!(metrics.sum(process, &[]) > 0.0, "{process}");
@@ -87,7 +87,7 @@ async fn own_metrics_match_collector_names_and_labels() {
 }
 
 #[tokio::test]
-async fn the_metrics_endpoint_answers_other_requests_as_http_wants() {
+async fn metrics_endpoint_follows_http_for_other_requests() {
     let backend = Backend::start().await;
     let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
     let address = collector.server("Starting metrics server", "service");
@@ -137,7 +137,7 @@ async fn health_check_is_200_while_running_and_503_while_stopping() {
     assert_eq!(ending.status, 503);
     backend.release();
     assert!(collector.ended().await.status.success());
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn health_check_is_503_while_exporter_fails() {
         .unwrap_err();
     crate::harness::within("503", async {
         while status().await != 503 {
-            tokio::time::sleep(crate::harness::GLANCE).await;
+            tokio::time::sleep(crate::harness::POLL_INTERVAL).await;
         }
     })
     .await;
@@ -169,11 +169,11 @@ async fn health_check_is_503_while_exporter_fails() {
     backend.release();
     crate::harness::within("200 again", async {
         while status().await != 200 {
-            tokio::time::sleep(crate::harness::GLANCE).await;
+            tokio::time::sleep(crate::harness::POLL_INTERVAL).await;
         }
     })
     .await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
@@ -188,7 +188,7 @@ async fn calls_are_measured_on_both_sides_at_level_detailed() {
         let client = Client::grpc("client", collector.grpc(), &oracle).await;
         let request = client.request(Signal::Traces, 3);
         client.send(&request).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         let metrics = collector.assert_conservation().await;
         let method = "opentelemetry.proto.collector.trace.v1.TraceService/Export";
         let of_server = [

@@ -32,7 +32,7 @@ fn logs(client: &Client, items: usize) -> Telemetry {
         record.body = Some(AnyValue {
             value: Some(Value::StringValue(id)),
         });
-        // In several files.
+        // Items go to several files.
         record.time_unix_nano += number as u64 % 3 * 3_600_000_000_000;
     }
     Telemetry::Logs(request)
@@ -54,7 +54,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// Waits for it, in this round.
+    /// Waits for this moment of the round.
     async fn come(self, directory: &Path, acknowledged: &mut watch::Receiver<usize>) {
         within(&format!("{self:?}"), async {
             match self {
@@ -71,8 +71,8 @@ impl Moment {
     }
 }
 
-/// Returns when a running collector has an unfinished file. What a killed one has left is removed when the next one
-/// starts.
+/// Waits until a running collector has an unfinished file. The next start removes the unfinished files of a killed
+/// collector.
 #[allow(
     deprecated,
     reason = "an owned descriptor stays open as long as it is waited for"
@@ -80,7 +80,7 @@ impl Moment {
 async fn writing(directory: &Path) {
     let own = fs::read_dir(directory.join("_unfinished")).unwrap();
     let own = own.map(|entry| entry.unwrap().path());
-    // A file may be gone, but not the directory, which is there as long as the collector runs.
+    // A file may be gone, but the directory exists while the collector runs.
     let own: Vec<_> = own.filter(|path| path.is_dir()).collect();
     let events = inotify::init(CreateFlags::NONBLOCK).unwrap();
     for path in &own {
@@ -92,7 +92,7 @@ async fn writing(directory: &Path) {
     }
 }
 
-/// Sends until the collector is gone. Returns the ids that were sent, and those that were acknowledged.
+/// Sends until the collector has ended. Returns the sent and the acknowledged ids.
 async fn send_until_the_end(
     client: Client,
     signal: Signal,
@@ -115,8 +115,8 @@ async fn send_until_the_end(
     }
 }
 
-/// Starts a collector several times while clients of all signals send, and kills it at these moments. Returns the ids
-/// that were sent and those that were acknowledged, by signal.
+/// Starts a collector several times while clients of all signals send, and kills it at these moments. Returns the sent
+/// and the acknowledged ids, by signal.
 async fn killed(
     moments: &[Moment],
     signals: &[Signal],
@@ -174,7 +174,7 @@ async fn rows_are_in_files_exactly_once_after_fifty_kills() {
     }
     sent.sort();
     assert!(found.keys().all(|id| sent.binary_search(id).is_ok()));
-    // The next one clears up, and leaves nothing itself.
+    // The next collector removes the unfinished files, and leaves none itself.
     let collector = Collector::start(&config).await;
     assert!(collector.terminate().await.status.success());
     let left = fs::read_dir(directory.path().join("_unfinished")).unwrap();
@@ -226,7 +226,7 @@ async fn waiting_clients_get_outcome_at_shutdown() {
 }
 
 #[tokio::test]
-async fn a_reload_finishes_the_files_of_the_old_configuration_at_once() {
+async fn reload_finishes_files_of_old_configuration_at_once() {
     let directory = TempDir::new().unwrap();
     let queued = |interval: &str| {
         let path = directory.path().display();

@@ -39,8 +39,8 @@ const ITEMS: u64 = 700;
 const FUNCTIONS: [&str; 4] = ["main", "serve", "encode", "compress"];
 const BUCKETS: u64 = 5;
 
-/// Queries for every engine, by kind of file, with the expected result: `sum` and number
-/// (`present`) of values, `bytes` of texts, `keys` of maps, `entries` of lists and their `total`.
+/// Queries for every engine, by kind of file, with the expected result: `sum` and number (`present`) of values, `bytes`
+/// of texts, `keys` of maps, `entries` of lists and their `total`.
 type Facts = BTreeMap<&'static str, Vec<(&'static str, &'static str, f64)>>;
 
 fn resource(service: &str) -> Option<Resource> {
@@ -102,7 +102,7 @@ fn logs(service: &str) -> Telemetry {
     })
 }
 
-/// No two are equal, so quantiles are what they are.
+/// Durations are distinct, so quantiles are unambiguous.
 fn duration(item: u64) -> u64 {
     1_000_000 + item * 1000
 }
@@ -347,7 +347,7 @@ async fn write(directory: &Path, layout: &str) {
 }
 
 #[tokio::test]
-async fn all_engines_read_the_files() {
+async fn every_engine_reads_the_files() {
     let Some(python) = told("PARQUET_PYTHON") else {
         return;
     };
@@ -419,7 +419,8 @@ fn agree(answers: &[Vec<Vec<String>>], others: &[serde_json::Value]) {
     assert!(compared > 0);
 }
 
-/// The answers to the questions of the document, in its order: those for `layout: wide` and for `layout: stacks`.
+/// Compares the results of the queries of the document, in its order: the results for `layout: wide` and for `layout:
+/// stacks`.
 fn check(wide: &[Vec<Vec<String>>], stacks: &[Vec<Vec<String>>]) {
     let [self_time, slowest, of_trace, errors, counter] = wide else {
         panic!("{} questions", wide.len());

@@ -13,10 +13,10 @@ use prost::Message as _;
 use crate::harness::site::{Site, page};
 use crate::harness::{Backend, Collector, grpc_to, pprof, raw};
 
-/// Damaged files made of each good one, for each kind of damage.
+/// Number of damaged files made of each valid file, for each kind of damage.
 const EACH: usize = 12;
 
-/// The recorded profiles, as they are and without gzip.
+/// The recorded profiles, with and without gzip.
 fn recorded() -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
     let names = ["cpu", "goroutine", "heap", "mutex"];
@@ -28,7 +28,7 @@ fn recorded() -> Vec<Vec<u8>> {
     files.into_iter().chain(plain).collect()
 }
 
-/// Cut somewhere, or with some bits turned over.
+/// Files that are truncated, or have some flipped bits.
 fn damaged() -> Vec<Bytes> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut damaged = Vec::new();
@@ -49,7 +49,7 @@ fn damaged() -> Vec<Bytes> {
     damaged
 }
 
-/// A file of one sample that is like no other.
+/// A file with a unique sample.
 fn good(number: i64) -> Vec<u8> {
     let strings = ["", "good", "count", "main"];
     let kind = pprof::ValueType { kind: 1, unit: 2 };
@@ -113,7 +113,7 @@ async fn damaged_pushed_files_are_refused_with_a_reason() {
     for (file, number) in damaged().into_iter().zip(1..) {
         let answer = post(file).await;
         match answer.status.as_u16() {
-            // The damage does not matter, for example in a name or a value.
+            // The damage has no effect on the structure, for example in a name or a value.
             204 => {}
             400 => {
                 refused += 1;
@@ -128,7 +128,7 @@ async fn damaged_pushed_files_are_refused_with_a_reason() {
         expected += number;
     }
     assert!(refused > 50, "{refused}");
-    // A file's worth, not that of all of them.
+    // The growth is that of one file, not of all files.
     assert!(collector.peak_memory() < before + (64 << 20));
     collector.assert_conservation().await;
     assert_eq!(arrived(&backend), expected);
@@ -146,7 +146,7 @@ async fn damaged_scraped_files_do_not_block_good_ones() {
         let file = match request.uri().path() {
             "/damaged" => damaged[served.fetch_add(1, Relaxed) % all].clone(),
             _ => {
-                // Each has a number of its own.
+                // Each file has a unique number.
                 let mut last = last.lock().unwrap();
                 *last += 1;
                 good(*last).into()
@@ -194,7 +194,7 @@ service: {{pipelines: {{profiles: {{receivers: [pprof/damaged, pprof/good], expo
     }
     assert!(collector.terminate().await.status.success());
     let values = arrived(&backend);
-    // The last one may have been under way when it ended.
+    // The last file may have been in flight at the end.
     let last = *given.lock().unwrap();
     assert!([last, last - 1].map(|n| n * (n + 1) / 2).contains(&values));
 }

@@ -47,7 +47,7 @@ fn file(value: i64) -> Vec<u8> {
     let resource = ResourceProfiles::default();
     let files = write(&dictionary, &resource, &scope, &LinkLabels::default());
     let file = files.into_iter().next().unwrap();
-    // It is what readers understand.
+    // The file is one that readers accept.
     let mut permit = Budget::new(1 << 20).empty_permit();
     let read = PprofReader::new().read(
         &file,
@@ -78,7 +78,7 @@ fn arrived(backend: &Backend) -> Vec<ExportProfilesServiceRequest> {
     all.collect()
 }
 
-/// Their values, in the order of their size.
+/// Values of the samples, in ascending order.
 fn values(backend: &Backend) -> Vec<i64> {
     let mut values: Vec<i64> = arrived(backend)
         .iter()
@@ -147,7 +147,7 @@ async fn refusals_have_matching_status() {
         (405, Some("POST"))
     );
     assert_eq!(post("/v1/traces", file(1)).await.status, 404);
-    // None of it kept anybody else's from being taken.
+    // Other files are still accepted.
     assert_eq!(post("/v1/pprof", file(7)).await.status, 204);
     backend
         .wait_for("the profile", |record| {
@@ -185,7 +185,7 @@ async fn full_queue_refuses_sender_until_room_is_free() {
         })
         .await;
     assert_eq!(values(&backend), taken);
-    // The backend has it before its place in the queue is free.
+    // The backend has the file before its queue slot is free.
     collector
         .wait_for_metrics("an empty queue", |metrics| {
             metrics.sum("otelcol_exporter_queue_size", &[]) == 0.0
@@ -202,7 +202,7 @@ async fn full_queue_refuses_sender_until_room_is_free() {
 }
 
 #[tokio::test]
-async fn files_are_taken_once_and_this_process_is_profiled() {
+async fn files_are_read_once_and_own_process_is_profiled() {
     let directory = tempfile::TempDir::new().unwrap();
     let place = |name: &str| directory.path().join(name);
     std::fs::write(place("a.pprof"), file(11)).unwrap();
@@ -214,7 +214,7 @@ async fn files_are_taken_once_and_this_process_is_profiled() {
     let backend = Backend::start().await;
     let collector = start(&sections, &backend, "").await;
     collector.wait_for("Skipped a file until it changes").await;
-    // Written beside, then moved: complete at once.
+    // Written under another name, then renamed, so that the file is complete at once.
     std::fs::write(place("b"), gzip(&file(12))).unwrap();
     std::fs::rename(place("b"), place("b.pprof")).unwrap();
     backend

@@ -16,7 +16,7 @@ use crate::harness::site::{Site, page};
 use crate::harness::{Backend, Collector, grpc_at, grpc_to, pprof, raw, yaml};
 use crate::sdk::{script, told};
 
-/// A program with pprof endpoints, under load. It ends when it is dropped.
+/// A program with pprof endpoints, under load. The drop ends it.
 struct Program {
     child: Child,
     address: SocketAddr,
@@ -24,7 +24,7 @@ struct Program {
 }
 
 impl Program {
-    /// The one of Go with `net/http/pprof`.
+    /// The program in Go with `net/http/pprof`.
     fn of_go(go: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -38,7 +38,7 @@ impl Program {
         Self::start(Command::new(&program), directory)
     }
 
-    /// The one of Python with pypprof, which tells of every request.
+    /// The program in Python with pypprof, which logs every request.
     fn of_python(python: &str) -> Self {
         let mut command = Command::new(python);
         command
@@ -85,7 +85,7 @@ fn go() -> Option<String> {
 /// Profiles that a service has served, by path.
 type Given = Arc<Mutex<HashMap<String, Vec<Bytes>>>>;
 
-/// Stands in front of a service and keeps all that it gives: so many files of each path, then no more.
+/// A proxy in front of a service that records its responses: up to `most` files of each path, then no more.
 async fn recorder(service: SocketAddr, most: usize) -> (Site, Given) {
     let given = Given::default();
     let kept = given.clone();
@@ -124,8 +124,8 @@ async fn go_service_profiles_leave_zone_exactly() {
         "threadcreate",
     ];
     let program = tokio::task::spawn_blocking(move || Program::of_go(&go));
-    let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
-    // There was something of everything but threads, which may all be idle.
+    let expected = compare_exactly(&program.await.unwrap(), &profiles).await;
+    // Every kind has values except threads, which may all be idle.
     for kind in ["cpu", "inuse_space", "alloc_space", "goroutine", "delay"] {
         assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
     }
@@ -140,8 +140,8 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// By function, what a table of `top` says of it: flat and cumulative. Units behind the numbers are Go's way of showing
-/// them, and so is what stands behind the names: `(inline)`, or `(partial-inline)` if it was only here and there.
+/// Values in a table of `top` by function: flat and cumulative. Go writes units after the numbers, and `(inline)` or
+/// `(partial-inline)` after the names of inlined functions.
 fn rows(table: &str) -> BTreeMap<String, [i64; 2]> {
     let number = |text: &str| -> i64 {
         let digits = text.trim_end_matches(char::is_alphabetic);
@@ -164,7 +164,7 @@ fn rows(table: &str) -> BTreeMap<String, [i64; 2]> {
 }
 
 #[tokio::test]
-async fn files_of_a_go_service_are_merged_and_counted_as_go_does_it() {
+async fn go_service_files_are_merged_and_counted_like_go() {
     const FILES: usize = 3;
     let Some(go) = go() else { return };
     let compiler = go.clone();
@@ -249,15 +249,15 @@ async fn python_service_profiles_leave_zone_exactly() {
         "goroutine",
     ];
     let program = tokio::task::spawn_blocking(move || Program::of_python(&python));
-    let expected = to_the_unit(&program.await.unwrap(), &profiles).await;
+    let expected = compare_exactly(&program.await.unwrap(), &profiles).await;
     for kind in ["CPU", "wall", "HEAP", "THREADS"] {
         assert!(expected.keys().any(|key| key.starts_with(kind)), "{kind}");
     }
 }
 
-/// Takes these profiles through two collectors, and compares what left the second with what the program gave: the sums
-/// of all values, by sample type, stack and labels.
-async fn to_the_unit(program: &Program, profiles: &[&str]) -> pprof::Totals {
+/// Sends these profiles through two collectors, and compares the output of the second collector with the profiles of
+/// the program: the sums of all values, by sample type, stack and labels.
+async fn compare_exactly(program: &Program, profiles: &[&str]) -> pprof::Totals {
     let (recorder, given) = recorder(program.address, EACH).await;
 
     let backend = Backend::start().await;

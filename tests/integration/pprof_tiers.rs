@@ -1,4 +1,4 @@
-//! Services, sidecars, a rack that makes summaries, a zone: an answer that is lost makes no sample count twice.
+//! Services, sidecars, a rack that makes summaries, a zone: a lost response does not cause duplicate samples.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,14 +14,14 @@ use tokio::sync::watch;
 use crate::harness::site::{Site, page};
 use crate::harness::{Backend, Collector, grpc_at, grpc_to, http_at, pprof, raw, within, yaml};
 
-/// Services, and the files that each of them has.
+/// Services, and the names of their files.
 const SERVICES: [&str; 2] = ["shop", "till"];
 const EACH: usize = 3;
 
 /// Profiles that services have served.
 type Given = Arc<Mutex<Vec<Bytes>>>;
 
-/// A service with a recorded file, each time of another second, as often as it may.
+/// A service with a recorded file, each time with another second, up to the allowed number.
 async fn service(given: &Given, may: &Arc<AtomicUsize>) -> Site {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
     let recorded = pprof::read(&std::fs::read(directory.join("mutex.pb.gz")).unwrap());
@@ -32,7 +32,7 @@ async fn service(given: &Given, may: &Arc<AtomicUsize>) -> Site {
             *count += 1;
             let mut profile = recorded.clone();
             profile.time_nanos += i64::try_from(*count).unwrap() * 1_000_000_000;
-            // A difference: what counts from the start of the process is not added up.
+            // Cumulative values would not be added up, so the profile is a delta.
             profile.duration_nanos = 1_000_000_000;
             let file = Bytes::from(profile.encode_to_vec());
             given.lock().unwrap().push(file.clone());
@@ -91,12 +91,11 @@ service:
     .await
 }
 
-/// Stands in front of the rack, hands requests on, and loses answers: it keeps them until it is told, then closes the
-/// connection.
-struct Way {
+/// A proxy in front of the rack that loses responses: it delays them until a signal, then closes the connection.
+struct LossyProxy {
     site: Site,
     rack: Arc<Mutex<SocketAddr>>,
-    /// Answers that were kept.
+    /// Number of delayed responses.
     kept: watch::Receiver<usize>,
     /// Number of profiles to keep.
     lost: Arc<Mutex<usize>>,
@@ -104,7 +103,7 @@ struct Way {
     closing: watch::Sender<bool>,
 }
 
-impl Way {
+impl LossyProxy {
     async fn to(rack: SocketAddr, lost: usize) -> Self {
         let (rack, lost) = (Arc::new(Mutex::new(rack)), Arc::new(Mutex::new(lost)));
         let (count, kept) = watch::channel(0);
@@ -141,7 +140,7 @@ impl Way {
             }
         })
         .await;
-        Way {
+        LossyProxy {
             site,
             rack,
             kept,
@@ -151,13 +150,13 @@ impl Way {
     }
 }
 
-impl Way {
-    /// Loses so many answers, all in all.
+impl LossyProxy {
+    /// Loses up to this many responses in total.
     fn lose(&self, answers: usize) {
         *self.lost.lock().unwrap() = answers;
     }
 
-    /// Waits until so many answers were kept.
+    /// Waits until this many responses are delayed.
     async fn wait_for(&mut self, answers: usize) {
         let kept = self.kept.wait_for(|kept| *kept >= answers);
         within("answers of the rack", kept).await.unwrap();
@@ -184,7 +183,7 @@ async fn zone(backend: &Backend) -> Collector {
     Collector::start(&yaml(&[("dedup", "{}")], &[("otlp_grpc", &exporter)])).await
 }
 
-/// Waits until each service has given so many files, and compares all of it with what has arrived.
+/// Waits until each service has sent this many files, and compares their content with the received items.
 async fn check(backend: &Backend, services: &Services, each: usize) {
     let given = &services.given;
     backend
@@ -209,7 +208,7 @@ fn sum(given: &[Bytes]) -> i64 {
     samples.flat_map(|sample| sample.value).sum()
 }
 
-/// Items that came again, as its `dedup` says.
+/// Returns the duplicates that the `dedup` of a collector counted.
 async fn duplicates(collector: &Collector) -> f64 {
     let metrics = collector.assert_conservation().await;
     metrics.sum("tributary_processor_dedup_duplicate_items", &[])
@@ -221,7 +220,7 @@ async fn lost_responses_do_not_duplicate_summary_samples() {
     let zone = zone(&backend).await;
     let rack = rack(&zone, "200ms").await;
     let lost = SERVICES.len() * EACH - 1;
-    let way = Way::to(rack.http(), lost).await;
+    let way = LossyProxy::to(rack.http(), lost).await;
     way.closing.send_replace(true);
     let services = Services::start(EACH, way.site.address).await;
     check(&backend, &services, EACH).await;
@@ -234,9 +233,9 @@ async fn lost_responses_do_not_duplicate_summary_samples() {
 async fn unacknowledged_samples_of_killed_rack_count_once() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
-    // The rack buffers everything after the first profile of a service until it is killed.
+    // The rack buffers all profiles of a service after the first one until it is killed.
     let first = rack(&zone, "1h").await;
-    let mut way = Way::to(first.http(), 0).await;
+    let mut way = LossyProxy::to(first.http(), 0).await;
     let services = Services::start(1, way.site.address).await;
     check(&backend, &services, 1).await;
     way.lose(usize::MAX);
@@ -256,7 +255,7 @@ async fn forwarded_samples_of_killed_rack_count_once() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     let first = rack(&zone, "1h").await;
-    let mut way = Way::to(first.http(), usize::MAX).await;
+    let mut way = LossyProxy::to(first.http(), usize::MAX).await;
     let services = Services::start(1, way.site.address).await;
     way.wait_for(SERVICES.len()).await;
     // The first profile of a series does not wait for an interval.

@@ -1,4 +1,4 @@
-//! `profile_store`: acknowledged profiles are in the store once, whatever ends the collector.
+//! `profile_store`: acknowledged profiles are stored exactly once, however the collector ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -32,7 +32,7 @@ service:
     )
 }
 
-/// Folded stacks of a request: one that all requests have, and one of its own.
+/// Folded stacks of a request: a stack of all requests, and a stack of this request only.
 fn stacks(number: &str) -> String {
     format!("main;work 2\nmain;request_{number} 3\n")
 }
@@ -42,8 +42,7 @@ fn request(number: &str) -> Telemetry {
     Telemetry::Profiles(ExportProfilesServiceRequest::decode(encoded).unwrap())
 }
 
-/// Sends until the collector is gone. Returns the numbers of the requests that were sent, and of those that were
-/// acknowledged.
+/// Sends until the collector has ended. Returns the numbers of the sent and of the acknowledged requests.
 async fn send_until_the_end(
     client: Client,
     name: String,
@@ -121,7 +120,7 @@ async fn stored_profiles_survive_kills_with_exact_totals() {
     for number in &acknowledged {
         assert_eq!(numbers.get(number), Some(&3), "{number}");
     }
-    // A request whose acknowledgement was lost may be there, once.
+    // A request whose acknowledgement was lost may be stored, at most once.
     assert!(numbers.values().all(|value| *value == 3));
     assert!(numbers.keys().all(|number| sent.contains(number)));
     let mut merge = Command::new(BINARY);
@@ -144,15 +143,17 @@ async fn reload_changes_settings_while_clients_send() {
     let client = Client::grpc("a", collector.grpc(), &Oracle::default()).await;
     for round in 0..4 {
         for at in 0..5 {
-            client.insist(&request(&format!("{round}_{at}"))).await;
+            client
+                .send_until_acknowledged(&request(&format!("{round}_{at}")))
+                .await;
         }
         let more = format!(", max_disk: {}MiB, labels: [zone_{round}]", 100 + round);
         collector.reload(&config(&place, &more)).await.unwrap();
     }
-    // A configuration that cannot run leaves the store as it is.
+    // A refused configuration leaves the store unchanged.
     let wrong = config(&place, ", labels: [service.name]");
     collector.reload(&wrong).await.unwrap_err();
-    client.insist(&request("last")).await;
+    client.send_until_acknowledged(&request("last")).await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
     assert!(collector.terminate().await.status.success());
@@ -166,7 +167,7 @@ async fn profiles_older_than_the_retention_are_counted_as_dropped() {
     let directory = TempDir::new().unwrap();
     let collector = Collector::start(&config(directory.path(), ", retention: 1h")).await;
     let client = Client::http("a", collector.http(), &Oracle::default());
-    // Their time is of 2023.
+    // The time of the profiles is in 2023.
     let old = client.request(crate::harness::Signal::Profiles, 7);
     client.send(&old).await.unwrap();
     client.send(&request("new")).await.unwrap();

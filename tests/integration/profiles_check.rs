@@ -1,4 +1,5 @@
-//! `collector profiles check`: says which file breaks which rule, and where, and gives scripts an exit code.
+//! `collector profiles check` names the file, the rule and the position of each violation, and has an exit code for
+//! scripts.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ fn bad() -> ProfilesData {
     data
 }
 
-/// With a string that nothing refers to.
+/// Data with an unreferenced string.
 fn untidy() -> ProfilesData {
     let mut data = data();
     let tables = data.dictionary.as_mut().unwrap();
@@ -119,7 +120,7 @@ fn finish(output: Output) -> (i32, String) {
 }
 
 #[test]
-fn a_good_file_is_called_good_raw_compressed_or_from_stdin() {
+fn valid_file_passes_raw_compressed_and_from_stdin() {
     let files = Files::new();
     let bytes = data().encode_to_vec();
     let raw = files.write("raw.otlp", &bytes);
@@ -189,7 +190,7 @@ fn warnings_fail_only_with_strict() {
 }
 
 #[test]
-fn a_file_of_the_file_exporter_is_checked_message_by_message() {
+fn every_message_of_a_file_exporter_file_is_checked() {
     let files = Files::new();
     let mut framed = Vec::new();
     for message in [data(), bad()] {
@@ -229,7 +230,7 @@ fn non_profiles_and_old_layouts_are_named() {
     let (code, text) = check(&[&recorded], &[]);
     assert_eq!(code, 1);
     assert!(text.contains("error: this is a pprof file; "), "{text}");
-    // Until 1.9 the values of a sample were where its attributes are now.
+    // Until 1.9 the values of a sample had the field number that its attributes have now.
     let mut old = data();
     let profile = &mut old.resource_profiles[0].scope_profiles[0].profiles[0];
     profile.samples[0].attribute_indices = vec![5];

@@ -1,5 +1,5 @@
-//! Prometheus scrapes what comes over OTLP, and gets it right. The tests with a real one run when `PROMETHEUS` is the
-//! path of its program, and `promtool` is beside it: version 2.40 or later.
+//! Prometheus scrapes the metrics that arrived over OTLP, with correct values. The tests with a real Prometheus run if
+//! `PROMETHEUS` is the path of its program, and `promtool` is beside it: version 2.40 or later.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Collector, GLANCE, raw, within};
+use crate::harness::{Collector, POLL_INTERVAL, raw, within};
 
 /// Starts a collector whose metrics go to the exporter.
 async fn collector(more: &str) -> Collector {
@@ -65,7 +65,7 @@ fn now() -> u64 {
     u64::try_from(now.as_nanos()).unwrap()
 }
 
-/// A counter that has come to `total`, what it counted since `start` as both kinds of histograms, and a gauge.
+/// A counter with the value `total`, both kinds of histograms of its increase since `start`, and a gauge.
 fn metrics(start: u64, total: u64, observed: u64) -> Value {
     let (start, time) = (start.to_string(), now().to_string());
     let point = |mut more: Value| {
@@ -102,7 +102,7 @@ fn metrics(start: u64, total: u64, observed: u64) -> Value {
 }
 
 #[tokio::test]
-async fn a_page_is_served_in_the_format_that_was_asked_for() {
+async fn page_is_served_in_the_requested_format() {
     let collector = collector("enable_open_metrics: true").await;
     send(&collector, metrics(now(), 5, 10)).await;
     let scrape = async |method, path: &str, headers: &[(&str, &str)]| {
@@ -115,7 +115,7 @@ async fn a_page_is_served_in_the_format_that_was_asked_for() {
     );
     let line = "jobs_total{job=\"shop\",instance=\"a\",otel_scope_name=\"lib\"} 5\n";
     assert!(answer.text().contains(line), "{}", answer.text());
-    // Both pipelines brought the same points: deltas count once.
+    // Both pipelines delivered the same points: deltas count once.
     assert!(answer.text().contains(
         "latency_seconds_count{job=\"shop\",instance=\"a\",otel_scope_name=\"lib\"} 10\n"
     ));
@@ -155,8 +155,7 @@ async fn points_beyond_max_series_are_logged_and_counted() {
     assert_eq!(own.sum("tributary_exporter_prometheus_series", &[]), 2.0);
 }
 
-/// Requests overtake each other on their way through the connector, and reloads replace it: each record is on the
-/// page once.
+/// Requests overtake each other in the connector, and reloads replace it: each record is on the page once.
 #[tokio::test]
 async fn points_under_load_are_exposed_once_across_reloads() {
     let yaml = |number: usize| {
@@ -222,7 +221,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes these addresses each second. None when there is no Prometheus.
+    /// Scrapes these addresses every second. Returns `None` without Prometheus.
     fn start(targets: &[SocketAddr]) -> Option<Self> {
         let Some(program) = std::env::var_os("PROMETHEUS").map(PathBuf::from) else {
             println!("skipped: PROMETHEUS does not name a program");
@@ -236,7 +235,7 @@ impl Prometheus {
              [{{job_name: tributary, honor_labels: true, static_configs: [{{targets: {targets:?}}}]}}]\n"
         );
         std::fs::write(&configuration, content).unwrap();
-        // It does not say which port it got when it is asked for any.
+        // Prometheus does not report its port if the system chooses it.
         let address = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -261,14 +260,14 @@ impl Prometheus {
         })
     }
 
-    /// The value of a query, when it has come to one that `fits`.
+    /// Waits for a result of a query that `fits`.
     async fn wait(&self, query: &str, fits: impl Fn(f64) -> bool) -> f64 {
         within(query, async {
             loop {
                 if let Some(value) = self.query(query).await.filter(|value| fits(*value)) {
                     return value;
                 }
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
         .await
@@ -287,7 +286,7 @@ impl Prometheus {
 }
 
 #[tokio::test]
-async fn rates_and_quantiles_come_out_right_in_prometheus() {
+async fn rates_and_quantiles_are_correct_in_prometheus() {
     let collector = collector("").await;
     let own = collector.server("Starting metrics server", "service");
     let Some(prometheus) = Prometheus::start(&[page_at(&collector), own]) else {
@@ -335,7 +334,7 @@ async fn rates_and_quantiles_come_out_right_in_prometheus() {
     check(&prometheus.program.with_file_name("promtool"), page.text());
 }
 
-/// Lets promtool look at a page.
+/// Runs promtool on a page.
 fn check(promtool: &Path, page: &str) {
     use std::io::Write as _;
     let mut process = Command::new(promtool)

@@ -11,13 +11,13 @@ fn has(bytes: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn a_secret_that_an_application_sends_does_not_leave_the_pod() {
+async fn secret_of_an_application_does_not_leave_the_pod() {
     let backend = Backend::start().await;
     let redaction = (
         "redaction",
         "{allow_all_keys: true, detectors: [{name: email, action: replace}]}",
     );
-    // The client learns the outcome of the delivery.
+    // The client receives the outcome of the delivery.
     let exporter = grpc_to(&backend, "sending_queue: {enabled: false}");
     let debug = "{verbosity: detailed, sampling_initial: 100}";
     let exporters = [("otlp_grpc", &*exporter), ("debug", debug)];
@@ -44,7 +44,8 @@ async fn a_secret_that_an_application_sends_does_not_leave_the_pod() {
 #[tokio::test]
 async fn unscannable_request_is_refused_alone() {
     let backend = Backend::start().await;
-    // Each match leaves something that matches again, a word further: at some point the text is given up.
+    // The result of each match contains a new match, one word further on. After some rounds the scanner refuses the
+    // text.
     let redaction = (
         "redaction",
         r"{allow_all_keys: true, custom: [{name: eats, regex: '(\*{4}|a) .'}]}",

@@ -48,7 +48,8 @@ async fn assert_duplicates(zone: &Collector, items: usize) {
 async fn killed_rack_causes_no_duplicates() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
-    // The rack answers when the zone and this one have answered; so there is a time when only the zone has.
+    // The rack acknowledges after both the zone and this backend have acknowledged. Therefore at some time only the
+    // zone has the items.
     let other = Backend::start().await;
     other.hold();
     let to_zone = grpc_at(zone.grpc(), DIRECT);
@@ -58,7 +59,7 @@ async fn killed_rack_causes_no_duplicates() {
         ("otlp_grpc/other", &*to_other),
     ];
     let rack_yaml = yaml(&[], &exporters);
-    // Bound but not listening: no other process gets the port while there is no rack.
+    // Bound but not listening: no other process gets the port while the rack is down.
     let place = TcpSocket::new_v4().unwrap();
     place.set_reuseaddr(true).unwrap();
     place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -70,7 +71,7 @@ async fn killed_rack_causes_no_duplicates() {
     let oracle = Oracle::default();
     let client = Client::grpc("client", sidecar.grpc(), &oracle).await;
     send_all(&client).await;
-    // All that is under way has been accepted by the zone, and is held by the other one.
+    // The zone has accepted all items in flight, and the other backend delays its response.
     other
         .wait_for("all requests", |record| record.held == 4 * REQUESTS)
         .await;
@@ -87,17 +88,17 @@ async fn killed_rack_causes_no_duplicates() {
             metrics.sum("tributary_exporter_delivered_items", &[]) == ALL as f64
         })
         .await;
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, ALL).await;
     sidecar.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn two_racks_fed_by_one_sidecar_make_nothing_arrive_twice() {
+async fn two_racks_of_one_sidecar_cause_no_duplicates() {
     let backend = Backend::start().await;
     let zone = zone(&backend).await;
     let to_zone = grpc_at(zone.grpc(), QUEUE);
-    // They put requests together differently.
+    // The racks batch requests differently.
     let batches = [
         "{timeout: 0s}",
         "{timeout: 10ms, send_batch_size: 30, send_batch_max_size: 30}",
@@ -120,7 +121,7 @@ async fn two_racks_fed_by_one_sidecar_make_nothing_arrive_twice() {
         })
         .await;
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, ALL).await;
 }
 
@@ -144,18 +145,18 @@ async fn refused_data_is_delivered_on_retry() {
     for _ in 0..10 {
         for signal in Signal::ALL {
             let request = client.request(signal, ITEMS);
-            refusals += client.insist(&request).await.len();
-            // And once more, as after an answer that was lost.
-            refusals += client.insist(&request).await.len();
+            refusals += client.send_until_acknowledged(&request).await.len();
+            // The client sends again, as after a lost response.
+            refusals += client.send_until_acknowledged(&request).await.len();
         }
     }
     assert!(refusals > 0);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, 40 * ITEMS).await;
 }
 
 #[tokio::test]
-async fn a_retry_after_a_reload_does_not_arrive_twice() {
+async fn retry_after_reload_causes_no_duplicate() {
     let backend = Backend::start().await;
     let with = |batch: &str| {
         let exporter = grpc_to(&backend, QUEUE);
@@ -172,6 +173,6 @@ async fn a_retry_after_a_reload_does_not_arrive_twice() {
     for request in &requests {
         client.send(request).await.unwrap();
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     assert_duplicates(&zone, 4 * ITEMS).await;
 }

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, grpc_to, yaml};
 
-/// A configuration that marks every span with its own number.
+/// A configuration that marks every span with its number.
 fn marking(backend: &Backend, number: usize) -> String {
     let mark = format!("{{actions: [{{key: mark, value: '{number}', action: upsert}}]}}");
-    // Another timeout makes it another exporter.
+    // Another timeout makes the exporter a changed one.
     let exporter = grpc_to(backend, &format!("timeout: {}s", number + 5));
     yaml(
         &[("attributes", &mark), ("batch", "{timeout: 5ms}")],
@@ -54,7 +54,7 @@ fn mark(backend: &Backend, id: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_reload_under_load_refuses_nothing_and_loses_nothing() {
+async fn reload_under_load_refuses_and_loses_nothing() {
     let backend = Backend::start().await;
     let collector = Collector::start(&marking(&backend, 0)).await;
     let oracle = Oracle::default();
@@ -90,21 +90,21 @@ async fn a_reload_under_load_refuses_nothing_and_loses_nothing() {
         // Requests after a reload go to the new exporter.
         let request = probe.request(Signal::Traces, 1);
         probe.send(&request).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         assert_eq!(mark(&backend, &request.ids()[0]), [number.to_string()]);
-        // Clients that come new are served as well.
+        // New clients are served too.
         let late = Client::http(&format!("late{number}"), collector.http(), &oracle);
         late.send(&late.request(Signal::Logs, 1)).await.unwrap();
     }
     enough.cancel();
     let sent: i32 = load.join_all().await.iter().sum();
     assert!(sent > 50, "there was load: {sent} requests");
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn the_old_queue_of_a_changed_exporter_still_drains() {
+async fn old_queue_of_changed_exporter_drains() {
     let (old, new) = (Backend::start().await, Backend::start().await);
     old.hold();
     let to = |backend| yaml(&[], &[("otlp_grpc", &grpc_to(backend, ""))]);
@@ -123,18 +123,18 @@ async fn the_old_queue_of_a_changed_exporter_still_drains() {
         .send(&client.request(Signal::Metrics, 2))
         .await
         .unwrap();
-    assert_eq!(after.settle(&new).await, 0);
+    assert_eq!(after.wait_for_delivery(&new).await, 0);
     assert_eq!(old.record().accepted.len(), 0);
     collector.assert_conservation_in_flight().await;
 
     old.release();
-    assert_eq!(before.settle(&old).await, 0);
+    assert_eq!(before.wait_for_delivery(&old).await, 0);
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
 }
 
 #[tokio::test]
-async fn an_exporter_that_did_not_change_keeps_its_queue() {
+async fn unchanged_exporter_keeps_its_queue() {
     let backend = Backend::start().await;
     backend.hold();
     let queue = "sending_queue: {num_consumers: 1, queue_size: 10}";
@@ -159,12 +159,12 @@ async fn an_exporter_that_did_not_change_keeps_its_queue() {
     let metrics = collector.assert_conservation_in_flight().await;
     assert_eq!(metrics.sum("tributary_exporter_in_flight_items", &[]), 20.0);
     backend.release();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn a_reload_opens_new_doors_and_closes_old_ones() {
+async fn reload_opens_new_listeners_and_closes_old_ones() {
     let backend = Backend::start().await;
     let exporter = grpc_to(&backend, "");
     let before = yaml(&[], &[("otlp_grpc", &exporter)]);
@@ -186,12 +186,12 @@ async fn a_reload_opens_new_doors_and_closes_old_ones() {
     collector.reload(&before).await.unwrap();
     let http = Client::http("again", collector.http(), &oracle);
     http.send(&http.request(Signal::Logs, 1)).await.unwrap();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn sigterm_waits_for_the_old_queue_of_a_changed_exporter() {
+async fn sigterm_waits_for_old_queue_of_changed_exporter() {
     let (old, new) = (Backend::start().await, Backend::start().await);
     old.hold();
     let to = |backend| yaml(&[], &[("otlp_grpc", &grpc_to(backend, ""))]);
@@ -208,7 +208,7 @@ async fn sigterm_waits_for_the_old_queue_of_a_changed_exporter() {
         .wait_for("Received signal from OS. Starting shutdown...")
         .await;
     old.release();
-    assert_eq!(oracle.settle(&old).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&old).await, 0);
     assert!(collector.ended().await.status.success());
 }
 
@@ -250,7 +250,7 @@ async fn bad_configuration_keeps_previous_one_running() {
                 .await
                 .unwrap();
         }
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
     }
     collector.reload(&good).await.unwrap();
     collector.assert_conservation().await;
@@ -262,7 +262,7 @@ async fn unreadable_configuration_delays_neither_traffic_nor_shutdown() {
     let backend = Backend::start().await;
     let yaml = yaml(&[], &[("otlp_grpc", &grpc_to(&backend, "timeout: 7s"))]);
     let collector = Collector::start(&yaml).await;
-    // Nobody writes to the FIFO.
+    // The FIFO has no writer.
     std::fs::remove_file(collector.config()).unwrap();
     let made = Command::new("mkfifo").arg(collector.config()).status();
     assert!(made.unwrap().success());
@@ -271,6 +271,6 @@ async fn unreadable_configuration_delays_neither_traffic_nor_shutdown() {
     let oracle = Oracle::default();
     let client = Client::grpc("grpc", collector.grpc(), &oracle).await;
     client.send(&client.request(Signal::Logs, 1)).await.unwrap();
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     assert!(collector.terminate().await.status.success());
 }

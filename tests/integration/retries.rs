@@ -14,7 +14,7 @@ use crate::harness::{
 const QUEUE: &str = "sending_queue: {queue_size: 100000}";
 
 #[tokio::test]
-async fn nothing_is_lost_to_a_next_hop_that_fails_at_random() {
+async fn randomly_failing_next_hop_loses_nothing() {
     for (seed, over_http) in [(1, false), (2, true)] {
         let backend = Backend::start().await;
         let mut random = fastrand::Rng::with_seed(seed);
@@ -35,12 +35,16 @@ async fn nothing_is_lost_to_a_next_hop_that_fails_at_random() {
         let http = Client::http("http", collector.http(), &oracle);
         for _ in 0..25 {
             for signal in Signal::ALL {
-                grpc.insist(&grpc.request(signal, 10)).await;
-                http.insist(&http.request(signal, 3)).await;
+                grpc.send_until_acknowledged(&grpc.request(signal, 10))
+                    .await;
+                http.send_until_acknowledged(&http.request(signal, 3)).await;
             }
         }
-        let twice = oracle.settle(&backend).await;
-        eprintln!("{twice} of {} items arrived more than once", oracle.owed());
+        let twice = oracle.wait_for_delivery(&backend).await;
+        eprintln!(
+            "{twice} of {} items arrived more than once",
+            oracle.acknowledged_count()
+        );
         let metrics = collector.assert_conservation().await;
         assert_eq!(
             metrics.sum("tributary_exporter_delivered_items", &[]),
@@ -76,7 +80,7 @@ async fn retry_waits_for_delay_of_next_hop() {
         let collector = Collector::start(&yaml(&[], &[(exporter.0, exporter.1)])).await;
         let client = Client::grpc(exporter.0, collector.grpc(), &oracle).await;
         client.send(&client.request(signal, 1)).await.unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         let (_, first) = told.recv().await.unwrap();
         let (_, second) = told.recv().await.unwrap();
         assert!(
@@ -183,12 +187,17 @@ async fn retrying_clients_without_queue_lose_nothing() {
     let oracle = Oracle::default();
     let grpc = Arc::new(Client::grpc("grpc", collector.grpc(), &oracle).await);
     let requests: Vec<_> = (0..50).map(|_| grpc.request(Signal::Logs, 5)).collect();
-    join_all(requests.iter().map(|request| grpc.insist(request))).await;
+    join_all(
+        requests
+            .iter()
+            .map(|request| grpc.send_until_acknowledged(request)),
+    )
+    .await;
     assert_eq!(
-        oracle.settle(&backend).await,
+        oracle.wait_for_delivery(&backend).await,
         0,
         "a refusal is a promise not to have it"
     );
-    assert_eq!(oracle.owed(), 250);
+    assert_eq!(oracle.acknowledged_count(), 250);
     collector.assert_conservation().await;
 }

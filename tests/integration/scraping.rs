@@ -1,4 +1,4 @@
-//! Profiles are taken from servers as they are configured and discovered, and arrive with what they were taken from.
+//! Profiles are scraped from configured and discovered servers, and arrive with the attributes of their target.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ fn file() -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A service with pprof endpoints. Nothing of it is left when it is dropped.
+/// A service with pprof endpoints. The drop closes all its sockets.
 struct Service {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -250,7 +250,7 @@ async fn invalid_scrape_response_is_logged_once() {
 }
 
 #[tokio::test]
-async fn a_profile_that_is_given_up_at_the_end_is_named() {
+async fn profile_dropped_at_shutdown_is_named() {
     let (backend, service) = (Backend::start().await, Service::start().await);
     let url = format!("http://{}/never/profile?seconds=30", service.address);
     let receivers = format!(

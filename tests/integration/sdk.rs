@@ -1,4 +1,4 @@
-//! Real SDKs get through: see tests/sdk/README.md.
+//! Telemetry of real SDKs arrives: see tests/sdk/README.md.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Chain {
         }
     }
 
-    /// Runs a script and compares what has arrived when it is done.
+    /// Runs a script and compares the arrived items after its end.
     async fn check(&self, service: &str, mut script: Command) {
         let run = tokio::task::spawn_blocking(move || script.output().unwrap());
         let Output { status, stderr, .. } = within("the end of the script", run).await.unwrap();
@@ -139,7 +139,7 @@ impl Found {
     }
 }
 
-/// Whether it is the service's resource; if it is, its attributes are checked.
+/// Whether the resource belongs to the service. If so, its attributes are checked.
 fn is_from(service: &str, resource: Option<&Resource>) -> bool {
     let found = attributes(&resource.unwrap().attributes);
     if found["service.name"] != Some(Value::StringValue(service.to_owned())) {
@@ -191,7 +191,7 @@ fn check_metrics(metrics: &BTreeMap<String, Metric>) {
     assert_eq!(sum.aggregation_temporality, 2);
     let point = &sum.data_points[0];
     assert_eq!(attributes(&point.attributes), expected());
-    // JavaScript knows no difference between 3 and 3.0.
+    // JavaScript does not distinguish 3 and 3.0.
     let three = [
         number_data_point::Value::AsInt(3),
         number_data_point::Value::AsDouble(3.0),
@@ -256,7 +256,7 @@ pub fn script(name: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn the_python_sdk_gets_every_attribute_through_two_collectors() {
+async fn python_sdk_attributes_pass_two_collectors() {
     let Some(python) = told("SDK_PYTHON") else {
         return;
     };

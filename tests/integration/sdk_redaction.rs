@@ -69,8 +69,8 @@ impl Tap {
     }
 }
 
-/// Runs the script against a sidecar; how many secrets were on the wire behind it.
-async fn confided(python: &str, protocol: &str, processors: &[(&str, &str)]) -> usize {
+/// Runs the script against a sidecar. Returns the number of secrets on the wire after the sidecar.
+async fn secrets_on_the_wire(python: &str, protocol: &str, processors: &[(&str, &str)]) -> usize {
     let backend = Backend::start().await;
     let (address, tap) = Tap::before(backend.grpc()).await;
     let exporter = grpc_at(address, "compression: none");
@@ -106,8 +106,11 @@ async fn python_sdk_secrets_never_leave() {
         return;
     };
     for protocol in ["grpc", "http"] {
-        assert_eq!(confided(&python, protocol, &[]).await, SECRETS.len());
+        assert_eq!(
+            secrets_on_the_wire(&python, protocol, &[]).await,
+            SECRETS.len()
+        );
         let redaction = [("redaction", REDACTION)];
-        assert_eq!(confided(&python, protocol, &redaction).await, 0);
+        assert_eq!(secrets_on_the_wire(&python, protocol, &redaction).await, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! SIGTERM delivers what was acknowledged, or says how much it could not.
+//! SIGTERM delivers acknowledged data, or reports how many items were not delivered.
 
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ async fn sigterm_delivers_acknowledged_data_and_exits_with_0() {
             false => ("otlp_grpc", grpc_to(&backend, "")),
             true => ("otlp_http", http_to(&backend, "")),
         };
-        // Batches that are far from full: what they hold must be flushed.
+        // Batches that are far from full: the shutdown must flush their content.
         let batch = ("batch", "{timeout: 1h, send_batch_size: 1000}");
         let collector = Collector::start(&yaml(&[batch], &[(exporter.0, &exporter.1)])).await;
         let oracle = Oracle::default();
@@ -43,7 +43,7 @@ async fn sigterm_delivers_acknowledged_data_and_exits_with_0() {
         load.join_all().await;
         assert!(ended.status.success(), "{}", ended.status);
         ended.line("Shutdown complete.");
-        assert_eq!(oracle.settle(&backend).await, 0);
+        assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     }
 }
 
@@ -64,8 +64,8 @@ async fn slow_next_hop_gets_data_until_deadline() {
     backend.release();
     let ended = collector.ended().await;
     assert!(ended.status.success(), "{}", ended.status);
-    assert_eq!(oracle.owed(), 100);
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.acknowledged_count(), 100);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn next_hop_restarting_during_shutdown_gets_everything() {
         });
         let ended = collector.terminate().await;
         assert!(ended.status.success(), "{}", ended.status);
-        assert_eq!(oracle.owed(), 15);
+        assert_eq!(oracle.acknowledged_count(), 15);
         let complete = |record: &crate::harness::backend::Record| !record.accepted.is_empty();
         backend.wait_for("the data", complete).await;
         assert_eq!(oracle.missing(&backend), 0);
@@ -178,7 +178,7 @@ async fn silent_next_hop_does_not_outlast_drain_timeout() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_at_once() {
+async fn second_signal_ends_the_process_at_once() {
     let backend = Backend::start().await;
     backend.hold();
     let collector = Collector::start(&yaml(&[], &[("otlp_grpc", &grpc_to(&backend, ""))])).await;
@@ -199,7 +199,7 @@ async fn a_second_signal_ends_at_once() {
 }
 
 #[tokio::test]
-async fn an_idle_collector_ends_with_0_on_either_signal() {
+async fn idle_collector_exits_with_0_on_either_signal() {
     for signal in ["TERM", "INT"] {
         let backend = Backend::start().await;
         let collector =
@@ -210,7 +210,7 @@ async fn an_idle_collector_ends_with_0_on_either_signal() {
 }
 
 #[tokio::test]
-async fn sigterm_before_the_configuration_is_read_ends_in_order() {
+async fn sigterm_during_configuration_read_exits_cleanly() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(crate::harness::collector::BINARY)
         .args([
@@ -222,7 +222,7 @@ async fn sigterm_before_the_configuration_is_read_ends_in_order() {
         .spawn()
         .unwrap();
     let id = child.id().to_string();
-    // proc_pid_status(5): the signals that are caught, as bits; SIGTERM is number 15.
+    // proc_pid_status(5): the caught signals, as bits; SIGTERM is number 15.
     crate::harness::within("a process that catches SIGTERM", async {
         loop {
             let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -231,13 +231,13 @@ async fn sigterm_before_the_configuration_is_read_ends_in_order() {
             if caught >> 14 & 1 == 1 {
                 return;
             }
-            tokio::time::sleep(crate::harness::GLANCE).await;
+            tokio::time::sleep(crate::harness::POLL_INTERVAL).await;
         }
     })
     .await;
     let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
     assert!(killed.success());
-    // The configuration never comes.
+    // The end of the configuration is never sent.
     let stdin = child.stdin.take();
     let status = tokio::task::spawn_blocking(move || child.wait().unwrap());
     assert!(status.await.unwrap().success());

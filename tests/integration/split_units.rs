@@ -1,4 +1,5 @@
-//! Split debug information: what is inlined is in `.dwo` files, or in a package of them, and not in the binary.
+//! Split debug information: inlined functions are described in `.dwo` files, or in a package of them, and not in the
+//! binary.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::process::Command;
 
 use crate::symbolication::{PLAIN, Program, SOURCE, World};
 
-/// Whether the function that is inlined into `work` has a name, with what `lay_out` puts into the directory of symbols.
+/// Whether the function inlined into `work` has a name, with the files that `lay_out` puts into the directory of
+/// symbols.
 async fn inlined(program: &Program, lay_out: impl Fn(&Path)) -> bool {
     let world = World::start("", PLAIN).await;
     let place = program.place_in(&world.symbols());
@@ -46,11 +48,11 @@ async fn split_units_are_found_by_build_path_or_directory() {
 }
 
 #[tokio::test]
-async fn a_package_is_found_beside_the_debug_file() {
+async fn package_is_found_beside_the_debug_file() {
     let program = Program::of(SOURCE, &["-g", "-gsplit-dwarf", "-gdwarf-4"]);
     let mut packing = Command::new("dwp");
     packing.args(["-o", "program.dwp", "program.dwo"]);
-    // Of GNU binutils.
+    // `dwp` of GNU binutils.
     let Ok(done) = packing.current_dir(program.directory.path()).status() else {
         eprintln!("skipped: there is no dwp");
         return;

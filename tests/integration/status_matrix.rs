@@ -1,4 +1,4 @@
-//! Without a queue, the client hears what the next hop said, in the terms of its own protocol.
+//! Without a queue, the client receives the response of the next hop, in the terms of its own protocol.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ const DELAY: Option<Duration> = Some(Duration::from_secs(2));
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 
 /// Response to a client over gRPC and over HTTP: code, status, and retry delay.
-struct Told {
+struct ClientOutcome {
     code: Code,
     status: u16,
     retry_after: Option<Duration>,
 }
 
-const fn told(code: Code, status: u16, retry_after: Option<Duration>) -> Told {
-    Told {
+const fn outcome(code: Code, status: u16, retry_after: Option<Duration>) -> ClientOutcome {
+    ClientOutcome {
         code,
         status,
         retry_after,
@@ -53,8 +53,8 @@ impl Matrix {
         }
     }
 
-    /// Has the backend answer so, and compares what either client is told.
-    async fn check(&mut self, refusal: Refusal, expected: Told) {
+    /// Makes the backend refuse requests, and compares the refusals that clients of both protocols receive.
+    async fn check(&mut self, refusal: Refusal, expected: ClientOutcome) {
         self.backend.always(Answer::Refuse(refusal.clone()));
         for signal in [Signal::Traces, Signal::Profiles] {
             let heard = self.grpc.send(&self.grpc.request(signal, 1)).await;
@@ -93,7 +93,7 @@ impl Matrix {
             .send(&self.http.request(Signal::Metrics, 2))
             .await
             .unwrap();
-        assert_eq!(self.oracle.settle(&self.backend).await, 0);
+        assert_eq!(self.oracle.wait_for_delivery(&self.backend).await, 0);
         assert_eq!(self.backend.record().arrivals.len(), 5);
         let metrics = self.collector.assert_conservation().await;
         assert_eq!(
@@ -114,7 +114,7 @@ async fn grpc_statuses_reach_client_over_both_protocols() {
         retry_after,
         message: "because of the backend",
     };
-    // Retryable by the specification: passed on with the time to come back, if there is one.
+    // Retryable by the specification: passed on with the retry delay, if any.
     for code in [
         Code::Cancelled,
         Code::DeadlineExceeded,
@@ -124,19 +124,19 @@ async fn grpc_statuses_reach_client_over_both_protocols() {
         Code::DataLoss,
     ] {
         matrix
-            .check(refusal(code, None), told(code, 503, None))
+            .check(refusal(code, None), outcome(code, 503, None))
             .await;
         matrix
-            .check(refusal(code, DELAY), told(code, 503, DELAY))
+            .check(refusal(code, DELAY), outcome(code, 503, DELAY))
             .await;
     }
     // Retryable only with RetryInfo.
     let exhausted = Code::ResourceExhausted;
     matrix
-        .check(refusal(exhausted, None), told(exhausted, 413, None))
+        .check(refusal(exhausted, None), outcome(exhausted, 413, None))
         .await;
     matrix
-        .check(refusal(exhausted, DELAY), told(exhausted, 429, DELAY))
+        .check(refusal(exhausted, DELAY), outcome(exhausted, 429, DELAY))
         .await;
     // Permanent errors, regardless of RetryInfo.
     for (code, status) in [
@@ -151,10 +151,10 @@ async fn grpc_statuses_reach_client_over_both_protocols() {
         (Code::Unauthenticated, 401),
     ] {
         matrix
-            .check(refusal(code, None), told(code, status, None))
+            .check(refusal(code, None), outcome(code, status, None))
             .await;
         matrix
-            .check(refusal(code, DELAY), told(code, status, None))
+            .check(refusal(code, DELAY), outcome(code, status, None))
             .await;
     }
     matrix.finish().await;
@@ -173,19 +173,22 @@ async fn http_statuses_reach_client_over_both_protocols() {
     matrix
         .check(
             refusal(429, None),
-            told(Code::ResourceExhausted, 429, SECOND),
+            outcome(Code::ResourceExhausted, 429, SECOND),
         )
         .await;
     matrix
         .check(
             refusal(429, DELAY),
-            told(Code::ResourceExhausted, 429, DELAY),
+            outcome(Code::ResourceExhausted, 429, DELAY),
         )
         .await;
     for status in [502, 503, 504] {
         for delay in [None, DELAY] {
             matrix
-                .check(refusal(status, delay), told(Code::Unavailable, 503, delay))
+                .check(
+                    refusal(status, delay),
+                    outcome(Code::Unavailable, 503, delay),
+                )
                 .await;
         }
     }
@@ -202,10 +205,10 @@ async fn http_statuses_reach_client_over_both_protocols() {
         (501, Code::Unimplemented, 404),
     ] {
         matrix
-            .check(refusal(status, None), told(code, told_status, None))
+            .check(refusal(status, None), outcome(code, told_status, None))
             .await;
         matrix
-            .check(refusal(status, DELAY), told(code, told_status, None))
+            .check(refusal(status, DELAY), outcome(code, told_status, None))
             .await;
     }
     matrix.finish().await;

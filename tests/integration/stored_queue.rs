@@ -60,7 +60,8 @@ async fn send_until_the_end(client: Client) {
     }
 }
 
-/// Kills collectors of the configuration at any moment, while all signals are sent to them and the next hop refuses most.
+/// Repeatedly kills collectors of this configuration, while they receive all signals and the next hop refuses most
+/// requests.
 async fn kill_often(config: &str, backend: &Backend) -> Oracle {
     let oracle = Oracle::default();
     for round in 0..5 {
@@ -71,9 +72,9 @@ async fn kill_often(config: &str, backend: &Backend) -> Oracle {
                 Client::grpc(&format!("{round}-{number}"), collector.grpc(), &oracle).await;
             clients.spawn(send_until_the_end(client));
         }
-        // Any moment is a good one, once something is acknowledged.
-        let before = oracle.owed();
-        while oracle.owed() <= before + fastrand::usize(0..200) {
+        // The kill may happen at any time after an acknowledgement.
+        let before = oracle.acknowledged_count();
+        while oracle.acknowledged_count() <= before + fastrand::usize(0..200) {
             tokio::task::yield_now().await;
         }
         collector.signal("KILL");
@@ -96,9 +97,12 @@ async fn acknowledged_items_survive_kills_and_dead_next_hop() {
         );
         let oracle = kill_often(&config, &backend).await;
         let collector = Collector::start(&config).await;
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         let metrics = collector.assert_conservation().await;
-        assert!(metrics.sum("tributary_exporter_recovered_items", &[]) >= oracle.owed() as f64);
+        assert!(
+            metrics.sum("tributary_exporter_recovered_items", &[])
+                >= oracle.acknowledged_count() as f64
+        );
         assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
         assert_eq!(metrics.sum("tributary_storage_damaged_blocks", &[]), 0.0);
         assert!(collector.terminate().await.status.success());
@@ -116,14 +120,14 @@ async fn batch_before_queue_on_disk_acknowledges_after_persist() {
         + &config.replace("service:\n", "service:\n  extensions: [file_storage]\n");
     let oracle = kill_often(&config, &backend).await;
     let collector = Collector::start(&config).await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
 async fn connector_queue_keeps_batches_until_forwarded() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
-    // Some get through, so that there are records that must not come again.
+    // Some records are delivered before the kill, and must not be delivered again.
     let mut requests = 0;
     backend.script(move |_| {
         requests += 1;
@@ -174,7 +178,7 @@ service:
     let ended = collector.terminate().await;
     assert!(ended.status.success(), "nothing is lost");
     let collector = Collector::start(&config).await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
     let metrics = collector.assert_conservation().await;
     assert_eq!(metrics.sum("tributary_exporter_dropped_items", &[]), 0.0);
     assert!(collector.terminate().await.status.success());
@@ -198,7 +202,7 @@ async fn stop_with_dead_next_hop_loses_and_duplicates_nothing() {
             .send(&client.request(Signal::Logs, 10))
             .await
             .unwrap();
-        oracle.settle(&backend).await;
+        oracle.wait_for_delivery(&backend).await;
         collector.assert_conservation().await;
         backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
         client
@@ -210,7 +214,11 @@ async fn stop_with_dead_next_hop_loses_and_duplicates_nothing() {
     }
     backend.always(Answer::Accept);
     let collector = Collector::start(&config).await;
-    assert_eq!(oracle.settle(&backend).await, 0, "nothing came twice");
+    assert_eq!(
+        oracle.wait_for_delivery(&backend).await,
+        0,
+        "nothing came twice"
+    );
     assert!(collector.terminate().await.status.success());
 }
 
@@ -234,7 +242,7 @@ async fn reload_keeps_queue_and_unused_queue_is_drained() {
         .reload(&config("otlp_grpc", &other))
         .await
         .unwrap();
-    oracle.settle(&other).await;
+    oracle.wait_for_delivery(&other).await;
     collector.assert_conservation().await;
 
     other.always(Answer::Refuse(Refusal::UNAVAILABLE));
@@ -260,12 +268,12 @@ async fn reload_keeps_queue_and_unused_queue_is_drained() {
         "{}",
         text(&drained)
     );
-    oracle.settle(&other).await;
+    oracle.wait_for_delivery(&other).await;
     assert!(collector.terminate().await.status.success());
 }
 
 #[tokio::test]
-async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
+async fn drain_uses_the_exporter_of_a_configuration() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let oracle = Oracle::default();
@@ -282,7 +290,7 @@ async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
     let file = directory.path().join("collector.yaml");
     fs::write(&file, &config).unwrap();
     let path = traces(&directory, "otlp_grpc~002Fold");
-    // The backend answers on this thread.
+    // The backend runs on this thread.
     let drain = |exporter: &'static str| {
         let (path, file) = (path.clone(), file.clone());
         tokio::task::spawn_blocking(move || {
@@ -299,17 +307,17 @@ async fn a_queue_is_drained_through_the_exporter_of_a_configuration() {
     let drained = drain("otlp_grpc/old").await.unwrap();
     assert!(drained.status.success(), "{}", text(&drained));
     assert!(text(&drained).contains("7 items; 0 records"));
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
 #[tokio::test]
-async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
+async fn reload_delivers_more_than_the_read_ahead_at_once() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let other = Backend::start().await;
     let oracle = Oracle::default();
     let config = |backend: &Backend| {
-        // Of this queue ten requests are read ahead at most.
+        // At most ten requests of this queue are read ahead.
         let queue = "sending_queue: {storage: file_storage, queue_size: 20, overflow: drop_oldest}";
         stored(
             directory.path(),
@@ -326,13 +334,13 @@ async fn a_reload_hands_on_more_than_was_read_ahead_at_once() {
             .unwrap();
     }
     collector.reload(&config(&other)).await.unwrap();
-    oracle.settle(&other).await;
+    oracle.wait_for_delivery(&other).await;
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
 }
 
 #[tokio::test]
-async fn a_flipped_bit_costs_its_block_and_is_reported() {
+async fn flipped_bit_on_disk_loses_its_block_and_is_reported() {
     let (backend, directory) = (Backend::start().await, TempDir::new().unwrap());
     backend.always(Answer::Refuse(Refusal::UNAVAILABLE));
     let exporter = grpc_to(&backend, QUEUE);
@@ -341,7 +349,7 @@ async fn a_flipped_bit_costs_its_block_and_is_reported() {
     let collector = Collector::start(&config).await;
     let client = Client::grpc("client", collector.grpc(), &oracle).await;
     for _ in 0..20 {
-        // One at a time: each is a block.
+        // Sent one by one, so that each is a block.
         client
             .send(&client.request(Signal::Traces, 5))
             .await
@@ -404,7 +412,7 @@ async fn a_flipped_bit_costs_its_block_and_is_reported() {
     assert_eq!(collector.terminate().await.status.code(), Some(1));
 }
 
-/// Checks that records lost to damage found at the start are counted, each as one item.
+/// Checks that records lost to damage at the start are counted, each as one item.
 async fn assert_lost(collector: &Collector, records: f64) {
     let metrics = collector.assert_conservation().await;
     let lost = metrics.sum("tributary_storage_lost_records", &[]);
@@ -470,7 +478,7 @@ async fn second_collector_with_same_directory_is_refused() {
     assert!(text(&drained).contains(&owner), "{}", text(&drained));
 }
 
-/// A file system of its own, which goes with this.
+/// A separate file system, which the drop unmounts.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -520,9 +528,11 @@ async fn full_disk_refuses_and_loses_nothing_acknowledged() {
         "{refused:?}"
     );
     backend.always(Answer::Accept);
-    oracle.settle(&backend).await;
-    client.insist(&client.request(Signal::Traces, 200)).await;
-    oracle.settle(&backend).await;
+    oracle.wait_for_delivery(&backend).await;
+    client
+        .send_until_acknowledged(&client.request(Signal::Traces, 200))
+        .await;
+    oracle.wait_for_delivery(&backend).await;
     collector.assert_conservation().await;
     assert!(collector.terminate().await.status.success());
 }
@@ -573,7 +583,8 @@ async fn parquet_acknowledges_stored_record_at_end_of_file() {
         "{}",
         text(&inspected)
     );
-    // Settled means there: at least once, and here once, for no file was finished before the kill.
+    // Acknowledged records are in files at least once. Here they are there exactly once, because no file was finished
+    // before the kill.
     assert_eq!(finished_rows(&files), 10);
 }
 
@@ -590,7 +601,7 @@ async fn parquet_file_unfinished_at_the_deadline_is_written_later() {
         .unwrap();
     file_is_open(&collector).await;
     collector.terminate().await;
-    // A process may finish the file after the deadline, while it ends. Then the next one has nothing to write.
+    // A process may finish the file after the deadline, during its end. Then the next process has nothing to write.
     let is_finished = finished_rows(&files) >= 10;
     let collector = Collector::start(&config).await;
     if !is_finished {

@@ -1,11 +1,11 @@
-//! Compression and counting lose nothing: neither what is equal in a batch nor what is gathered over a while.
+//! Compression and counting lose no item, whether items are equal within a batch or buffered over a window.
 
 use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml, yaml_of,
 };
 
-/// Every third request is refused, to be sent again.
-fn moody(backend: &Backend) {
+/// Refuses every third request with a retryable error.
+fn refuse_every_third(backend: &Backend) {
     let mut requests = 0;
     backend.script(move |_| {
         requests += 1;
@@ -16,10 +16,10 @@ fn moody(backend: &Backend) {
     });
 }
 
-/// Sends items of the signals through the processors, some while others wait.
+/// Sends items of the signals through the processors, some of them while earlier items are buffered.
 async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
     let backend = Backend::start().await;
-    moody(&backend);
+    refuse_every_third(&backend);
     let exporter = grpc_to(&backend, "");
     let yaml = yaml_of(signals, processors, &[("otlp_grpc", &exporter)]);
     let collector = Collector::start(&yaml).await;
@@ -33,12 +33,12 @@ async fn check(processors: &[(&str, &str)], signals: &[Signal]) {
                 .unwrap();
         }
     }
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     collector.assert_conservation().await;
 }
 
 #[tokio::test]
-async fn equal_resources_become_one_and_every_item_arrives_once() {
+async fn equal_resources_merge_and_every_item_arrives_once() {
     let processors = [
         (
             "batch",
@@ -62,7 +62,7 @@ async fn every_sample_of_a_summary_arrives_once() {
 }
 
 #[tokio::test]
-async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
+async fn termination_within_a_window_loses_nothing() {
     let backend = Backend::start().await;
     let compression = ("compression", "{mode: aggregate, interval: 1h}");
     let exporter = grpc_to(&backend, "");
@@ -76,11 +76,11 @@ async fn a_termination_in_the_middle_of_a_window_loses_nothing() {
             .unwrap();
     }
     collector.terminate().await;
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }
 
 #[tokio::test]
-async fn every_log_record_that_is_counted_arrives_once() {
+async fn every_counted_log_record_arrives_once() {
     let counting = ("log_dedup", "{interval: 100ms}");
     check(&[("dedup", "{}"), counting], &[Signal::Logs]).await;
     check(&[counting, ("batch", "{timeout: 50ms}")], &[Signal::Logs]).await;
@@ -108,8 +108,8 @@ async fn reload_and_termination_keep_counted_records() {
     };
     send().await;
     collector.reload(&counting("2h")).await.unwrap();
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
     send().await;
     collector.terminate().await;
-    assert_eq!(oracle.settle(&backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&backend).await, 0);
 }

@@ -26,15 +26,14 @@ int main(int count, char **arguments) {
 }
 ";
 
-/// A program with debug information, and what nm and readelf say of it.
+/// A program with debug information, and the output of nm and readelf for it.
 pub(crate) struct Program {
     pub(crate) directory: TempDir,
     pub(crate) file: PathBuf,
     pub(crate) build_id: String,
 }
 
-/// Returns the address of the function whose linkage name matches, as an address in the file, which
-/// profilers send.
+/// Returns the address of the function whose linkage name matches, as an address in the file, which profilers send.
 pub(crate) fn address(file: &Path, is_it: impl Fn(&str) -> bool) -> u64 {
     let symbols = Command::new("nm").arg(file).output().unwrap();
     let symbols = String::from_utf8(symbols.stdout).unwrap();
@@ -67,7 +66,7 @@ impl Program {
         run(&[&quiet[..], &["-c", "program.c", "-o", "program.o"]].concat());
         run(&["program.o", "-o", "program", "-Wl,--build-id=sha1"]);
         let bytes = fs::read(&file).unwrap();
-        // The note: its name's length, that of the id, its type, its name.
+        // The note: length of its name, length of the id, its type, its name.
         let head = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
         let at = bytes.windows(head.len()).position(|window| window == head);
         let id = &bytes[at.unwrap() + head.len()..][..20];
@@ -193,7 +192,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A collector that takes symbols from `symbols` and keeps them in `cache`; profiles wait for them.
+    /// Starts a collector that takes symbols from `symbols` and caches them in `cache`. Profiles wait for the symbols.
     pub(crate) async fn start(more: &str, extensions: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let backend = Backend::start().await;
@@ -226,12 +225,12 @@ exporters: {{otlp_grpc: {exporter}}}
         self.send_all(&[build_id], addresses).await
     }
 
-    /// Sends a profile and waits until it has arrived: its frames, by binary and address.
+    /// Sends a profile and waits until it has arrived. Returns its frames, by binary and address.
     async fn send_all(&self, build_ids: &[&str], addresses: &[u64]) -> Vec<Vec<String>> {
         frames(&self.send_request(profile(build_ids, addresses)).await)
     }
 
-    /// Sends a request and waits until it has arrived, as it is then.
+    /// Sends a request and returns it as it arrives.
     pub(crate) async fn send_request(&self, request: Vec<u8>) -> ExportProfilesServiceRequest {
         let before = self.backend.record().telemetry(Signal::Profiles).count();
         let headers = [("content-type", "application/x-protobuf")];
@@ -286,13 +285,13 @@ async fn addresses_of_real_program_are_symbolized() {
 #[tokio::test]
 async fn malicious_file_loses_only_its_own_symbols() {
     let program = Program::compile();
-    // Processor time as no machine needs it, however busy it is: these files end by themselves.
+    // A CPU limit that no machine reaches, because these files end by themselves.
     let world = World::start("worker: {max_memory: 64MiB, max_cpu: 60s},", PLAIN).await;
     let whole = fs::read(&program.file).unwrap();
     let (first, rest) = program.build_id.split_at(2);
     let directory = world.symbols().join(".build-id").join(first);
     fs::create_dir_all(&directory).unwrap();
-    // The same binary under other names: cut off, overwritten, and something else altogether.
+    // The same binary under other names: truncated, overwritten, and replaced by another file.
     let mut overwritten = whole.clone();
     for byte in overwritten.iter_mut().skip(64).step_by(7) {
         *byte = !*byte;
@@ -318,9 +317,9 @@ async fn malicious_file_loses_only_its_own_symbols() {
 }
 
 /// Numbers without a pattern, the same in every run (xorshift64).
-struct Noise(u64);
+struct SeededRandom(u64);
 
-impl Noise {
+impl SeededRandom {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -329,7 +328,7 @@ impl Noise {
     }
 }
 
-/// 48 of them, or as many as `SYMBOL_MUTATIONS` says.
+/// Tests 48 mutations, or the number in `SYMBOL_MUTATIONS`.
 #[tokio::test]
 async fn mutated_binaries_stay_within_memory_limit() {
     let count = std::env::var("SYMBOL_MUTATIONS").map_or(48, |count| count.parse().unwrap());
@@ -342,7 +341,7 @@ async fn mutated_binaries_stay_within_memory_limit() {
         .position(|window| window == first.to_be_bytes())
         .unwrap();
     let main = program.address("main");
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut noise = SeededRandom(0x9e37_79b9_7f4a_7c15);
     let mut named = 0;
     let numbers: Vec<u32> = (1..=count).collect();
     for numbers in numbers.chunks(16) {
@@ -353,11 +352,11 @@ async fn mutated_binaries_stay_within_memory_limit() {
                 let at = noise.below(mutated.len());
                 mutated[at] = noise.below(256) as u8;
             }
-            // The headers, which say where everything is.
+            // The headers, which contain all offsets.
             for _ in 0..noise.below(3) {
                 mutated[noise.below(2) * 32 + 24 + noise.below(40)] ^= 1 << noise.below(8);
             }
-            // A build id of its own, so that its symbols are used if there are any.
+            // A separate build id, so that the symbols of each mutation are used if there are any.
             let id = first.wrapping_add(*number);
             mutated[note..note + 4].copy_from_slice(&id.to_be_bytes());
             let build_id = format!("{id:08x}{}", &program.build_id[8..]);
@@ -391,14 +390,14 @@ struct Debuginfod {
 }
 
 impl Debuginfod {
-    /// One that has the files of a directory, once it has found that build id. `None`, and it says so, unless `DEBUGINFOD` is
-    /// the path of the program.
+    /// Starts a server for the files of a directory, and waits until it has found the build id. Without the path of the
+    /// program in `DEBUGINFOD`, prints a note and returns `None`.
     fn start(files: &Path, build_id: &str) -> Option<Self> {
         let Some(program) = std::env::var_os("DEBUGINFOD") else {
             eprintln!("skipped: DEBUGINFOD is not the path of debuginfod");
             return None;
         };
-        // It must be told which port.
+        // The server needs a port number.
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);

@@ -21,7 +21,7 @@ fn printed(arguments: &[&OsStr]) -> String {
 }
 
 /// Returns the error message of a failed command.
-fn complaint(arguments: &[&OsStr]) -> String {
+fn error_output(arguments: &[&OsStr]) -> String {
     let output = symbols(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -33,7 +33,7 @@ fn lookup(file: &Path, address: u64) -> String {
 }
 
 #[test]
-fn a_binary_a_symbol_file_and_a_build_id_give_the_same_names() {
+fn binary_symbol_file_and_build_id_give_same_names() {
     let program = Program::compile();
     let main = program.address("main");
     let compiled = program.file.with_extension("compiled");
@@ -101,14 +101,14 @@ fn inspect_reports_contents_and_problems() {
     let mut bytes = fs::read(&compiled).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&compiled, bytes).unwrap();
-    let said = complaint(&["inspect".as_ref(), compiled.as_ref()]);
+    let said = error_output(&["inspect".as_ref(), compiled.as_ref()]);
     assert!(said.contains("damaged"), "{said}");
     let source = program.file.with_extension("c");
     for command in ["compile", "inspect"] {
-        let said = complaint(&[command.as_ref(), source.as_ref()]);
+        let said = error_output(&[command.as_ref(), source.as_ref()]);
         assert!(said.contains("not an ELF file"), "{said}");
     }
-    let said = complaint(&["lookup".as_ref(), program.file.as_ref(), "0x1".as_ref()]);
+    let said = error_output(&["lookup".as_ref(), program.file.as_ref(), "0x1".as_ref()]);
     assert!(said.contains("no symbols for these addresses"), "{said}");
 }
 
@@ -148,7 +148,7 @@ fn json_of_symbols_matches_text() {
 }
 
 #[test]
-fn functions_of_rust_have_the_names_of_the_source() {
+fn rust_functions_have_their_source_names() {
     const SOURCE: &str = "mod inner {
     #[inline(never)]
     pub fn work(number: u64) -> u64 { std::hint::black_box(number) + 1 }

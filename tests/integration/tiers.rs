@@ -1,4 +1,4 @@
-//! The three tiers of the examples, as they are in their files: sidecar, rack and zone, with mutual TLS between them.
+//! The three tiers of the examples, with their original files: sidecar, rack and zone, with mutual TLS between them.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -36,7 +36,7 @@ struct Tiers {
 }
 
 impl Tiers {
-    /// None where there is no openssl to make certificates with.
+    /// Starts the tiers. Without openssl for the certificates, returns `None`.
     async fn start() -> Option<Self> {
         let certificates = Certificates::make()?;
         let backend = Backend::start().await;
@@ -90,7 +90,7 @@ impl Tiers {
         self.rack = Some(rack);
     }
 
-    /// The zone's files have what the backend has got, each item once. To be called when nothing is in flight.
+    /// The files of the zone contain the items of the backend, each item once. Call it when nothing is in flight.
     fn assert_kept(&self) {
         let kept = texts(self.files.path(), "attribute_test_id");
         let record = self.backend.record();
@@ -106,7 +106,7 @@ impl Tiers {
         self.rack.as_ref().unwrap().assert_conservation().await;
     }
 
-    /// Everything that has arrived was stamped on its way, once by each tier.
+    /// Every received item was stamped once by each tier.
     fn assert_stamped(&self) {
         let record = self.backend.record();
         assert!(!record.accepted.is_empty());
@@ -138,7 +138,7 @@ fn rack(queues: &TempDir) -> Vec<String> {
     [own(queues, "rack"), vec![cache]].concat()
 }
 
-/// One tier, from its example: on other ports, with the next hop there.
+/// Starts one tier from its example, with other ports and this next hop.
 async fn tier(
     certificates: &Certificates,
     name: &str,
@@ -206,7 +206,7 @@ fn forged(mut telemetry: Telemetry) -> Telemetry {
         Telemetry::Logs(request) => forge!(request.resource_logs),
         Telemetry::Profiles(request) => {
             forge!(request.resource_profiles);
-            // By reference too.
+            // As a reference into the dictionary.
             let strings = &mut request.dictionary.as_mut().unwrap().string_table;
             let key_strindex = i32::try_from(strings.len()).unwrap();
             strings.push("sidecar.identity".to_owned());
@@ -238,7 +238,7 @@ async fn data_passes_all_tiers_with_verified_identity() {
             client.send(&request).await.unwrap();
         }
     }
-    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&tiers.backend).await, 0);
     tiers.assert_stamped();
     for accepted in &tiers.backend.record().accepted {
         if let Telemetry::Profiles(request) = &accepted.telemetry {
@@ -260,7 +260,7 @@ async fn data_passes_all_tiers_with_verified_identity() {
 }
 
 #[tokio::test]
-async fn the_python_sdk_gets_through_all_tiers() {
+async fn python_sdk_data_passes_all_tiers() {
     let Some(python) = sdk::told("SDK_PYTHON") else {
         return;
     };
@@ -304,7 +304,7 @@ async fn data_arrives_after_outage_of_middle_tier() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&tiers.backend).await, 0);
     tiers.rack.as_ref().unwrap().assert_conservation().await;
 
     tiers.kill_rack();
@@ -314,7 +314,7 @@ async fn data_arrives_after_outage_of_middle_tier() {
     let retry = "Exporting failed. Will retry the request after interval.";
     tiers.sidecar.wait_for(retry).await;
     tiers.start_rack().await;
-    assert_eq!(oracle.settle(&tiers.backend).await, 0);
+    assert_eq!(oracle.wait_for_delivery(&tiers.backend).await, 0);
     tiers.assert_stamped();
     tiers.assert_conservation().await;
     tiers.assert_kept();

@@ -22,8 +22,8 @@ use crate::harness::{
     Authority, Backend, Client, Collector, Oracle, Signal, grpc_at, grpc_to, within, yaml,
 };
 
-/// A collector that requires client certificates, a collector that sends to it with a certificate,
-/// and a client of the latter.
+/// A collector that requires client certificates, a collector that sends to it with a certificate, and a client of the
+/// sending collector.
 struct Fort {
     authority: Authority,
     backend: Backend,
@@ -139,7 +139,7 @@ impl Fort {
         assert!(grown < MOST_MEMORY, "the process grew by {grown} bytes");
         let taken = self.rack.processor_time() - self.processor;
         assert!(taken < MOST_PROCESSOR_TIME, "the attack took {taken:?}");
-        self.oracle.settle(&self.backend).await;
+        self.oracle.wait_for_delivery(&self.backend).await;
         self.rack.assert_conservation().await;
     }
 }
@@ -149,8 +149,8 @@ impl Fort {
 const MOST_MEMORY: u64 = 48 << 20;
 const MOST_PROCESSOR_TIME: Duration = Duration::from_secs(15);
 
-/// A connection from another address than everybody else's.
-async fn stranger(address: SocketAddr) -> TcpStream {
+/// Connects from an address that no other client of the test uses.
+async fn connect_from_other_address(address: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
     socket.connect(address).await.unwrap()
@@ -159,7 +159,7 @@ async fn stranger(address: SocketAddr) -> TcpStream {
 /// Reads until the server closes the connection.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
-    // A reset is an end, too.
+    // A reset ends the connection too.
     let _ = within("the end of the connection", stream.read_to_end(&mut heard)).await;
     heard
 }
@@ -175,7 +175,7 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
-/// Floods a connection, and expects it to be ended in the protocol's own words.
+/// Floods a connection, and expects the server to close it within the protocol.
 async fn too_much(fort: &Fort, what: &str, flood: Flood) {
     let attack = async {
         let mut attacker = Attacker::on(fort.inside().await).greeted().await;
@@ -226,16 +226,16 @@ async fn unfinished_handshakes_are_disconnected() {
     for (what, beginning) in beginnings {
         let began = Instant::now();
         let attack = async {
-            let mut stream = stranger(fort.rack.grpc()).await;
+            let mut stream = connect_from_other_address(fort.rack.grpc()).await;
             stream.write_all(beginning).await.unwrap();
             rest(&mut stream).await;
         };
         fort.beside(attack).await;
         assert!(began.elapsed() >= Duration::from_millis(900), "{what}");
     }
-    // Byte by byte, too slowly.
+    // Sends byte by byte, below the minimum rate.
     let attack = async {
-        let mut stream = stranger(fort.rack.grpc()).await;
+        let mut stream = connect_from_other_address(fort.rack.grpc()).await;
         stream.set_nodelay(true).unwrap();
         let mut tick = interval(Duration::from_millis(20));
         for byte in &hello {
@@ -255,10 +255,10 @@ async fn unfinished_handshakes_are_disconnected() {
 }
 
 #[tokio::test]
-async fn a_hello_in_pieces_is_understood() {
+async fn fragmented_client_hello_is_accepted() {
     let fort = Fort::start("").await;
     let hello = fort.hello();
-    let mut stream = stranger(fort.rack.grpc()).await;
+    let mut stream = connect_from_other_address(fort.rack.grpc()).await;
     stream.set_nodelay(true).unwrap();
     for byte in &hello {
         stream.write_all(&[*byte]).await.unwrap();
@@ -313,9 +313,11 @@ async fn invalid_handshake_is_refused_at_once() {
     ];
     for (what, bytes) in attacks {
         let attack = async {
-            let (mut read, mut write) = stranger(fort.rack.grpc()).await.into_split();
+            let (mut read, mut write) = connect_from_other_address(fort.rack.grpc())
+                .await
+                .into_split();
             let writing = async {
-                // The end may come before all of it is said.
+                // The server may close before all bytes are sent.
                 let _ = write.write_all(&bytes).await;
             };
             let mut heard = Vec::new();
@@ -325,7 +327,7 @@ async fn invalid_handshake_is_refused_at_once() {
             heard
         };
         let heard = fort.beside(attack).await;
-        // Resets may swallow the alert, but nothing may follow the server's own hello but the alert.
+        // A reset may lose the alert, but the server sends no more than its hello and the alert.
         assert!(heard.len() < 16_000, "{what}: {} bytes", heard.len());
     }
     fort.assert_unharmed().await;
@@ -337,38 +339,38 @@ async fn disconnected_handshakes_leave_no_state() {
     let hello = fort.hello();
     let attack = async {
         for number in 0..200 {
-            let mut stream = stranger(fort.rack.grpc()).await;
+            let mut stream = connect_from_other_address(fort.rack.grpc()).await;
             let said = hello.len() * (number % 5) / 4;
             stream.write_all(&hello[..said]).await.unwrap();
             if number % 2 == 0 {
-                // As a reset.
+                // Closes with a reset.
                 stream.set_zero_linger().unwrap();
             }
         }
     };
     fort.beside(attack).await;
-    // All of them are gone: their address has its places again.
+    // All handshakes have ended: their address has its slots again.
     let connector = TlsConnector::from(fort.tls());
-    let stream = stranger(fort.rack.grpc()).await;
+    let stream = connect_from_other_address(fort.rack.grpc()).await;
     let connecting = connector.connect("127.0.0.1".try_into().unwrap(), stream);
     within("a handshake", connecting).await.unwrap();
     fort.assert_unharmed().await;
 }
 
 #[tokio::test]
-async fn three_hundred_handshakes_at_once_do_not_keep_others_out() {
+async fn concurrent_handshakes_do_not_lock_out_other_clients() {
     let fort = Fort::start("max_handshakes: 8, handshake_timeout: 60s").await;
     let hello = fort.hello();
     let mut hanging = JoinSet::new();
     for _ in 0..300 {
         let (address, hello) = (fort.rack.grpc(), hello.clone());
         hanging.spawn(async move {
-            let mut stream = stranger(address).await;
+            let mut stream = connect_from_other_address(address).await;
             let _ = stream.write_all(&hello).await;
             rest(&mut stream).await
         });
     }
-    // Two of the eight places are for one address; all others are told at once.
+    // One address gets two of the eight slots; all other handshakes are refused at once.
     let attack = async {
         for _ in 0..298 {
             let heard = hanging.join_next().await.unwrap().unwrap();

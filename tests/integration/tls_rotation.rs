@@ -11,7 +11,7 @@ use crate::harness::{Authority, Backend, Client, Collector, Oracle, Signal, grpc
 
 /// A sidecar that sends to a rack over mutual TLS, and the files of both.
 struct Chain {
-    /// Certificate files; every collector has its own.
+    /// Certificate files; each collector has separate files.
     files: Authority,
     backend: Backend,
     rack: Collector,
@@ -69,12 +69,12 @@ impl Chain {
         }
     }
 
-    /// Changes what `change` changes, and waits until the collector has taken it.
+    /// Applies `change`, and waits until the collector uses the result.
     async fn rotate(&self, collector: &Collector, change: impl FnOnce(&Authority)) {
         let before = collector.lines().len();
         change(&self.files);
         collector.wait_for_line(IN_USE, before, taken).await;
-        // Requests go on with what is new.
+        // Requests succeed with the new files.
         let seen = self.backend.record().accepted.len();
         self.backend
             .wait_for("load", |record| record.accepted.len() > seen + 20)
@@ -127,7 +127,7 @@ async fn certificates_rotate_under_load_without_failures() {
             });
         }
         let both = [&old, &new];
-        // Trust the new authority, then use it, then trust the old one no more.
+        // The chain trusts the new authority, then uses it, then no longer trusts the old authority.
         chain
             .rotate(rack, |files| trust(&files.file("rack-ca.pem"), &both))
             .await;
@@ -148,7 +148,7 @@ async fn certificates_rotate_under_load_without_failures() {
                 trust(&files.file("sidecar-ca.pem"), &[&new])
             })
             .await;
-        // And once more within the new authority.
+        // A second rotation within the new authority.
         for (collector, name) in [(rack, "rack"), (sidecar, "sidecar")] {
             chain
                 .rotate(collector, |files| renew(files, name, &new.leaf()))
@@ -158,7 +158,11 @@ async fn certificates_rotate_under_load_without_failures() {
         while let Some(ended) = load.join_next().await {
             ended.unwrap();
         }
-        assert_eq!(oracle.settle(&chain.backend).await, 0, "nothing twice");
+        assert_eq!(
+            oracle.wait_for_delivery(&chain.backend).await,
+            0,
+            "nothing twice"
+        );
         for collector in [rack, sidecar] {
             let metrics = collector.assert_conservation().await;
             let reloads = |outcome| metrics.sum("tributary_tls_reloads", &[("outcome", outcome)]);
@@ -201,7 +205,7 @@ async fn metrics_show_certificates_and_bad_files_are_ignored() {
     assert_eq!(serials.len(), 1, "both servers use the same: {before}");
     assert!(left > 365.0, "{before}");
     assert_eq!(days(&before, "client_ca").0.len(), 1);
-    // Half of a pair: nothing changes but the counter, and the log says why.
+    // Half of a pair: only the counter changes, and the log has the reason.
     let file = chain.files.file("rack.pem");
     let leaf = authority.leaf_of(|params| params.not_after = rcgen::date_time_ymd(2030, 1, 1));
     replace(&file, &leaf.certificate);
@@ -217,7 +221,7 @@ async fn metrics_show_certificates_and_bad_files_are_ignored() {
     let metrics = chain.rack.metrics().await;
     assert!(metrics.sum("tributary_tls_reloads", &[("outcome", "failure")]) > 0.0);
     assert_eq!(days(&metrics, "certificate").0, serials);
-    // Now it is whole.
+    // The pair is complete.
     replace(&chain.files.file("rack.key"), &leaf.key);
     chain.rack.wait_for_line(IN_USE, 0, taken).await;
     let what = "only the new certificate";
@@ -234,8 +238,8 @@ async fn metrics_show_certificates_and_bad_files_are_ignored() {
         .send(&client.request(Signal::Traces, 1))
         .await
         .unwrap();
-    assert_eq!(oracle.settle(&chain.backend).await, 0);
-    // A reload finds the receiver as it is configured, renewed certificate and all, and leaves its servers alone.
+    assert_eq!(oracle.wait_for_delivery(&chain.backend).await, 0);
+    // For a reload, the receiver with its renewed certificate is unchanged, and its servers stay.
     let started = |collector: &Collector| {
         let lines = collector.lines();
         let servers = lines.iter().filter(|line| {

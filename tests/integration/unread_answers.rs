@@ -1,5 +1,5 @@
-//! Clients that do not take their answers, or open connections and say nothing: the collector stays within its memory,
-//! ends them, and serves everybody else.
+//! Clients that do not read their responses, or open idle connections: the collector stays within its memory,
+//! disconnects them, and serves all other clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use crate::harness::attacks;
 use crate::harness::collector::Line;
 use crate::harness::http2::{Attacker, ENHANCE_YOUR_CALM, call, get};
-use crate::harness::{Client, Collector, GLANCE, Oracle, Signal, raw, within};
+use crate::harness::{Client, Collector, Oracle, POLL_INTERVAL, Signal, raw, within};
 
 const LIMIT: u64 = 64 << 20;
-/// The process may have this beside `limit_mib`, as SECURITY.md states.
+/// Maximum memory of the process above `limit_mib`, as SECURITY.md states.
 const BESIDE: u64 = 48 << 20;
 
 /// A collector with every server that there is.
@@ -34,15 +34,15 @@ service:
     Collector::start(yaml).await
 }
 
-/// Opens connections and as many requests on each as one may have, and takes no answer: there is no window for their
-/// bodies, or nothing is read at all. Returns how many requests went out.
+/// Opens connections with the maximum number of requests each, and reads no response: the window has no room for
+/// bodies, or the client reads nothing at all. Returns the number of sent requests.
 async fn flood(address: SocketAddr, block: &[u8], connections: usize, reads: bool) -> u32 {
     let mut held = Vec::new();
     let mut sent = 0;
     for _ in 0..connections {
         let mut attacker = match reads {
             true => Attacker::connect(address).await,
-            false => Attacker::deaf_on(TcpStream::connect(address).await.unwrap()),
+            false => Attacker::unread_on(TcpStream::connect(address).await.unwrap()),
         };
         if let Some(requests) = attacks::unread_requests(&mut attacker, reads, block).await {
             sent += requests;
@@ -53,7 +53,7 @@ async fn flood(address: SocketAddr, block: &[u8], connections: usize, reads: boo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unread_answers_stay_within_the_memory_limit() {
+async fn unread_responses_stay_within_the_memory_limit() {
     let collector = start().await;
     let oracle = Oracle::default();
     let good = Client::grpc("good", collector.grpc(), &oracle).await;
@@ -102,7 +102,7 @@ async fn unread_answers_stay_within_the_memory_limit() {
 }
 
 #[tokio::test]
-async fn ping_acks_without_a_ping_end_the_connection_and_fill_no_log() {
+async fn unsolicited_ping_acks_end_the_connection_without_log() {
     let collector = start().await;
     let mut attacker = Attacker::greet(collector.grpc()).await;
     attacker.flood(10_000, attacks::unasked_ping_ack).await;
@@ -116,7 +116,7 @@ async fn ping_acks_without_a_ping_end_the_connection_and_fill_no_log() {
 async fn idle_connections_of_one_address_do_not_block_others() {
     let collector = start().await;
     let address = collector.http();
-    // More than the memory limit allows one address, and of these none says a word.
+    // More connections than the memory limit allows one address, all of them idle.
     let mut idle = Vec::new();
     for _ in 0..180 {
         idle.push(TcpStream::connect(address).await.unwrap());
@@ -128,7 +128,7 @@ async fn idle_connections_of_one_address_do_not_block_others() {
                 return;
             }
             assert_eq!(answer.status, 503);
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     })
     .await;

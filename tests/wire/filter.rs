@@ -83,7 +83,7 @@ fn condition() -> impl Strategy<Value = Condition> {
 
 proptest! {
     #[test]
-    fn filtering_on_the_wire_equals_decoding_filtering_and_encoding(
+    fn filtering_encoded_equals_filtering_decoded(
         (signal, request) in request(),
         condition in condition(),
     ) {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn no_item_is_dropped_by_a_condition_and_by_its_opposite(
+    fn condition_and_its_opposite_never_drop_the_same_item(
         (signal, request) in request(),
         path in prop::sample::select(vec![
             "resource.attributes[\"a\"]", "scope.name", "span.kind", "span.end_time_unix_nano",

@@ -1,6 +1,6 @@
 //! Processors that work on the wire against prost, on random requests in every legal encoding.
 
-// A test crate: a panic is a finding.
+// A panic in this test crate is a finding.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod filter;

@@ -1,4 +1,4 @@
-//! The redaction processor on random requests: nothing planted survives.
+//! The redaction processor on random requests: no planted secret remains.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use crate::survival::{PLANTED, processor, survives_nowhere};
 
 proptest! {
     #[test]
-    fn no_planted_secret_survives_and_a_second_time_nothing_changes(
+    fn planted_secrets_are_removed_in_one_run(
         entropy in prop::collection::vec(any::<u8>(), 0..3000),
         signal in 0..4_usize,
         inside in prop::option::of(0..4_usize),
@@ -23,9 +23,9 @@ proptest! {
     }
 }
 
-/// A fuzzer found it.
+/// A profile that a fuzzer found.
 #[test]
-fn a_second_time_changes_nothing_in_this_profile_either() {
+fn second_run_keeps_the_fuzzed_profile_unchanged() {
     let entropy = [
         0xae, 0xcc, 0x0d, 0xc3, 0x69, 0xc7, 0xf5, 0xe5, 0xee, 0x18, 0xb9, 0x00, 0x40, 0x6d, 0xd6,
     ];
@@ -33,7 +33,7 @@ fn a_second_time_changes_nothing_in_this_profile_either() {
 }
 
 #[test]
-fn most_profiles_that_make_sense_are_passed_on() {
+fn most_consistent_profiles_are_passed_on() {
     const TRIES: usize = 64;
     let mut passed = 0;
     for seed in 1..=TRIES as u64 {
@@ -47,11 +47,12 @@ fn most_profiles_that_make_sense_are_passed_on() {
         let entropy: Vec<u8> = (0..1000).map(|_| byte()).collect();
         passed += survives_nowhere(Signal::Profiles, None, &entropy);
     }
-    // Of three configurations each.
+    // Three configurations per request.
     assert!(passed >= 27 * TRIES / 10, "{passed} of {}", 3 * TRIES);
 }
 
-/// One processor per place, which looks there alone; then one that looks everywhere, and one that only reports.
+/// One processor per place, which scans only this place; then a processor that scans all places, and a processor that
+/// only reports.
 fn processors(signal: Signal) -> &'static [Box<dyn Processor>] {
     static ALL: [LazyLock<Vec<Box<dyn Processor>>>; 4] = [
         LazyLock::new(|| each_place(Signal::Traces)),
@@ -89,7 +90,7 @@ fn planted(bytes: &[u8]) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn each_place_is_changed_when_it_was_chosen_and_only_then(
+    fn only_selected_places_are_changed(
         entropy in prop::collection::vec(any::<u8>(), 0..3000),
         signal in 0..3_usize,
     ) {

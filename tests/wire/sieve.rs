@@ -1,5 +1,5 @@
-//! Properties of the filter and the sampler that hold for every request: they keep the same items as a filter of the
-//! decoded request, and keep them unchanged.
+//! Properties of the filter and the sampler for every request: they keep the same items as a filter of the decoded
+//! request, and keep them unchanged.
 
 use std::sync::Arc;
 
@@ -46,9 +46,10 @@ pub(crate) fn processor(config: &dyn ProcessorConfig, signal: Signal) -> Box<dyn
 pub(crate) enum Condition {
     /// `resource.attributes["key"] == number`, or of the scope, or of items.
     Attribute(Level, &'static str, Literal),
-    /// Items by name (records by the text of their severity).
+    /// Items by name (records by severity text).
     Name(&'static str),
-    /// `attributes["key"] + number == number` of the resource, which cannot be said of what is no number.
+    /// `attributes["key"] + number == number` of the resource, which cannot be evaluated for values that are not
+    /// numbers.
     Sum(&'static str, i64, i64),
     /// Items by the beginning of their name.
     Prefix(&'static str),
@@ -113,7 +114,7 @@ impl Condition {
         }
     }
 
-    /// The same about this signal. Metrics have no attributes of their own.
+    /// The same condition for this signal. Metrics have no attributes.
     fn about(self, signal: Signal) -> Self {
         match self {
             Condition::Attribute(Level::Item, key, _) if signal == Signal::Metrics => {
@@ -145,7 +146,8 @@ impl Condition {
         self.decided(about) == Some(true)
     }
 
-    /// None where it cannot be said: then nothing is dropped, whatever it is a part of.
+    /// Returns `None` for a condition that cannot be evaluated. The filter then keeps the item and its enclosing
+    /// levels.
     fn decided(&self, about: &About<'_>) -> Option<bool> {
         Some(match self {
             Condition::Attribute(level, key, literal) => {
@@ -184,7 +186,7 @@ impl Literal {
             self,
             value.and_then(|value: &AnyValue| value.value.as_ref()),
         ) {
-            // References to a dictionary have no meaning but in profiles.
+            // References to a dictionary have a meaning only in profiles.
             (Literal::Nil, None | Some(Value::StringValueStrindex(_))) => true,
             (Literal::Int(number), Some(Value::IntValue(value))) => number == *value,
             (Literal::Int(number), Some(Value::DoubleValue(value))) => number as f64 == *value,
@@ -203,7 +205,7 @@ struct About<'a> {
     name: &'a str,
 }
 
-/// Takes out of a decoded request what does not stay, and what becomes empty by that.
+/// Removes items from a decoded request, and then the scopes and resources that become empty.
 macro_rules! retain {
     ($entries:expr, $scopes:ident, $items:ident, $above:expr, $item:expr) => {
         $entries.retain_mut(|entry| {
@@ -284,7 +286,7 @@ fn filter_decoded(request: &mut Decoded, condition: &Condition) {
     }
 }
 
-/// The filter with one condition; what is wrong with it where it is not one.
+/// Creates the filter with one condition; returns the error of an invalid condition.
 pub(crate) fn filter(condition: &str, signal: Signal) -> Result<Box<dyn Processor>, Problems> {
     let conditions = vec![filter::ConditionEntry::Text(condition.to_owned())];
     let mut config = filter::Config {
@@ -342,7 +344,7 @@ pub(crate) fn samples_each_alike(
     }
 }
 
-/// No item is dropped both by a condition and by its opposite, and each is valid with the other.
+/// Asserts that no item is dropped both by a condition and by its opposite, and that both are valid or neither is.
 pub(crate) fn opposites_do_not_meet(condition: &str, signal: Signal, request: &[u8]) {
     let Ok(one) = filter(condition, signal) else {
         return;
@@ -367,7 +369,7 @@ pub(crate) fn opposites_do_not_meet(condition: &str, signal: Signal, request: &[
 /// Asserts that the rest of the request is valid, has the right count, and equals the expected request.
 fn is_left(left: Option<Batch>, signal: Signal, expected: &Decoded) {
     let Some(left) = left else {
-        // A request without items need not go on.
+        // An empty request may be dropped.
         assert_eq!(items(expected), 0, "nothing is left of {expected:?}");
         return;
     };

@@ -10,7 +10,7 @@ use crate::request;
 
 proptest! {
     #[test]
-    fn divided_requests_lose_and_reorder_nothing(
+    fn split_requests_lose_and_reorder_nothing(
         (signal, request) in request(),
         items in prop_oneof![1..8_usize, Just(usize::MAX)],
         bytes in prop_oneof![1..3000_usize, Just(usize::MAX)],

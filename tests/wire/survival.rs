@@ -18,7 +18,7 @@ pub(crate) fn processor(config: &str, signal: Signal) -> Box<dyn Processor> {
 
 /// Personal data inserted into the texts of a request.
 pub(crate) const PLANTED: &str = "jane.roe@example.com";
-/// Detectors alone; the rules of the Collector beside them; and those again with what changes each time that it is written.
+/// Detectors only; the Collector's rules as well; and both with actions whose output changes every time.
 const CONFIGS: [&str; 3] = [
     "
 allow_all_keys: true
@@ -46,12 +46,12 @@ scan: [all]
 unknown_fields: drop
 ",
 ];
-/// The last of them writes summaries, which add up.
+/// The last configuration writes summaries, which add up.
 const ADDS_UP: usize = 2;
 
-/// Nothing planted survives, what comes out is valid, and a second time nothing changes. If there is a signal inside, all
-/// bytes in values are requests of it, and listed as such under some of the keys that they stand under. Of profiles, those
-/// that were made by an even number of decisions are sensible ones. Returns how many of the configurations passed it on.
+/// Asserts that no planted secret remains, that the output is valid, and that a second run changes nothing. With an
+/// inner signal, all bytes values are requests of this signal, and some of their keys are configured as such. Profiles
+/// from an even number of decisions are consistent. Returns the number of configurations that passed the request on.
 pub(crate) fn survives_nowhere(signal: Signal, inside: Option<Signal>, entropy: &[u8]) -> usize {
     let mut generator = Generator::new(true);
     generator.planted = Some((PLANTED, &["schema_url"]));
@@ -65,7 +65,7 @@ pub(crate) fn survives_nowhere(signal: Signal, inside: Option<Signal>, entropy: 
     passed.count()
 }
 
-/// Whether it is passed on, which is then without anything that was planted.
+/// Whether the request is passed on, without any planted secret.
 fn passes_nothing_on(
     processor: &dyn Processor,
     signal: Signal,
@@ -76,7 +76,7 @@ fn passes_nothing_on(
     let items = tributary_otlp::validate(signal, request).unwrap();
     let batch = Batch::new(signal, items, request.clone());
     let Ok(redacted) = processor.process(batch) else {
-        // Random references seldom lead anywhere.
+        // Random references are rarely valid.
         assert!(signal == Signal::Profiles || inside == Some(Signal::Profiles));
         return false;
     };

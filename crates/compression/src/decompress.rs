@@ -47,7 +47,7 @@ pub fn decompress(
         permit.shrink_to(held);
         return Err(error);
     }
-    // Doubling may have left more than half of the capacity unused, and the bytes may be kept for long.
+    // Doubling may leave more than half of the capacity unused, and the bytes may be buffered for long.
     if bytes.len() < bytes.capacity() / 2 {
         bytes.shrink_to_fit();
     }
@@ -68,7 +68,7 @@ fn zstd(bytes: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     output.scratch(ZSTD_STATE)?;
     let mut decoder = Decoder::new().map_err(corrupt)?;
     decoder
-        .set_parameter(DParameter::WindowLogMax(ZSTD_LARGEST_WINDOW_LOG))
+        .set_parameter(DParameter::WindowLogMax(ZSTD_MAX_WINDOW_LOG))
         .map_err(corrupt)?;
     let mut input = InBuffer::around(bytes);
     let mut window_held = 0;
@@ -110,7 +110,7 @@ fn zstd_frame(frame: &[u8], output: &mut Output<'_>) -> Result<usize, Decompress
             return Err(DecompressError::TooLarge(output.limit));
         };
         zstd_safe::find_frame_compressed_size(frame).map_err(|_| truncated())?;
-        // With the whole frame as input and room for the whole content, the decoder needs no window.
+        // With the whole frame as input and an output for the whole content, the decoder needs no window.
         output.reserve(output.bytes.len() + content + 1)?;
         return Ok(0);
     }
@@ -159,7 +159,7 @@ fn snappy_framed(input: &[u8], output: &mut Output<'_>) -> Result<(), Decompress
     output.fill(&mut snap::read::FrameDecoder::new(input))
 }
 
-/// Decompresses one LZ4 frame. A second frame may have larger blocks, and no OTLP sender writes two.
+/// Decompresses one LZ4 frame. Further frames are refused: they may have larger blocks, and no OTLP sender writes two.
 fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     // Frame descriptor: magic (4), flags (1), block size code (1). The decoder keeps one compressed block, and one
     // decompressed block with the 64 KiB before it.
@@ -171,11 +171,12 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     output.scratch(3 * block + (128 << 10))?;
     let mut decoder = lz4_flex::frame::FrameDecoder::new(Watched {
         rest: input,
-        ran_out: false,
+        was_exhausted: false,
     });
     output.fill(&mut decoder)?;
-    // The decoder takes a missing block header for the end. A complete frame never requests one.
-    if decoder.get_ref().ran_out {
+    // The decoder takes a missing block header for the end mark. A complete frame never requests more bytes than it
+    // has.
+    if decoder.get_ref().was_exhausted {
         return Err(truncated());
     }
     if !decoder.get_ref().rest.is_empty() {
@@ -187,13 +188,13 @@ fn lz4(input: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
 /// A slice that records whether more bytes were requested than it has.
 struct Watched<'a> {
     rest: &'a [u8],
-    ran_out: bool,
+    was_exhausted: bool,
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.rest.read(buffer)?;
-        self.ran_out |= read == 0 && !buffer.is_empty();
+        self.was_exhausted |= read == 0 && !buffer.is_empty();
         Ok(read)
     }
 }
@@ -207,7 +208,7 @@ const ZSTD_BLOCKS: usize = 256 << 10;
 /// RFC 8878, 3.1.1.1.2 recommends that decoders support at least 8 MiB.
 const ZSTD_USUAL_WINDOW: usize = 8 << 20;
 /// 128 MiB, zstd's own default. Windows above the caller's limit are refused earlier.
-const ZSTD_LARGEST_WINDOW_LOG: u32 = 27;
+const ZSTD_MAX_WINDOW_LOG: u32 = 27;
 /// A copy of 64 bytes takes at least 3 bytes (snappy's format description).
 const SNAPPY_RATIO: usize = 22;
 /// One compressed and one decompressed chunk.

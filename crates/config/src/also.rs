@@ -4,7 +4,7 @@ use schemars::Schema;
 use schemars::transform::Transform;
 use serde_json::{Value, json};
 
-/// Alternative spellings that an enum accepts. They are not variants of their own in the schema.
+/// Alternative spellings that an enum accepts. The schema does not list them as variants.
 #[derive(Debug, Clone)]
 pub struct Aliases(pub &'static [&'static str]);
 

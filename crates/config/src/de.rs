@@ -90,7 +90,7 @@ impl<'a> NodeDeserializer<'a> {
     }
 
     fn whole_number<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        // `1e3` is a whole number too. 2^53: above it, floats cannot represent all whole numbers.
+        // `1e3` is a whole number too. Floats cannot represent all whole numbers above 2^53.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.resolved() {
             Some((Resolved::Float(value), _)) if value.fract() == 0.0 && value.abs() < EXACT => {

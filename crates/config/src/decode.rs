@@ -38,8 +38,9 @@ const MAX_ATTEMPTS: usize = 10_000;
 
 /// Decodes as much as possible. Also returns the paths of values that could not be decoded.
 ///
-/// serde stops at the first error. So the wrong value is removed from a copy, and decoding starts again, until it
-/// succeeds or the error cannot be removed. This is fast enough, because configurations are small and errors are few.
+/// serde stops at the first error. Therefore the wrong value is removed from a copy, and decoding starts again, until
+/// it succeeds or the error cannot be removed. This loop is fast enough, because configurations are small and errors
+/// are few.
 fn read<T: DeserializeOwned + Validate>(
     node: &Node,
     report: &mut Report,
@@ -67,7 +68,7 @@ fn read<T: DeserializeOwned + Validate>(
         let steps: Vec<Step> = error.steps.iter().rev().copied().collect();
         let path = names(&work, &steps);
         if error.trouble == DecodeErrorKind::Null && !steps.is_empty() {
-            // A key without a value keeps the default, as in the Collector. In a list it is a mistake.
+            // A key without a value keeps the default, as in the Collector. In a list, a missing value is a mistake.
             if !in_list(&work, &steps) {
                 empty.push(path);
                 remove(&mut work, &steps);
@@ -143,7 +144,7 @@ fn explain(
     }
     let mut path = path;
     if error.place == ErrorTarget::Key {
-        // The message contains the key. The path names the section in which it is unknown.
+        // The message contains the key, and the path names the section without it.
         path.pop();
     }
     let mut diagnostic = Diagnostic::error(message, span).path(path);
@@ -153,8 +154,8 @@ fn explain(
     diagnostic
 }
 
-/// Removes the result of a `${...}` from the message, because it may be a secret, and the shown line names its origin.
-/// Messages may quote it in whole or in part.
+/// Removes the result of a `${...}` from the message. The result may be a secret, and the displayed line names its
+/// origin. Messages may quote the whole result or a part.
 fn unexpanded(node: &Node, message: String) -> String {
     const REFERENCE: &str = "${...}";
     /// Minimum length of a replaced text. A shorter text may be part of any word.
@@ -202,7 +203,7 @@ fn validate<T: Validate>(value: &T, node: &Node, wrong: &[Vec<String>], report: 
         }
     }
     for problem in problems.found() {
-        // A removed value is replaced by its default here. Findings about that value, or its surroundings, are not the
+        // A removed value is replaced by its default here. Findings about the default, or its surroundings, are not the
         // operator's mistake.
         let consequence = wrong
             .iter()
@@ -245,7 +246,7 @@ fn unset_variable(report: &Report, span: Span) -> Option<String> {
     found.map(|warning| warning.message.clone())
 }
 
-/// Collects the paths of values that were removed before because their expansion failed.
+/// Collects the paths of values that were removed because their expansion failed.
 fn removed(node: &Node, path: &mut Vec<String>, wrong: &mut Vec<Vec<String>>) {
     let mut visit = |name: String, child: &Node| {
         path.push(name);

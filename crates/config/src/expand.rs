@@ -1,10 +1,10 @@
 //! Expansion of `${...}` in values: `${env:NAME}`, `${NAME}`, `${env:NAME:-default}`, `${env:NAME:+alternative}`,
 //! `${env:NAME:+alternative:-default}`, `${file:PATH}`, `${yaml:TEXT}`.
 //!
-//! Expansion works on the values of the merged tree, one scalar at a time. So positions refer to the files, and a
-//! variable cannot add keys elsewhere. The rules are those of the Collector (its RFC "env-vars"): `$$` is a dollar
-//! sign, `$NAME` is text, expansions nest, and results are expanded again. `:+` is taken from the shell and is unknown
-//! to the Collector: the alternative is used if the variable is set and not empty.
+//! Expansion works on the values of the merged tree, one scalar at a time. Therefore positions refer to the files, and
+//! a variable cannot add keys elsewhere. The rules are those of the Collector (its RFC "env-vars"): `$$` is a dollar
+//! sign, `$NAME` is text, expansions nest, and results are expanded again. `:+` comes from the shell and is unknown to
+//! the Collector: the alternative is used if the variable is set and not empty.
 
 mod resolve;
 
@@ -19,11 +19,11 @@ const MAX_EXPANSIONS: usize = 1000;
 /// Maximum nesting depth. Deeper nesting is a cycle. The limit is far below the capacity of the stack.
 const MAX_DEPTH: usize = 32;
 
-/// Maximum size of all expansions of one value together, in bytes.
+/// Maximum total size of all expansions of one value, in bytes.
 const MAX_EXPANDED_SIZE: usize = 16 << 20;
 
-/// Expands every scalar of the tree in place. Returns the defaults and alternatives that were not used, so that
-/// components named only there do not count as forgotten.
+/// Expands every scalar of the tree in place. Returns the unused defaults and alternatives, so that components named
+/// only in them are not reported as unused.
 pub fn expand(tree: &mut Node, report: &mut Report) -> Vec<String> {
     let mut resolver = Resolver::new(report);
     walk(tree, &mut Vec::new(), &mut resolver, 0);
@@ -166,8 +166,8 @@ fn join(text: &str, resolver: &mut Resolver<'_>, depth: usize) -> Result<(String
 
 /// Returns the position of the closing brace for a brace that was opened before this text.
 ///
-/// Braces of the value itself count, as in `${yaml:{a: b}}`. If they are not balanced, only braces of nested references
-/// count, as in the Collector.
+/// Braces of the value count, as in `${yaml:{a: b}}`. If they are not balanced, only braces of nested references count,
+/// as in the Collector.
 fn closing(text: &str) -> Option<usize> {
     closing_brace(text, true).or_else(|| closing_brace(text, false))
 }

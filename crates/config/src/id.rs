@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_follow_the_collectors_rules() {
+    fn ids_follow_the_rules_of_the_collector() {
         for (text, shown) in [
             ("otlp", "otlp"),
             (" otlp / rack-1.eu ", "otlp/rack-1.eu"),

@@ -11,8 +11,7 @@
 //! * All mistakes go to the [`Report`] with their positions; the first mistake does not hide the others.
 //! * A secret is never shown: neither the value of a [`Secret`], nor the result of an expansion, nor the value of a key
 //!   that looks like a secret.
-//! * Syntax, merging and expansion follow the OpenTelemetry Collector. Extensions of this program are documented where
-//!   they are.
+//! * Syntax, merging and expansion follow the OpenTelemetry Collector. Extensions are documented at their definitions.
 //! * Input is bounded: aliases, nesting, expansions and file sizes have limits.
 //!
 //! # Example
@@ -88,8 +87,8 @@ pub use suggest::closest;
 pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 pub use unread::Unread;
 
-/// Reads a YAML or JSON text that is not a configuration, with the limits of one: no variables, no alias bombs, no
-/// duplicate keys.
+/// Reads a YAML or JSON text that is not a configuration, with the limits of a configuration: no variables, no alias
+/// bombs, no duplicate keys.
 ///
 /// # Errors
 /// The first mistake, with its line.
@@ -130,7 +129,7 @@ pub struct Problem {
     pub message: String,
     /// Whether this is a warning, so that the configuration can still be used.
     pub warning: bool,
-    /// Position within the text at the path, in characters from 0. Used for texts in a language of their own.
+    /// Position within the text at the path, in characters from 0. Used for texts in a query or pattern language.
     pub within: Option<usize>,
 }
 
@@ -160,7 +159,7 @@ impl Problems {
         self.extend(&[key], inner);
     }
 
-    /// Adds the findings about a part and prefixes their paths with `path`.
+    /// Adds the findings about a section and prefixes their paths with `path`.
     pub fn extend(&mut self, path: &[&str], part: Problems) {
         self.found.extend(part.found.into_iter().map(|mut problem| {
             let keys = path.iter().map(|key| (*key).to_owned());
@@ -169,7 +168,7 @@ impl Problems {
         }));
     }
 
-    /// Returns the findings so far.
+    /// Returns the findings.
     pub fn found(&self) -> &[Problem] {
         &self.found
     }
@@ -191,8 +190,8 @@ pub trait Validate {
         let _ = problems;
     }
 
-    /// Returns keys of earlier builds, each with advice for a configuration that still has it. A key is a path below the
-    /// component's configuration, as in `a.b`.
+    /// Returns keys of earlier builds, each with advice for a configuration that still has the key. A key is a path
+    /// below the component's configuration, as in `a.b`.
     fn removed_keys() -> &'static [(&'static str, &'static str)]
     where
         Self: Sized,
@@ -200,14 +199,14 @@ pub trait Validate {
         &[]
     }
 
-    /// Returns the addresses that the component will listen on, with their paths. Used to find two components on one
-    /// port.
+    /// Returns the addresses that the component will listen on, with their paths. Used to find two components with the
+    /// same port.
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
         Vec::new()
     }
 
     /// Returns the files that the component will write to, with their paths in the configuration. Used to find two
-    /// components with one file.
+    /// components with the same file.
     fn writes_to(&self) -> Vec<(Vec<&'static str>, std::path::PathBuf)> {
         Vec::new()
     }

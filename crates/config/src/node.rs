@@ -19,7 +19,7 @@ pub struct Node {
     pub key: Option<Span>,
     /// Content of the value.
     pub content: Content,
-    /// The text after expansion of its `${...}`, if it had any. Text fields get this text.
+    /// The text after expansion of its `${...}`, if there is any. Text fields get this text.
     pub expanded: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub enum Content {
     Sequence(Vec<Node>),
     /// Keys with values, in their written order.
     Mapping(Vec<Pair>),
-    /// A wrong value that has been reported and counts as absent.
+    /// A wrong value that was reported and counts as absent.
     Removed,
 }
 
@@ -46,7 +46,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Returns a hash of the file that the value names, if the key says that it names a file.
+    /// Returns a hash of the file that the value names, if the key is known to name a file.
     fn file_content(&self) -> Option<u64> {
         let Content::Scalar(scalar) = &self.value.content else {
             return None;
@@ -131,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Returns the position for findings about this value: the value if it is written in one place, otherwise its key.
+    /// Returns the position for findings about this value: the value if it is written on one line, otherwise its key.
     pub fn place(&self) -> Span {
         match &self.content {
             Content::Scalar(scalar) if !(scalar.plain && scalar.text.is_empty()) => self.span,
@@ -202,10 +202,10 @@ impl Node {
         }
     }
 
-    /// Returns a text that is equal for equal configurations: with sorted keys, and without positions and comments. It
-    /// includes the contents of named files (for example a password), so that a reload notices changes. The watched
-    /// files of a `tls` section are excluded: rebuilding the component for them would close its connections needlessly.
-    /// The text contains secrets.
+    /// Returns a text that is equal for equal configurations: with sorted keys, and without positions and comments. The
+    /// text includes the contents of named files (for example a password), so that a reload detects changes. The
+    /// watched files of a `tls` section are excluded: rebuilding the component for them would close its connections
+    /// needlessly. The text contains secrets.
     pub fn fingerprint(&self) -> String {
         let mut out = String::new();
         self.write_canonical(false, &mut out);

@@ -20,7 +20,7 @@ pub fn parse(text: &str, source: u32, report: &mut Report) -> Option<Node> {
     parse_at(text, Origin::Source(source), report)
 }
 
-/// Parses a text that is not in a file. Everything in it has the position `span`.
+/// Parses a text that is not in a file. All its values have the position `span`.
 pub(crate) fn parse_inline(text: &str, span: Span, report: &mut Report) -> Option<Node> {
     parse_at(text, Origin::Fixed(span), report)
 }
@@ -31,7 +31,7 @@ enum Origin {
     Fixed(Span),
 }
 
-/// Boxed, because every step returns it and it is rare.
+/// Boxed, because every step returns the type and an error is rare.
 type Flaw = Box<Diagnostic>;
 
 fn parse_at(text: &str, origin: Origin, report: &mut Report) -> Option<Node> {
@@ -182,8 +182,8 @@ impl<'a> Builder<'a> {
         Ok(pairs)
     }
 
-    /// Merges `<<: *base` or `<<: [*a, *b]`. Keys that exist take precedence, and earlier mappings take precedence over
-    /// later ones.
+    /// Merges `<<: *base` or `<<: [*a, *b]`. Existing keys take precedence, and earlier mappings take precedence over
+    /// later mappings.
     fn merge_key(&mut self, value: Node, pairs: &mut Vec<Pair>) -> Result<(), Flaw> {
         let span = value.key.unwrap_or(value.span);
         let bases = match value.content {

@@ -1,12 +1,12 @@
-//! Regular expressions in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>), as configurations for the
-//! Collector use them. Go's package `regexp` has the same syntax.
+//! Regular expressions in the syntax of RE2 (<https://github.com/google/re2/wiki/Syntax>), which configurations for the
+//! Collector use. Go's package `regexp` has the same syntax.
 
 use std::borrow::Cow;
 
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use thiserror::Error;
 
-/// Maximum memory of a compiled pattern, in bytes. Searches may use as much again.
+/// Maximum memory of a compiled pattern, in bytes. Searches may use the same amount again.
 const SIZE: usize = 4 << 20;
 
 /// Reason why a pattern cannot be used.
@@ -24,7 +24,7 @@ impl From<regex::Error> for PatternError {
     fn from(error: regex::Error) -> Self {
         match error {
             regex::Error::CompiledTooBig(limit) => PatternError::TooLarge(limit),
-            // The lines before the last one show the translated pattern.
+            // The earlier lines show the translated pattern.
             error => {
                 let text = error.to_string();
                 let last = text.lines().last().unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn compile(pattern: &str) -> Result<Regex, PatternError> {
 /// Compiles patterns that are searched together.
 pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, PatternError> {
     let translated = patterns.iter().map(|pattern| translate(pattern.as_ref()));
-    // Each pattern may be as large as a single one.
+    // Each pattern of the set may have the maximum size.
     let set = RegexSetBuilder::new(translated)
         .size_limit(SIZE.saturating_mul(patterns.len().max(1)))
         .dfa_size_limit(SIZE)
@@ -54,12 +54,12 @@ pub fn compile_all<T: AsRef<str>>(patterns: &[T]) -> Result<RegexSet, PatternErr
     Ok(set)
 }
 
-/// Compiles patterns into one that matches if any of them does; `None` if there are no patterns. Its groups have no
-/// names.
+/// Compiles patterns into one pattern that matches if any of them does; `None` if there are no patterns. Its groups
+/// have no names.
 pub fn compile_any<T: AsRef<str>>(patterns: &[T]) -> Result<Option<Regex>, PatternError> {
     let mut all = Vec::with_capacity(patterns.len());
     for pattern in patterns {
-        // Compiled separately first, so that a mistake in one pattern cannot be balanced by another.
+        // Separate compilation first ensures that no pattern closes the brackets of another pattern.
         compile(pattern.as_ref())?;
         all.push(format!("(?:{})", unnamed(&translate(pattern.as_ref()))));
     }
@@ -113,7 +113,7 @@ fn translate(pattern: &str) -> String {
             '\\' => escape(rest, in_class),
             '[' if !in_class => {
                 in_class = true;
-                // A closing bracket right after the opening one is plain text in both syntaxes.
+                // A closing bracket right after the opening bracket is plain text in both syntaxes.
                 let opening = ["[^]", "[]", "[^"]
                     .into_iter()
                     .find(|opening| rest.starts_with(opening))
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_within_limit_fit_in_one_set() {
+    fn patterns_within_limit_compile_to_one_set() {
         let patterns: Vec<String> = (0..20).map(|at| format!(r"\pL{{1,40}}{at}")).collect();
         assert!(patterns.iter().all(|pattern| compile(pattern).is_ok()));
         assert!(compile_all(&patterns).unwrap().is_match("abc17"));

@@ -14,7 +14,7 @@ use super::{merge, parse};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Values of `--config`, in order: a path, `file:PATH`, `yaml:TEXT` or `env:NAME`. Later sources take precedence.
-    /// Without any, the built-in default configuration is read.
+    /// If empty, the built-in default configuration is read.
     pub configs: Vec<String>,
     /// Values of `--set`, in order: `a.b.c=VALUE`, with the value as YAML. They take precedence over all files.
     pub sets: Vec<String>,
@@ -134,7 +134,8 @@ fn source(name: String, text: String, hidden: bool, report: &mut Report) -> Opti
     parse::parse(&text, source, report)
 }
 
-/// Splits a location into its scheme and the rest. A scheme has at least two characters; one is a drive letter.
+/// Splits a location into its scheme and the rest. A scheme has at least two characters; a single character is a drive
+/// letter.
 pub(crate) fn scheme(location: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = location.split_once(':')?;
     let mut bytes = scheme.bytes();
@@ -166,10 +167,10 @@ pub(crate) fn read_file(path: &str) -> Result<String, String> {
     })
 }
 
-/// Parses `a.b.c=value` into a tree. The argument is a source of its own, with one line.
+/// Parses `a.b.c=value` into a tree. The argument is a separate source with one line.
 fn set(argument: &str, report: &mut Report) -> Option<Node> {
     let source = report.add_source(SourceText {
-        // The name leaves out the value, which may be a secret. The line that is shown is masked.
+        // The name omits the value, which may be a secret. The displayed line is masked.
         name: format!("--set {}", argument.split('=').next().unwrap_or_default()),
         text: argument.to_owned(),
         inline: true,

@@ -61,7 +61,7 @@ pub struct Diagnostic {
     pub related: Vec<(Span, String)>,
     /// Further positions of the same warning.
     pub repeats: Vec<Span>,
-    /// Whether a component's validation found this, beyond keys and types. A schema cannot check it.
+    /// Whether a component's validation made this finding, beyond keys and types. No schema can check it.
     pub is_checked: bool,
 }
 
@@ -143,7 +143,7 @@ impl Report {
         findings.collect()
     }
 
-    /// Adds a finding. Equal findings are kept once, and equal warnings become one with several positions.
+    /// Adds a finding. Equal findings are kept once, and equal warnings become one warning with several positions.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
         // Messages may quote values.
         for text in std::iter::once(&mut diagnostic.message).chain(&mut diagnostic.help) {
@@ -166,7 +166,7 @@ impl Report {
         }
     }
 
-    /// Adds the position to an equal warning, if there is one. An unset variable is often used in many places.
+    /// Adds the position to an equal warning, if there is any. An unset variable is often used in many positions.
     fn repeat(&mut self, warning: &Diagnostic) -> bool {
         let same = |other: &&mut Diagnostic| {
             other.level == warning.level
@@ -192,14 +192,14 @@ impl Report {
             if !below || diagnostic.repeats.is_empty() {
                 return !below;
             }
-            // The warning also applies to other positions. The path was that of the first one.
+            // The warning also applies to other positions. The removed path belongs to the first position.
             diagnostic.span = Some(diagnostic.repeats.remove(0));
             diagnostic.path.clear();
             true
         });
     }
 
-    /// Runs `read` with `path` in front of the paths of everything it finds.
+    /// Runs `read` with `path` in front of the paths of all its findings.
     pub fn within<R>(&mut self, path: &[&str], read: impl FnOnce(&mut Report) -> R) -> R {
         let before = self.at.len();
         self.at

@@ -1,4 +1,4 @@
-//! Type of a scalar if no type is requested: the YAML 1.2 core schema, as `serde_yaml` implements it.
+//! Type of a scalar without a requested type: the YAML 1.2 core schema, as `serde_yaml` implements it.
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Resolved {
@@ -29,7 +29,7 @@ fn resolve_text(text: &str) -> Resolved {
     let Some(first) = text.bytes().next() else {
         return Resolved::Null;
     };
-    // The first letter identifies most texts.
+    // The first letter excludes most texts.
     let may_be_value = matches!(first, b'0'..=b'9' | b'+' | b'-' | b'.' | b'~')
         || matches!(first, b't' | b'T' | b'f' | b'F' | b'n' | b'N');
     if !may_be_value || text.len() > LONGEST_VALUE || text.contains('\n') {
@@ -65,7 +65,7 @@ fn resolve_text(text: &str) -> Resolved {
 pub struct Scalar {
     /// The characters, without quotes.
     pub text: String,
-    /// Whether the scalar is neither quoted nor a block, so that it may be a number, a boolean or null.
+    /// Whether the scalar is neither quoted nor a block. A plain scalar may be a number, a boolean or null.
     pub plain: bool,
     /// Explicit tag.
     pub tag: Option<Tag>,
@@ -76,7 +76,7 @@ pub struct Scalar {
 pub enum Tag {
     /// `!!str`.
     Text,
-    /// `!!int`, `!!float`, `!!bool`, `!!null`: the text decides, even if it is quoted.
+    /// `!!int`, `!!float`, `!!bool`, `!!null`: the text decides, even if quoted.
     Resolve,
 }
 

@@ -1,4 +1,4 @@
-//! Detection of secrets by the names of keys and by their places in URLs.
+//! Detection of secrets by the names of keys and by their positions in URLs.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -40,9 +40,9 @@ pub fn hide_values_of(schema: fn() -> Value) {
 
 /// Keys with secret values, according to the types of all components in this build.
 struct Keys {
-    /// Keys whose value is a secret itself.
+    /// Keys whose value is a secret.
     scalars: BTreeSet<String>,
-    /// Keys whose value maps names, which are shown, to secrets.
+    /// Keys whose value maps names to secrets. The names are shown.
     maps: BTreeSet<String>,
 }
 
@@ -121,11 +121,12 @@ pub(super) enum Sensitivity {
     Map,
 }
 
-/// Returns the secret part of a key's value. Mistyped names count too, because an unknown key is often a mistyped one.
+/// Returns the secret part of a key's value. Misspelled names match too, because an unknown key is often a misspelled
+/// one.
 pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
     let key = key.trim().trim_start_matches("- ").trim();
     let key = key.trim_matches(['"', '\'']).to_lowercase();
-    // In `--set a.b.pasword=x`, the last part of the key counts.
+    // In `--set a.b.pasword=x`, the last part of the key decides.
     let last = key.rsplit(['.', ':']).next().unwrap_or_default();
     let like = |word: &str| last == word || strsim::jaro_winkler(last, word) > 0.9;
     if WORDS.iter().any(|word| key.contains(word) || like(word))
@@ -133,7 +134,7 @@ pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
     {
         return Some(Sensitivity::Value);
     }
-    // In `--set a.headers.x-tenant=x`, an earlier part of the key counts.
+    // In `--set a.headers.x-tenant=x`, an earlier part of the key decides.
     let inside = key.split('.').any(|part| keys().maps.contains(part));
     // Stricter than above, because `readers` resembles `headers`.
     let mistyped = |name: &String| strsim::jaro_winkler(last, name) > 0.95;
@@ -166,7 +167,7 @@ fn is_secret_parameter(name: &str) -> bool {
         || name.ends_with("key")
 }
 
-/// Returns the ranges of secrets in the URLs of a text: passwords, tokens in place of a user, and values of secret
+/// Returns the ranges of secrets in the URLs of a text: passwords, tokens instead of a user, and values of secret
 /// parameters.
 pub(super) fn in_urls(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_secret_type_makes_its_key_sensitive() {
+    fn every_secret_type_makes_its_keys_sensitive() {
         hide_values_of_test_schema();
         for key in [
             "hmac_key", "key_pem", "password", "token", "hmac-key", "HMAC_KEY", "hmac_kee",
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn url_secrets_are_masked_and_the_rest_is_shown() {
+    fn only_secrets_of_urls_are_masked() {
         for (text, expected) in [
             (
                 "http://jane:hunter2@host:4318/v1",

@@ -17,14 +17,14 @@ pub fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
         .map(|(_, known)| known.to_owned())
 }
 
-/// Returns the Jaro-Winkler similarity. It misses swapped letters in short names, such as `tsl` for `tls`, so these are
-/// added.
+/// Returns the Jaro-Winkler similarity. The measure misses swapped letters in short names, such as `tsl` for `tls`, so
+/// swapped letters are a separate test.
 fn alike(name: &str, known: &str) -> f64 {
     let one_slip = name.len() > 2 && strsim::osa_distance(name, known) == 1;
     strsim::jaro_winkler(name, known).max(if one_slip { 0.9 } else { 0.0 })
 }
 
-/// Returns the known name of which `name` is a typing mistake. Other words do not count: `k8sattributes` is not
+/// Returns the known name of which `name` is a misspelling. Other words do not match: `k8sattributes` is not
 /// `attributes`.
 pub fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let folded = fold(name);

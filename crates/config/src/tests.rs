@@ -42,7 +42,7 @@ struct Server {
     size: u32,
 }
 
-/// A type with its own key `enabled`.
+/// A type with a field `enabled`.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Plain {
@@ -163,7 +163,7 @@ fn findings<T: serde::de::DeserializeOwned + Default + Validate>(text: &str) -> 
 }
 
 #[test]
-fn values_are_read_as_their_types_ask_for_them() {
+fn scalars_are_read_as_the_requested_type() {
     let sample = good(
         "text: 0123\ncount: 0x0A\nratio: 3\non: True\nwait: 1m30s\nsize: 4MiB\nnames: [a, 1, ~x]\n\
          limits: {a: 1, 2: 2}\nmode: slow\nmaybe: 4\n",
@@ -180,7 +180,7 @@ fn values_are_read_as_their_types_ask_for_them() {
 }
 
 #[test]
-fn a_key_without_a_value_leaves_the_default() {
+fn key_without_value_keeps_the_default() {
     assert_eq!(
         good("text:\ncount: ~\nwait: null\nplain:\nmode:\nnames:\n"),
         Sample::default()
@@ -189,7 +189,7 @@ fn a_key_without_a_value_leaves_the_default() {
 }
 
 #[test]
-fn types_are_strict() {
+fn wrong_types_are_refused() {
     for (text, found) in [
         (
             "count: \"5\"",
@@ -257,7 +257,7 @@ fn all_errors_are_reported_with_positions() {
 
 #[test]
 fn each_error_is_reported_once() {
-    // `inner` is removed because of its bad port. Its absence afterwards is not reported.
+    // `inner` is removed because of its bad port, and its absence is not reported.
     assert_eq!(
         findings::<Needy>("inner: {port: 70000}\nname: x"),
         ["1:15 error: expected a whole number from 0 to 65535, found 70000"]
@@ -292,12 +292,12 @@ fn section_is_on_if_written_unless_disabled() {
         findings::<Sample>("server: {enabled: false, sise: 1}"),
         ["1:26 error: unknown field `sise`, did you mean `size`?"]
     );
-    // The `enabled` of a plain struct is its own key.
+    // The `enabled` of a plain struct is an ordinary key.
     assert!(!good("plain: {enabled: false}").plain.enabled);
 }
 
 #[test]
-fn a_section_means_the_same_to_other_deserializers() {
+fn section_is_equal_in_other_deserializers() {
     let read = |text: &str| serde_yaml::from_str::<Section<Server>>(text).unwrap();
     assert_eq!(read("~"), Section(Some(Server::default())));
     assert_eq!(read("{enabled: true, size: 9}").as_ref().unwrap().size, 9);
@@ -367,13 +367,13 @@ fn references_get_type_of_target() {
     assert_eq!(sample.headers.iter().next(), Some(("a", "${x} $ $y z")));
     assert_eq!(good("text: \"${yaml:${yaml:deep}}er\"").text, "deeper");
     assert_eq!(good("text: ${env:NO_SUCH_VARIABLE_OF_TESTS:-}").text, "");
-    // In a file, 5 would be a number. A variable is always a text.
+    // In a file, 5 would be a number. The value of a variable is always a text.
     assert_eq!(good("names: ${NO_SUCH_VARIABLE_OF_TESTS:-5}").names, ["5"]);
     assert_eq!(good("names: ${NO_SUCH_VARIABLE_OF_TESTS:-}").names, [""; 0]);
 }
 
 #[test]
-fn an_unset_variable_is_a_warning_and_the_default() {
+fn unset_variable_is_a_warning_and_keeps_the_default() {
     let (sample, report) = read::<Sample>("count: ${env:NO_SUCH_VARIABLE_OF_TESTS}\ntext: a");
     assert_eq!(sample.unwrap().count, 0);
     assert_eq!((report.errors(), report.warnings()), (0, 1));
@@ -400,7 +400,7 @@ fn messages_do_not_repeat_expansion_results() {
 }
 
 #[test]
-fn recursive_expansions_end() {
+fn recursive_expansion_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bomb");
     let reference = format!("${{file:{}}}", file.display());
@@ -416,7 +416,7 @@ fn recursive_expansions_end() {
 }
 
 #[test]
-fn later_sources_win_mappings_merge_and_lists_are_replaced() {
+fn later_source_merges_mappings_and_replaces_lists() {
     let mut report = Report::default();
     let mut base = tree(
         "count: 1\nnames: [a, b]\nplain: {enabled: false, interval: 1s}\n",
@@ -462,7 +462,7 @@ struct Maps(BTreeMap<String, BTreeMap<String, u8>>);
 impl Validate for Maps {}
 
 #[test]
-fn fingerprints_differ_exactly_when_the_configuration_does() {
+fn fingerprints_differ_only_with_the_configuration() {
     let mut report = Report::default();
     let print = |text: &str, report: &mut Report| tree(text, report).fingerprint();
     let one = print("a: 1\nb: [x, y] # comment", &mut report);
@@ -512,7 +512,7 @@ fn fingerprint_ignores_watched_tls_files() {
 }
 
 #[test]
-fn the_report_crosses_threads() {
+fn report_is_send_and_sync() {
     fn sendable<T: Send>(_: &T) {}
     sendable(&Report::default());
 }

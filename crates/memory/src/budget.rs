@@ -20,7 +20,7 @@ pub struct Budget {
     used: AtomicUsize,
     /// Bytes of `used` for requests that have not arrived completely.
     pub(super) unfinished: AtomicUsize,
-    /// Memory that clients use beside `used`.
+    /// Memory of clients that `used` does not include.
     pub clients: ClientMemory,
     stored_queues: AtomicUsize,
     /// Bytes of `used` that stored queues have read from disk.
@@ -30,7 +30,7 @@ pub struct Budget {
 /// Share of the budget that is reserved for the read-ahead of all stored queues: one part in this many.
 const READ_AHEAD_SHARE: usize = 4;
 /// Maximum read-ahead of one stored queue, in bytes, regardless of the budget.
-const LARGEST_READ_AHEAD: usize = 16 << 20;
+const MAX_READ_AHEAD: usize = 16 << 20;
 
 /// Permits that several batches share together with their bytes.
 pub type Permits = SmallVec<[Arc<Permit>; 1]>;
@@ -73,15 +73,14 @@ impl Budget {
     /// Returns the free bytes that are reserved for stored queues.
     fn reserved(&self) -> usize {
         let queues = self.stored_queues.load(Relaxed);
-        let reserve =
-            (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(LARGEST_READ_AHEAD));
+        let reserve = (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(MAX_READ_AHEAD));
         let reserve = if queues == 0 { 0 } else { reserve };
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
 
-    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). For the
-    /// output of a component whose input is counted already: if requests took all of the budget, no output
-    /// could be encoded, and no request would end.
+    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). It is for the
+    /// output of a component whose input is counted already. If requests took the whole budget, no output could be
+    /// encoded, and no request would end.
     pub fn for_output(self: &Arc<Self>) -> Permit {
         Permit {
             budget: self.clone(),
@@ -92,10 +91,10 @@ impl Budget {
 
     /// Returns the bytes beyond the limit that outputs may take: an eighth of the limit, and at least 8 MiB.
     pub fn reserve(&self) -> usize {
-        (self.limit() / 8).max(LEAST_RESERVE)
+        (self.limit() / 8).max(MIN_OUTPUT_RESERVE)
     }
 
-    /// Checks that `bytes` would fit now, without taking them.
+    /// Checks that a permit for `bytes` would be granted now, without taking one.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
         let limit = self.limit() - self.reserved();
         if self.used().saturating_add(bytes) <= self.available(limit) {
@@ -139,8 +138,8 @@ impl Budget {
         self.used.load(Relaxed)
     }
 
-    /// Returns the part of `limit` that permits may take now. Memory of clients beside the permits counts as far as it
-    /// exceeds [`ALLOWANCE`].
+    /// Returns the part of `limit` that permits may take now. Memory of clients reduces it by the bytes above
+    /// [`ALLOWANCE`].
     fn available(&self, limit: usize) -> usize {
         limit.saturating_sub(self.clients.bytes().saturating_sub(ALLOWANCE))
     }
@@ -256,7 +255,7 @@ impl Drop for Permit {
     }
 }
 
-/// An open stored queue. Its read-ahead is reserved until this is dropped.
+/// An open stored queue. Its read-ahead is reserved until the drop.
 #[derive(Debug)]
 pub struct StoredQueue(Arc<Budget>);
 
@@ -265,11 +264,12 @@ impl StoredQueue {
     /// stored queues.
     pub fn allowance(&self) -> usize {
         let queues = self.0.stored_queues.load(Relaxed).max(1);
-        (self.0.limit() / READ_AHEAD_SHARE / queues).min(LARGEST_READ_AHEAD)
+        (self.0.limit() / READ_AHEAD_SHARE / queues).min(MAX_READ_AHEAD)
     }
 
-    /// Takes a permit for a record that was read from disk. This never fails, because the queue respects its
-    /// [`allowance`](Self::allowance), which is reserved. The queue may exceed the allowance by one record.
+    /// Takes a permit for a record that was read from disk. The call never fails, because the reserved
+    /// [`allowance`](Self::allowance) bounds the read-ahead of the queue. The queue may exceed the allowance by one
+    /// record.
     pub fn read_ahead(&self, bytes: usize) -> Permit {
         self.0.used.fetch_add(bytes, Relaxed);
         self.0.read_ahead.fetch_add(bytes, Relaxed);
@@ -287,13 +287,12 @@ impl Drop for StoredQueue {
     }
 }
 
-/// Bytes that clients may use beside the permits before the permits get less: half of the 48 MiB that the process may
-/// use above the limit. The program itself uses the other half.
+/// Bytes that clients may use without a permit before the permits shrink: half of the 48 MiB that the process may use
+/// above the limit. The program itself uses the other half.
 const ALLOWANCE: usize = 24 << 20;
 
-/// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and as much for the
-/// result.
-const LEAST_RESERVE: usize = 8 << 20;
+/// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and the same for the result.
+const MIN_OUTPUT_RESERVE: usize = 8 << 20;
 
 /// Bytes that an unfinished request may always take, from the half that is reserved for small requests.
 pub(super) const SMALL: usize = 64 << 10;

@@ -21,7 +21,7 @@ pub struct ClientMemory {
     pub requests: AtomicUsize,
     /// Bytes of large, partly received frames.
     pub frames: AtomicUsize,
-    /// Bytes of request heads, and of large unsent responses.
+    /// Bytes of request heads and of large unsent responses.
     pub answers: AtomicUsize,
     clients: Mutex<Clients>,
     next_seat: AtomicU64,
@@ -65,12 +65,12 @@ pub struct ConnectionState {
     pub is_known: AtomicBool,
     /// Whether the connection has been asked to end.
     pub is_closing: AtomicBool,
-    /// Cancelled when the connection has to end.
+    /// Cancelled to close the connection.
     leave: CancellationToken,
 }
 
 impl ConnectionState {
-    /// Creates a state that is never replaced.
+    /// Creates the state of a connection that is never closed for another.
     pub fn unregistered() -> Self {
         ConnectionState::new(0, Ipv4Addr::UNSPECIFIED.into(), 0, CancellationToken::new())
     }
@@ -89,7 +89,7 @@ impl ConnectionState {
         }
     }
 
-    /// Returns the time since which there was no request, or the current time while there is one.
+    /// Returns the end of the last request, or the current time while a request is running.
     pub fn idle_since(&self) -> Instant {
         if self.busy.load(Relaxed) > 0 {
             return Instant::now();
@@ -104,8 +104,8 @@ impl ConnectionState {
             return None;
         }
         let spared = match self.last_request.load(Relaxed) {
-            0 => SPARED_WITHOUT_REQUEST,
-            _ => SPARED_AFTER_REQUEST,
+            0 => PROTECTED_BEFORE_REQUEST,
+            _ => PROTECTED_AFTER_REQUEST,
         };
         now.duration_since(self.idle_since()).checked_sub(spared)
     }
@@ -152,7 +152,7 @@ impl ClientMemory {
     pub fn leave(&self, address: IpAddr, network: &Network) {
         let mut clients = self.clients();
         self.connections.fetch_sub(1, Relaxed);
-        // Removed under the lock, so that no connection is added in between.
+        // Removed under the lock, so that no connection is added between the two steps.
         if network.connections.fetch_sub(1, Relaxed) == 1 {
             clients.networks.remove(&address);
         }
@@ -190,7 +190,7 @@ impl ClientMemory {
             .max_by_key(|(idle, state)| (*idle, Reverse(state.number)));
         let Some((_, state)) = longest else {
             // Searching all connections for each of many new ones would itself be a denial of service.
-            clients.no_idle_until = Some(now + LOOK_AGAIN);
+            clients.no_idle_until = Some(now + SEARCH_PAUSE);
             return false;
         };
         state.is_closing.store(true, Relaxed);
@@ -232,11 +232,11 @@ pub const FREE_REQUESTS: usize = 4;
 /// Responses and heads up to this size, in bytes, are part of [`REQUEST_COST`].
 pub const SMALL_ANSWER: usize = 1 << 10;
 /// Protected time of a connection before its first request. Active clients send a request within a few round trips.
-const SPARED_WITHOUT_REQUEST: Duration = Duration::from_secs(1);
+const PROTECTED_BEFORE_REQUEST: Duration = Duration::from_secs(1);
 /// Protected time after a request: twice the default interval between the batches of an SDK.
-const SPARED_AFTER_REQUEST: Duration = Duration::from_secs(10);
+const PROTECTED_AFTER_REQUEST: Duration = Duration::from_secs(10);
 /// Pause after an unsuccessful search.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn vacate_closes_longest_idle_stranger_first() {
+    async fn close_idle_takes_longest_idle_unknown_client_first() {
         let beside = ClientMemory::default();
         let (known, of_known) = register(&beside, "10.0.0.1");
         known.is_known.store(true, Relaxed);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn vacate_spares_a_connection_for_ten_seconds_after_a_request() {
+    async fn close_idle_protects_ten_seconds_after_a_request() {
         let beside = ClientMemory::default();
         let (state, token) = register(&beside, "10.0.0.1");
         state.last_request.store(2000, Relaxed);

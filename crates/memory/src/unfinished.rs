@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::budget::{Budget, NoRoom, Permit, SMALL};
 
-/// Bytes that one connection holds for requests that have not arrived completely.
+/// Bytes of one connection for requests that have not arrived completely.
 #[derive(Debug, Default)]
 pub struct UnfinishedShare(pub(super) AtomicUsize);
 
@@ -59,7 +59,7 @@ impl Drop for UnfinishedPermit<'_> {
 }
 
 impl Budget {
-    /// Returns a permit that grows with a request as it arrives. `share` is that of its connection.
+    /// Returns a permit that grows with a request as it arrives. `share` belongs to the connection of the request.
     ///
     /// Two rules keep slow and stalled senders from blocking the others. Beyond its first 64 KiB, an unfinished request
     /// gets memory only while all unfinished requests together hold less than half of the budget. The other half stays

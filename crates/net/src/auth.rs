@@ -1,7 +1,7 @@
 //! Authentication of requests: the traits that authenticators implement, and the guard of a server.
 //!
-//! A server passes the headers of every request to its authenticator before it reads any of the body. A client lets its
-//! authenticator add headers to every request. Both are on the hot path, so neither allocates.
+//! A server passes the headers of every request to its authenticator before it reads the body. A client lets its
+//! authenticator add headers to every request. Both calls are on the hot path, so neither allocates.
 
 mod guard;
 
@@ -43,7 +43,7 @@ pub trait ClientAuthenticator: Send + Sync + 'static {
 pub enum Verdict {
     /// The result is available at once.
     Known(Result<UserIdentity, AuthFailure>),
-    /// The check takes longer than a thread that serves connections may be blocked.
+    /// The check would block a serving thread for too long, and continues as a future.
     Pending(BoxFuture<'static, Result<UserIdentity, AuthFailure>>),
 }
 
@@ -63,8 +63,8 @@ pub enum AuthFailure {
     Malformed,
     /// The credentials are not valid.
     Wrong,
-    /// The credentials were not checked: too many wrong ones came before, or too many checks are pending. A retry may
-    /// succeed.
+    /// The credentials were not checked: too many wrong credentials were sent before, or too many checks are pending. A
+    /// retry may succeed.
     Busy,
 }
 

@@ -14,7 +14,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// Maximum number of targets in a file, and in all files of a receiver.
 pub const MAX_TARGETS: usize = 10_000;
 
-/// Maximum size of all labels in a file, and in all files of a receiver, in bytes, once each target has a copy of the
+/// Maximum size in bytes of all labels in a file, and in all files of a receiver, where each target has a copy of the
 /// labels of its group.
 pub const MAX_LABELS: usize = 64 << 20;
 
@@ -31,7 +31,7 @@ pub struct Group {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Whether a targets file may have this name. The check keeps other kinds of files from being read as targets.
+/// Whether a targets file may have this name. The check keeps other files from being read as targets.
 pub fn is_targets_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     matches!(extension, Some("json" | "yml" | "yaml"))
@@ -71,8 +71,8 @@ impl Group {
     }
 }
 
-/// Keeps the addresses of one IP family: IPv4, or IPv6 if there are no IPv4 addresses. A server that has both would
-/// otherwise count twice.
+/// Keeps the addresses of one IP family: IPv4, or IPv6 if there are no IPv4 addresses. A server with both families
+/// would otherwise count twice.
 pub fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     if addresses.iter().any(SocketAddr::is_ipv4) {
         addresses.retain(SocketAddr::is_ipv4);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_targets_file_is_refused_with_its_place() {
+    fn hostile_targets_file_is_refused_with_position() {
         let bomb: String = (0..9)
             .map(|level: u32| {
                 let of = level
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_both_kinds_of_addresses_is_one() {
+    fn server_with_ipv4_and_ipv6_counts_once() {
         let parse = |addresses: &[&str]| -> Vec<SocketAddr> {
             addresses.iter().map(|a| a.parse().unwrap()).collect()
         };

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Time for which a file must be unchanged before it counts as completely written.
-const SETTLED: Duration = Duration::from_millis(50);
+const WRITE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum size of a file of certificates, keys or revocations, in bytes: room for a revocation list of a
 /// million serial numbers.
@@ -51,17 +51,17 @@ impl FileWatch {
     }
 
     /// Waits until a file has changed and is completely written. The removal of a file is a change too. Never completes
-    /// if there is nothing to watch.
+    /// without files.
     pub async fn changed(&mut self) {
         if self.files.is_empty() {
             return std::future::pending().await;
         }
-        while !self.look().await {
+        while !self.has_changed().await {
             sleep(EVERY).await;
         }
         loop {
-            sleep(SETTLED).await;
-            if !self.look().await {
+            sleep(WRITE_PAUSE).await;
+            if !self.has_changed().await {
                 return;
             }
         }
@@ -69,7 +69,7 @@ impl FileWatch {
 
     /// Whether a file has changed since the previous check. Runs on a blocking thread, because a file system may be
     /// slow.
-    async fn look(&mut self) -> bool {
+    async fn has_changed(&mut self) -> bool {
         let paths: Vec<PathBuf> = self.files.iter().map(|(path, _)| path.clone()).collect();
         let stamps = move || {
             paths
@@ -135,7 +135,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// Reads a regular file of at most `max_bytes`. The bound holds for a file that grows during the read, too.
+/// Reads a regular file of at most `max_bytes`. The bound also holds for a file that grows during the read.
 ///
 /// # Errors
 /// As [`open_regular`]; or the file is larger than the bound.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_way_to_change_a_file_is_noticed_once_and_soon() {
+    async fn every_kind_of_file_change_is_reported_once() {
         let directory = TempDir::new().unwrap();
         let path = |name: &str| directory.path().join(name);
         let link = |to: &str, name: &str| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_between_making_the_watch_and_waiting_is_noticed() {
+    async fn change_before_the_wait_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut watch = FileWatch::new([file.path().to_owned()]);
         fs::write(file.path(), "changed").unwrap();

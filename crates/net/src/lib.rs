@@ -11,7 +11,7 @@
 //!
 //! # Example
 //!
-//! A server that answers every request:
+//! A server with the same response to every request:
 //!
 //! ```
 //! use std::io::{Read as _, Write as _};
@@ -45,7 +45,8 @@
 //!
 //! [`server`] has the accept loop and the [`server::Handler`] that OTLP, health and metrics endpoints implement.
 //! [`client`] has the connection pools of the exporters. [`tls`] builds the rustls configurations of both sides.
-//! [`auth`] has the traits of authenticators. `kafka` and `object_store` have the settings of those clients.
+//! [`auth`] has the traits of authenticators. `kafka` and `object_store` have the settings of the Kafka and object
+//! store clients.
 
 pub mod auth;
 pub mod client;
@@ -70,7 +71,7 @@ pub struct Owner {
     pub id: ComponentId,
     /// Kind of the component: `receiver`, `exporter`, `extension`, `service`.
     pub kind: &'static str,
-    /// Protocol of the server: `grpc`, `http`. `None` for clients, since a component has only one.
+    /// Protocol of the server: `grpc`, `http`. `None` for clients, since a component has only one client.
     pub transport: Option<&'static str>,
 }
 
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_network_count_as_one() {
+    fn client_network_is_ipv4_address_or_ipv6_64() {
         let address = |text: &str| network(text.parse().unwrap());
         assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1:2"));
         assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));

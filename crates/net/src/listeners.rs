@@ -14,8 +14,9 @@ use tributary_config::{ComponentId, Endpoint};
 /// Provides listening sockets by address.
 ///
 /// A reload builds the new components while the old ones still serve. Both share the same socket, so no connection is
-/// refused in between: the next component to accept gets the connections in the kernel's queue. A socket closes when
-/// its last component is dropped, whether it was replaced, removed, or built for a configuration that failed.
+/// refused during the reload: the next component to accept gets the connections in the kernel's queue. A socket closes
+/// when its last component is dropped, whether the component was replaced, removed, or built for a configuration that
+/// failed.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
     open: Arc<Mutex<HashMap<Key, Weak<Sockets>>>>,
@@ -80,9 +81,9 @@ impl Listeners {
     }
 }
 
-/// Binds every address of a name. A client may try any address first, and must not reach another process there. (The
-/// Collector binds only the first address.) Addresses that this machine does not have, such as IPv6 where it is
-/// disabled, are skipped while others remain.
+/// Binds every address of a name. A client may try any address first, and must not reach another process at that
+/// address. (The Collector binds only the first address.) Addresses that this machine does not have, such as IPv6 where
+/// IPv6 is disabled, are skipped if any other address remains.
 fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
     // `localhost` needs no resolver (RFC 6761, 6.3). IPv4 comes first, because SDKs connect there first.
     let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
@@ -101,7 +102,7 @@ fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
     loop {
         attempts -= 1;
         match bind_each(&addresses) {
-            // The free port of the first address is in use on another address.
+            // The free port of the first address is taken on another address.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
             outcome => return outcome,
         }
@@ -123,7 +124,7 @@ fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
                 listener.set_nonblocking(true)?;
                 bound.push(listener);
             }
-            Err(error) if is_not_of_this_machine(&error) => missing = Some(error),
+            Err(error) if is_unassigned_address(&error) => missing = Some(error),
             Err(error) => {
                 let by = holder::of(address)
                     .filter(|_| error.kind() == io::ErrorKind::AddrInUse)
@@ -141,7 +142,7 @@ fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-fn is_not_of_this_machine(error: &io::Error) -> bool {
+fn is_unassigned_address(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
         || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_shares_one_socket_until_the_last_drop() {
+    fn listeners_share_a_socket_until_last_drop() {
         let listeners = Listeners::default();
         let owner: ComponentId = "otlp".parse().unwrap();
         let first = listeners.bind(&owner, &any()).unwrap();
@@ -166,7 +167,7 @@ mod tests {
         let other = listeners.bind(&"otlp/2".parse().unwrap(), &any()).unwrap();
         assert_ne!(address, other.local_addr().unwrap());
 
-        // Independent of earlier configurations without this endpoint.
+        // Sockets of this endpoint do not depend on earlier configurations without the endpoint.
         let again = listeners.bind(&owner, &any()).unwrap();
         assert_eq!(address, again.local_addr().unwrap());
         drop(first);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn localhost_listens_on_every_address_or_names_the_one_in_use() {
+    fn localhost_binds_all_addresses_or_names_the_used_one() {
         let listeners = Listeners::default();
         let owner: ComponentId = "otlp".parse().unwrap();
         let local = Endpoint("localhost:0".to_owned());

@@ -80,7 +80,7 @@ mod client {
 
     use super::Bucket;
 
-    /// Returns the options that the store does not know.
+    /// Returns the options that are unknown to the store.
     pub(super) fn unknown_options<'c>(bucket: &Bucket<'c>) -> Vec<&'c str> {
         fn known<K: FromStr>(name: &str) -> bool {
             name.parse::<K>().is_ok()
@@ -103,7 +103,7 @@ mod client {
         let url = Url::parse(bucket.url).map_err(|error| error.to_string())?;
         let (scheme, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| error.to_string())?;
         let timeout = format!("{}ms", bucket.timeout.as_millis());
-        // The caller retries requests that fail for longer than this.
+        // The caller retries requests that fail for longer than this timeout.
         let retry = RetryConfig {
             max_retries: 3,
             retry_timeout: *bucket.timeout * 4,
@@ -116,7 +116,8 @@ mod client {
                     .with_retry(retry);
                 let options = bucket.options.iter();
                 let options = options.map(|(name, value)| (name.as_str(), value.reveal()));
-                // One by one: setting all client options at once would undo those of the environment.
+                // Options are set one by one, because setting all client options at once would reset the options of the
+                // environment.
                 for (name, value) in std::iter::once(("timeout", timeout.as_str())).chain(options) {
                     let key = name
                         .parse()

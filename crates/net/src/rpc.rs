@@ -32,7 +32,7 @@ struct RetryInfo {
 pub const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 impl Status {
-    /// Creates a status, with a retry delay if one is given.
+    /// Creates a status, with a retry delay if given.
     pub fn new(code: Code, message: impl Into<String>, retry_after: Option<Duration>) -> Self {
         let details = retry_after.map(|delay| {
             let retry_delay = prost_types::Duration::try_from(delay).ok();
@@ -54,7 +54,7 @@ impl Status {
     pub fn retry_delay(&self) -> Option<Duration> {
         let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
         let info = RetryInfo::decode(info.value.as_slice()).ok()?;
-        // A negative delay counts as none.
+        // A negative delay counts as a missing delay.
         let delay = info
             .retry_delay
             .and_then(|delay| Duration::try_from(delay).ok());
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_delay_is_exact_and_none_differs_from_zero() {
+    fn retry_delay_is_exact_and_absent_differs_from_zero() {
         for delay in [
             None,
             Some(Duration::ZERO),

@@ -1,4 +1,5 @@
-//! Rate limiter for repeated log lines: in every ten seconds, the first lines in full, then only their number.
+//! Rate limiter for repeated log lines: in every ten seconds, the first lines in full, then only the number of
+//! suppressed lines.
 //!
 //! Callers usually write the suppressed lines at debug level.
 
@@ -38,7 +39,7 @@ impl Default for SampledLog {
 }
 
 impl SampledLog {
-    /// Creates the limiter for lines that repeat the same content: one line per window.
+    /// Creates the limiter for a line with constant content: one line per window.
     pub fn of_one_line() -> Self {
         SampledLog {
             lines: 1,
@@ -46,7 +47,7 @@ impl SampledLog {
         }
     }
 
-    /// Returns `Some` if the line is to be written, with the number of lines suppressed since the last one.
+    /// Returns `Some` if the line is to be written, with the number of lines suppressed since the last written line.
     pub fn admit(&self) -> Option<u64> {
         let mut state = self.state.lock();
         if state.window.is_none_or(|since| since.elapsed() >= WINDOW) {
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn ten_lines_pass_per_window_and_the_rest_is_counted() {
+    async fn ten_lines_pass_per_window_and_others_are_counted() {
         let log = SampledLog::default();
         let written = (0..25).filter(|_| log.admit() == Some(0)).count();
         assert_eq!(written, 10);

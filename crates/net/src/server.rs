@@ -1,8 +1,8 @@
 //! The server behind every listening socket of this program: OTLP over gRPC and HTTP, health, metrics.
 //!
 //! There is one accept loop per socket (a name may have several addresses) and one task per connection. There is no
-//! router: a [`Handler`] gets every request. [`Server::shutdown`] is graceful: it stops accepting, tells the clients
-//! (GOAWAY, `connection: close`), lets open requests finish, and closes the remaining connections at the deadline.
+//! router: a [`Handler`] gets every request. [`Server::shutdown`] is graceful: it stops accepting, sends GOAWAY or
+//! `connection: close`, waits for open requests, and closes the remaining connections at the deadline.
 
 mod admission;
 mod answer;
@@ -122,9 +122,9 @@ pub struct ServerOptions {
     pub grace: Option<Duration>,
     /// Limits on clients.
     pub limits: Limits,
-    /// Memory budget. A quarter of its limit bounds the memory of open connections, beside the bytes that the budget
-    /// counts. An eighth each bounds partly received frames, open requests, and unsent responses. Without a budget,
-    /// only `limits` applies.
+    /// Memory budget. A quarter of its limit bounds the memory of open connections, in addition to the bytes that the
+    /// budget counts. An eighth each bounds partly received frames, open requests, and unsent responses. Without a
+    /// budget, only `limits` applies.
     pub budget: Option<Arc<Budget>>,
 }
 
@@ -153,7 +153,7 @@ impl Default for ServerOptions {
 /// A server that was built but does not accept yet.
 pub struct Bound<H> {
     listeners: Vec<TcpListener>,
-    /// Origin of `listeners`. While this server holds them, a successor finds the sockets.
+    /// Owner of `listeners`. While this server keeps them open, a successor finds the sockets.
     sockets: Arc<Sockets>,
     handler: H,
     options: ServerOptions,
@@ -274,7 +274,7 @@ impl Server {
     }
 }
 
-/// Accepts until the server stops. `_sockets` are kept so that a successor finds them.
+/// Accepts until the server stops. `_sockets` keeps the sockets open for a successor.
 async fn accept_loop<H: Handler>(
     listener: TcpListener,
     _sockets: Arc<Sockets>,
@@ -294,7 +294,7 @@ async fn accept_loop<H: Handler>(
                 pause = FIRST_PAUSE;
                 spawn_connection(&server, &shared, stream, address);
             }
-            Err(error) if is_the_clients_fault(&error) => {}
+            Err(error) if concerns_one_connection(&error) => {}
             Err(error) => {
                 // Most likely the process is out of file descriptors (EMFILE). The connection stays in the kernel's
                 // queue, so an immediate retry would spin.
@@ -351,8 +351,8 @@ fn spawn_connection<H: Handler>(
     });
 }
 
-/// Whether an error of `accept(2)` concerns only one connection, which is already gone.
-fn is_the_clients_fault(error: &io::Error) -> bool {
+/// Whether an error of `accept(2)` concerns only one closed connection.
+fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

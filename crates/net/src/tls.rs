@@ -1,7 +1,6 @@
-//! TLS of clients and servers: the Collector's `tls` sections, the rustls configurations made from them, and
-//! explanations of errors.
+//! TLS of clients and servers: the Collector's `tls` sections, their rustls configurations, and explanations of errors.
 //!
-//! ring is the only crypto provider. It is always passed explicitly, so that no process-wide default matters.
+//! ring is the only crypto provider. Every configuration gets it explicitly, so no process-wide default matters.
 
 pub mod accept;
 mod building;

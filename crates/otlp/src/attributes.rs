@@ -1,7 +1,7 @@
 //! Edits attributes of spans, data points and log records, or of resources.
 //!
-//! Most requests are edited in encoded form. A set with a duplicate key is decoded, edited and encoded; so is
-//! a request in which a singular message on the way to a set occurs twice. The result is the same.
+//! Most requests are edited in encoded form. A set with a duplicate key is decoded, edited and encoded, with the same
+//! result. So is a request in which a singular message on the path to a set occurs twice.
 
 mod change;
 mod decoded;
@@ -74,9 +74,9 @@ pub enum Operation {
 pub enum ValueSource {
     /// A constant.
     Value(Value),
-    /// Another attribute of the same set; if it is missing, nothing changes.
+    /// Another attribute of the same set; if the attribute is missing, nothing changes.
     Attribute(String),
-    /// Another attribute of the same set, or a constant if it is missing.
+    /// Another attribute of the same set; if the attribute is missing, a constant.
     AttributeOr(String, Value),
 }
 
@@ -107,8 +107,8 @@ impl Select for All {}
 
 /// Actions that are applied to each set of attributes, in order.
 ///
-/// Keys should be unique in a set. If a key occurs several times, its attributes are treated as one: a
-/// deletion removes all of them, and a new value replaces the first one.
+/// Keys should be unique in a set. If several attributes have the same key, a deletion removes all of them, and a new
+/// value replaces the first one.
 #[derive(Debug)]
 pub struct Actions {
     actions: Vec<Action>,
@@ -211,8 +211,8 @@ impl Actions {
         }
     }
 
-    /// Edits a set of attributes that complements another set, such as that of a sample beside that of its
-    /// profile. Constants are not added here, because they are added to the other set.
+    /// Edits a set of attributes that complements another set, as the attributes of a sample complement the attributes
+    /// of its profile. Constants are not added, because the other set gets them.
     pub fn apply_to_part(&self, attributes: &mut Vec<KeyValue>) {
         for action in &self.actions {
             let has = |key: &str| attributes.iter().any(|attribute| attribute.key == key);

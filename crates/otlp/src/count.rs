@@ -5,8 +5,7 @@ use crate::Signal;
 
 /// Returns the number of items of a valid request: spans, data points, log records, samples.
 ///
-/// Receivers need not call this: [`validate`](super::validate) counts too, and a batch carries its number of
-/// items.
+/// Receivers need no call: [`validate`](super::validate) counts too, and a batch carries its number of items.
 pub fn count(signal: Signal, request: &[u8]) -> usize {
     messages(request, 1)
         .map(|resource| resource_items(signal, resource))
@@ -28,8 +27,8 @@ pub(super) fn scope_items(signal: Signal, scope: &[u8]) -> usize {
     }
 }
 
-/// Returns the number of data points of a metric. The data is a `oneof`: of several forms the last one
-/// counts, and repeated occurrences of a form are merged.
+/// Returns the number of data points of a metric. The data is a `oneof`: readers use the last form, and merge repeated
+/// occurrences of a form.
 pub(super) fn metric(metric: &[u8]) -> usize {
     let mut form = 0;
     let mut points = 0;

@@ -34,7 +34,7 @@ pub struct FieldDescriptor {
     pub message: Option<usize>,
     /// For members of a `oneof`: index of the `oneof` within the message.
     pub oneof: Option<usize>,
-    /// Whether the field is marked `optional`, so that a zero value differs from a missing one.
+    /// Whether the field is marked `optional`, so that a zero value differs from a missing value.
     pub optional: bool,
     /// For enums: index of the type in [`Descriptors::enums`].
     pub enumeration: Option<usize>,

@@ -1,8 +1,8 @@
 //! Edits a request without decoding it.
 //!
-//! An [`Editor`] records removals and insertions in the order of the bytes, without copying. When it leaves a
-//! message whose size has changed, it records the new length. A single copy applies all patches at the end.
-//! Without patches, the request stays as it is.
+//! An [`Editor`] records removals and insertions in the order of the bytes, without copying. When the editor leaves a
+//! message of changed size, it records the new length. A single copy applies all patches at the end. Without patches,
+//! the request stays unchanged.
 
 use std::ops::Range;
 
@@ -64,7 +64,7 @@ impl<'a> Editor<'a> {
         let Value::Bytes(body) = field.value else {
             return edit(self);
         };
-        // The length precedes the content, but is known only after it.
+        // The length precedes the content, but is known only after the edit.
         let body_start = field.offset + field.raw.len() - body.len();
         if !self.reserve_patch() {
             return edit(self);
@@ -112,9 +112,9 @@ impl<'a> Editor<'a> {
         self.growth = mark.growth;
     }
 
-    /// Records the new length of a message, if there were changes since `mark`, all of them in the body of
-    /// the message. Use it instead of [`message`](Self::message) if the changes are known only afterwards.
-    /// `head` is the range of the message's key and length.
+    /// Records the new length of a message, if there were changes since `mark`. All changes must be in the body of the
+    /// message. Use `enclose` instead of [`message`](Self::message) if the changes are known only afterwards. `head` is
+    /// the range of the message's key and length.
     pub fn enclose(&mut self, mark: &Mark, number: u32, head: Range<usize>, body_len: usize) {
         if !self.changed_since(mark) {
             return;
@@ -198,7 +198,7 @@ impl<'a> Editor<'a> {
         !self.is_full
     }
 
-    /// Appends to the inserted bytes. One call writes little: an attribute or a text.
+    /// Appends a small insertion, such as an attribute or a text.
     #[inline]
     fn put(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.fresh.capacity();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_on_all_levels_follow_the_content_in_both_directions() {
+    fn lengths_of_all_levels_follow_grown_and_shrunk_content() {
         for (before, after) in [(5, 400), (400, 5), (120, 130), (130, 120), (7, 7)] {
             let nest = |text: usize| {
                 let inner = [message(1, &vec![b'x'; text]), message(2, b"stays")].concat();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_beyond_the_budget_are_refused_as_a_whole() {
+    fn edits_beyond_budget_fail_completely() {
         struct Little(std::cell::Cell<usize>);
         impl Room for Little {
             fn take(&self, bytes: usize) -> Result<(), Full> {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn visiting_without_changing_leaves_the_request_alone() {
+    fn visit_without_edits_keeps_request_unchanged() {
         let request = message(1, &message(2, b"text"));
         let mut editor = Editor::new(&request);
         for outer in Fields::new(&request).flatten() {

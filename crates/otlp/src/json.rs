@@ -1,23 +1,23 @@
 //! Transcodes OTLP/JSON to encoded requests and back, for all four signals, by OTLP's own descriptors.
 //!
-//! The rules are those of the OTLP specification ("JSON Protobuf Encoding") over the ProtoJSON mapping: ids
-//! in hex, other bytes in base64, enums as integers, 64-bit integers as decimal strings (numbers are read
-//! too), `NaN` and `Infinity` as strings, `null` for absent, unknown names ignored at any depth.
+//! The rules are those of the OTLP specification ("JSON Protobuf Encoding") over the ProtoJSON mapping: ids in hex,
+//! other bytes in base64, enums as integers, 64-bit integers as decimal strings (numbers are read too), `NaN` and
+//! `Infinity` as strings, `null` for absent, unknown names ignored at any depth.
 //!
 //! If the specification and the mapping leave a choice, this module decides:
 //!
-//! - `snake_case` names are read too, as ProtoJSON demands of parsers. OTLP calls them invalid, but ignoring them would
-//!   silently lose data.
-//! - A duplicate key, in either spelling, is an error, and so are two members of one `oneof`: keeping either would
-//!   silently lose the other.
+//! - `snake_case` names are read too, as ProtoJSON demands of parsers. OTLP calls these names invalid, but ignoring
+//!   them would silently lose data.
+//! - A duplicate key, in either spelling, is an error, and so are two members of one `oneof`: keeping only one value
+//!   would silently lose the other.
 //! - `null` inside a list is an error, as in ProtoJSON.
 //! - An enum name is an error that states the number to write.
-//! - A lone surrogate (`"\ud83d"`) becomes U+FFFD: SDKs that truncate strings at a number of UTF-16 units produce it, and
-//!   it must not cost the whole request. Bytes that are not UTF-8 are an error.
-//! - Ids of any length are read, as from protobuf: acceptance must not depend on the encoding.
+//! - A lone surrogate (`"\ud83d"`) becomes U+FFFD. SDKs that truncate strings at a number of UTF-16 units produce lone
+//!   surrogates, which must not cost the whole request. Bytes that are not UTF-8 are an error.
+//! - Ids of any length are accepted, because acceptance must not depend on the encoding, and protobuf accepts them.
 //! - A byte order mark at the start is skipped, and an unescaped control character inside a string is accepted.
 //!
-//! Errors never repeat text from the request, which must not get into logs.
+//! Errors never repeat text from the request, because request content must not get into logs.
 
 mod decode;
 mod encode;
@@ -107,7 +107,7 @@ pub fn from_wire_within(
 
 static DESCRIPTORS: LazyLock<Descriptors> = LazyLock::new(Descriptors::load);
 
-/// Maximum depth of nested messages below the request; the limit of prost.
+/// Maximum depth of nested messages below the request, equal to prost's limit.
 const MAX_DEPTH: usize = 100;
 
 /// Whether a bytes field is written in hex: trace ids, span ids, and by the same rule profile ids.

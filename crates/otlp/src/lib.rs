@@ -10,8 +10,8 @@
 //! - OTLP/JSON: [`json`].
 //! - Memory: [`decoded_bytes`] bounds the size of decoded structs, [`room`] bounds the memory of an operation.
 //!
-//! A request that encoded operations do not fully support, such as one with a duplicate singular message, is
-//! decoded into prost's structs and encoded again. Otherwise unknown fields are kept.
+//! A request that encoded operations do not fully support, such as a request with a duplicate singular message, is
+//! decoded into prost's structs and encoded again. All other operations keep unknown fields.
 //!
 //! # Example
 //!
@@ -95,8 +95,8 @@ fn within(path: &str) -> String {
     }
 }
 
-/// Validates that `request` is an `Export*ServiceRequest` of `signal`, exactly as deep as prost's decoder,
-/// and returns the number of its items.
+/// Validates that `request` is an `Export*ServiceRequest` of `signal`, as deeply as prost's decoder, and returns the
+/// number of its items.
 ///
 /// Accepts the same requests as prost, with one exception: groups in unknown fields are refused. OTLP has no
 /// groups.
@@ -114,7 +114,7 @@ pub struct Checked {
     pub repeats_single: bool,
 }
 
-/// Like [`validate`]; also detects whether the request must pass [`merge_repeated`] before other operations.
+/// Like [`validate`]. Also detects whether the request must pass [`merge_repeated`] before other operations.
 pub fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {
     validate::check(signal, request)
 }

@@ -13,7 +13,7 @@ pub struct Nack {
     pub retryable: bool,
     /// The closest gRPC status, for the client.
     pub code: Code,
-    /// Message for people: the cause, and the remedy if there is one.
+    /// Message for the operator: the cause, and the remedy if there is one.
     pub reason: Cow<'static, str>,
     /// Retry delay, if known.
     pub retry_after: Option<Duration>,
@@ -30,8 +30,8 @@ impl Nack {
         }
     }
 
-    /// Refuses for now, because a limit is reached. Uses `RESOURCE_EXHAUSTED` with a retry delay, which the
-    /// specification requires for retryable refusals with this code.
+    /// Refuses for now, because a limit is reached. Uses `RESOURCE_EXHAUSTED` with a retry delay, because the
+    /// specification requires the delay for retryable refusals with this code.
     pub fn exhausted(reason: impl Into<Cow<'static, str>>, retry_after: Duration) -> Self {
         Nack {
             retryable: true,

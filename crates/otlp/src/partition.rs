@@ -55,10 +55,10 @@ pub struct Share {
 /// Splits a valid request of traces, metrics or logs: `destination` chooses the share for every part of the
 /// given grain. Shares are in the order of their first parts.
 ///
-/// If repeating the headers around the parts would take more bytes than the request has, the whole resource
-/// goes to the destination of its first part: a large header over many small parts must not multiply the size
-/// of the request. A resource without entries goes to the destination chosen for the resource. A scope or a
-/// metric without entries stays in one of the shares.
+/// If repeating the headers around the parts would take more bytes than the request has, the whole resource goes to the
+/// destination of its first part: a large header over many small parts must not multiply the size of the request. A
+/// resource without entries goes to the destination chosen for the resource. A scope or a metric without entries stays
+/// in one of the shares.
 pub fn partition(
     signal: Signal,
     request: &Bytes,
@@ -81,7 +81,7 @@ struct Partition<'a, 'd> {
     shares: Vec<Parts>,
 }
 
-/// A share that is being collected.
+/// A share during partitioning.
 struct Parts {
     destination: usize,
     items: usize,
@@ -112,7 +112,7 @@ impl<'a> Partition<'a, '_> {
             if field.number == 1 {
                 partition.resource(&field);
             } else {
-                // Unknown field: it goes to the first share.
+                // An unknown field goes to the first share.
                 let first = partition.shares.first();
                 let to = first.map_or(0, |share| share.destination);
                 partition.add(to, 0, Part::Range(field.range()));
@@ -199,8 +199,8 @@ impl<'a> Partition<'a, '_> {
         (pieces, scopes)
     }
 
-    /// Brings the data points of a metric where they go. The data of a metric is a `oneof`: of several forms the last
-    /// one counts, and fields of the same form are merged. The parts have the result of both rules.
+    /// Adds the data points of a metric to the pieces of their destinations. The data of a metric is a `oneof`: readers
+    /// use the last form, and merge repeated fields of the same form. The pieces contain the result of both rules.
     fn metric(
         &mut self,
         entry: &Field<'a>,

@@ -1,9 +1,8 @@
 //! Reads the protobuf encoding from a slice: varints, keys, lengths and fields. Nothing is copied or
 //! allocated.
 //!
-//! Rules and limits are those of the [encoding guide](https://protobuf.dev/programming-guides/encoding/), as
-//! far as prost enforces them. Groups are the one exception: OTLP has none, so they are refused even in
-//! unknown fields.
+//! Rules and limits follow the [encoding guide](https://protobuf.dev/programming-guides/encoding/), as far as prost
+//! enforces the guide. The one exception is groups: OTLP has none, so they are refused even in unknown fields.
 
 use std::ops::Range;
 
@@ -25,7 +24,7 @@ pub enum WireFault {
 }
 
 impl WireFault {
-    /// Returns a description of the fault for people.
+    /// Returns a description of the fault for error messages.
     pub const fn text(self) -> &'static str {
         match self {
             WireFault::Varint => "truncated or oversized varint",
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlong_varint_is_legal_up_to_ten_bytes_and_64_bits() {
+    fn overlong_varint_is_legal_up_to_ten_bytes_and_64_bits() {
         assert_eq!(varint(&[0x81, 0x80, 0x00]), Ok((1, &[][..])));
         let mut ten = [0x80; 10];
         ten[9] = 1;
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_field_has_its_own_fault() {
+    fn each_malformed_field_has_a_distinct_fault() {
         let huge_length = [
             0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
         ];

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 
 /// One or more encoded `Export*ServiceRequest`s.
 ///
-/// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is
-/// itself a request: merging appends a part, and no byte is copied up to the socket. Profiles requests have
-/// one dictionary each, so several parts have to be merged into one (see `tributary_profiles::join`) before
-/// they are sent.
+/// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
+/// request. Merging therefore appends a part, and copies no byte up to the socket. Each profiles request has its own
+/// dictionary, so several parts have to be merged into one request (see `tributary_profiles::join`) before they are
+/// sent.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     parts: SmallVec<[Bytes; 1]>,

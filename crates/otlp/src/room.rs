@@ -1,22 +1,22 @@
 //! Bounds the memory of operations on a request.
 //!
-//! An output may be many times larger than its request: a span of two bytes becomes a struct of 300.
-//! Operations whose memory grows with the number of messages take it from a [`Room`] first, and stop when the
-//! room is exhausted.
+//! An output may be many times larger than its request: a span of two bytes becomes a struct of 300 bytes. Operations
+//! whose memory grows with the number of messages take memory from a [`Room`] first, and stop when the room is
+//! exhausted.
 
 /// A source of memory for one operation.
 pub trait Room {
-    /// Takes `bytes` more.
+    /// Takes `bytes` more from the room.
     ///
     /// # Errors
-    /// Fails if fewer are available; then none are taken.
+    /// Fails if fewer bytes are available, and then takes no memory.
     fn take(&self, bytes: usize) -> Result<(), Full>;
 
     /// Returns `bytes` of the taken memory.
     fn give_back(&self, bytes: usize);
 }
 
-/// A [`Room`] is exhausted. Its owner knows the reason.
+/// The room is exhausted. Only the owner of the [`Room`] can tell the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the memory budget is exhausted")]
 pub struct Full;
@@ -33,7 +33,8 @@ impl Room for Unbounded {
     fn give_back(&self, _: usize) {}
 }
 
-/// Reserves space for `more` items in a list. While the list is moved, the old and the new space count.
+/// Reserves space for `more` items in a list. While a growing list is copied, the old and the new allocation both
+/// count.
 #[inline]
 pub fn reserve<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(), Full> {
     match list.capacity() - list.len() >= more {

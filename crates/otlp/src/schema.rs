@@ -23,7 +23,7 @@ pub(super) enum FieldCheck {
     Fixed64,
     /// `fixed32`, `sfixed32`, `float`.
     Fixed32,
-    /// Any varint; its value is not checked, because prost truncates large values.
+    /// Any varint. The value is not checked, because prost truncates large values.
     Varint,
     /// A string, which must be UTF-8.
     Text,

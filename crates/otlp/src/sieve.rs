@@ -6,7 +6,7 @@ use super::reader::{Field, Fields, WireFault};
 use super::room::Room;
 use super::view::{Message, ResourceEntry, ScopeEntry, View as _};
 
-/// Decides about each part of a request. The first method that returns false decides.
+/// Decides about each part of a request. The first method that returns false removes the part.
 pub trait Sieve<'a> {
     /// Whether telemetry of this resource may stay.
     fn resource(&mut self, _entry: ResourceEntry<'a>) -> bool {
@@ -36,8 +36,8 @@ pub enum Sieved {
     Nothing,
 }
 
-/// Removes parts from a valid request of any signal. A scope or resource that becomes empty is removed too;
-/// one that was empty before stays.
+/// Removes parts from a valid request of any signal. A scope or resource that becomes empty is removed too; a scope or
+/// resource that was empty before stays.
 ///
 /// # Errors
 /// Fails if the request is invalid, or if there is no room for the result.
@@ -73,8 +73,8 @@ fn message<'a>(field: &Field<'a>) -> Message<'a> {
     Message::new(field.value.bytes().unwrap_or_default())
 }
 
-/// Removes the messages in the fields `number` for which `keep` returns false. Returns whether any stays, or
-/// there was none.
+/// Removes the messages in the fields `number` for which `keep` returns false. Returns whether any message stays, or
+/// there was no message before.
 #[inline(always)]
 pub fn each<'a>(
     fields: Fields<'a>,

@@ -1,8 +1,8 @@
 //! Splits requests into parts of bounded size.
 //!
-//! Entries (spans, log records, metrics) are copied unchanged. The other fields of the messages around them,
-//! including unknown ones, are repeated in each part. A part is planned first, so that all its lengths are
-//! known when it is written.
+//! Entries (spans, log records, metrics) are copied unchanged. The other fields of the enclosing messages, including
+//! unknown fields, are repeated in each part. A part is planned first, so that all its lengths are known when it is
+//! written.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -16,10 +16,10 @@ use crate::Signal;
 /// scope headers are repeated. A single item above the byte limit becomes a part of its own. A profiles
 /// request is returned unchanged; use `tributary_profiles::split` for it.
 ///
-/// Metrics count in data points: a metric above the limit is split between its points, and its other fields
-/// are repeated. If repeating headers would take more bytes than the request has, parts exceed the limit: a
-/// large header over many small items must not multiply the size of the request. A resource, scope or metric
-/// without items stays in one of the parts. A request within the limit is returned without a copy.
+/// Metrics count in data points: a metric above the limit is split between its points, and its other fields are
+/// repeated. If repeating headers would take more bytes than the request has, parts exceed the limit: a large header
+/// over many small items must not multiply the size of the request. A resource, scope or metric without items stays in
+/// one of the parts. A request within the limit is returned without a copy.
 pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let items = count::count(signal, request);
     if signal == Signal::Profiles || (items <= limit.items && request.len() <= limit.bytes) {
@@ -28,7 +28,7 @@ pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes
     let mut packer = Packer::new(limit, request);
     for field in fields(request) {
         let Some(resource) = message(&field, 1) else {
-            // Unknown field: it is kept as it is.
+            // Unknown fields are kept unchanged.
             packer.add(0, field.raw);
             continue;
         };
@@ -68,9 +68,8 @@ fn add_scope<'a>(signal: Signal, packer: &mut Packer<'a>, field: &Field<'a>) {
     packer.leave();
 }
 
-/// Adds a metric, point by point if it alone exceeds the limit. The data of a metric is a `oneof`: of several
-/// forms the last one counts, and fields of the same form are merged. The parts have the result of both
-/// rules.
+/// Adds a metric, point by point if the metric alone exceeds the limit. The data of a metric is a `oneof`: readers use
+/// the last form, and merge repeated fields of the same form. The parts contain the result of both rules.
 fn add_metric<'a>(packer: &mut Packer<'a>, entry: &Field<'a>) {
     let Value::Bytes(metric) = entry.value else {
         return;
@@ -128,13 +127,13 @@ struct Level<'a> {
     /// The whole field as received.
     raw: &'a [u8],
     header: Header<'a>,
-    /// Index of the message in the current part, if it is in that part already.
+    /// Index of the message in the current part, if the part contains the message already.
     chunk: Option<usize>,
     /// Whether the message is in any part.
     written: bool,
 }
 
-/// Fields of a message that are repeated in every part of it.
+/// Fields of a message that every part of the message repeats.
 #[derive(Clone, Default)]
 struct Header<'a> {
     /// Runs of adjacent fields.

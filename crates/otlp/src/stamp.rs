@@ -2,14 +2,14 @@
 //! forge.
 //!
 //! Attributes that a reader could mistake for the stamp are removed first: every attribute with the key of the stamp
-//! and, in profiles, every attribute whose key refers to that text in the dictionary. An attribute whose reference is
-//! out of range is removed as well: the reference would become valid if a later stage added the key to the dictionary.
-//! For the same reason the stamp itself is always written out, never as a reference. Only the attributes of resources
-//! are checked: applications choose the attributes of spans, records, points and samples freely.
+//! and, in profiles, every attribute whose key refers to the same text in the dictionary. An attribute whose reference
+//! is out of range is removed as well: the reference would become valid if a later stage added the key to the
+//! dictionary. For the same reason the stamp contains its key as text, never as a reference. Only the attributes of
+//! resources are checked: applications choose the attributes of spans, records, points and samples freely.
 //!
-//! Nothing is decoded, not even an ambiguous request: a message that occurs twice is read like the merged message. Only
-//! the result takes memory. The size of the result is known before it is written, so a client cannot choose an encoding
-//! that costs more.
+//! Nothing is decoded, not even an ambiguous request: a repeated message is read like the merged message. Only the
+//! result takes memory. The size of the result is known before writing, so a client cannot choose an encoding with a
+//! higher cost.
 
 use std::cell::OnceCell;
 
@@ -38,9 +38,9 @@ impl Stamp {
         Stamp { key: key.into() }
     }
 
-    /// Prepares to set the attribute `key` = `identity` on every resource of a valid request, replacing all
-    /// attributes with that key. Missing resources are created. Without an identity, attributes with that key
-    /// are only removed.
+    /// Prepares to set the attribute `key` = `identity` on every resource of a valid request, replacing all attributes
+    /// with the same key. Missing resources are created. Without an identity, existing attributes with the key are only
+    /// removed.
     ///
     /// # Errors
     /// Fails if the request is invalid.
@@ -113,7 +113,7 @@ impl Size {
         self.bytes += field.raw.len();
     }
 
-    /// Adds a field (with a number below 16) that holds a message of that size.
+    /// Adds a field (with a number below 16) that holds a message of size `body`.
     fn nest(&mut self, field: &Field<'_>, body: Size) {
         if body.changed {
             self.bytes += delimited_len(body.bytes);
@@ -124,8 +124,8 @@ impl Size {
     }
 }
 
-/// Stamps one request. Sizes are computed top down before anything is written, because a length precedes its
-/// content. Only a few attributes are computed twice.
+/// Stamps one request. Sizes are computed top down before the output is written, because a length precedes its content.
+/// Only a few attributes are computed twice.
 #[derive(Debug)]
 struct Marker<'a> {
     key: &'a [u8],
@@ -136,7 +136,7 @@ struct Marker<'a> {
     names: OnceCell<Names>,
 }
 
-/// The dictionary's texts, as far as references to keys need them.
+/// Texts of the dictionary, for references from keys.
 #[derive(Debug, Default)]
 struct Names {
     texts: usize,
@@ -148,8 +148,8 @@ struct Names {
 enum Verdict {
     Keep,
     Remove,
-    /// Removes the keys of the stamp but keeps the attribute: the attribute has several keys, and the last one counts
-    /// and is not the key of the stamp.
+    /// Removes the keys of the stamp but keeps the attribute. The attribute has several keys, and the last key, which
+    /// readers use, is not the key of the stamp.
     Trim,
 }
 
@@ -263,7 +263,7 @@ impl Marker<'_> {
         Ok(())
     }
 
-    /// Judges a field of a resource. If an attribute has several keys, the last one counts, as for readers.
+    /// Judges a field of a resource. If an attribute has several keys, only the last key matters, as for readers.
     fn judge(&self, attribute: &Field<'_>) -> Result<Verdict, WireFault> {
         if !is_message(attribute) {
             return Ok(Verdict::Keep);
@@ -298,7 +298,7 @@ impl Marker<'_> {
         Ok(body)
     }
 
-    /// Whether a field of an attribute is the key of the stamp or a reference to it.
+    /// Whether a field of an attribute is the key of the stamp or a reference to the key.
     fn names(&self, field: &Field<'_>) -> Result<bool, WireFault> {
         match (field.number, field.value, self.profiles) {
             (1, Value::Bytes(key), _) => Ok(key == self.key),
@@ -324,8 +324,8 @@ impl Marker<'_> {
         }
     }
 
-    /// Finds the key in the dictionary. If the dictionary occurs twice, the texts of the second follow those of the
-    /// first, as after merging.
+    /// Finds the key in the dictionary. If the dictionary occurs twice, the texts of the second occurrence follow the
+    /// texts of the first, as after merging.
     fn read_names(&self, request: &[u8]) -> Result<Names, WireFault> {
         let mut names = Names::default();
         for field in Fields::new(request) {

@@ -1,13 +1,11 @@
 //! Rewrites strings in encoded requests.
 //!
-//! One walk shows a [`Rewriter`] every string in the chosen places. Strings that the rewriter keeps stay
-//! unchanged byte by byte, and a request without changes is not copied. After a change, only the lengths of
-//! the enclosing messages are adapted.
+//! One walk shows a [`Rewriter`] every string in the chosen places. Strings that the rewriter keeps stay unchanged byte
+//! by byte, and a request without changes is not copied. A change adapts only the lengths of the enclosing messages.
 //!
-//! The walk covers the encoded content, not its interpretation: all occurrences of a singular field, members
-//! of a `oneof` that a later one overrides, fields in any order. Bytes values are searched for UTF-8: the
-//! texts between other bytes are shown one by one. Bytes that the rewriter takes for an embedded request are
-//! passed to it as a whole.
+//! The walk covers the encoded content, not its interpretation: all occurrences of a singular field, overridden members
+//! of a `oneof`, fields in any order. Bytes values are searched for UTF-8: each text between other bytes is shown
+//! separately. Bytes that the rewriter identifies as an embedded request are passed to the rewriter as a whole.
 
 mod place;
 mod tables;
@@ -46,7 +44,7 @@ pub enum AttributeDecision {
     Remove,
     /// Replaces the value by this string.
     Replace(String),
-    /// Leaves the decision to the end of the set.
+    /// Defers the decision to the end of the set.
     Deferred,
 }
 
@@ -76,7 +74,7 @@ pub struct Amendment {
 /// An attribute of a set, as shown to a rewriter.
 #[derive(Clone, Copy)]
 pub struct SetAttribute<'a> {
-    /// Key; the last one if there are several.
+    /// Key; the last key if there are several.
     pub key: &'a str,
     /// Value, an encoded `AnyValue`; several occurrences are merged.
     pub value: Option<&'a [u8]>,
@@ -98,8 +96,7 @@ pub trait Rewriter {
     /// Refuses the request.
     fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Self::Refusal>;
 
-    /// Whether an attribute value is quickly recognised as one that stays. If `false`, [`text`](Self::text)
-    /// decides.
+    /// Whether an attribute value is quickly recognised as unchanged. If `false`, [`text`](Self::text) decides.
     fn is_clean(&self, _text: &[u8]) -> bool {
         false
     }
@@ -150,8 +147,8 @@ pub trait Rewriter {
     }
 
     /// Returns the signal of the request that a bytes value claims to contain. `_key` is the key of the attribute or
-    /// map entry that holds the value, alone or in a list; a body has no key. `None` means that the value is text if it
-    /// is UTF-8.
+    /// map entry that holds the value, directly or in a list; a body has no key. `None` means that the value is text if
+    /// it is valid UTF-8.
     fn embedded_signal(&self, _place: StringPlace, _key: Option<&[u8]>) -> Option<Signal> {
         None
     }
@@ -182,7 +179,7 @@ pub trait Rewriter {
         Ok(())
     }
 
-    /// Reports that a profile contains its original payload, which is not changed.
+    /// Reports that a profile contains its original payload, which stays unchanged.
     fn original_payload(&mut self) {}
 }
 

@@ -1,8 +1,8 @@
 //! Validates requests like prost, and counts their items.
 //!
-//! Every received request is validated, so this is the most expensive part of a pipeline without processors.
-//! Two techniques reduce the cost. A table per message type maps a field's key to its step with one load. An
-//! attribute of the usual form (most messages are attributes) is recognised as a whole, without a table.
+//! Every received request is validated, so validation is the most expensive part of a pipeline without processors. Two
+//! techniques reduce the cost. A table per message type maps a field's key to its step with one load. An attribute of
+//! the usual form (most messages are attributes) is recognised as a whole, without a table.
 
 use super::count;
 use super::reader::{WireFault, delimited, value, varint};
@@ -10,8 +10,8 @@ use super::schema::{FieldCheck, SCHEMA, Schema, Table};
 use super::{Checked, Malformed};
 use crate::Signal;
 
-/// Maximum depth of nested messages below the request. The limit is that of prost, which cannot be configured; the
-/// next hop may use prost to decode requests.
+/// Maximum depth of nested messages below the request. The limit equals prost's fixed limit, because the next hop may
+/// decode requests with prost.
 pub const DEPTH_LIMIT: u32 = 100;
 
 pub(super) fn check(signal: Signal, request: &[u8]) -> Result<Checked, Malformed> {
@@ -165,8 +165,7 @@ impl Walker {
             .map_err(|failure| failure.within(table, key))
     }
 
-    /// Validates a metric. If its data occurs in several forms, only the points of the last form count, as
-    /// for readers.
+    /// Validates a metric. If the data occurs in several forms, only the points of the last form count, as for readers.
     fn metric(
         &mut self,
         target: u8,
@@ -216,8 +215,8 @@ fn is_utf8(text: &[u8]) -> bool {
     is_ascii(text) || std::str::from_utf8(text).is_ok()
 }
 
-/// Checks overlapping words at both ends, so that usual texts need no loop. Faster for short texts than the
-/// standard library's check.
+/// Whether all bytes are ASCII. Overlapping words at both ends spare usual texts a loop, which is faster for short
+/// texts than the standard library's check.
 #[inline(always)]
 fn is_ascii(text: &[u8]) -> bool {
     let high = if let (Some(first), Some(last)) = (text.first_chunk::<32>(), text.last_chunk()) {
@@ -247,7 +246,7 @@ fn high_bits<const LEN: usize>(bytes: &[u8; LEN]) -> u64 {
         .fold(0, |high, word| high | u64::from_le_bytes(*word))
 }
 
-/// Records a field number. Returns whether it was recorded before.
+/// Records a field number. Returns whether the number was recorded before.
 #[inline(always)]
 fn note(seen: &mut u32, key: u64) -> bool {
     let bit = 1 << (key >> 3 & 31);
@@ -368,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_request_is_valid_and_has_no_items() {
+    fn empty_request_is_valid_without_items() {
         for signal in Signal::ALL {
             assert_eq!(check(signal, &[]).map(|checked| checked.items), Ok(0));
         }
     }
 
     #[test]
-    fn a_malformed_request_is_refused_with_offset_and_path() {
+    fn malformed_request_is_refused_with_offset_and_path() {
         let spans = [0x0a, 0x12, 0x12];
         for (innermost, offset, path, reason) in [
             (
@@ -416,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_form_of_a_metrics_data_counts() {
+    fn only_last_form_of_metric_data_is_counted() {
         let point = [0x0a, 0];
         let mut metric = nested(&[0x2a], &[point, point].concat());
         metric.extend(nested(&[0x3a], &point));
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_a_string_is_looked_at() {
+    fn non_ascii_byte_is_found_at_every_position() {
         for len in 1..200 {
             for at in 0..len {
                 let mut text = vec![b'a'; len];

@@ -1,9 +1,9 @@
 //! `Copy` views of the messages in a valid request, without decoding or allocation. Fields may be in any
 //! order.
 //!
-//! A getter searches the fields of its message, so read each field once. Of a repeated singular message, the
-//! last occurrence is read; [`merge_repeated`](super::merge_repeated) merges the occurrences when a request
-//! is received.
+//! A getter searches the fields of its message, so read each field once. Of a repeated singular message, the getter
+//! reads the last occurrence. [`merge_repeated`](super::merge_repeated) merges the occurrences when a request is
+//! received.
 
 mod as_text;
 mod common;
@@ -53,8 +53,8 @@ view! {
 }
 
 view! {
-    /// Telemetry of one instrumentation scope: `ScopeSpans`, `ScopeMetrics`, `ScopeLogs`, `ScopeProfiles`.
-    /// Read only the entries of the request's signal; the fields of the signals share a number.
+    /// Telemetry of one instrumentation scope: `ScopeSpans`, `ScopeMetrics`, `ScopeLogs`, `ScopeProfiles`. Read only
+    /// the entries of the request's signal: all signals use the same field number.
     ScopeEntry {
         /// The scope; may be missing.
         scope: one<Scope> = 1;

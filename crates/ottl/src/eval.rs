@@ -18,7 +18,7 @@ use tributary_otlp::view::{
 };
 
 impl Condition {
-    /// Evaluates the condition. If it is evaluated for many items, use [`within`](Self::within) first.
+    /// Evaluates the condition. To evaluate it for many items, call [`within`](Self::within) first.
     pub fn is_true(&self, here: &EvaluationTarget<'_>) -> Result<bool, Undecided> {
         self.test.eval(here)
     }
@@ -167,8 +167,8 @@ impl Path {
     }
 }
 
-/// Returns the value at the end of the keys; empty if one is missing. An index beyond the end of a list is an error, as
-/// in the Collector.
+/// Returns the value at the end of the keys; empty if a key is missing. An index beyond the end of a list is an error,
+/// as in the Collector.
 fn inside<'a>(value: AnyValue<'a>, keys: &[Key]) -> Result<AnyValue<'a>, Undecided> {
     let mut value = value;
     for key in keys {
@@ -188,7 +188,7 @@ fn inside<'a>(value: AnyValue<'a>, keys: &[Key]) -> Result<AnyValue<'a>, Undecid
     Ok(value)
 }
 
-/// Whether any data point of the metric has an attribute, with a value if one is given. A value that is not a text
+/// Whether any data point of the metric has an attribute, with the given value, if any. A value that is not a text
 /// counts as the empty text. (The Collector does the same, but checks the value only in the first point that has the
 /// key.)
 fn has_attribute(here: &EvaluationTarget<'_>, key: &str, value: Option<&str>) -> bool {

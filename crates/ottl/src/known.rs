@@ -1,9 +1,9 @@
 //! Partial evaluation of conditions: the parts about a resource, scope or item are evaluated once for everything
 //! inside.
 //!
-//! A resource may have a megabyte of attributes and a million log records. Looking into it for each record would take
-//! hours. So the tests on the current resource are replaced by their results, and likewise the tests on scopes. Tests
-//! on spans and metrics are replaced if there are conditions for the parts inside.
+//! A resource may have a megabyte of attributes and a million log records. Searching the attributes for each record
+//! would take hours. Therefore the tests on the current resource are replaced by their results, and likewise the tests
+//! on scopes. Tests on spans and metrics are replaced if there are conditions for events, links or data points.
 
 use std::borrow::Cow;
 
@@ -159,7 +159,7 @@ impl Operand {
         }
     }
 
-    /// Evaluates the operand, but keeps lists and maps, because a function looks into them.
+    /// Evaluates the operand, but keeps lists and maps, because functions need their content.
     fn partially_evaluated(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Operand {
         if self.depends_on(depth)
             && !self.depends_below(depth)
@@ -261,7 +261,7 @@ mod tests {
     ];
 
     #[test]
-    fn enclosing_parts_are_evaluated_once() {
+    fn enclosing_levels_are_evaluated_once() {
         let event = Event {
             time_unix_nano: 9,
             name: "retry".to_owned(),
@@ -308,7 +308,7 @@ mod tests {
             item: Message::new(&span),
             ..EvaluationTarget::default()
         };
-        // Without enclosing parts, nothing can be evaluated.
+        // Without enclosing levels, no test can be evaluated in advance.
         let event = EvaluationTarget {
             inner: Message::new(&event),
             ..EvaluationTarget::default()

@@ -1,4 +1,5 @@
-//! Conditions of the OpenTelemetry Transformation Language (OTTL), as far as components of this program use them.
+//! Conditions of the OpenTelemetry Transformation Language (OTTL), to the extent that components of this program use
+//! the language.
 //!
 //! A condition is parsed once with [`parse`] and evaluated on encoded requests, which are not decoded.
 //!
@@ -19,7 +20,7 @@
 //!
 //! * Comparisons follow OTTL: values of different types are not equal, integers and floating-point numbers are compared
 //!   as numbers, and only `nil` equals `nil`.
-//! * Arithmetic follows OTTL: integers stay integers, and operations on other values than numbers, times and durations
+//! * Arithmetic follows OTTL: integers stay integers. Operations on values other than numbers, times and durations
 //!   cannot be evaluated.
 //! * A condition that cannot be evaluated is neither true nor false (`Undecided`). The component decides the
 //!   consequence.
@@ -98,7 +99,7 @@ pub struct Condition {
     /// Context whose items the condition is evaluated on.
     pub context: Context,
     pub(crate) test: Test,
-    /// The condition as it was written.
+    /// The condition in its written form.
     pub text: Arc<str>,
 }
 
@@ -112,7 +113,7 @@ pub(crate) enum Test {
     Not(Box<Test>),
     All(Vec<Test>),
     Any(Vec<Test>),
-    /// Shared, because a copy of a pattern would have its own buffers.
+    /// Shared, because a copied pattern would have separate buffers.
     IsMatch(Operand, Arc<regex::Regex>),
     HasPrefix(Operand, Operand),
     HasSuffix(Operand, Operand),
@@ -190,7 +191,7 @@ pub(crate) enum Operand {
     List(Vec<Operand>),
     /// A list or a map, as an encoded `AnyValue`.
     Encoded(Arc<[u8]>),
-    /// A function with its arguments, and the keys in brackets behind it.
+    /// A function with its arguments, and the keys in the following brackets.
     Call(Function, Vec<Operand>, Vec<Key>),
     /// Operations of equal precedence, from left to right.
     Math(Box<Operand>, Vec<(Operator, Operand)>),

@@ -17,7 +17,7 @@ use tributary_otlp::Signal;
 const DEEPEST: usize = 64;
 
 /// Parses a condition for requests of a signal. Paths without a context belong to `context`. If `context` is `None`,
-/// every path needs one, and the deepest context determines the level of the evaluation.
+/// every path needs a context, and the deepest context determines the level of the evaluation.
 pub fn parse(
     text: &str,
     signal: Signal,
@@ -54,7 +54,7 @@ struct Parser<'t> {
     rest: &'t [Token],
     signal: Signal,
     context: Option<Context>,
-    /// Deepest context so far.
+    /// Deepest context of the parsed paths.
     deepest: Option<Context>,
     depth: usize,
 }
@@ -174,7 +174,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Whether the parenthesis here begins a value instead of a test: an operator or comparison follows it.
+    /// Whether the current parenthesis begins a value instead of a test: an operator or comparison follows its end.
     fn calculates(&self) -> bool {
         let mut open = 0_usize;
         let mut tokens = self.rest.iter();

@@ -6,7 +6,7 @@ use tributary_otlp::view::{
     Resource, ResourceEntry, ScopeEntry, Span, SummaryPoint, View as _,
 };
 
-/// The part of a request that a condition is evaluated on, with the parts around it.
+/// The part of a request on which a condition is evaluated, with its enclosing levels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EvaluationTarget<'a> {
     /// The resource.
@@ -42,7 +42,7 @@ pub struct ProfileFields {
     pub payload_format: String,
 }
 
-/// Returns the attributes of the context's part. A metric has none.
+/// Returns the attributes of the context's part. A metric has no attributes.
 pub fn attributes<'a>(context: Context, here: &EvaluationTarget<'a>) -> Attributes<'a> {
     let none = || Resource::view(Message::default()).attributes();
     match context {

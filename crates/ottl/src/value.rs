@@ -51,7 +51,7 @@ pub(super) enum Value<'a> {
     Id(&'a [u8]),
     /// A list or a map.
     Other(AnyValue<'a>),
-    /// A list or a map of which only the text is known.
+    /// The text of a list or a map.
     Structure(&'a str),
     List(Vec<Value<'a>>),
     /// A list or a map that was parsed from JSON.
@@ -91,7 +91,7 @@ pub(super) fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_
         }
         _ => None,
     };
-    // Ids, lists and maps are equal or not, but have no order.
+    // Ids, lists and maps have equality but no order.
     match (comparison, order) {
         (Comparison::Equal, order) => order == Some(Ordering::Equal),
         (Comparison::NotEqual, order) => order != Some(Ordering::Equal),
@@ -192,7 +192,7 @@ pub(super) fn text(text: &str) -> Value<'_> {
     Value::Text(Cow::Borrowed(text))
 }
 
-/// Whether two values, one of them returned by a function, are lists or maps with the same content.
+/// Whether two values have the same content, where both are lists or maps and a function returned at least one value.
 fn same_structure(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Structure(text), made) | (made, Value::Structure(text)) => {

@@ -22,15 +22,15 @@ use super::series::PROFILE_TYPE;
 use super::store::ProfileStore;
 use super::tree::{Builder, Tree};
 
-/// The merged profile of a query. Keeps its memory counted as long as it lives.
+/// The merged profile of a query. Its memory stays counted until the drop.
 #[derive(Debug)]
 pub struct QueryAnswer {
     /// The profile: one resource, one scope, one profile.
     pub profiles: Profiles,
     /// Type and unit of the values.
     pub kind: ValueType,
-    /// Times of the windows that the profile covers, in nanoseconds since 1970: at least the range of the query, as far
-    /// as there are profiles.
+    /// Times of the windows that the profile covers, in nanoseconds since 1970: at least the part of the query's range
+    /// with profiles.
     pub covered: Range<u64>,
     /// Number of damaged sections that were left out.
     pub damaged: u64,
@@ -38,7 +38,7 @@ pub struct QueryAnswer {
 }
 
 impl ProfileStore {
-    /// Merges the profiles of the selected series and windows into one. `None` if there are none.
+    /// Merges the profiles of the selected series and windows into one. Returns `None` without any profile.
     ///
     /// # Errors
     /// The series have several types, or the query is beyond its limits.
@@ -138,7 +138,7 @@ impl ProfileStore {
             &mut merging.memo,
             Some(relocations),
         );
-        // Every request was read before it was accepted.
+        // Every request was read successfully before it was accepted.
         for placed in read.map(|intake| intake.placed).unwrap_or_default() {
             if overlaps(placed.window, WINDOWS[0], &range) && matching.has(&placed.series) {
                 merging.add(placed.profile);
@@ -158,14 +158,14 @@ struct Merge<'q> {
 }
 
 impl Merge<'_> {
-    /// Takes memory for a section of this size.
+    /// Takes memory for a section of size `raw`.
     fn expect(&mut self, raw: u64) -> Result<(), QueryError> {
         let merged = self.merger.bytes() as u64;
         self.memory
             .reach(merged.saturating_add(raw.saturating_mul(DECODED)))
     }
 
-    /// Adds the profiles of a section. Returns false if it is not a request.
+    /// Adds the profiles of a section. Returns false if the section is not a valid request.
     fn add_section(&mut self, request: &[u8]) -> bool {
         let (dictionary, relocations) = self.merger.dictionary();
         let read = ingest(request, dictionary, &mut self.memo, Some(relocations));
@@ -236,7 +236,7 @@ impl QueryAnswer {
         self.tree_in(0)
     }
 
-    /// Returns the call tree with the values in the second column, for a comparison with nothing before.
+    /// Returns the call tree with the values in the second column, for a comparison with an empty profile.
     ///
     /// # Errors
     /// The tree is beyond the limits of the query.
@@ -261,7 +261,7 @@ impl QueryAnswer {
         move |bytes| self.memory.reach(base.saturating_add(bytes as u64))
     }
 
-    /// Returns the tree of two results: values of the first one, then of the second one.
+    /// Returns the tree of two results: values of the first result, then of the second result.
     ///
     /// # Errors
     ///

@@ -32,8 +32,8 @@ pub(crate) struct Block {
     /// Size of the file, in bytes.
     pub(crate) size: u64,
     disk: Arc<dyn Disk>,
-    /// Whether the file is removed when the last query has finished with it.
-    is_doomed: AtomicBool,
+    /// Whether the drop of the last reference removes the file.
+    is_removed_when_unused: AtomicBool,
     /// Whether the file is renamed then instead of removed.
     is_set_aside: AtomicBool,
     /// Whether a section was found damaged.
@@ -59,7 +59,7 @@ pub(crate) enum ReadError {
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // The file is shorter than its index says.
+            // The file is shorter than stated in its index.
             io::ErrorKind::UnexpectedEof => ReadError::Damaged,
             _ => ReadError::Io(error),
         }
@@ -91,7 +91,7 @@ impl Block {
             index: index.ok_or(ReadError::Damaged)?,
             size,
             disk: disk.clone(),
-            is_doomed: AtomicBool::new(false),
+            is_removed_when_unused: AtomicBool::new(false),
             is_set_aside: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
         })
@@ -102,20 +102,20 @@ impl Block {
         Ok(Reader(self.disk.open(&block_name(self.number))?))
     }
 
-    /// Removes the file as soon as no query reads it. The caller has ensured that the removal loses nothing: another
-    /// file replaces this one, or its profiles are too old.
-    pub(crate) fn doom(&self) {
-        self.is_doomed.store(true, Relaxed);
+    /// Removes the file when no query reads it any more. The caller must ensure that the removal loses no data: another
+    /// file replaces this file, or its profiles are too old.
+    pub(crate) fn remove_when_unused(&self) {
+        self.is_removed_when_unused.store(true, Relaxed);
     }
 
-    /// Renames the file as soon as no query reads it. Returns the new name.
+    /// Renames the file when no query reads it any more. Returns the new name.
     pub(crate) fn set_aside(&self) -> String {
         self.is_set_aside.store(true, Relaxed);
-        self.doom();
+        self.remove_when_unused();
         block_name(self.number) + DAMAGED
     }
 
-    /// Records that a section is damaged. Returns false if this was known.
+    /// Records that a section is damaged. Returns false if the damage was known.
     pub(crate) fn note_damage(&self) -> bool {
         !self.is_damaged.swap(true, Relaxed)
     }
@@ -146,9 +146,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if *self.is_doomed.get_mut() {
+        if *self.is_removed_when_unused.get_mut() {
             let name = block_name(self.number);
-            // A file that stays is removed at the next start, since another one replaces it.
+            // If the removal fails, the next start removes the file, since another file replaces it.
             let _ = match *self.is_set_aside.get_mut() {
                 true => self.disk.rename(&name, &format!("{name}{DAMAGED}")),
                 false => self.disk.remove(&name),
@@ -191,7 +191,7 @@ pub(crate) struct Builder {
     index: Index,
 }
 
-/// The profile of a series in a window, before it is written.
+/// The profile of a series in a window, before the write.
 pub(crate) struct Unwritten<'u> {
     pub(crate) series: &'u Arc<Labels>,
     pub(crate) window: u64,
@@ -280,7 +280,7 @@ impl Builder {
         self.finish().map(Some)
     }
 
-    /// Completes the file. It is durable under its name when this returns.
+    /// Completes the file. On return, the file is durable under its name.
     fn finish(mut self) -> io::Result<Block> {
         self.index.entries.shrink_to_fit();
         if let Err(error) = self.publish() {
@@ -292,7 +292,7 @@ impl Builder {
             size: self.at,
             index: self.index,
             disk: self.disk,
-            is_doomed: AtomicBool::new(false),
+            is_removed_when_unused: AtomicBool::new(false),
             is_set_aside: AtomicBool::new(false),
             is_damaged: AtomicBool::new(false),
         })
@@ -307,7 +307,7 @@ impl Builder {
         self.disk.sync_directory()
     }
 
-    /// Gives the file up.
+    /// Deletes the unfinished file.
     fn abandon(self) {
         let _ = self.disk.remove(&(block_name(self.number) + UNFINISHED));
     }

@@ -62,7 +62,7 @@ impl Pool {
     }
 }
 
-/// Memory and time of a query. The memory is free again when this is dropped.
+/// Memory and time of a query. The drop releases the memory.
 #[derive(Debug)]
 pub(crate) struct Spending {
     used: Arc<AtomicU64>,
@@ -94,12 +94,12 @@ impl Spending {
         Ok(())
     }
 
-    /// Memory taken so far, in bytes.
+    /// Memory taken by the query, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives memory back, down to `bytes` in total.
+    /// Releases memory, down to `bytes` in total.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.used.fetch_sub(less, Relaxed);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn query_beyond_its_time_is_refused() {
+    fn query_beyond_time_limit_is_refused() {
         let limits = QueryLimits {
             time: Duration::ZERO,
             ..QueryLimits::default()

@@ -1,4 +1,4 @@
-//! The file system under a store. It is a trait so that tests can stop it at any step.
+//! The file system under a store, as a trait, so that tests can stop it at any step.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -12,7 +12,7 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     fn create(&self, name: &str) -> io::Result<Box<dyn Output>>;
     /// Opens a file to read it.
     fn open(&self, name: &str) -> io::Result<Box<dyn Input>>;
-    /// Gives a file another name, and replaces the file with that name.
+    /// Renames a file, replacing any file with the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;

@@ -1,4 +1,4 @@
-//! Reasons why a store does not open, accept a request, or answer a query.
+//! Reasons why a store does not open, accept a request, or serve a query.
 
 use std::io;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub enum QueryError {
         /// Limit in bytes.
         limit: u64,
     },
-    /// The query takes longer than allowed.
+    /// The query exceeds its maximum time.
     #[error(
         "the query took longer than {0:?}: select a shorter range or fewer series, or raise the limit"
     )]

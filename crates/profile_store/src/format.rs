@@ -8,9 +8,9 @@
 //! trailer:  offset:u64 stored:u32 raw:u32 crc:u32 version:u32 "TRIBPEND"
 //! ```
 //!
-//! Numbers of the trailer are little-endian, those of the index are varints. The checksums are CRC-32C: that of the
-//! index is in the trailer, those of the sections are in the index. A file is complete when it has its name, because it
-//! is written under another name and synced first.
+//! Numbers of the trailer are little-endian, numbers of the index are varints. The checksums are CRC-32C: the trailer
+//! has the checksum of the index, and the index has the checksums of the sections. A file with its final name is
+//! complete, because it is written under another name and synced first.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const END: [u8; 8] = *b"TRIBPEND";
 const VERSION: u32 = 1;
 /// Size of the trailer, in bytes.
 pub(crate) const TRAILER: usize = 32;
-/// Compression level: the fastest of zstd's ordinary ones.
+/// Compression level: the fastest level of zstd, except the negative levels.
 const LEVEL: i32 = 1;
 /// Maximum size of a section or an index before compression, in bytes. A larger number is damage.
 const LARGEST: usize = 1 << 30;
@@ -67,7 +67,7 @@ pub(crate) struct Index {
     pub(crate) level: u8,
     /// Start of the time in which the profiles were flushed, in seconds since 1970.
     pub(crate) created: u64,
-    /// Numbers of the files whose profiles are in this one, including those that these replaced.
+    /// Numbers of the files whose profiles are in this file, including the files that those files replaced.
     pub(crate) replaces: Vec<u64>,
     /// Entries, in the order of their sections.
     pub(crate) entries: Vec<Entry>,
@@ -127,7 +127,8 @@ impl Index {
         Ok(bytes)
     }
 
-    /// Decodes an index. `end` is the offset of the index, before which all sections are. `None` if it is damaged.
+    /// Decodes an index. `end` is the offset of the index, and all sections are before it. Returns `None` for a damaged
+    /// index.
     pub(crate) fn decode(
         mut raw: &[u8],
         end: u64,
@@ -169,7 +170,7 @@ impl Index {
     }
 }
 
-/// Decodes a trailer. `None` if it is damaged or of another version.
+/// Decodes a trailer. Returns `None` if the trailer is damaged or of another version.
 pub(crate) fn trailer(bytes: &[u8]) -> Option<Section> {
     let (at, rest) = bytes.split_first_chunk()?;
     let (stored, rest) = rest.split_first_chunk()?;
@@ -198,7 +199,7 @@ pub(crate) fn compress(raw: &[u8], at: u64) -> Result<(Vec<u8>, Section), std::i
     Ok((bytes, section))
 }
 
-/// Decompresses a section. `None` if it is damaged.
+/// Decompresses a section. Returns `None` if the section is damaged.
 pub(crate) fn decompress(stored: &[u8], section: &Section) -> Option<Vec<u8>> {
     let raw = usize::try_from(section.raw).ok()?;
     if crc32c::crc32c(stored) != section.crc || raw > LARGEST {
@@ -293,12 +294,12 @@ mod tests {
         assert_eq!((found.at, found.stored as usize), (100, at));
         let raw = decompress(&written[..at], &found).unwrap();
         assert_eq!(Index::decode(&raw, 100, Arc::new).unwrap(), index());
-        // A section behind the end is damage.
+        // A section beyond the end is damage.
         assert_eq!(Index::decode(&raw, 17, Arc::new), None);
     }
 
     #[test]
-    fn every_changed_bit_and_every_cut_is_detected() {
+    fn every_flipped_bit_and_truncation_is_detected() {
         let written = index().encode(100).unwrap();
         let read = |bytes: &[u8]| {
             let at = bytes.len().checked_sub(TRAILER)?;

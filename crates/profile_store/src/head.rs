@@ -10,7 +10,7 @@ use super::journal::Journal;
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) number: u64,
-    /// The journal; `None` if it was read at the start and takes no more requests.
+    /// The journal; `None` if it was read at the start and accepts no more requests.
     pub(crate) journal: Option<Journal>,
     /// Size on disk of a journal that was read at the start, in bytes.
     recovered: u64,
@@ -41,7 +41,7 @@ impl Head {
         }
     }
 
-    /// Writes a request to the journal, and adds it when it is durable.
+    /// Writes a request to the journal, and adds it to the head when it is durable.
     pub(crate) fn append(&self, batch: Batch) -> Result<(), String> {
         match &self.journal {
             Some(journal) => journal.append(&batch.record)?,
@@ -51,7 +51,7 @@ impl Head {
         Ok(())
     }
 
-    /// Whether the journal takes no more requests, because a write failed.
+    /// Whether the journal accepts no more requests, because a write failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.journal.as_ref().is_some_and(Journal::has_failed)
     }
@@ -63,7 +63,7 @@ impl Head {
         self.lock().push(Arc::new(batch));
     }
 
-    /// Returns the requests so far. Takes time for their number, not for their size.
+    /// Returns the current requests. The time depends on their number, not on their size.
     pub(crate) fn batches(&self) -> Vec<Arc<Batch>> {
         self.lock().clone()
     }

@@ -1,4 +1,5 @@
-//! Flame graphs as one HTML file, with zoom, search and keyboard. It works without a server, and sends nothing.
+//! Flame graphs as one HTML file, with zoom, search and keyboard control. The file works without a server, and sends no
+//! data.
 //!
 //! The policy in the file allows the script and the style of the file, and no request. Names are data of the file,
 //! never markup.
@@ -93,7 +94,7 @@ mod tests {
     use crate::view::Zoom;
 
     #[test]
-    fn hostile_names_stay_data() {
+    fn hostile_names_are_escaped_in_html() {
         let stacks = "main;</script><script>alert(1)</script> 1\nmain;<!-- 2\nmain;\u{202e}x\0 3\n";
         let view = tree(stacks).view(&Zoom::default(), 100, [1.0; 2]).unwrap();
         let page = page(&view, "</title><b>\u{202e}", Some([1.0, 2.0])).unwrap();
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn page_asks_no_other_host() {
+    fn page_requests_no_other_host() {
         let view = tree("main 1\n")
             .view(&Zoom::default(), 100, [1.0; 2])
             .unwrap();

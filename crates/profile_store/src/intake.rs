@@ -1,4 +1,5 @@
-//! Reads requests: finds the series and the window of each profile, and merges profiles by them.
+//! Reads requests: finds the series and the window of each profile, and merges profiles with the same series and
+//! window.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,8 +26,8 @@ use super::options::{ProfileStoreOptions, WINDOWS};
 use super::series::{Labeller, Labels, SeriesTable, labels};
 
 const NANOS: u64 = 1_000_000_000;
-/// Time by which a profile may be ahead of the clock of the store, in seconds. A profile that is further ahead is
-/// stored at its time of arrival: a wrong clock must not keep it forever.
+/// Maximum time by which a profile may be ahead of the clock of the store, in seconds. A profile that is further ahead
+/// is stored at its time of arrival: with a wrong clock, it would never expire.
 const AHEAD: u64 = 600;
 
 /// A profile with its series and its window.
@@ -43,13 +44,13 @@ pub(crate) struct Intake {
     pub(crate) placed: Vec<Placed>,
     /// Number of samples in profiles that are older than the retention.
     pub(crate) too_old: u64,
-    /// Number of profiles whose time is after that of the store.
+    /// Number of profiles whose time is later than the time of the store.
     pub(crate) from_the_future: u64,
 }
 
 /// Finds the series and the window of profiles.
 #[derive(Debug)]
-pub(crate) struct Placer {
+pub(crate) struct SeriesFinder {
     pub(crate) rules: RwLock<Arc<Rules>>,
     pub(crate) series: SeriesTable,
 }
@@ -71,7 +72,7 @@ impl Rules {
     }
 }
 
-impl Placer {
+impl SeriesFinder {
     pub(crate) fn set_rules(&self, rules: Rules) {
         let mut place = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         *place = Arc::new(rules);
@@ -208,7 +209,11 @@ impl Merging {
     }
 
     /// Adds a request.
-    pub(crate) fn add(&mut self, placer: &Placer, record: &Record) -> Result<(), ProfileFault> {
+    pub(crate) fn add(
+        &mut self,
+        placer: &SeriesFinder,
+        record: &Record,
+    ) -> Result<(), ProfileFault> {
         let (dictionary, relocations) = self.merger.dictionary();
         let intake = placer.read(record, dictionary, &mut self.memo, Some(relocations))?;
         for placed in intake.placed {
@@ -270,7 +275,7 @@ impl Merging {
     }
 }
 
-/// Writes the profiles of a series in a window, mostly one. The first one gets the cells of the heat map.
+/// Writes the profiles of a series in a window, mostly one profile. The first profile gets the cells of the heat map.
 pub(crate) fn write_profiles(
     profiles: impl Iterator<Item = Profile>,
     encoder: &mut Encoder<'_>,
@@ -316,7 +321,7 @@ pub(crate) struct BatchEntry {
 impl Batch {
     /// Makes the index of a request.
     pub(crate) fn new(
-        placer: &Placer,
+        placer: &SeriesFinder,
         arrival: u64,
         request: Bytes,
     ) -> Result<(Self, Intake), ProfileFault> {

@@ -5,8 +5,8 @@
 //! record:  length:u32 crc:u32 arrival:u64 request
 //! ```
 //!
-//! Numbers are little-endian. `length` and `crc` (CRC-32C) are those of the arrival and the request. The first record
-//! whose checksum is wrong ends the journal: a crash tore it, and its sender was not acknowledged.
+//! Numbers are little-endian. `length` and `crc` (CRC-32C) cover the arrival time and the request. The first record
+//! with a wrong checksum ends the journal: a crash interrupted its write, and its sender was not acknowledged.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ const VERSION: u32 = 1;
 const HEADER: usize = MAGIC.len() + size_of::<u32>();
 const RECORD_HEADER: usize = 8;
 const ARRIVAL: usize = 8;
-/// Maximum size of a request, in bytes. The request limits of all receivers are below it.
-pub(crate) const LARGEST_REQUEST: usize = 1 << 30;
+/// Maximum size of a request, in bytes. The request limits of all receivers are lower.
+pub(crate) const MAX_REQUEST_BYTES: usize = 1 << 30;
 
 /// The journal of the open window.
 ///
@@ -30,7 +30,7 @@ pub(crate) const LARGEST_REQUEST: usize = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Journal {
     state: Mutex<State>,
-    /// The file, which one thread at a time writes.
+    /// The file. One thread at a time writes it.
     output: Mutex<Box<dyn Output>>,
     written: Condvar,
 }
@@ -73,7 +73,7 @@ impl Journal {
         })
     }
 
-    /// Appends a record, and returns when it is durable.
+    /// Appends a record, and waits until the record is durable.
     ///
     /// # Errors
     /// The disk returned an error, now or earlier.
@@ -121,12 +121,12 @@ impl Journal {
         output.sync()
     }
 
-    /// Whether a write failed, so that the journal takes no more records.
+    /// Whether a write failed, so that the journal accepts no more records.
     pub(crate) fn has_failed(&self) -> bool {
         self.lock().failure.is_some()
     }
 
-    /// Number of records appended so far, durable or not.
+    /// Number of appended records, durable or not.
     #[cfg(test)]
     pub(crate) fn appended(&self) -> u64 {
         self.lock().appended
@@ -180,7 +180,7 @@ pub(crate) fn read(input: &dyn Input) -> io::Result<(Vec<Record>, bool)> {
     Ok((records, false))
 }
 
-/// Reads the record at an offset; `None` if it is not whole.
+/// Reads the record at an offset; `None` for an incomplete record.
 fn record(input: &dyn Input, at: usize, end: usize) -> io::Result<Option<Record>> {
     if end - at < RECORD_HEADER + ARRIVAL {
         return Ok(None);

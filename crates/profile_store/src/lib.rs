@@ -1,4 +1,4 @@
-//! Keeps the last profiles of everything that passes, and answers questions about them.
+//! Stores the recent profiles of a pipeline, and serves queries on them.
 //!
 //! ```text
 //! append -> journal, one sync for all that wait -> requests in memory     (the open window)
@@ -9,22 +9,22 @@
 //!
 //! # Invariants
 //!
-//! - When [`ProfileStore::append`] returns, the request is durable, and queries see it. A crash at any step loses nothing of
-//!   it and counts nothing twice.
+//! - When [`ProfileStore::append`] returns, the request is durable and visible to queries. A crash at any step loses no
+//!   acknowledged request and counts none twice.
 //! - Block files are written once: under a temporary name, then synced, then renamed. A block names the files that it
-//!   replaces, so a crash between the rename and their removal is harmless. Their sections and indices have checksums.
-//!   A damaged file is renamed; a damaged section is left out of answers; both are counted.
+//!   replaces, so a crash between the rename and their removal is harmless. Sections and indices have checksums. A
+//!   damaged file is renamed; a damaged section is left out of results; both are counted.
 //! - Appends wait for the disk and for a flush, and never for a query. Queries work on a snapshot. Their memory and
 //!   time are bounded by [`QueryLimits`].
-//! - Memory and disk are bounded by [`ProfileStoreOptions`]. Above a bound, blocks are compacted before their time, and then the
-//!   oldest ones are dropped and counted.
+//! - Memory and disk are bounded by [`ProfileStoreOptions`]. Above a bound, blocks are compacted early, and then the
+//!   oldest blocks are dropped and counted.
 //! - Compaction changes the resolution of time only, and removes the heat maps of blocks of 10 minutes.
 //!
 //! # Design
 //!
-//! The journal is not a log of `tributary_storage`: that one is a queue, whose records are read and acknowledged one by
-//! one. Here a block replaces the journal with the same number as a whole, so that a start needs no positions: a
-//! journal without its block is read again.
+//! The journal is not a log of `tributary_storage`, which is a queue whose records are read and acknowledged one by
+//! one. Here a block replaces the journal with the same number as a whole, so a start needs no positions: a journal
+//! without its block is read again.
 //!
 //! Files are read by plain reads of single sections. A mapping would need unsafe code, because another process may
 //! truncate a mapped file.
@@ -66,8 +66,8 @@
 //!   `upkeep` flushes, compacts and deletes.
 //! - [`query`] has labels, totals and heat maps, [`answer`] merged profiles; [`selector`], [`series`], [`heat`] and
 //!   [`budget`] serve both.
-//! - Without a store: [`tree`] builds call trees, [`view`] chooses what to draw, [`sandwich`] shows callers and callees,
-//!   [`table`] has the functions, [`svg`], [`html`] and `speedscope` write pictures and files.
+//! - Without a store: [`tree`] builds call trees, [`view`] selects the nodes to draw, [`sandwich`] shows callers and
+//!   callees, [`table`] has the functions, [`svg`], [`html`] and `speedscope` write pictures and files.
 
 pub mod answer;
 mod block;

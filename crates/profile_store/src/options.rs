@@ -26,7 +26,8 @@ pub struct ProfileStoreOptions {
     pub retention: Duration,
     /// Resource attributes that separate series, in addition to `service.name`.
     pub labels: Vec<String>,
-    /// Ages at which blocks of 10 seconds become blocks of a minute, and those become blocks of 10 minutes.
+    /// Ages at which blocks of 10 seconds become blocks of a minute, and blocks of a minute become blocks of 10
+    /// minutes.
     pub ages: [Duration; 2],
 }
 
@@ -41,7 +42,7 @@ pub enum OptionsError {
         /// Value of the bound, in bytes.
         value: u64,
     },
-    /// Two attributes become the same label, or an attribute becomes a label of the store's own.
+    /// Two attributes become the same label, or an attribute becomes one of the store's reserved labels.
     #[error("the attribute `{0}` becomes the label `{label}`, which another attribute already has; remove one of \
              the two", label = label_name(.0))]
     SameLabel(String),
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_with_the_same_label_are_refused() {
+    fn attributes_with_same_label_are_refused() {
         let with = |labels: &[&str]| ProfileStoreOptions {
             labels: labels.iter().map(|label| (*label).to_owned()).collect(),
             ..ProfileStoreOptions::new("/nowhere")
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_below_the_least_is_refused() {
+    fn bound_below_minimum_is_refused() {
         let options = ProfileStoreOptions {
             max_disk: 1000,
             ..ProfileStoreOptions::new("/nowhere")

@@ -19,8 +19,8 @@ use super::series::Labels;
 use super::store::ProfileStore;
 
 pub(crate) const NANOS: u64 = 1_000_000_000;
-/// Memory for decoding a section, as a multiple of its size: a sample of 8 bytes becomes 36, beside its own bytes and a
-/// copy of the dictionary.
+/// Memory for decoding a section, as a multiple of its size: a sample of 8 bytes takes 36 bytes, in addition to its
+/// encoded bytes and a copy of the dictionary.
 pub(crate) const DECODED: u64 = 6;
 
 /// Series, time and bounds of a question.
@@ -28,9 +28,9 @@ pub(crate) const DECODED: u64 = 6;
 pub struct Query {
     /// Conditions on the labels.
     pub selector: Selector,
-    /// Times in nanoseconds since 1970. A window belongs to the range if they overlap.
+    /// Times in nanoseconds since 1970. A window belongs to the range if both overlap.
     pub range: Range<u64>,
-    /// Spans of which the samples count; all samples if absent.
+    /// Spans whose samples are selected; `None` selects all samples.
     pub spans: Option<Spans>,
     /// Bounds.
     pub limits: QueryLimits,
@@ -60,7 +60,7 @@ pub struct Totals {
     /// Labels of the series, or of a group of series.
     pub labels: Labels,
     /// Start of a step (in nanoseconds since 1970) and sum of the values, ordered by time. A window counts in the step
-    /// in which it starts. Steps without profiles are left out.
+    /// of its start. Steps without profiles are left out.
     pub points: Vec<(u64, i64)>,
 }
 
@@ -248,7 +248,7 @@ impl ProfileStore {
     /// # Errors
     /// The query is beyond its limits.
     pub fn heat_map(&self, query: &Query) -> Result<HeatMap, QueryError> {
-        // The cells of a window reach behind its end.
+        // The cells of a window extend beyond its end.
         let start = query.range.start.saturating_sub(REACH * NANOS);
         let range = start..query.range.end;
         let mut memory = self.queries.begin(query.limits);

@@ -1,4 +1,4 @@
-//! Callers and callees of a function, over all places from which it is called.
+//! Callers and callees of a function, over all stack positions of the function.
 
 use super::tree::{Builder, ROOT, Tree, Values};
 
@@ -12,8 +12,8 @@ pub struct Sandwich {
 }
 
 impl Tree {
-    /// Returns the callers and callees of a function. `None` if no sample has it. A recursive call belongs to the
-    /// callees of the outermost one, so that every sample counts once.
+    /// Returns the callers and callees of a function. Returns `None` if no sample has the function. A recursive call
+    /// belongs to the callees of the outermost call, so that every sample counts once.
     pub fn sandwich(&self, function: &str) -> Option<Sandwich> {
         let check = |_| Ok::<(), std::convert::Infallible>(());
         let Ok(found) = self.sandwich_within(function, check);

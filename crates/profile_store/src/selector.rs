@@ -9,7 +9,7 @@ use tributary_config::re2;
 use super::series::{Labels, label_name};
 
 /// Maximum number of conditions in a selector.
-const MOST_MATCHERS: usize = 64;
+const MAX_MATCHERS: usize = 64;
 
 /// Conditions that a series must satisfy, all of them. The default selects every series.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub struct Selector {
     matchers: Vec<Matcher>,
 }
 
-/// A condition on one label. A label that a series does not have is empty.
+/// A condition on one label. A missing label has the empty value.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     label: String,
@@ -52,7 +52,7 @@ pub enum SelectorError {
         wrong: re2::PatternError,
     },
     /// There are too many matchers.
-    #[error("the selector has more than {MOST_MATCHERS} matchers")]
+    #[error("the selector has more than {MAX_MATCHERS} matchers")]
     TooMany,
 }
 
@@ -97,7 +97,7 @@ impl FromStr for Selector {
             false => input.is_empty(),
         };
         while !is_end(&mut input) {
-            if matchers.len() == MOST_MATCHERS {
+            if matchers.len() == MAX_MATCHERS {
                 return Err(SelectorError::TooMany);
             }
             matchers.push(input.matcher()?);
@@ -115,7 +115,7 @@ impl FromStr for Selector {
     }
 }
 
-/// A text and the position of the parser in it.
+/// A text and the position of the parser.
 struct Input<'t> {
     text: &'t str,
     at: usize,
@@ -232,7 +232,7 @@ impl<'t> Input<'t> {
 
 /// Compiles a pattern that must match a whole value.
 fn whole(pattern: &str) -> Result<Regex, re2::PatternError> {
-    // Compiled alone first, so that a parenthesis in the pattern cannot close the group around it.
+    // A separate compilation first ensures that a parenthesis in the pattern cannot close the group around it.
     re2::compile(pattern)?;
     let mut anchored = String::new();
     let _ = write!(anchored, "^(?s:{pattern})$");

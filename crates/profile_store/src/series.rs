@@ -13,7 +13,7 @@ use tributary_profiles::names;
 
 /// Resource attribute that every series has.
 pub(crate) const SERVICE_NAME: &str = "service.name";
-/// Service name of resources without one.
+/// Service name of resources without a service name.
 const UNKNOWN_SERVICE: &str = "unknown_service";
 /// Maximum length of a label's value, in bytes. Labels are kept in memory for each series.
 const LONGEST_VALUE: usize = 1024;
@@ -28,7 +28,7 @@ pub const UNIT: &str = "__unit__";
 pub const PERIOD_TYPE: &str = "__period_type__";
 /// Label with the unit of the sampling period.
 pub const PERIOD_UNIT: &str = "__period_unit__";
-/// Label with the five labels above, separated by colons. Grafana's profile explorer selects by it.
+/// Label with the five labels above, separated by colons. Grafana's profile explorer selects profiles by it.
 pub const PROFILE_TYPE: &str = "__profile_type__";
 
 /// Labels of a series, ordered by name.
@@ -36,7 +36,7 @@ pub const PROFILE_TYPE: &str = "__profile_type__";
 pub struct Labels(Vec<(String, String)>);
 
 impl Labels {
-    /// Creates labels from pairs of name and value. Of pairs with the same name, the first one stays.
+    /// Creates labels from pairs of name and value. Of several pairs with the same name, the first one stays.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut pairs: Vec<_> = pairs.into_iter().collect();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -75,7 +75,7 @@ impl Labels {
     }
 }
 
-/// Returns the label of an attribute: other characters than letters, digits and `_` become `_`.
+/// Returns the label of an attribute: characters other than letters, digits and `_` become `_`.
 pub fn label_name(attribute: &str) -> String {
     let mut name: String = attribute
         .chars()

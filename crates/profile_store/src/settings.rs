@@ -13,11 +13,11 @@ impl ProfileStore {
         options.clone()
     }
 
-    /// Replaces all settings except the directory, which stays. Labels count for profiles that are flushed or appended
-    /// from now on. Smaller bounds are kept from the next [`maintain`](Self::maintain) on.
+    /// Replaces all settings except the directory. Labels apply to profiles that are flushed or appended from now on.
+    /// Smaller bounds apply from the next [`maintain`](Self::maintain) on.
     ///
     /// # Errors
-    /// The options contradict each other; the settings stay as they are.
+    /// The options contradict each other. The settings stay unchanged.
     pub fn reconfigure(&self, options: ProfileStoreOptions) -> Result<(), OptionsError> {
         options.check()?;
         let mut place = self.options.write().unwrap_or_else(PoisonError::into_inner);

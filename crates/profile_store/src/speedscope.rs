@@ -39,8 +39,8 @@ struct Profile<'t> {
 }
 
 impl Tree {
-    /// Returns the first column as a file of speedscope, with a name. Values that are not positive are left out, since
-    /// the format has no place for them.
+    /// Returns the first column as a speedscope file with this name. Values that are not positive are left out, since
+    /// the format cannot represent them.
     pub fn speedscope(&self, name: &str) -> String {
         let mut samples = Vec::new();
         let mut weights: Vec<i64> = Vec::new();
@@ -69,7 +69,6 @@ impl Tree {
                 weights,
             }],
         };
-        // Maps with text keys and numbers are always JSON.
         serde_json::to_string(&file).unwrap_or_default()
     }
 

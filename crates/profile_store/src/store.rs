@@ -16,29 +16,29 @@ use super::budget::Pool;
 use super::disk::{Disk, FILE_MODE, Local};
 use super::error::{StoreAppendError, StoreOpenError};
 use super::head::Head;
-use super::intake::{Batch, Placer, Rules};
-use super::journal::{self, Journal, LARGEST_REQUEST};
+use super::intake::{Batch, Rules, SeriesFinder};
+use super::journal::{self, Journal, MAX_REQUEST_BYTES};
 use super::options::ProfileStoreOptions;
 use super::series::SeriesTable;
 
-/// Time to wait for another process that is about to close the store.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum wait for another process that is about to close the store.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Profiles of the last hours, in memory and in the files of a directory.
 ///
 /// All methods block while they use the disk. Times are nanoseconds since 1970 (UTC). The owner calls
-/// [`maintain`](Self::maintain) every second or so, and [`flush`](Self::flush) at the end.
+/// [`maintain`](Self::maintain) about every second, and [`flush`](Self::flush) at the end.
 #[derive(Debug)]
 pub struct ProfileStore {
     pub(crate) options: RwLock<Arc<ProfileStoreOptions>>,
-    pub(crate) placer: Placer,
+    pub(crate) placer: SeriesFinder,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) catalog: Mutex<Catalog>,
     /// The head that accepts requests. Appends hold the lock for reading until their request is in the head.
     pub(crate) current: RwLock<Arc<Head>>,
-    /// Memory of the requests in all heads and of those that are being appended, in bytes.
+    /// Memory of the requests in all heads and in running appends, in bytes.
     pub(crate) reserved: AtomicU64,
-    /// Held by the thread that flushes or compacts.
+    /// Locked by the thread that flushes or compacts.
     pub(crate) upkeep: Mutex<()>,
     /// Number of the next file.
     pub(crate) next: AtomicU64,
@@ -47,7 +47,7 @@ pub struct ProfileStore {
     _lock: Option<Lock>,
 }
 
-/// The heads and blocks whose profiles are in the store, each profile in one of them.
+/// The heads and blocks of the store. Each profile is in exactly one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     /// Heads, the current one last.
@@ -104,7 +104,7 @@ pub struct Stats {
     pub blocks: [usize; 3],
     /// Files and sections found damaged and set aside.
     pub damaged: u64,
-    /// Compactions before their time, because the disk or the memory was full.
+    /// Early compactions, because the disk or the memory was full.
     pub early_compactions: u64,
     /// Blocks dropped before the retention, because the disk or the memory was full.
     pub dropped_blocks: u64,
@@ -112,7 +112,7 @@ pub struct Stats {
     pub dropped_samples: u64,
     /// Samples refused because they were older than the retention.
     pub too_old: u64,
-    /// Profiles stored at their arrival, because their time was after it.
+    /// Profiles stored at their arrival time, because their own time was later.
     pub from_the_future: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct Stats {
 pub struct RecoveredStore {
     /// Requests read from journals.
     pub requests: u64,
-    /// Journals that end with a torn record, whose sender was not acknowledged.
+    /// Journals that end with an incomplete record, whose sender was not acknowledged.
     pub torn: u64,
     /// Files that are damaged and were set aside.
     pub damaged: u64,
@@ -149,7 +149,7 @@ impl ProfileStore {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&directory);
         made.map_err(failed)?;
-        let lock = Lock::take(&directory, LOCK_PATIENCE, FILE_MODE);
+        let lock = Lock::take(&directory, LOCK_TIMEOUT, FILE_MODE);
         let lock = lock.map_err(|error| match error {
             tributary_storage::OpenError::Locked { directory, owner } => {
                 StoreOpenError::Locked { directory, owner }
@@ -169,7 +169,7 @@ impl ProfileStore {
         disk: Arc<dyn Disk>,
         options: ProfileStoreOptions,
     ) -> io::Result<(Self, RecoveredStore)> {
-        let placer = Placer {
+        let placer = SeriesFinder {
             rules: RwLock::new(Arc::new(Rules::of(&options))),
             series: SeriesTable::default(),
         };
@@ -211,7 +211,7 @@ impl ProfileStore {
             .blocks
             .extract_if(.., |block| replaced.contains(&block.number))
         {
-            block.doom();
+            block.remove_when_unused();
         }
         let blocks: HashSet<u64> = catalog.blocks.iter().map(|block| block.number).collect();
         journals.sort();
@@ -236,7 +236,7 @@ impl ProfileStore {
                         recovered.requests += 1;
                         head.push(batch);
                     }
-                    // Every request was read before it was written.
+                    // Every request was read successfully before it was written.
                     Err(_) => recovered.damaged += 1,
                 }
             }
@@ -268,7 +268,7 @@ impl ProfileStore {
         Ok((store, recovered))
     }
 
-    /// Appends the profiles of an encoded request. They are durable and visible to queries when this returns.
+    /// Appends the profiles of an encoded request. On return, they are durable and visible to queries.
     ///
     /// Concurrent appends share a sync of the disk. An append that fills the open window flushes it.
     ///
@@ -277,8 +277,8 @@ impl ProfileStore {
     pub fn append(&self, request: Bytes, now: u64) -> Result<Appended, StoreAppendError> {
         let share = self.options().share();
         let len = request.len() as u64;
-        // A window must take several requests, so that one flush makes room for the next request.
-        let most = (share / 2).min(LARGEST_REQUEST as u64);
+        // A window must have room for several requests, so that one flush makes room for the next request.
+        let most = (share / 2).min(MAX_REQUEST_BYTES as u64);
         if len > most {
             return Err(StoreAppendError::TooLarge(len, most));
         }
@@ -372,7 +372,7 @@ pub(crate) fn begin_head(disk: &dyn Disk, next: &AtomicU64) -> io::Result<Arc<He
     }
 }
 
-/// Renames a file that cannot be read, so that it does not count any more. Returns the new name.
+/// Renames an unreadable file, so that it no longer counts. Returns the new name.
 fn set_aside(disk: &dyn Disk, name: &str) -> io::Result<String> {
     let aside = format!("{name}{DAMAGED}");
     disk.rename(name, &aside)?;

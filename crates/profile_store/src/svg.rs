@@ -1,4 +1,4 @@
-//! Flame graphs as SVG: one picture without scripts. A title on each frame shows its whole text.
+//! Flame graphs as SVG: one picture without scripts. The title of a frame has its whole text.
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -14,7 +14,7 @@ const FONT: f64 = 12.0;
 /// Width of a character of the monospaced font, as a share of its size.
 const CHARACTER: f64 = 0.6;
 /// Width of the narrowest frame that is drawn, in pixels. Narrower frames would not be seen.
-const LEAST_WIDTH: f64 = 0.1;
+const MIN_WIDTH: f64 = 0.1;
 /// Maximum length of a name in a title, in characters.
 const LONGEST_NAME: usize = 1000;
 
@@ -52,7 +52,7 @@ pub fn draw(view: &FlameView, appearance: &Appearance) -> String {
     );
     for ((frame, depth), (left, share)) in view.frames.iter().zip(depths).zip(places) {
         let wide = share * width;
-        if wide < LEAST_WIDTH {
+        if wide < MIN_WIDTH {
             continue;
         }
         let (x, y) = (left * width, (depth + 1) * ROW);
@@ -115,8 +115,8 @@ fn about(view: &FlameView, frame: &FlameFrame, comparison: Option<FlameScales>) 
     }
 }
 
-/// Color of a frame: by package, or by the change of its value. Blue and orange are told apart by most color-blind
-/// people.
+/// Color of a frame: by package, or by the change of its value. Most color-blind people can distinguish blue and
+/// orange.
 fn fill(view: &FlameView, frame: &FlameFrame, comparison: Option<FlameScales>) -> String {
     if frame.elided > 0 {
         return "#d8d8d8".to_owned();

@@ -8,7 +8,7 @@ use tributary_profiles::id::{FunctionId, Id as _};
 
 use super::tree::{ROOT, Tree, Values, sum};
 
-/// Values of a function over all places from which it is called.
+/// Values of a function over all its stack positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionRow<'t> {
     /// Name of the function.
@@ -19,7 +19,7 @@ pub struct FunctionRow<'t> {
     pub total: Values,
 }
 
-/// Size of all stacks with values, written one by one.
+/// Total size of all stacks with values, if written one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StackSize {
     /// Number of frames.

@@ -52,7 +52,7 @@ impl MemoryDisk {
         disk
     }
 
-    /// Makes every change fail, or makes changes work again.
+    /// Makes every change fail, or ends the failures.
     pub(crate) fn stop(&self, is_stopped: bool) {
         let mut inner = self.lock();
         inner.stop = is_stopped.then_some(inner.steps);

@@ -68,7 +68,7 @@ fn total(store: &ProfileStore) -> i64 {
     by_samples
 }
 
-/// Sum of all values, for stores that are too large for one answer.
+/// Sum of all values, for stores that are too large for one query.
 fn total_by_index(store: &ProfileStore) -> i64 {
     let all = query("{}");
     let longest = Duration::from_nanos(all.range.end);

@@ -1,6 +1,6 @@
 //! Text of names and values for pictures.
 
-/// Replaces characters that change the direction or the form of the text around them, or that XML cannot have.
+/// Replaces characters that change the direction or the form of the surrounding text, or that XML does not allow.
 pub(crate) fn visible(text: &str) -> String {
     let replaced = |c: char| match c {
         c if c.is_control() => '\u{fffd}',
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_for_pictures_is_harmless_and_short() {
+    fn picture_text_is_escaped_and_truncated() {
         assert_eq!(visible("a\u{202e}b\0c\nd"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
         assert_eq!(
             escaped("<a href='x'>&\""),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn package_is_the_name_without_the_function() {
+    fn package_is_name_without_function() {
         for (name, found) in [
             ("net/http.(*conn).serve", "net/http"),
             ("runtime.mallocgc", "runtime"),

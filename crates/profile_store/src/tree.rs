@@ -13,7 +13,7 @@ use tributary_profiles::id::{Id as _, LocationId, StackId};
 use tributary_profiles::model::Profile;
 use tributary_profiles::top::{line_names, of_type};
 
-/// Values of two profiles; the second one is 0 for a single profile.
+/// Values of two profiles; the second value is 0 for a single profile.
 pub type Values = [i64; 2];
 
 /// A call tree.
@@ -33,7 +33,7 @@ pub struct Tree {
 pub(crate) struct Node {
     /// Position of the name.
     pub(crate) name: u32,
-    /// Position of the caller; the root is its own.
+    /// Position of the caller; the caller of the root is the root.
     pub(crate) parent: u32,
     /// Values with callees.
     pub(crate) total: Values,
@@ -69,7 +69,7 @@ impl Tree {
         Ok(builder.finish())
     }
 
-    /// Builds the tree of two profiles: the values of `before`, then those of `after`.
+    /// Builds the tree of two profiles: the values of `before`, then the values of `after`.
     pub fn of_both(before: (&Profiles, ValueType), after: (&Profiles, ValueType)) -> Self {
         let mut builder = Builder::new();
         for ((profiles, kind), column) in [before, after].into_iter().zip(0..) {
@@ -154,8 +154,8 @@ impl Builder {
         }
     }
 
-    /// Adds the profiles of a sample type to a column. Frames that a profile asks to drop are left out. Calls `check`
-    /// with the memory of the tree, in bytes, from time to time; an error of `check` ends the work.
+    /// Adds the profiles of a sample type to a column. Frames that a profile marks to be dropped are left out. Calls
+    /// `check` from time to time with the memory of the tree, in bytes; an error of `check` ends the work.
     pub(crate) fn add<E>(
         &mut self,
         profiles: &Profiles,
@@ -168,7 +168,7 @@ impl Builder {
         let text = |id| dictionary.text(id).to_owned();
         self.sample_type = (text(kind.kind), text(kind.unit));
         for profile in of_type(profiles, kind) {
-            // A wrong pattern drops no frames; the table of functions tells it.
+            // An invalid pattern drops no frames, and the table of functions reports it.
             let mut pruning = Pruning::of(dictionary, profile).unwrap_or_default();
             let mut places: Vec<Option<Place>> = Vec::new();
             let mut path: Vec<(u32, u32)> = Vec::new();
@@ -266,7 +266,7 @@ impl Builder {
         self.count(node, [0; 2], values);
     }
 
-    /// Returns a child of a node, and adds it if necessary.
+    /// Returns a child of a node, adding it if necessary.
     pub(crate) fn child(&mut self, parent: u32, name: u32) -> u32 {
         let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let node = *self.by_place.entry((parent, name)).or_insert(next);

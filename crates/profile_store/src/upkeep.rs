@@ -1,4 +1,4 @@
-//! Flushing the open window, compacting blocks as they age, and keeping the bounds.
+//! Flushes the open window, compacts blocks by age, and enforces the bounds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,15 +20,15 @@ use super::store::{ProfileStore, begin_head};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Places of the entries of a series that fall into one window: block and entry.
+/// Positions of the entries of a series that fall into one window: block and entry.
 type Places = Vec<(usize, usize)>;
 
 impl ProfileStore {
-    /// Does the work that is due: flushes the open window if it is 10 seconds old, compacts blocks that have reached
-    /// their age, deletes profiles beyond the retention, and keeps the bounds.
+    /// Does the due work: flushes an open window of at least 10 seconds, compacts blocks that have reached their age,
+    /// deletes profiles beyond the retention, and enforces the bounds.
     ///
     /// # Errors
-    /// The disk returned an error. The work is tried again by the next call; no profile is lost.
+    /// The disk returned an error. The next call retries the work; no profile is lost.
     pub fn maintain(&self, now: u64) -> io::Result<()> {
         let _turn = self.turn();
         let waiting = {
@@ -63,7 +63,7 @@ impl ProfileStore {
         self.keep_bounds()
     }
 
-    /// Flushes all heads. If the disk has no room, although the store is within its bounds, older blocks go.
+    /// Flushes all heads. If the disk has no room although the store is within its bounds, older blocks are deleted.
     fn flush_or_make_room(&self, now: u64) -> io::Result<()> {
         loop {
             match self.flush_heads(now) {
@@ -85,7 +85,7 @@ impl ProfileStore {
         let current = self.current();
         if !current.is_empty() || current.has_failed() {
             let next = begin_head(&*self.disk, &self.next)?;
-            // Waits for the appends that are in the middle of the current head, a sync of the disk at most.
+            // Waits for running appends to the current head, at most for one sync of the disk.
             let mut place = self.current.write().unwrap_or_else(PoisonError::into_inner);
             self.lock().heads.push(next.clone());
             *place = next;
@@ -102,7 +102,7 @@ impl ProfileStore {
         }
     }
 
-    /// Writes a block with the profiles of a head, which takes no more requests.
+    /// Writes a block with the profiles of a head that accepts no more requests.
     fn flush_head(&self, head: &Head, now: u64) -> io::Result<()> {
         let index = Index {
             created: window_of(now / NANOS, 0),
@@ -120,14 +120,14 @@ impl ProfileStore {
                 catalog.blocks.sort_by_key(|block| block.number);
             }
         }
-        // The block is durable, and a journal with the number of a block is ignored at a start.
+        // The block is durable, and a start ignores a journal with the number of a block.
         self.disk.remove(&journal_name(head.number))
     }
 
     fn write_head(&self, head: &Head, builder: &mut Builder) -> io::Result<()> {
         let mut merging = Merging::new();
         for batch in head.batches() {
-            // Every request was read before it was accepted.
+            // Every request was read successfully before it was accepted.
             let added = merging.add(&self.placer, &batch.record);
             added.map_err(io::Error::other)?;
             if merging.bytes() > self.options().share() {
@@ -156,12 +156,12 @@ impl ProfileStore {
         // The removal of the journals of these blocks must be durable first.
         self.disk.sync_directory()?;
         for block in blocks {
-            block.doom();
+            block.remove_when_unused();
         }
         Ok(())
     }
 
-    /// Returns the oldest blocks of a level that have reached their age and are compacted into one.
+    /// Returns the oldest blocks of a level that have reached their age, as the input of one compaction.
     fn due(&self, level: u8, now: u64) -> Option<Vec<Arc<Block>>> {
         let age = self.options().ages.get(usize::from(level))?.as_secs();
         let group = self.oldest(level)?;
@@ -304,7 +304,7 @@ impl ProfileStore {
         )
     }
 
-    /// Counts damage; passes on errors of the disk.
+    /// Counts damage; returns errors of the disk.
     pub(crate) fn checked<T>(
         &self,
         block: &Block,
@@ -334,12 +334,12 @@ impl ProfileStore {
         Ok(())
     }
 
-    /// Removes a damaged file, compacts the oldest blocks before their time, or drops the oldest block. Returns false if
-    /// there is nothing left.
+    /// Removes a damaged file, compacts the oldest blocks early, or drops the oldest block. Returns false if none of
+    /// these is possible.
     fn make_room(&self) -> io::Result<bool> {
         let damaged = self.lock().damaged.pop();
         if let Some((name, _)) = damaged {
-            // A query may still read the file, which then has its old name.
+            // While a query reads the file, the file still has its old name.
             let _ = self.disk.remove(&name);
             return Ok(true);
         }
@@ -349,7 +349,8 @@ impl ProfileStore {
             .iter()
             .map(|block| block.index.created)
             .max();
-        // Blocks of the newest window stay as they are: they would become one block, and all go at once.
+        // Blocks of the newest window are not merged: they would become one block, and a later drop would remove all of
+        // them.
         let group = (0..LAST_LEVEL).find_map(|level| {
             let group = self.oldest(level)?;
             let window = |created| window_of(created, level + 1);
@@ -358,7 +359,7 @@ impl ProfileStore {
             (!is_newest).then_some((level, group))
         });
         if let Some((level, group)) = group
-            // Without room for the new block, the oldest one goes.
+            // Without room for the new block, the oldest block is dropped.
             && self.compact(&group, level).is_ok()
         {
             self.counters.early_compactions.fetch_add(1, Relaxed);

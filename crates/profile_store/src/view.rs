@@ -1,8 +1,8 @@
 //! Parts of a call tree that are small enough to draw. Left out parts stay within reach.
 //!
-//! A view has the heaviest nodes below a node. The other children of a drawn node become one frame, which tells how
-//! many nodes it stands for. Such a frame has an address: the path of its parent, and the number of heavier children
-//! that are drawn. A view of that address draws the heaviest nodes among the others.
+//! A view has the heaviest nodes below a node. The other children of a drawn node become one frame, which states the
+//! number of omitted nodes. Such a frame has an address: the path of its parent, and the number of heavier children
+//! that are drawn. A view of the address draws the heaviest of the omitted nodes.
 
 use std::cmp::Reverse;
 
@@ -22,8 +22,8 @@ pub struct Zoom {
 /// Factors of the two values of a tree, for the width of frames.
 pub type FlameScales = [f64; 2];
 
-/// Returns the factors that make the totals of a comparison equal to that of the second profile, so that only shares
-/// count. Unchanged values if a total is 0.
+/// Returns the factors that make the totals of a comparison equal to the total of the second profile, so that only
+/// shares are compared. Unchanged values if a total is 0.
 pub fn normalized(tree: &Tree) -> FlameScales {
     match tree.totals().map(|total| total as f64) {
         [before, after] if before != 0.0 && after != 0.0 => [after / before, 1.0],
@@ -54,7 +54,7 @@ pub struct FlameView {
 /// A frame of a view.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct FlameFrame {
-    /// Position of the caller; the root is its own.
+    /// Position of the caller; the caller of the root is the root.
     pub parent: usize,
     /// Position of the name.
     pub name: usize,
@@ -64,10 +64,10 @@ pub struct FlameFrame {
     pub own: Values,
     /// Width: sum of the absolute values, with the scales of the view.
     pub weight: f64,
-    /// Number of nodes that the frame stands for, if it stands for omitted nodes; else 0.
+    /// Number of omitted nodes that the frame stands for; 0 for an ordinary frame.
     #[serde(skip_serializing_if = "is_zero")]
     pub elided: usize,
-    /// Number of heavier children beside the frame, if it stands for omitted nodes; else 0.
+    /// Number of heavier children beside a frame of omitted nodes; 0 for an ordinary frame.
     #[serde(skip_serializing_if = "is_zero")]
     pub skip: usize,
 }
@@ -111,15 +111,15 @@ impl Weights {
         self.weights.get(node).copied().unwrap_or_default()
     }
 
-    /// Rank of a node: the heaviest first, of equal ones the first.
+    /// Rank of a node: the heaviest node first; of equal nodes, the first one.
     fn rank(&self, node: usize) -> (Reverse<u64>, usize) {
-        // The bits of numbers that are not negative are ordered like the numbers.
+        // The bits of non-negative numbers are ordered like the numbers.
         (Reverse(self.weight(node).to_bits()), node)
     }
 }
 
 impl Tree {
-    /// Returns the heaviest `most` nodes at an address. `None` if there is no such path.
+    /// Returns the heaviest `most` nodes at an address. Returns `None` if the path does not exist.
     pub fn view(&self, zoom: &Zoom, most: usize, scales: FlameScales) -> Option<FlameView> {
         let target = self.find(&zoom.path)?;
         let weights = Weights::of(self, scales);
@@ -136,7 +136,7 @@ impl Tree {
             below.extend_from_slice(children);
             at += 1;
         }
-        // A node is never heavier than its caller and comes after it, so the first nodes form a tree.
+        // A node is never heavier than its caller and follows it in the order, so the first nodes form a tree.
         if below.len() > most {
             below.select_nth_unstable_by_key(most, |node| weights.rank(*node as usize));
             below.truncate(most);
@@ -190,7 +190,7 @@ impl Drawing<'_> {
             parent = self.frame(node, parent);
         }
         self.view.zoomed = parent;
-        // Callees in reverse order, so that the first one is on top.
+        // Callees in reverse order, so that the first callee is on top.
         let mut open: Vec<Open> = Vec::new();
         self.open(target, parent, skip, &mut open);
         while let Some(next) = open.pop() {
@@ -207,14 +207,14 @@ impl Drawing<'_> {
         self.view
     }
 
-    /// Opens the children of a node: those that are drawn, and one frame for the others.
+    /// Opens the children of a node: the drawn children, and one frame for the omitted children.
     fn open(&mut self, node: usize, parent: usize, skip: usize, open: &mut Vec<Open>) {
         let tree = self.tree;
         let is_drawn = |child: &usize| self.is_drawn.get(*child).copied().unwrap_or_default();
         let children = || tree.children(node).iter().map(|child| *child as usize);
         let drawn: Vec<usize> = children().filter(is_drawn).collect();
         let others = children().filter(|child| !is_drawn(child));
-        // The heaviest ones are drawn in the view in which `skip` is 0.
+        // The view with `skip` 0 draws the heaviest children.
         let mut others: Vec<usize> = others.collect();
         if skip > 0 {
             others.sort_by_key(|child| self.weights.rank(*child));

@@ -38,8 +38,8 @@ pub const MERGED_COUNT: &str = "merged.count";
 pub struct SummaryOptions {
     /// Resource attributes that are kept and that separate summaries.
     pub group_by: Vec<String>,
-    /// Sample types that are gauges. Other sample types that count from the start of a process, see
-    /// [`names::is_cumulative`], are treated as [`Gauge::Last`].
+    /// Sample types that are gauges. Other sample types that are cumulative, see [`names::is_cumulative`], are treated
+    /// as [`Gauge::Last`].
     pub gauges: BTreeMap<String, Gauge>,
     /// Number of a profile's heaviest samples that keep their span.
     pub exemplars: usize,
@@ -136,7 +136,7 @@ impl Aggregator {
         }
     }
 
-    /// Adds the profiles of a request: all of them, or none if there is an error.
+    /// Adds the profiles of a request: all of them, or none on an error.
     ///
     /// # Errors
     /// See [`ProfileFault`].
@@ -144,7 +144,7 @@ impl Aggregator {
         self.add_encoded(&request.encode_to_vec())
     }
 
-    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    /// Adds the profiles of an encoded request: all of them, or none on an error.
     ///
     /// # Errors
     /// See [`ProfileFault`].
@@ -331,7 +331,7 @@ impl Aggregator {
     }
 }
 
-/// Removes the instance count from a resource that is a summary, and returns the count.
+/// Removes the instance count from the resource of a summary, and returns the count.
 fn reduce_count(from: &mut ResourceProfiles) -> i64 {
     let Some(resource) = &mut from.resource else {
         return 1;

@@ -1,4 +1,4 @@
-//! Checks a request against the rules of the protocol and reports the places of violations.
+//! Checks a request against the rules of the protocol and reports the positions of violations.
 //!
 //! Covers the checks of the public `profcheck`, and also references to strings, duplicates in every table and among
 //! samples, orphans referred to by orphans only, ids, build ids, and the types of well-known attributes.
@@ -144,8 +144,8 @@ impl<'r> Checker<'r> {
         }
     }
 
-    /// Whether an index is within its table. Index 0 of an empty table counts as valid, because the empty table is
-    /// a finding of its own.
+    /// Whether an index is within its table. Index 0 of an empty table is valid, because the empty table is a separate
+    /// finding.
     fn index(&mut self, table: DictionaryTable, index: i32, path: &Path<'_>) -> bool {
         let len = self.len(table);
         let valid = index == 0 || usize::try_from(index).is_ok_and(|index| index < len);
@@ -157,7 +157,8 @@ impl<'r> Checker<'r> {
         valid
     }
 
-    /// Returns a string, or the empty string if there is none. Index 0 means none, even if the entry is not empty.
+    /// Returns a string, or the empty string if the string is missing. Index 0 means no string, even if the entry is
+    /// not empty.
     fn text(&self, index: i32) -> &'r str {
         usize::try_from(index)
             .ok()

@@ -14,8 +14,8 @@ use crate::entry::SampleKey;
 
 /// Merges requests without loss: every profile stays a separate profile.
 ///
-/// Equal resources and scopes become one. Samples of a profile with the same key become one: their timestamps and
-/// values are concatenated, and totals are added.
+/// Equal resources and scopes become one. Samples of a profile with the same key become one: timestamps and values are
+/// concatenated, and totals are added.
 #[derive(Debug, Default)]
 pub struct Compactor {
     profiles: Profiles,
@@ -33,7 +33,7 @@ impl Compactor {
         Self::default()
     }
 
-    /// Creates an empty compactor that does not merge samples, so that their number stays the same.
+    /// Creates an empty compactor that does not merge samples, so that the number of samples stays the same.
     pub fn keeping_samples() -> Self {
         Compactor {
             keeps_samples: true,
@@ -41,7 +41,7 @@ impl Compactor {
         }
     }
 
-    /// Adds the profiles of a request: all of them, or none if there is an error.
+    /// Adds the profiles of a request: all of them, or none on an error.
     ///
     /// # Errors
     /// See [`ProfileFault`].
@@ -49,7 +49,7 @@ impl Compactor {
         self.add_encoded(&request.encode_to_vec())
     }
 
-    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    /// Adds the profiles of an encoded request: all of them, or none on an error.
     ///
     /// # Errors
     /// See [`ProfileFault`].
@@ -59,7 +59,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// Reads a request for [`add_ingested`](Self::add_ingested), so that the caller can inspect it first.
+    /// Reads a request for [`add_ingested`](Self::add_ingested), so that the caller can inspect the result first.
     pub(super) fn ingest(&mut self, request: &[u8]) -> Result<Ingested, ProfileFault> {
         let dictionary = &mut self.profiles.dictionary;
         ingest(request, dictionary, &mut self.memo, None)

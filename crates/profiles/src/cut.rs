@@ -23,13 +23,13 @@ const SMALL: usize = 64 << 10;
 
 /// Splits a valid request into parts within `limit`, each with its number of samples, in order.
 ///
-/// Splits are made between profiles or, if necessary, between the samples of a profile. Parts of a profile share
-/// its header, but have distinct profile ids, so that no part counts as a duplicate of another. Parts do not
-/// contain the original payload, which describes the whole profile.
+/// Splits are made between profiles or, if necessary, between the samples of a profile. Parts of a profile share its
+/// header, but have distinct profile ids, so that no part is a duplicate of another. Parts do not contain the original
+/// payload, which describes the whole profile.
 ///
-/// A single sample above the byte limit becomes a part of its own. Parts exceed the limit if they would otherwise
-/// take more than four times the bytes of the request in total. A request within the limit is returned unchanged
-/// without a copy, and so is a request that cannot be read: see [`join`](super::join()).
+/// A single sample above the byte limit becomes a separate part. Parts exceed the limit if they would otherwise take
+/// more than four times the bytes of the request in total. A request within the limit is returned unchanged without a
+/// copy, and so is a request that cannot be read: see [`join`](super::join()).
 pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     let items = count(Signal::Profiles, request);
     let whole = || vec![(items, request.clone())];
@@ -60,8 +60,8 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
             if piece.len() <= limit.bytes || size == 1 || left == 0 {
                 break piece;
             }
-            // An estimate, since samples differ and share data. It shrinks with every try, so that the loop ends
-            // soon.
+            // An estimate, since samples differ and share data. The estimate shrinks with every try, so that the loop
+            // ends soon.
             tries = (tries + 1).min(8);
             let fits = scale(size, limit.bytes, piece.len());
             size = fits.min(size - size * tries / 16).clamp(1, size - 1);
@@ -74,19 +74,19 @@ pub fn split(request: &Bytes, limit: Limit) -> Vec<(usize, Bytes)> {
     pieces
 }
 
-/// Splits a request in two between profiles, as near to the middle as possible; `None` if there is no such place.
+/// Splits a request in two between profiles, as near to the middle as possible. Returns `None` for a single profile.
 pub fn halve(request: &[u8]) -> Option<[(usize, Bytes); 2]> {
     let profiles = profiles(request)?;
     let (entries, resources) = Entries::of_request(request).ok()?;
     let mut memory = Vec::new();
     let mut cutter = Cutter::new(&profiles, &entries, &resources, &mut memory);
     let middle = cutter.atoms / 2;
-    let places = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
-    let inner = places.filter(|place| *place < cutter.atoms);
-    let place = inner.min_by_key(|place| place.abs_diff(middle))?;
-    Some([0..place, place..cutter.atoms].map(|range| {
-        let piece = cutter.encode(range);
-        (count(Signal::Profiles, &piece), piece)
+    let ends = cutter.leaves.iter().map(|leaf| leaf.atoms.end);
+    let inner = ends.filter(|end| *end < cutter.atoms);
+    let middle = inner.min_by_key(|end| end.abs_diff(middle))?;
+    Some([0..middle, middle..cutter.atoms].map(|range| {
+        let part = cutter.encode(range);
+        (count(Signal::Profiles, &part), part)
     }))
 }
 
@@ -104,7 +104,7 @@ struct Cutter<'p> {
     atoms: usize,
 }
 
-/// The profiles as encoded in the request, for deriving the ids of their parts.
+/// The profiles as encoded in the request, from which the ids of their parts are derived.
 struct WholeProfiles<'p> {
     resources: &'p [&'p [u8]],
     identities: Identities<'p, 'p>,
@@ -122,7 +122,7 @@ struct Leaf<'p> {
     /// Number of profiles before this leaf.
     place: usize,
     atoms: Range<usize>,
-    /// Identity of the whole profile, computed for the first part; `None` if the profile has none.
+    /// Identity of the whole profile, computed for the first part; `None` if the profile has no identity.
     delivery: OnceCell<Option<Delivery>>,
 }
 
@@ -233,9 +233,9 @@ impl Leaf<'_> {
         if samples.len() == self.atoms.len() {
             return whole.clone();
         }
-        // The id is derived from the whole's identity, the position and the content. A part that is delivered again
-        // has the same id, and no other part has it, even if the profile is split differently the next time. A
-        // profile with neither an id nor a time gets none.
+        // The id is derived from the identity of the whole profile, the position and the content. A redelivered part
+        // has the same id, and no other part has it, even if the next split differs. A profile with neither an id nor a
+        // time gets no id.
         let delivery = self
             .delivery
             .get_or_init(|| whole_profiles.delivery(self.place));
@@ -258,7 +258,7 @@ impl Leaf<'_> {
     }
 }
 
-// Faults in the request were found when it was decoded.
+// Faults in the request were found during decoding.
 impl WholeProfiles<'_> {
     fn delivery(&mut self, place: usize) -> Option<Delivery> {
         #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Estimates from an encoded request the memory that decoding or hashing takes.
+//! Estimates the memory for decoding or hashing an encoded request.
 
 use tributary_otlp::reader::{Field, Fields};
 
-/// Bytes of the structs of an entry or a sample, including the place in a table.
+/// Bytes of the structs of an entry or a sample, including its table slot.
 const ENTRY: usize = 256;
 /// Bytes of the structs of a profile, scope or resource; doubled, because vectors grow by doubling.
 const GROUP: usize = 640;
@@ -11,7 +11,7 @@ const PER_BYTE: usize = 16;
 /// Bytes per encoded byte of resources and scopes, where an attribute of two bytes becomes a struct.
 const PER_BYTE_OF_HEADERS: usize = 80;
 
-/// Bytes for hashing an entry or a sample: its place in a vector that doubles, and its hash.
+/// Bytes for hashing an entry or a sample: its slot in a vector that doubles, and its hash.
 const HASHED: usize = 96;
 /// Bytes per encoded byte of the entry that is being hashed: a value is decoded, a stack becomes a list of hashes.
 const PER_BYTE_READ: usize = 64;
@@ -37,7 +37,7 @@ pub struct Shape {
     groups: usize,
     /// Number of fields of profiles, mostly samples.
     fields: usize,
-    /// Size of the longest entry or field that is a list or a value, in bytes; strings and payloads do not count.
+    /// Size of the longest entry or field that is a list or a value, in bytes; strings and payloads are excluded.
     longest: usize,
     /// Size of resource and scope metadata, in bytes.
     header_bytes: usize,
@@ -61,7 +61,7 @@ impl Shape {
         shape
     }
 
-    /// Returns the maximum memory, in bytes, that [`identity`](super::identity) takes for the request; little
+    /// Returns the maximum memory, in bytes, that [`identity`](super::identity) takes for the request, which is small
     /// compared with decoding.
     pub fn hashed_bytes(&self) -> usize {
         let entries = self.entries() + self.fields;

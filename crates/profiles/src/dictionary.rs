@@ -9,12 +9,12 @@ use super::id::{
     AttributeId, AttributeSetId, FunctionId, Id as _, LinesId, LinkId, LocationId, MappingId,
     StackId, StringId, ValueId,
 };
+use super::location_hints::LocationHints;
 use super::names;
-use super::places::Places;
 use super::table::{Lists, Records, Strings};
 
-/// Number of places per call of [`Dictionary::prefetch`]: enough to overlap cache misses, few enough to stay in the
-/// cache until they are used.
+/// Number of locations per call of [`Dictionary::prefetch`]: enough to overlap cache misses, few enough to stay in the
+/// cache until use.
 pub(super) const AHEAD: usize = 32;
 
 /// The tables that profiles refer to.
@@ -32,7 +32,7 @@ pub struct Dictionary {
     functions: Records<FunctionId, Function>,
     lines: Lists<LinesId, Line>,
     locations: Records<LocationId, Location>,
-    places: Places,
+    hints: LocationHints,
     links: Records<LinkId, Link>,
     stacks: Lists<StackId, LocationId>,
     encoded: Vec<u8>,
@@ -50,7 +50,7 @@ impl Dictionary {
         self.strings.intern(string)
     }
 
-    /// Interns bytes as a string; `None` if they are not UTF-8. Fast if the string is `likely`.
+    /// Interns bytes as a string; `None` if they are not UTF-8. Fast if the string equals `likely`.
     #[inline]
     pub(super) fn likely_string(&mut self, bytes: &[u8], likely: StringId) -> Option<StringId> {
         if self.strings.get_bytes(likely) == bytes {
@@ -63,7 +63,6 @@ impl Dictionary {
     pub fn value(&mut self, value: &AnyValue) -> ValueId {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
-        // Encoding into a growing vector cannot fail.
         let _ = value.encode(&mut encoded);
         let id = self.values.intern(&encoded);
         self.encoded = encoded;
@@ -91,8 +90,8 @@ impl Dictionary {
         self.attribute(Attribute { key, value, unit })
     }
 
-    /// Interns a set of attributes, in any order. The attribute with index 0 means none and is left out. Of several
-    /// attributes with the same key, the first one stays.
+    /// Interns a set of attributes, in any order. The attribute with index 0 means no attribute and is left out. Of
+    /// several attributes with the same key, the first one stays.
     pub fn attribute_set(&mut self, attributes: &[AttributeId]) -> AttributeSetId {
         let mut set = std::mem::take(&mut self.set);
         set.clear();
@@ -137,12 +136,12 @@ impl Dictionary {
         let before = self.locations.entries().len();
         let id = self.locations.intern(location);
         if self.locations.entries().len() > before {
-            self.places.note_last(self.locations.entries());
+            self.hints.note_last(self.locations.entries());
         }
         id
     }
 
-    /// Interns a location of which only the function's name is known.
+    /// Interns a location whose only known content is the function's name.
     pub(super) fn named_location(&mut self, name: &str) -> LocationId {
         let name = self.string(name);
         let function = self.function(Function {
@@ -159,15 +158,15 @@ impl Dictionary {
         })
     }
 
-    /// Returns a location with this mapping and address, or the zero value if none is known. Other fields are not
-    /// compared, so the location is likely but not certain to be the wanted one.
+    /// Returns a location with this mapping and address, or the zero value if no such location is known. Other fields
+    /// are not compared, so the result may be another location of the same address.
     #[inline]
     pub(super) fn likely_location(
         &self,
         mapping: MappingId,
         address: u64,
     ) -> (LocationId, Location) {
-        self.location_among(self.places.find(mapping, address), mapping, address)
+        self.location_among(self.hints.find(mapping, address), mapping, address)
     }
 
     #[inline]
@@ -188,14 +187,14 @@ impl Dictionary {
         Default::default()
     }
 
-    /// Prefetches the entries behind [`likely_location`](Self::likely_location), down to the function's name.
-    /// Places without an address are skipped. Each step runs for all places before the next step, so that the cache
-    /// misses of a step overlap.
-    pub(super) fn prefetch(&self, places: &[(MappingId, u64); AHEAD]) {
-        // Arrays instead of one chain of iterators, so that a step completes for all places before the next step.
-        let likely = places.map(|(mapping, address)| self.places.find(mapping, address));
+    /// Prefetches the entries behind [`likely_location`](Self::likely_location), down to the function's name. Locations
+    /// without an address are skipped. Each step runs for all locations before the next step, so that the cache misses
+    /// of a step overlap.
+    pub(super) fn prefetch(&self, addresses: &[(MappingId, u64); AHEAD]) {
+        // Arrays instead of one chain of iterators, so that a step completes for all locations before the next step.
+        let likely = addresses.map(|(mapping, address)| self.hints.find(mapping, address));
         let mut lines = [LinesId::default(); AHEAD];
-        for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(places) {
+        for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(addresses) {
             *lines = self.location_among(ids, *mapping, *address).1.lines;
         }
         let functions = lines.map(|id| match self.lines.get(id) {
@@ -211,7 +210,7 @@ impl Dictionary {
         std::hint::black_box(touched);
     }
 
-    /// Interns a link. A link of zeros means none and has index 0.
+    /// Interns a link. A link of zeros means no link and has index 0.
     pub fn link(&mut self, link: Link) -> LinkId {
         self.links.intern(link)
     }
@@ -259,7 +258,7 @@ impl Dictionary {
         self.mappings.get(id)
     }
 
-    /// Number of functions, whose ids are the numbers below it.
+    /// Number of functions. Their ids are the numbers below it.
     pub fn function_count(&self) -> usize {
         self.functions.entries().len()
     }
@@ -312,15 +311,15 @@ impl Dictionary {
             + self.functions.bytes()
             + self.lines.bytes()
             + self.locations.bytes()
-            + self.places.bytes()
+            + self.hints.bytes()
             + self.links.bytes()
             + self.stacks.bytes()
     }
 
     /// Identifies the binary of a mapping independently of its address, by pprof's rule for merging.
     ///
-    /// The identity consists of the best known build id, or else the file name; the file offset; and the size in
-    /// pages, since some writers round the size.
+    /// The identity consists of the build id, or else the file name; the file offset; and the size in pages, since some
+    /// writers round the size.
     pub fn binary(&self, mapping: Mapping) -> Binary {
         const PAGE: u64 = 0x1000;
         let size = mapping.limit.wrapping_sub(mapping.start);

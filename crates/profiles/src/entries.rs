@@ -241,13 +241,13 @@ pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, Profi
     number(field, place).map(u64::cast_signed)
 }
 
-/// Reads an index. Of integers with more bits, the lower 32 count, as everywhere in protobuf.
+/// Reads an index. Only the lower 32 bits of a longer integer count, as everywhere in protobuf.
 #[inline(always)]
 pub(super) fn index(field: Field<'_>, place: &'static str) -> Result<i32, ProfileFault> {
     number(field, place).map(|value| value as i32)
 }
 
-/// Reads integers, packed or one by one.
+/// Reads integers, packed or unpacked.
 #[inline(always)]
 pub fn numbers(
     field: Field<'_>,
@@ -268,7 +268,7 @@ pub fn numbers(
     }
 }
 
-/// Indices in one entry; mostly a few.
+/// Indices in one entry; mostly few.
 pub(super) type Indices = SmallVec<[i32; 16]>;
 
 pub(super) fn indices(
@@ -324,7 +324,7 @@ pub(super) fn sample(
     Ok(references)
 }
 
-/// Reads integers of 64 bits and fixed length, packed or one by one.
+/// Reads 64-bit integers of fixed length, packed or unpacked.
 pub(super) fn fixed(
     field: Field<'_>,
     place: &'static str,

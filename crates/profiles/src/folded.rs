@@ -1,4 +1,5 @@
-//! Folded stacks: a line for each stack, `main;run;work 5`, the root first. Flame graph tools read and write it.
+//! Folded stacks: a line for each stack, `main;run;work 5`, the root first. Flame graph tools read and write the
+//! format.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -71,7 +72,7 @@ pub fn read(text: &str) -> Result<Profiles, FoldedError> {
         let total = totals.entry(stack).or_default();
         *total = total.saturating_add(value);
     }
-    // The name of a frame may end with a number, as in `worker 7`, but hardly the last frame of every stack.
+    // A frame name may end with a number, as in `worker 7`, but hardly the last frame of every stack.
     if stacks > 1 && with_two_numbers == stacks {
         return Err(FoldedError::TwoNumbers);
     }
@@ -164,7 +165,7 @@ pub(super) fn begins_like(text: &[u8]) -> bool {
 /// Writes all profiles of a sample type as folded stacks, in alphabetical order. Semicolons in names become colons,
 /// line breaks become spaces.
 pub fn write(profiles: &Profiles, kind: ValueType) -> String {
-    // Sum by stack first, so that text is made once per stack and location instead of once per sample.
+    // Sums by stack first, so that the text is made once per stack and location instead of once per sample.
     let mut by_stack: HashMap<StackId, i64, RandomState> = HashMap::default();
     for sample in of_type(profiles, kind).flat_map(|profile| profile.samples.iter()) {
         let total = by_stack.entry(sample.key.stack).or_default();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn line_without_a_whole_number_is_named_in_the_error() {
+    fn line_without_integer_is_named_in_error() {
         assert_eq!(
             read("a 1\nb;c\n").unwrap_err(),
             FoldedError::NoNumber { line: 2 }

@@ -1,4 +1,4 @@
-//! Selects visible frames and samples: frames that a profile asks to drop, and samples that a user searches for.
+//! Selects visible frames and samples: applies the drop patterns of a profile and the search of a user.
 
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ impl Selection {
     }
 }
 
-/// Frames that a profile asks to drop: functions that match `drop_frames` but not `keep_frames`, with all their
+/// Frames to drop according to a profile: functions that match `drop_frames` but not `keep_frames`, with all their
 /// callees. Follows `Prune` in `profile/prune.go` of github.com/google/pprof.
 #[derive(Debug)]
 pub struct Pruning {
@@ -75,7 +75,7 @@ pub enum Cut {
 }
 
 impl Pruning {
-    /// Returns the frames that a profile asks to drop; `None` if it asks for none.
+    /// Returns the frames to drop according to a profile; `None` if the profile drops no frames.
     ///
     /// # Errors
     /// Fails if a pattern is not a valid regular expression or takes too much memory. The pattern is untrusted
@@ -132,8 +132,8 @@ impl Pruning {
     }
 }
 
-/// Returns the remaining part of a stack, leaf first, with `cut` applied to each location. Frames at the root stay
-/// up to the first frame that is not dropped; otherwise nothing might remain.
+/// Returns the remaining part of a stack, leaf first, with `cut` applied to each location. Frames at the root stay up
+/// to the first frame that is not dropped; otherwise the stack might become empty.
 pub fn kept(stack: &[LocationId], cut: impl Fn(LocationId) -> Cut) -> &[LocationId] {
     let mut kept_any = false;
     for (at, location) in stack.iter().enumerate().rev() {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_cut_below_its_first_kept_frame_only() {
+    fn stack_is_cut_only_below_first_kept_frame() {
         let ids: Vec<LocationId> = (0..5).map(LocationId::new).collect();
         let cuts = |cuts: [Cut; 5]| {
             let kept = kept(&ids, |id| cuts[id.index()]);

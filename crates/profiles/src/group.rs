@@ -7,7 +7,7 @@ use super::id::{GroupId, Id as _};
 use super::model::{ResourceProfiles, ScopeProfiles};
 use super::table::Lists;
 
-/// Groups resources and scopes by their whole content; the order of attributes does not matter.
+/// Groups resources and scopes by their whole content, ignoring the order of attributes.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     resources: Lists<GroupId, u8>,
@@ -24,7 +24,6 @@ impl Groups {
             let mut resource = resource.clone();
             sort(&mut resource.attributes);
             self.key.push(1);
-            // Encoding into a growing vector cannot fail.
             let _ = resource.encode(&mut self.key);
         }
         position(self.resources.intern(&self.key))

@@ -1,8 +1,8 @@
 //! Content hashes of profiles that every collector computes alike. The same content has the same hash, for any
 //! order of tables, attributes and samples, and for any addresses of binaries.
 //!
-//! Hashes are computed from an encoded request. Decoding it into unique table entries first would cost several
-//! times as much; here a duplicate entry is hashed twice, with the same result.
+//! Hashes are computed from an encoded request. Decoding into unique table entries would cost several times as much. A
+//! duplicate entry is hashed twice instead, with the same result.
 //!
 //! The hash function is XXH3 with 128 bits. It avoids accidental collisions, but does not resist an attacker who
 //! crafts profiles.
@@ -69,8 +69,7 @@ pub struct Identities<'e, 'r> {
 #[derive(Debug, Default)]
 struct Sum {
     hash: u128,
-    /// Whether there are samples with timestamps, and samples without. A sample without observations counts as
-    /// neither.
+    /// Whether samples with timestamps exist, and samples without. A sample without observations is neither.
     dated: bool,
     undated: bool,
 }
@@ -85,7 +84,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         }
     }
 
-    /// Reads the profiles of these resources, in order. Resource attributes that are `ignored` do not count.
+    /// Reads the profiles of these resources, in order. The identity excludes `ignored` resource attributes.
     ///
     /// # Errors
     /// Fails if the profiles cannot be read or refer to missing entries.
@@ -104,8 +103,8 @@ impl<'e, 'r> Identities<'e, 'r> {
     /// Identifies a profile by its id, or without an id by its content, if the content includes a time. Without
     /// both, a duplicate cannot be distinguished from an equal profile, and the result is `None`.
     ///
-    /// The sample type is part of the identity, since several profiles made from one with several sample types may
-    /// share an id.
+    /// The sample type is part of the identity, since profiles from one profile with several sample types may share an
+    /// id.
     ///
     /// # Errors
     /// See [`Self::profiles`].
@@ -144,8 +143,8 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(joined([profile.header, sum.hash]))
     }
 
-    /// Whether the content read so far has unknown fields. These belong to later versions of the protocol, and may
-    /// be the only difference between two profiles.
+    /// Whether the content read so far has unknown fields. Unknown fields belong to later versions of the protocol, and
+    /// may be the only difference between two profiles.
     pub fn unknown(&self) -> bool {
         self.tables.unknown
     }
@@ -277,8 +276,8 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(())
     }
 
-    /// Adds up each sample's value times the hash of its key. The order of samples does not matter, nor does it
-    /// matter if equal samples are merged. Each value with a timestamp counts separately.
+    /// Adds up each sample's value times the hash of its key. The sum ignores the order of samples and whether equal
+    /// samples are merged. Each value with a timestamp is a separate summand.
     fn sum(&mut self, samples: &[&[u8]]) -> Result<Sum, ProfileFault> {
         let mut sum = Sum::default();
         for sample in samples {

@@ -19,7 +19,7 @@ use tributary_otlp::reader::{Field, Value};
 pub struct Ingested {
     /// Profiles by resource.
     pub resources: Vec<ResourceProfiles>,
-    /// Number of samples left out because they have no observations, which violates a rule.
+    /// Number of samples left out because they have no observations. The protocol forbids such samples.
     pub unobserved: usize,
     /// Whether the request has unknown fields, which belong to later versions of the protocol. Unreferenced
     /// dictionary entries do not count.
@@ -34,8 +34,8 @@ pub struct Ingested {
 /// the first one stays.
 ///
 /// # Errors
-/// See [`ProfileFault`]; [`check`](super::check::check) reports the place. After an error, entries may remain in the
-/// dictionary; they are not written unless something refers to them.
+/// See [`ProfileFault`]; [`check`](super::check::check) reports the position. After an error, entries may remain in the
+/// dictionary; unreferenced entries are not written.
 pub fn ingest(
     request: &[u8],
     dictionary: &mut Dictionary,
@@ -197,7 +197,7 @@ impl<'r> Reader<'_, 'r> {
         if !format.is_empty() && !payload.is_empty() {
             header.original = Some((format.to_owned(), payload.to_owned()));
         }
-        // Read samples last, in the order of writing, so that rewriting a written request gives the same bytes.
+        // Samples are read last, in the order of writing, so that rewriting a written request gives the same bytes.
         let messages = std::mem::take(&mut self.samples);
         let mut samples = Samples::default();
         samples.reserve(messages.len());

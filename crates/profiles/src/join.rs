@@ -1,7 +1,7 @@
-//! Merges encoded requests into larger ones, or rewrites them in fewer bytes, keeping every sample as it is.
+//! Merges encoded requests into larger requests, or rewrites them in fewer bytes. Samples stay unchanged.
 //!
-//! This is the operation of batching. No values are added and nothing is repaired, so the output has exactly the
-//! content of the input. A request for which this cannot be guaranteed stays unchanged.
+//! Batching uses this operation. Values are not added and violations are not repaired, so the output has exactly the
+//! content of the input. A request without this guarantee stays unchanged.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use super::model::Profiles;
 use super::reindex::CopiedEntries;
 use tributary_otlp::reader::{Fields, Value};
 
-/// A request merged from others.
+/// A request merged from several requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     /// Merged request.
@@ -23,8 +23,8 @@ pub struct Joined {
 
 /// Merges several requests into one, with one dictionary and each resource and scope once.
 ///
-/// Returns more than one request if the merged request would exceed `most` bytes. Requests that cannot be read
-/// without loss, because they have another version of the protocol or break its rules, stay unchanged and alone.
+/// Returns more than one request if the merged request would exceed `most` bytes. Requests that cannot be read without
+/// loss stay unchanged and separate, for example because they have another version of the protocol.
 pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
     let mut joined = Vec::new();
     let all = (0..parts.len()).collect();
@@ -52,7 +52,7 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
                         parts: group,
                     });
                 } else {
-                    // Rare: the merged request is larger than all of them together.
+                    // Rare: the merged request exceeds the sum of the separate requests.
                     todo.push(group.split_off(group.len() / 2));
                     todo.push(group);
                 }
@@ -62,9 +62,9 @@ pub fn join(parts: &[Bytes], most: usize) -> Vec<Joined> {
     joined
 }
 
-/// Rewrites a request with unique dictionary entries, without unreferenced entries, and with each resource and
-/// scope once. Every sample stays as it is. `None` if the result is not smaller, or the request cannot be read
-/// without loss.
+/// Rewrites a request with unique dictionary entries, without unreferenced entries, and with each resource and scope
+/// once. Samples stay unchanged. Returns `None` if the result is not smaller, or if the request cannot be read without
+/// loss.
 pub fn compacted(request: &Bytes) -> Option<Bytes> {
     drop_unreferenced(request).filter(|compacted| compacted.len() < request.len())
 }
@@ -86,8 +86,8 @@ fn alone(part: &Bytes, at: usize) -> Joined {
     }
 }
 
-/// Adds a request if nothing is lost. Unknown fields would not be written, so a request with unknown fields is
-/// refused. An encoding longer than necessary may count as an unknown field.
+/// Adds a request if the addition loses no content. A request with unknown fields is refused, because unknown fields
+/// are not written. An encoding longer than necessary may look like an unknown field.
 fn add(compactor: &mut Compactor, request: &[u8]) -> bool {
     if layout::check(request).is_err() {
         return false;
@@ -107,7 +107,7 @@ pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
     let mut profiles = Profiles::default();
     let mut memo = CopiedEntries::default();
     let ingested = ingest(request, &mut profiles.dictionary, &mut memo, None).ok()?;
-    // A sample without observations violates a rule. Reading drops the sample, although it was counted.
+    // A sample without observations violates a rule. Reading drops the sample, although its item was counted.
     if ingested.unobserved > 0 {
         return None;
     }
@@ -116,8 +116,8 @@ pub(super) fn profiles(request: &[u8]) -> Option<Profiles> {
 }
 
 /// Whether all samples of a request can be read: the version is known, and each sample has observations. A sample
-/// without observations would be dropped although it was counted. Indices are not checked here, but when the
-/// request is read.
+/// without observations would be dropped, although its item was counted. Indices are checked later, when the request is
+/// read.
 pub fn is_readable(request: &[u8]) -> bool {
     let messages = |message, number: u32| {
         let fields = Fields::new(message).map_while(Result::ok);

@@ -1,5 +1,5 @@
-//! Detects layouts of profiles before OTLP 1.10. They number fields differently, so reading them as 1.10 would give
-//! wrong data.
+//! Detects layouts of profiles before OTLP 1.10. Earlier versions number the fields differently, so reading them as
+//! 1.10 would give wrong data.
 
 use tributary_otlp::reader::{Field, Fields, Value};
 
@@ -26,8 +26,8 @@ const MAX_EXAMINED: usize = 64;
 /// Searches an encoded request or `ProfilesData` for content that OTLP 1.10 cannot have but an older version has.
 ///
 /// # Errors
-/// Fails if there is such content. A message without an error may still be an old one that resembles 1.10, or not
-/// be a message at all; later stages detect both.
+/// Fails if the message has content of an old layout. A message without an error may still be an old message that
+/// resembles 1.10, or no message at all; later stages detect both.
 pub fn check(request: &[u8]) -> Result<(), OldLayout> {
     // Tables first, because they reveal more.
     for dictionary in nested(request, 2) {
@@ -49,9 +49,9 @@ const FIRST_SAMPLES: usize = 8;
 /// Searches a request that is valid as OTLP 1.10 for an old layout, at constant cost: examines only the first
 /// samples of the first profile with samples.
 ///
-/// All other differences between the versions make a request invalid, and [`check`] detects those. The
-/// remaining difference is values in the place of attributes, in samples without attributes of their own. A single
-/// such sample may be a mistake of a 1.10 sender; if all of the first samples are like that, the layout is old.
+/// Every other difference between the versions makes a request invalid, and [`check`] detects it. The remaining
+/// difference is values in the field of attributes, in samples without attributes. A single such sample may be a
+/// mistake of a 1.10 sender. If all examined samples have such values, the layout is old.
 ///
 /// # Errors
 /// Fails if the layout is old.
@@ -81,8 +81,8 @@ pub fn check_json(request: &[u8]) -> Result<(), OldLayout> {
     let name = br#""sample""#;
     let mut found = memchr::memmem::find_iter(request, name);
     let old = found.any(|at| {
-        // Inside a string value the quotes would be escaped. A string value that equals the name is not followed by
-        // a colon.
+        // Quotes inside a string value would be escaped, and a string value that equals the name is not followed by a
+        // colon.
         let after = request.get(at + name.len()..).unwrap_or_default();
         after.trim_ascii_start().first() == Some(&b':')
     });
@@ -104,7 +104,8 @@ fn tables(dictionary: &[u8]) -> Result<(), OldLayout> {
     Ok(())
 }
 
-// Only fields of 1.10 with types that 1.10 does not allow, because an unknown number may belong to a later version.
+// Checks only fields of 1.10 with types that 1.10 does not allow, because an unknown number may belong to a later
+// version.
 fn profile(profile: &[u8]) -> Result<(), OldLayout> {
     let early = "the profile's time, duration and period have the field numbers of the layout without a dictionary";
     refuse(profile, V1_7, early, |field| match field.number {

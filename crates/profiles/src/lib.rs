@@ -1,9 +1,9 @@
 //! Profiles of the OpenTelemetry profiles signal: reading, writing, merging, splitting and converting.
 //!
-//! An OTLP request has one dictionary for all its profiles: tables of strings, functions, locations, stacks,
-//! attributes and more, which refer to each other by index. Therefore requests cannot be merged by concatenating
-//! bytes. This crate reads requests into one [`Dictionary`] with unique entries, and into flat columns of samples
-//! ([`Profiles`]). Written requests contain only the entries that are referred to.
+//! An OTLP request has one dictionary for all its profiles: tables of strings, functions, locations, stacks, attributes
+//! and more, which refer to each other by index. Therefore requests cannot be merged by concatenating bytes. This crate
+//! reads requests into one [`Dictionary`] with unique entries, and into flat columns of samples ([`Profiles`]). Written
+//! requests contain only referenced entries.
 //!
 //! # Invariants
 //!
@@ -33,7 +33,7 @@
 //!
 //! # Where to start reading
 //!
-//! - [`id`], [`table`], [`dictionary`]: tables and their typed indices. `places` finds locations by address.
+//! - [`id`], [`table`], [`dictionary`]: tables and their typed indices. `location_hints` finds locations by address.
 //! - [`model`]: profiles over a dictionary.
 //! - [`reindex`], [`references`], [`ingest`](mod@ingest): read encoded requests, copying dictionary entries lazily.
 //!   [`relocations`] aligns processes that map a binary at different addresses.
@@ -72,12 +72,12 @@ pub mod identity;
 pub mod ingest;
 pub mod join;
 pub mod layout;
+mod location_hints;
 pub mod merge;
 pub mod model;
 pub mod names;
 pub mod naming;
 pub mod partition;
-mod places;
 pub mod pprof;
 pub mod references;
 pub mod reindex;

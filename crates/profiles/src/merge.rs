@@ -61,8 +61,7 @@ pub struct MergeCounts {
 
 /// Merges profiles by adding their values.
 ///
-/// Profiles with equal resources, scopes and types become one. Memory is proportional to the size of the result,
-/// not of the input.
+/// Profiles with equal resources, scopes and types become one. Memory grows with the result, not with the input.
 #[derive(Debug)]
 pub struct Merger {
     options: MergeOptions,
@@ -85,11 +84,11 @@ struct Scope {
     families: Vec<Family>,
 }
 
-/// Number of kinds that share sample keys. Without a limit, a request with many kinds and few samples in each would
-/// take memory for all samples in all kinds.
+/// Number of kinds that share sample keys. Without a bound, a request with many kinds and few samples in each kind
+/// would take memory for all samples in all kinds.
 const FAMILY: usize = 8;
 
-/// Profiles that share their sample keys, since several sample types mostly have the same samples.
+/// Profiles that share their sample keys, since most sample types of a profile have the same samples.
 #[derive(Debug)]
 struct Family {
     /// Unique number among all scopes, from 1.
@@ -142,7 +141,7 @@ struct ProfileKind {
 #[derive(Debug)]
 struct Column {
     header: Header,
-    /// Totals by sample key; missing ones at the end are 0.
+    /// Totals by sample key; missing totals at the end are 0.
     totals: Vec<i64>,
 }
 
@@ -162,7 +161,7 @@ impl Merger {
         }
     }
 
-    /// Adds the profiles of a request: all of them, or none if there is an error.
+    /// Adds the profiles of a request: all of them, or none on an error.
     ///
     /// # Errors
     /// See [`ProfileFault`].
@@ -170,7 +169,7 @@ impl Merger {
         self.add_encoded(&request.encode_to_vec())
     }
 
-    /// Adds the profiles of an encoded request: all of them, or none if there is an error.
+    /// Adds the profiles of an encoded request: all of them, or none on an error.
     ///
     /// # Errors
     /// See [`ProfileFault`].
@@ -224,8 +223,8 @@ impl Merger {
         }
     }
 
-    /// Dictionary of the merged profiles, and the relocations of the mappings in it. Other readers may add entries
-    /// and pass profiles over them to [`add_profiles`](Self::add_profiles).
+    /// Dictionary of the merged profiles, and the relocations of its mappings. Other readers may add entries and pass
+    /// profiles over these entries to [`add_profiles`](Self::add_profiles).
     pub fn dictionary(&mut self) -> (&mut Dictionary, &mut Relocations) {
         (&mut self.dictionary, &mut self.relocations)
     }

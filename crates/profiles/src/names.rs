@@ -43,8 +43,8 @@ const CUMULATIVE: [(&str, &str); 4] = [
     ("delay", "nanoseconds"),
 ];
 
-/// Whether values count from the start of a process, so that adding two profiles would count values twice. OTLP has
-/// no field for this since 1.9. The names decide, together with the duration in nanoseconds: a profile with a
+/// Whether values count from the start of a process, so that adding two profiles would count values twice. OTLP has had
+/// no field for this property since 1.9. The names decide, together with the duration in nanoseconds: a profile with a
 /// duration covers only that duration.
 pub fn is_cumulative(sample_type: &str, unit: &str, duration: u64) -> bool {
     duration == 0 && CUMULATIVE.contains(&(sample_type, unit))

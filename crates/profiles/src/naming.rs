@@ -1,10 +1,10 @@
 //! Adds names to locations of an encoded request. Only the dictionary is read and edited; samples are copied
 //! unread.
 //!
-//! [`Unnamed`] finds locations with an address but no lines, by binary and mapping. [`ReturnAddresses`] tells which
-//! of them have a return address. [`Naming`] takes functions and lines for locations and writes the request with
-//! them. Existing strings and functions are reused, and new ones are appended to their tables, so no index changes.
-//! Addresses and mappings stay as they are.
+//! [`Unnamed`] finds locations with an address but no lines, by binary and mapping. [`ReturnAddresses`] tells which of
+//! these locations have a return address. [`Naming`] takes functions and lines for locations and writes the request
+//! with them. Existing strings and functions are reused, and new ones are appended to their tables, so no index
+//! changes. Addresses and mappings stay unchanged.
 
 mod callers;
 mod flags;
@@ -68,8 +68,8 @@ pub struct Naming<'r> {
     functions: Functions,
     /// Encoded lines of all named locations.
     encoded: Vec<u8>,
-    /// Range in `encoded` by the index of a location. Neighbours often share a range, since many addresses belong
-    /// to one line.
+    /// Range in `encoded`, by the index of a location. Neighbours often share a range, because a line has many
+    /// addresses.
     lines: Vec<(usize, Range<usize>)>,
     /// Size of `lines` in the written request, in bytes.
     lines_bytes: usize,
@@ -105,8 +105,8 @@ impl<'r> Naming<'r> {
         self.lines_bytes + self.strings.added_bytes() + functions
     }
 
-    /// Returns the index of a function, adding it if necessary. A function with neither a name nor a file is not
-    /// added.
+    /// Returns the index of a function, adding the function if necessary. A function with neither a name nor a file is
+    /// not added.
     pub fn function(&mut self, function: &NamedFunction<'_>) -> FunctionIndex {
         if function.name.is_empty() && function.file.is_empty() {
             return FunctionIndex {

@@ -23,8 +23,8 @@ pub struct ProfileContext<'p> {
 }
 
 /// Splits a valid request between its profiles. Each destination gets one request, with only the dictionary entries
-/// it uses, and its number of samples. Destinations are in the order of their first profiles. With a single
-/// destination, the request is returned unchanged without a copy.
+/// that the request uses, and its number of samples. Destinations are in the order of their first profiles. With a
+/// single destination, the request is returned unchanged without a copy.
 ///
 /// Returns `None` if the request cannot be read without loss: see [`join`](super::join()).
 pub fn partition(

@@ -1,8 +1,8 @@
 //! Converts pprof files to and from OTLP profiles.
 //!
-//! A pprof file has one list of samples with a value for each of its sample types. In OTLP this becomes one profile
-//! per sample type, all in one scope, which keeps the order of sample types and the default one. Converting a file
-//! there and back keeps its content, except for details that readers do not see: ids, the order of tables,
+//! A pprof file has one list of samples with a value for each of its sample types. In OTLP, the file becomes one
+//! profile per sample type, all in one scope, which keeps the order of sample types and the default type. Converting a
+//! file there and back keeps its content, except for details that readers do not see: ids, the order of tables,
 //! unreferenced entries, samples of zeros only, and whether equal samples are merged.
 //!
 //! - [`read`](mod@read): from a file directly into a [`Dictionary`](super::Dictionary), without an intermediate
@@ -35,8 +35,7 @@ pub use self::read::{Converted, PprofReader, ReadOptions};
 pub use self::repairs::Repairs;
 pub use self::texts::all_texts;
 
-/// Identifies bytes that are not a pprof file, but something often sent in its place: legacy formats, files of
-/// other profilers, web pages.
+/// Identifies bytes of another format that is often sent as pprof: legacy formats, files of other profilers, web pages.
 pub fn foreign(bytes: &[u8]) -> Option<&'static str> {
     legacy::identify(bytes)
 }

@@ -78,7 +78,8 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
         }
     }
 
-    /// Returns the entry of a table. Index 0 means none, even if the table is empty or its first entry is not.
+    /// Returns the entry of a table. Index 0 means no entry, even if the table is empty or its first entry is not the
+    /// zero value.
     fn entry(&self, table: DictionaryTable, index: i32) -> Result<Option<&'r [u8]>, ProfileFault> {
         if index == 0 {
             return Ok(None);
@@ -294,7 +295,7 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
         Ok(self.into.likely_function(function, likely))
     }
 
-    /// Copies a link. Ids of a length other than the protocol's count as none.
+    /// Copies a link. Ids of a length other than the protocol's count as missing.
     ///
     /// # Errors
     /// Fails if there is no such link.

@@ -8,7 +8,7 @@ use crate::entry::Mapping;
 /// Treatment of addresses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Addresses {
-    /// Addresses stay as they are, and mappings are equal only if all their fields are.
+    /// Addresses stay unchanged, and mappings are equal only if all their fields are equal.
     #[default]
     Exact,
     /// Addresses are shifted to the first mapping of the same binary: see [`Dictionary::binary`]. Processes that

@@ -1,10 +1,10 @@
 //! Resolves a request into strings and addresses, without indices.
 //!
-//! Every sample contains its whole stack, so the result is much larger than the request. Use it for tests and for
-//! requests of known size.
+//! Every sample contains its whole stack, so the result is much larger than the request. Use the function only for
+//! tests and for requests of known size.
 //!
-//! The code reads the tables directly and shares nothing with [`ingest`](super::ingest). Therefore it can verify
-//! that ingesting keeps the meaning.
+//! The code reads the tables directly and shares no code with [`ingest`](super::ingest). Therefore it can verify that
+//! ingesting keeps the meaning.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;

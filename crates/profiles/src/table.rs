@@ -1,4 +1,4 @@
-//! Interning tables: an entry gets the same index whenever it is interned again.
+//! Interning tables: an entry gets the same index every time.
 //!
 //! Entries are compared by their full key; a hash only finds candidates. Hashes are seeded per process, so that an
 //! attacker cannot choose colliding keys.
@@ -37,7 +37,7 @@ impl Index {
         (self.hashes.hash_one(key) >> 32) as u32
     }
 
-    /// Hashes the bytes alone, without their length: no other data is hashed before or after them.
+    /// Hashes the bytes without their length, because no other data is hashed before or after them.
     fn hash_bytes(&self, bytes: &[u8]) -> u32 {
         let mut hasher = self.hashes.build_hasher();
         hasher.write(bytes);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn many_entries_survive_the_growth_of_the_table() {
+    fn growing_table_keeps_entries() {
         let mut records = Records::<FunctionId, u64>::new();
         let ids: Vec<FunctionId> = (1..50_000).map(|key| records.intern(key * 8)).collect();
         for (key, id) in (1..50_000).zip(ids) {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_of_another_table_finds_nothing() {
+    fn index_of_another_table_has_no_entry() {
         assert_eq!(Strings::<StringId>::new().get(StringId::new(7)), "");
         let lists = Lists::<StackId, u32>::new();
         assert!(lists.get(StackId::new(u32::MAX)).is_empty());

@@ -1,4 +1,4 @@
-//! Generated requests for tests. Few words give many equal entries, duplicates and orphans, but no errors.
+//! Generated requests for tests. A small vocabulary gives many equal entries, duplicates and orphans, but no errors.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ impl Entropy<'_> {
         i32::try_from(self.below(len)).unwrap()
     }
 
-    /// Returns an index other than 0, if there is one.
+    /// Returns an index other than 0, if the table has one.
     fn some(&mut self, len: usize) -> i32 {
         i32::try_from(1 + self.below(len - 1)).unwrap()
     }

@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn joining_keeps_every_sample_and_needs_one_dictionary(
+    fn join_keeps_every_sample_in_one_dictionary(
         requests in proptest::collection::vec(requests(), 1..5),
     ) {
         let parts: Vec<Bytes> = requests.iter().map(encoded).collect();
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn cutting_keeps_every_sample_in_pieces_within_the_limit(
+    fn split_keeps_every_sample_in_parts_within_limit(
         request in requests(), items in 1..20usize, bytes in 200..2000usize,
     ) {
         let whole = encoded(&request);
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn halves_are_cut_between_profiles(request in requests()) {
+    fn halves_are_split_between_profiles(request in requests()) {
         let whole = resolve(&request).unwrap();
         let Some(halves) = halve(&encoded(&request)) else {
             prop_assert_eq!(whole.len(), 1);
@@ -275,7 +275,7 @@ proptest! {
             let ingested = ingest(&encoded, &mut dictionary, &mut CopiedEntries::default(), None).unwrap();
             resources.extend(ingested.resources);
         }
-        // Profiles whose samples add up to nothing stay.
+        // Profiles whose samples add up to zero stay.
         prop_assert_eq!(&totals(&Profiles { dictionary, resources }), &expected);
         prop_assert_eq!(&totals(&merge(&[&c, &a, &b])), &expected);
         let first = request(&merge(&[&a, &b]));
@@ -444,7 +444,7 @@ fn parts_of_a_profile_have_stable_distinct_ids() {
         assert!(!ids.contains(&vec![7; 16]));
     }
     assert_ne!(cut(Some(7), 0), cut(Some(8), 0));
-    // Without an id and a time, it may be another profile with the same content.
+    // Without an id and a time, the profile may be another profile with the same content.
     assert!(cut(None, 0).iter().all(Vec::is_empty));
 }
 
@@ -498,7 +498,7 @@ fn profile(samples: Vec<proto::Sample>) -> ExportProfilesServiceRequest {
     }
 }
 
-/// Returns a heap profile of a service of this age: it allocates from a few more stacks each time.
+/// Returns a heap profile of a service of this age: with each step, the service allocates from a few more stacks.
 fn heap(age: u64) -> Bytes {
     let mut profiles = Profiles::default();
     let dictionary = &mut profiles.dictionary;

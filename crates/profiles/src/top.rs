@@ -1,6 +1,6 @@
 //! Values of a sample type by function, as `pprof -top` counts them.
 //!
-//! Frames that a profile asks to drop are left out, and their values belong to their callers.
+//! Frames that a profile marks to be dropped are left out, and their values belong to their callers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -46,8 +46,8 @@ enum Node {
     Binary(StringId),
 }
 
-/// Returns the sample type with this name. Without a name, returns the default sample type of the profiles, else
-/// the last one of a pprof file, else that of the first profile. `None` if there is no such profile.
+/// Returns the sample type with this name. Without a name, returns the default sample type of the profiles, else the
+/// last type of a pprof file, else the type of the first profile. Returns `None` if there is no such profile.
 pub fn sample_type(profiles: &Profiles, name: Option<&str>) -> Option<ValueType> {
     let text = |kind: ValueType| profiles.dictionary.text(kind.kind);
     let named = |name: &str| {

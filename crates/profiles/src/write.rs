@@ -158,7 +158,8 @@ impl<'d> Writer<'d> {
             original,
             attributes,
         } = &from.header;
-        // In the order in which a reader copies entries, so that rewriting a written request gives the same bytes.
+        // Entries are in the order in which a reader copies them, so that rewriting a written request gives the same
+        // bytes.
         let sample_type = self.value_type(*sample_type);
         let period_type = self.value_type(*period_type);
         let mut attribute_indices = Vec::new();

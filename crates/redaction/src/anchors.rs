@@ -1,9 +1,9 @@
-//! Anchors: places in a window at which matchers are called.
+//! Anchors: positions in a window at which matchers are called.
 //!
-//! A matcher takes longer than many windows, mostly because of mispredicted branches. Therefore an anchor tests as
-//! much of its matcher's pattern as shifted masks can express: not every number, but numbers that continue like a
-//! telephone number. An anchor may have false positives, but no false negatives; a test compares anchors with
-//! calling the matchers everywhere.
+//! A matcher takes longer than the scan of many windows, mostly because of mispredicted branches. Therefore an anchor
+//! tests as much of its matcher's pattern as shifted masks can express. For example, a number is an anchor only if it
+//! continues like a telephone number. An anchor may have false positives, but no false negatives; a test compares
+//! anchors with calling the matchers at every position.
 
 use super::masks::{Masks, WINDOW};
 
@@ -23,8 +23,8 @@ pub(super) struct Part {
 
 /// Anchors, one bit per byte of the window.
 pub(super) struct Anchors {
-    /// Digits that begin a number and are not in the middle of a date, a version or an id. Either all such
-    /// digits are set, because one of them may begin a hit, or none.
+    /// Digits that begin a number outside of a date, a version or an id. Either all such digits are set, because any of
+    /// them may begin a hit, or no digit.
     pub(super) number: u64,
     /// All dashes. The text after the window may continue the hit.
     pub(super) dash: u64,
@@ -48,8 +48,8 @@ pub(super) struct Anchors {
     pub(super) pem: u64,
     /// Spaces after a possible `Bearer` or `Basic`.
     pub(super) space: u64,
-    /// Slashes before a word of 4 or 5 letters that may be a directory of home directories, backslashes
-    /// before a letter, and the first of two backslashes.
+    /// Slashes before a word of 4 or 5 letters, which may be a directory of home directories; backslashes before a
+    /// letter; and the first of two backslashes.
     pub(super) path: u64,
     /// `e` before `y` or `w`, at the beginning of a word.
     pub(super) jwt: u64,
@@ -109,8 +109,8 @@ impl Anchors {
         let letters = alpha << 1 & alpha << 2;
         let begins = digit & !((word | dash | dot) << 1);
         let number = begins & own;
-        // A telephone number after `+` or a parenthesis. The number may begin before it, as in `0049 (0)30`,
-        // so positions after the part count too.
+        // A telephone number after `+` or a parenthesis. The number may begin earlier, as in `0049 (0)30`, so positions
+        // after the part count too.
         let opened = begins & opening << 1;
         let mut anchors = Anchors {
             number: 0,
@@ -136,8 +136,8 @@ impl Anchors {
             track: 0,
             i: i & (a << 1 | a >> 1) & own,
         };
-        // Expensive masks are computed only if their characteristic byte occurs, which is predictable for the
-        // values of one key.
+        // Expensive masks are computed only if their characteristic byte occurs, which is predictable for the values of
+        // one key.
         if opened | numbers_behind(masks, number) | long(digit, number) != 0 {
             let addresses = addresses | all_if(anchors.dash != 0);
             anchors.number = number & all_if(opened | numbers(masks, number, addresses) != 0);
@@ -167,7 +167,7 @@ impl Anchors {
             anchors.key = ends & soon & own;
         }
         if colon != 0 {
-            // Two adjacent colons, or three near each other: a time of day has only two.
+            // Two adjacent colons, or three colons near each other: a time of day has only two.
             let soon =
                 |colons: u64| colons >> 1 | colons >> 2 | colons >> 3 | colons >> 4 | colons >> 5;
             anchors.ipv6 = colon & (colon >> 1 | soon(colon & soon(colon))) & own;
@@ -255,8 +255,8 @@ fn long(digit: u64, number: u64) -> u64 {
     number & fours & fours >> 4 & fours >> 8
 }
 
-/// Returns a non-zero mask if a number that begins at `number` may begin a hit. `addresses` has all bits set
-/// if four dotted numbers count.
+/// Returns a non-zero mask if a number that begins at `number` may begin a hit. `addresses` has all bits set if four
+/// dotted numbers may be an address.
 #[inline(always)]
 fn numbers(masks: &Masks, number: u64, addresses: u64) -> u64 {
     let Masks {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::catalogue::{Detector, DetectorId};
 
-/// Returns the normal form of a hit for hashing: without separators and in one case, if neither carries meaning.
-/// Hits of custom detectors stay unchanged, because their meaning is unknown.
+/// Returns the normal form of a hit for hashing: without separators and in one case, if these have no meaning. Hits of
+/// custom detectors stay unchanged, because their meaning is unknown.
 pub(super) fn canonical(id: DetectorId, text: &str) -> String {
     let is = |detector: Detector| detector.id() == id;
     let digits = || text.chars().filter(char::is_ascii_digit);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_spellings_of_the_same_are_one() {
+    fn equal_values_have_one_canonical_form() {
         for (detector, spellings) in [
             (
                 Detector::CreditCard,

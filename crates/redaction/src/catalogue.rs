@@ -166,7 +166,7 @@ impl DetectorId {
     }
 }
 
-/// Hits per detector. Holds counts only, never text.
+/// Hits per detector. Contains counts only, never text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hits {
     counts: [u32; DetectorId::COUNT],
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_ids_and_the_order_of_the_list_agree() {
+    fn detector_names_ids_and_order_agree() {
         for (position, detector) in Detector::ALL.into_iter().enumerate() {
             assert_eq!(detector.id().index(), position);
             let name = serde_json::to_value(detector).unwrap();

@@ -1,11 +1,10 @@
 //! Measures the detectors on labelled and generated texts, and compares the results with the docs.
 //!
-//! `tests/corpus/NAME.txt` has one text per line: `+ ` if the text contains private data of this kind, `- `
-//! if not, whether or not the detector decides correctly. `<>` is removed first (token prefixes contain it,
-//! so that secret scanners do not report this repository), and `\n`, `\\` have their meaning in JSON. All
-//! texts are invented: reserved names and numbers, random bodies, valid checksums. Near misses are specific
-//! to their detector. General harmless texts are in `harmless.txt`, for all detectors; the measurements
-//! ignore them.
+//! `tests/corpus/NAME.txt` has one text per line: `+ ` if the text contains private data of this kind, `- ` if not,
+//! whether or not the detector decides correctly. `<>` is removed first (token prefixes contain it, so that secret
+//! scanners do not report this repository), and `\n`, `\\` have their meaning in JSON. All texts are invented: reserved
+//! names and numbers, random bodies, valid checksums. Near misses are specific to their detector. General harmless
+//! texts for all detectors are in `harmless.txt`; the measurements ignore them.
 
 mod generated;
 
@@ -24,7 +23,7 @@ fn marks(name: &str) -> [String; 2] {
     ]
 }
 
-/// Compares a table with the one in the docs, or writes it there if `UPDATE_EXPECTED` is set.
+/// Compares a table with the table in the docs, or writes it to the docs if `UPDATE_EXPECTED` is set.
 fn check_docs(name: &str, table: &str, wrong: &str) {
     // Tests write their tables into the same file, one at a time.
     static DOCS: Mutex<()> = Mutex::new(());
@@ -52,7 +51,7 @@ fn texts(detector: Detector) -> Vec<(bool, String)> {
 
 fn read(name: &str) -> Vec<(bool, String)> {
     let path = repository(&format!("tests/corpus/{name}.txt"));
-    // Newer detectors have generated texts only.
+    // Newer detectors have only generated texts.
     let lines = std::fs::read_to_string(path).unwrap_or_default();
     lines.lines().map(labelled).collect()
 }
@@ -201,7 +200,7 @@ fn redacted(scanner: &Scanner, text: &str) -> String {
 }
 
 #[test]
-fn generated_secrets_go_and_look_alikes_stay() {
+fn generated_secrets_are_removed_and_look_alikes_stay() {
     let mut table = String::from(
         "| detector | secrets | gone | recall | look-alikes | hit | false hits |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
@@ -237,8 +236,7 @@ fn generated_secrets_go_and_look_alikes_stay() {
             table,
             "| `{detector}` | {secrets} | {gone} | {recall:.1} % | {others} | {hit} | {false_hits:.1} % |"
         );
-        // `high_entropy` judges letters only: finding more of these secrets would also hit look-alikes of the
-        // corpus.
+        // `high_entropy` uses only the letters: finding more of these secrets would also hit look-alikes of the corpus.
         let least = match detector {
             Detector::HighEntropy => 97.0,
             _ => 99.0,
@@ -252,7 +250,7 @@ fn generated_secrets_go_and_look_alikes_stay() {
 }
 
 #[test]
-fn docs_state_how_many_ambiguous_numbers_are_hit() {
+fn docs_state_the_share_of_ambiguous_numbers_hit() {
     let mut table =
         String::from("| number | detector | texts | hit |\n| --- | --- | ---: | ---: |\n");
     for (name, detector, texts) in generated::ambiguous() {
@@ -285,7 +283,7 @@ fn harmless_texts_have_no_hits() {
 }
 
 #[test]
-fn hits_of_each_detector_are_removed_by_all_together() {
+fn all_detectors_together_remove_hits_of_each() {
     let usual: Vec<DetectorConfig> = Detector::usual().map(DetectorConfig::from).collect();
     let all = scanner(&usual);
     for detector in Detector::usual() {

@@ -1,11 +1,11 @@
-//! Finds texts in base64 (RFC 4648), one level deep, in one piece or wrapped into lines.
+//! Finds texts in base64 (RFC 4648), one level deep, contiguous or wrapped into lines.
 
 use std::ops::Range;
 
 use super::detect::{credentials, run};
 use super::find;
 
-/// Minimum size of decoded base64: 12 bytes, one more than the shortest address.
+/// Minimum size of decoded base64: 12 bytes, one byte more than the shortest address.
 const SHORTEST: usize = 12;
 
 /// Calls `found` with each run that decodes to a text, and with the decoded text.
@@ -15,8 +15,8 @@ pub(super) fn decoded(text: &str, mut found: impl FnMut(Range<usize>, &str)) {
     }
 }
 
-/// Decodes runs of either alphabet. Both alphabets contain characters that also separate words, such as the
-/// segments of a path, so the parts of a run are decoded too.
+/// Decodes runs of either alphabet. Both alphabets contain characters that also separate words, such as the segments of
+/// a path, so the parts of a run are decoded separately as well.
 fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
     let part = |byte: u8| BASE64.get(usize::from(byte)) == Some(&true);
     let mut lines = Lines::default();
@@ -79,7 +79,7 @@ impl Lines {
         self.count = 1;
     }
 
-    /// Adds a run if it is the next line. Returns true for such a run, and for a part of the break before the
+    /// Adds a run if it is the next line. Returns true for a run that was added, and for a part of the break before the
     /// next line.
     fn continue_with(&mut self, text: &[u8], start: usize, token: &[u8]) -> bool {
         if self.count == 0 || self.last < LINE || start > self.end + BREAK {
@@ -164,8 +164,8 @@ fn base64_token(
     found(start..start + token.len() + padding, &plain);
 }
 
-/// Whether decoded bytes are readable text. Most words and ids decode to meaningless bytes. A hit needs a run
-/// of ASCII as long as the shortest hit; any other text must be UTF-8 as a whole.
+/// Whether decoded bytes are readable text. Most words and ids decode to meaningless bytes. A hit needs a run of ASCII
+/// as long as the shortest hit; any other text must be completely valid UTF-8.
 fn is_readable(plain: &[u8]) -> bool {
     let shown = |byte: &u8| matches!(byte, b' '..=b'~');
     let mut length = 0;

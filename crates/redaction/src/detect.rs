@@ -1,6 +1,7 @@
-//! One matcher per detector. Given a candidate place, a matcher returns the range of a hit there, if there is one.
+//! One matcher per detector. A matcher takes a candidate position, and returns the range of the hit at this position,
+//! if any.
 //!
-//! Every matcher reads a bounded number of bytes around its place (or is called once per token), so that a scan
+//! Every matcher reads a bounded number of bytes around its position (or is called once per token), so that a scan
 //! takes time linear in the text.
 
 pub(super) mod addresses;
@@ -48,9 +49,8 @@ pub(super) fn run_back(text: &[u8], end: usize, most: usize, of: impl Fn(u8) -> 
     earlier.iter().rev().take_while(|byte| of(**byte)).count()
 }
 
-/// Whether a byte belongs to a word. A match inside a longer name or number is no hit. Only ASCII counts:
-/// typographic quotes and spaces do not belong to words, and some scripts have no spaces around numbers and
-/// words.
+/// Whether a byte belongs to a word. A match inside a longer name or number is no hit. Only ASCII is tested:
+/// typographic quotes and spaces do not belong to words, and some scripts have no spaces around numbers and words.
 #[inline]
 pub(super) fn word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
@@ -89,7 +89,7 @@ pub(super) fn luhn(digits: impl DoubleEndedIterator<Item = u8>) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// Returns the remainder by 97 of a number in which letters count from 10 (ISO/IEC 7064).
+/// Returns the remainder modulo 97 of a number whose letters have values from 10 (ISO/IEC 7064).
 pub(super) fn mod97(characters: impl Iterator<Item = u8>) -> u32 {
     characters.fold(0, |remainder, character| {
         let (shift, value) = match character {

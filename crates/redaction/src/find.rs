@@ -209,8 +209,7 @@ impl Anchors {
             }
         };
         for at in places(self.number, base) {
-            // A number after a dash is no anchor: the matcher for a list or range continues from the previous
-            // number.
+            // A number after a dash is no anchor: the matcher for a list or range continues from the previous number.
             let range = self.dash >> (at - base) & bits(0, ADDRESS) != 0;
             let mut next = number(text, at, range, &mut ask);
             while let Some(at) = next {
@@ -310,8 +309,8 @@ impl Anchors {
     }
 }
 
-/// Calls the matchers for the digit at `start`, chosen by the length of the number and the text behind it. Returns
-/// the start of the upper end if an address range begins here, which requires a dash behind the address.
+/// Calls the matchers for the digit at `start`, depending on the length of the number and the text after it. Returns
+/// the start of the upper end if an address range begins here, which requires a dash after the address.
 #[inline]
 fn number(
     text: &[u8],
@@ -350,7 +349,7 @@ fn number(
             next = addresses::after_dash(text, start);
         }
     }
-    // The shortest remaining forms have 11 bytes. Mostly dates and versions follow.
+    // The shortest remaining forms have 11 bytes. The rest are mostly dates and versions.
     if rest.len() < 10 {
         return next;
     }

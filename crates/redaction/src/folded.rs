@@ -1,6 +1,5 @@
-//! Folds look-alike spellings into ASCII: full-width letters and digits, typographic spaces and dashes,
-//! invisible characters, and JSON escapes. Detectors search the folded text, and hits are mapped back to the
-//! original.
+//! Folds look-alike spellings into ASCII: full-width letters and digits, typographic spaces and dashes, invisible
+//! characters, and JSON escapes. Detectors search the folded text, and hits are mapped back to the original text.
 
 use std::ops::Range;
 
@@ -53,7 +52,7 @@ impl Folded {
     }
 }
 
-/// Folds look-alike characters into ASCII; `None` if there are none.
+/// Folds look-alike characters into ASCII; `None` if the text has no such characters.
 pub(super) fn wide(text: &str) -> Option<Folded> {
     let (mut folded, mut copied) = (Folded::default(), 0);
     for (at, character) in text.char_indices() {
@@ -64,7 +63,7 @@ pub(super) fn wide(text: &str) -> Option<Folded> {
     folded.finish(text, copied)
 }
 
-/// Replaces JSON escapes (RFC 8259, section 7); `None` if there are none.
+/// Replaces JSON escapes (RFC 8259, section 7); `None` if the text has no escapes.
 pub(super) fn unescaped(text: &str) -> Option<Folded> {
     let (mut folded, mut copied) = (Folded::default(), 0);
     let mut at = 0;
@@ -87,8 +86,9 @@ pub(super) fn unescaped(text: &str) -> Option<Folded> {
     folded.finish(text, copied)
 }
 
-/// Decodes percent-encoding (RFC 3986, section 2.1) in any character set; invalid UTF-8 separates texts.
-/// `plus` replaces a plus: a space in forms, a plus elsewhere. `None` if nothing is encoded.
+/// Decodes percent-encoding (RFC 3986, section 2.1) in any character set; invalid UTF-8 separates texts. `plus`
+/// replaces a plus sign: by a space in forms, by itself elsewhere. Returns `None` for a text without encoded
+/// characters.
 pub(super) fn unquoted(text: &str, plus: char) -> Option<Folded> {
     let bytes = text.as_bytes();
     let (mut folded, mut copied, mut encoded) = (Folded::default(), 0, false);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_encoding_is_read_and_placed() {
+    fn percent_encoding_is_decoded_with_positions() {
         let text = "a+%40b%2Fc%E9 %C3%A9%zz%4";
         let folded = unquoted(text, ' ').unwrap();
         assert_eq!(folded.text, "a @b/c\u{fffd} \u{e9}%zz%4");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_read_as_json_reads_them() {
+    fn escapes_are_decoded_like_json() {
         let text = r#"\"a\u0040b\/\n\\ \ud83d\ude00 \ud83d x \u12 \q \uFF11"#;
         let folded = unescaped(text).unwrap();
         assert_eq!(folded.text, "\"a@b/\n\\ \u{1f600} \u{fffd} x \\u12 \\q 1");

@@ -10,7 +10,7 @@ use super::SettingsError;
 use super::settings::HashFunction;
 use tributary_config::Secret;
 
-/// A hash function, with its key if it has one. Never displays the key.
+/// A hash function with its key, if any. Never displays the key.
 #[derive(Clone)]
 pub struct Hasher {
     function: HashFunction,
@@ -51,8 +51,8 @@ impl Hasher {
         Ok(Hasher { function, key })
     }
 
-    /// Returns the hash of a text in hexadecimal digits: 32 for MD5, 40 for SHA-1, 128 for HMAC-SHA-512, 64
-    /// for the others.
+    /// Returns the hash of a text in hexadecimal digits: 32 for MD5, 40 for SHA-1, 128 for HMAC-SHA-512, 64 for the
+    /// other functions.
     pub fn hex(&self, text: &str) -> String {
         let text = text.as_bytes();
         match (&self.key, self.function) {
@@ -69,7 +69,6 @@ impl Hasher {
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -81,7 +80,7 @@ mod tests {
 
     #[test]
     fn hashes_match_reference_values() {
-        // FIPS 202 and RFC 1321 test suites, FIPS 180; RFC 4231 case 7 has a sufficiently long key.
+        // From the test suites of FIPS 202, RFC 1321, FIPS 180 and RFC 4231 (case 7 has a sufficiently long key).
         let hash = |function| {
             let hasher = Hasher::new(function, &Secret::default()).unwrap();
             hasher.hex("abc")

@@ -1,19 +1,18 @@
 //! Detects and redacts private data in texts: personal data, credentials, keys and tokens.
 //!
 //! A [`Scanner`] runs all detectors of a configuration in one pass. A prefilter over the bytes marks anchors, the
-//! places where something private may begin. Hand-written matchers then confirm a candidate by its structure and
-//! checksum. A text without hits costs some nanoseconds and is never copied.
+//! positions where a hit may begin. Hand-written matchers then confirm a candidate by its structure and checksum. A
+//! text without hits costs some nanoseconds and is never copied.
 //!
 //! # Invariants
 //!
 //! - Overlapping hits become one hit that covers all of them. The leftmost hit decides the action. At the same
-//!   place, custom detectors come first, in the order of the configuration; built-in detectors follow in the order
+//!   position, custom detectors come first, in the order of the configuration; built-in detectors follow in the order
 //!   of [`Detector::ALL`].
-//! - A mark, the text written in place of a hit (`****`, `[EMAIL]`, `[EMAIL:3f1a...]`), is never a hit.
+//! - A mark, the text that replaces a hit (`****`, `[EMAIL]`, `[EMAIL:3f1a...]`), is never a hit.
 //! - Redaction is idempotent: a text is scanned until a scan finds nothing, at most [`Scanner::ROUNDS`] times.
-//! - Every text is scanned in linear time. Searches of custom patterns are bounded too, and fail beyond their
-//!   bound.
-//! - No error, count or debug output contains a text or a part of one.
+//! - Every text is scanned in linear time. Searches of custom patterns have a bound, and fail beyond it.
+//! - No error, count or debug output contains a text or a part of it.
 //!
 //! # Example
 //!
@@ -43,7 +42,7 @@
 //! - `scanner`: the sequence of one redaction; `find`, `masks` and `anchors`: the prefilter.
 //! - `detect`: one matcher per detector; `catalogue`: the list of detectors.
 //! - `decode` and `folded`: encoded runs, JSON escapes and look-alike characters.
-//! - `marks`, `hash` and `canonical`: the text written in place of a hit.
+//! - `marks`, `hash` and `canonical`: the text that replaces a hit.
 //! - [`sanitize`]: the Collector's sanitizers for URLs and database queries, independent of the scanner.
 
 mod anchors;
@@ -76,7 +75,7 @@ use tributary_config::Secret;
 /// Settings from which a scanner is made.
 #[derive(Debug, Clone, Copy)]
 pub struct ScannerSettings<'a> {
-    /// Built-in detectors that are on. Of two entries with the same name, the last one counts.
+    /// Enabled built-in detectors. Of two entries with the same name, the last entry takes effect.
     pub detectors: &'a [DetectorConfig],
     /// Custom detectors, at most [`DetectorId::CUSTOM`].
     pub custom: &'a [CustomDetectorConfig],
@@ -128,7 +127,7 @@ pub enum ScanOutcome {
     Drop,
 }
 
-/// The reason why a text cannot be redacted. Such a text must not be passed on.
+/// Reason why a text cannot be redacted. Such a text must not be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Unscannable {
@@ -141,7 +140,7 @@ pub enum Unscannable {
     /// The bytes are not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
-    /// A custom pattern matches so often in so long a text that the search would take seconds.
+    /// A custom pattern has so many matches in a long text that the search would take seconds.
     #[error("a custom pattern has too many matches in a long string")]
     TooManyMatches,
 }

@@ -1,4 +1,4 @@
-//! Marks: the text written in place of hits, and the recognition of marks in texts that were redacted before.
+//! Marks: the texts that replace hits, and the recognition of marks from an earlier redaction.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ impl Treatment {
                 output.push_str(&hasher.hex(&canonical()));
                 output.push(']');
             }
-            // Unreachable: a scanner without the hasher that its actions need is refused.
+            // Unreachable: the scanner is refused at construction if its actions need a hasher that is missing.
             None => output.push_str(MASK),
         };
         match self.action {
@@ -95,8 +95,8 @@ impl Hashers {
     }
 }
 
-/// Returns the places of marks left by an earlier redaction: `****` with up to four characters kept by `partial`,
-/// and `[LABEL]` or `[LABEL:hash]`.
+/// Returns the ranges of marks from an earlier redaction: `****` with up to four characters kept by `partial`, and
+/// `[LABEL]` or `[LABEL:hash]`.
 pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
     let mut marks = Vec::new();
     for (start, _) in text.match_indices('[') {
@@ -144,10 +144,10 @@ pub(super) fn label(name: &str) -> String {
 #[derive(Debug, Clone)]
 pub(super) struct Hit {
     pub(super) span: Range<usize>,
-    /// Priority among hits at the same place; the lowest rank wins.
+    /// Priority among hits at the same position; the lowest rank wins.
     pub(super) rank: u8,
     pub(super) id: DetectorId,
-    /// Decoded hit, if the text spells it in other characters: encoded, escaped or full-width.
+    /// Decoded hit, if the text spells the hit in other characters: encoded, escaped or full-width.
     pub(super) plain: Option<String>,
 }
 

@@ -32,8 +32,8 @@ pub(super) struct Masks {
     pub(super) equal: u64,
     /// `~`, for the client secrets of Azure.
     pub(super) tilde: u64,
-    /// `d` in both cases. This letter and the following ones end key names such as `password`, `secret`,
-    /// `token`, `api_key`, `pass` and `passphrase`.
+    /// `d` in both cases. The fields for letters cover the endings of key names such as `password`, `secret`, `token`,
+    /// `api_key`, `pass` and `passphrase`.
     pub(super) d: u64,
     /// `e` in both cases, which also begins JSON Web Tokens, before `y` or `w`.
     pub(super) e: u64,
@@ -77,7 +77,7 @@ impl Masks {
         if rest.is_empty() || lanes.len() >= WINDOW / 16 {
             return masks;
         }
-        // The last vector overlaps the previous one; setting a bit twice is harmless.
+        // The last vector overlaps the previous vector; setting a bit twice is harmless.
         match window.last_chunk::<16>() {
             Some(lane) => masks.add(lane, window.len() - 16),
             None => masks.add(&short(window), 0),
@@ -268,7 +268,7 @@ pub(super) fn wide() -> bool {
         && is_x86_feature_detected!("bmi2")
 }
 
-/// Only x86-64 processors support it.
+/// Supported only by x86-64 processors.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn wide() -> bool {
     false
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_classified_at_every_place_and_length() {
+    fn every_byte_is_classified_at_every_position() {
         let mut random = fastrand::Rng::with_seed(1);
         for length in 0..=WINDOW {
             for _ in 0..200 {

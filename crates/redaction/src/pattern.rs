@@ -8,10 +8,10 @@ use regex::Regex;
 use super::Unscannable;
 use tributary_config::re2;
 
-/// Limit of bytes searched for all matches of a pattern in one text. One search is linear in the text, but every
-/// match starts another search. Patterns such as `.*x|.` then read all the rest again each time (documentation of
-/// the crate `regex`, "Iterating over matches"). The limit amounts to 4096 matches in a text of 1 MiB, which takes
-/// some seconds.
+/// Limit of bytes searched for all matches of a pattern in one text. One search is linear in the text, but every match
+/// starts another search. Patterns such as `.*x|.` then read the rest of the text again each time (documentation of the
+/// crate `regex`, "Iterating over matches"). The limit amounts to 4096 matches in a text of 1 MiB, which takes some
+/// seconds.
 const SEARCHED: usize = 1 << 32;
 
 /// A regular expression in RE2 syntax (<https://github.com/google/re2/wiki/Syntax>). Testing for a match takes time
@@ -19,7 +19,7 @@ const SEARCHED: usize = 1 << 32;
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
-    /// Index of the group that is the hit: `value` if there is such a group, otherwise the whole match.
+    /// Index of the group that is the hit: the group `value` if the pattern has it, otherwise the whole match.
     group: usize,
     /// Limit of bytes searched in one text.
     searched: usize,
@@ -46,8 +46,8 @@ impl Pattern {
         self.regex.is_match(text)
     }
 
-    /// Returns the text with every match replaced by the result of `replacement`; borrowed if nothing matches.
-    /// Empty matches are not replaced.
+    /// Returns the text with every match replaced by the result of `replacement`; borrowed if the pattern does not
+    /// match. Empty matches are not replaced.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_match_is_replaced_and_empty_ones_are_left_alone() {
+    fn only_nonempty_matches_are_replaced() {
         let replace = |pattern: &str, text| {
             let pattern = Pattern::new(pattern).unwrap();
             pattern
@@ -178,13 +178,12 @@ mod tests {
             assert_eq!(pattern.values(&text), Err(Unscannable::TooManyMatches));
             let replaced = pattern.replace_all(&text, |_| String::new());
             assert_eq!(replaced, Err(Unscannable::TooManyMatches));
-            // A text within the limit is searched completely.
             assert!(pattern.values(&text[..1 << 9]).is_ok());
         }
     }
 
     #[test]
-    fn a_set_matches_when_one_of_its_patterns_does() {
+    fn set_matches_if_any_pattern_matches() {
         let set = PatternSet::new(&[r"^\d+$", r"\Qa.b\E"]).unwrap();
         assert!(set.is_match("17") && set.is_match("x a.b"));
         assert!(!set.is_match("axb 17"));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_system_has_its_language() {
+    fn every_database_system_has_a_sanitizer() {
         for (system, query, expected) in [
             (
                 "MySQL",

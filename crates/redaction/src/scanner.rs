@@ -128,8 +128,8 @@ impl Scanner {
         self.look_closely(text, hits)
     }
 
-    /// Redacts bytes that should be UTF-8. The prefilter recognizes ASCII on the way, so most texts need no
-    /// separate UTF-8 check.
+    /// Redacts bytes that should be UTF-8. The prefilter also detects ASCII, so most texts need no separate UTF-8
+    /// check.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl Scanner {
         Ok(inside)
     }
 
-    /// Returns the hits of built-in and custom detectors in a text as it stands, without decoding.
+    /// Returns the hits of built-in and custom detectors in an undecoded text.
     fn found_in(&self, text: &str) -> Result<Vec<Hit>, Unscannable> {
         let mut found = AllFound::new();
         find::find(self.enabled, text.as_bytes(), &mut found);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_replace_as_named() {
+    fn each_action_replaces_the_hit() {
         let text = "mail jane.doe@example.com today";
         for (action, expected) in [
             (DetectorAction::Mask, "mail **** today"),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn hmac_without_a_key_fails_when_the_scanner_is_made() {
+    fn hmac_without_key_is_refused_at_construction() {
         let detectors = usual(DetectorAction::Hmac);
         let settings = ScannerSettings {
             detectors: &detectors,
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_an_earlier_redaction_stay() {
+    fn marks_of_earlier_redaction_are_not_hits() {
         let texts = [
             "GET https://jane:secret-1@example.com/home?mail=jane@example.com from 192.0.2.17",
             "Authorization: Bearer abcdefghijkl0123456789",
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_hits_become_one_and_the_leftmost_decides() {
+    fn overlapping_hits_merge_and_leftmost_decides() {
         let mut detectors = usual(DetectorAction::Mask);
         for detector in &mut detectors {
             if detector.name == Detector::Email {
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_runs_are_looked_into_and_replaced_as_a_whole() {
+    fn encoded_run_with_hit_is_replaced_completely() {
         let encoded = scanner(&usual(DetectorAction::Replace), &[], true);
         for (text, expected) in [
             (
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_of_the_same_characters_hide_nothing() {
+    fn look_alike_characters_are_redacted() {
         let scanner = scanner(&usual(DetectorAction::Replace), &[], false);
         for (text, expected) in [
             (
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_json_are_seen_through_when_decoding() {
+    fn json_escapes_are_decoded_before_the_search() {
         let encoded = scanner(&usual(DetectorAction::Replace), &[], true);
         for (text, expected) in [
             (
@@ -655,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_encoded_key_leaves_nothing_of_its_body() {
+    fn percent_encoded_key_is_removed_completely() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
         for (plain, form) in [
             ("/", false),
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapped_base64_key_leaves_nothing_of_its_lines() {
+    fn wrapped_base64_key_is_removed_completely() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], true);
         let encoded = base64::Engine::encode(
             &base64::engine::general_purpose::STANDARD,
@@ -722,7 +722,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_in_urls_are_found_whatever_is_in_them() {
+    fn url_password_is_found_with_any_characters() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], false);
         for (text, expected) in [
             (
@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn each_action_with_each_hash_changes_nothing_the_second_time() {
+    fn redaction_is_idempotent_for_every_action_and_hash() {
         let texts = [
             "GET https://jane:secret-1@example.com/home?mail=jane@example.com from 192.0.2.17",
             "Bearer abcdefghijkl0123456789 4111 1111 1111 1111, +49 30 90182012; 078-05-1120",
@@ -829,7 +829,7 @@ mod tests {
         "\u{3000}",
     ];
 
-    /// Private data that must be found in any surroundings, and the part of it that must not remain.
+    /// Private data that must be found in any surroundings, and the part of it that must be removed.
     const PRIVATE: [(&str, &str); 5] = [
         (" <canary@example.com> ", "canary"),
         (" <\u{ff14}111 1111 1111 1111> ", "1111 1111>"),
@@ -860,7 +860,7 @@ mod tests {
         ] {
             let scanner = scanner(&[], &[custom("c", pattern, DetectorAction::Mask)], true);
             let begun = std::time::Instant::now();
-            // Nothing to find, so nothing may be changed or refused.
+            // The text has no hit, so it must be neither changed nor refused.
             assert_eq!(redact(&scanner, &text), text);
             let took = begun.elapsed();
             assert!(
@@ -871,14 +871,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_private_is_in_debug_output() {
+    fn debug_output_contains_no_private_data() {
         let scanner = scanner(&usual(DetectorAction::Hmac), &[], false);
         let shown = format!("{scanner:?}");
         assert!(!shown.contains("0123456789abcdef"), "{shown}");
     }
 
     #[test]
-    fn letters_and_punctuation_beyond_ascii_hide_nothing() {
+    fn hits_next_to_non_ascii_text_are_found() {
         let scanner = scanner(&usual(DetectorAction::Replace), &[], false);
         for (text, expected) in [
             ("卡号4111111111111111，谢谢", "卡号[CREDIT_CARD]，谢谢"),
@@ -923,7 +923,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_of_lists_and_ranges_hide_nothing() {
+    fn hits_in_lists_and_ranges_are_found() {
         let scanner = scanner(&usual(DetectorAction::Replace), &[], false);
         for (text, expected) in [
             ("4111111111111111,123", "[CREDIT_CARD],123"),
@@ -997,7 +997,7 @@ mod tests {
     }
 
     #[test]
-    fn fake_marks_hide_nothing() {
+    fn hits_inside_fake_marks_are_found() {
         let scanner = scanner(&usual(DetectorAction::Mask), &[], false);
         for text in ["[EMAIL:4111111111111111]", "[PHONE:378282246310005]"] {
             assert!(redact(&scanner, text).contains("****"), "{text}");
@@ -1058,7 +1058,7 @@ mod tests {
             "\\\\",
         ] {
             let (short, long) = (took(piece, 1 << 13), took(piece, 1 << 17));
-            // Linear time would be 16 times as long, quadratic time 256 times. The clock may lag by some
+            // Linear time would be 16 times as long, quadratic time 256 times. The clock may be late by some
             // milliseconds.
             let limit = 48 * short + Duration::from_millis(100);
             assert!(

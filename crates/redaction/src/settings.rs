@@ -1,4 +1,4 @@
-//! Settings of detectors: which ones are on, and the action for their hits.
+//! Settings of detectors: enabled detectors, and the actions for their hits.
 
 use std::fmt;
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_detector_is_a_name_or_a_mapping() {
+    fn detector_is_read_from_name_or_mapping() {
         let read = |yaml: &str| serde_yaml::from_str::<Vec<DetectorConfig>>(yaml);
         let both = read("[email, {name: jwt, action: hmac}, {name: phone}]").unwrap();
         assert_eq!(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Acknowledged {
     watermark: u64,
-    /// First number to one above the last number of each range. Ranges do not touch each other or the watermark.
+    /// Ranges from their first number to the number after their last. Ranges do not touch each other or the watermark.
     above: BTreeMap<u64, u64>,
 }
 
@@ -28,12 +28,12 @@ impl Acknowledged {
         self.watermark
     }
 
-    /// Returns the ranges above the watermark: first number, and one above the last number.
+    /// Returns the ranges above the watermark: first number, and the number after the last.
     pub(super) fn ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.above.iter().map(|(first, end)| (*first, *end))
     }
 
-    /// Returns one above the largest number in the set.
+    /// Returns the number after the largest number in the set.
     pub(super) fn end(&self) -> u64 {
         self.above
             .last_key_value()

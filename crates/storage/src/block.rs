@@ -10,7 +10,7 @@ use super::format::{
     BLOCK_HEADER, BlockHeader, Checksum, Codec, Marker, RECORD_HEADER, crc, now, take,
 };
 
-/// A block to be written. The content of its records is not copied unless it is compressed.
+/// A block to be written. Only compression copies the content of the records.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) header: BlockHeader,
@@ -100,7 +100,7 @@ fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Compresses the records as one LZ4 block. Returns `None` if that is not smaller than `raw` bytes.
+/// Compresses the records as one LZ4 block. Returns `None` if the result is not smaller than `raw` bytes.
 fn compressed(heads: &[[u8; RECORD_HEADER]], records: &[NewRecord], raw: usize) -> Option<Vec<u8>> {
     let mut whole = Vec::with_capacity(raw);
     content(heads, records).for_each(|part| whole.extend_from_slice(part));

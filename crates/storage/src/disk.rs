@@ -30,14 +30,14 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
 
 /// A file that is written sequentially.
 pub(super) trait Output: fmt::Debug + Send {
-    /// Writes all slices in order. After an error, any part of them may be in the file, so the caller has to truncate
-    /// it.
+    /// Writes all slices in order. After an error, the file may contain any part of them, so the caller has to truncate
+    /// the file.
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// Forces the written data to disk.
     fn sync(&mut self) -> io::Result<()>;
     /// Discards the data behind `len`. The next write continues there.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
-    /// Returns false if the file was removed. Data written to it is lost when it is closed.
+    /// Returns false if the file was removed. Later writes to a removed file are lost when it is closed.
     fn has_name(&self) -> io::Result<bool>;
 }
 
@@ -91,7 +91,8 @@ impl Disk for Local {
             .truncate(false)
             .mode(self.mode);
         let mut file = options.open(beside)?;
-        // Keeps the owner regardless of the current user: a queue that root drains still belongs to the collector.
+        // Keeps the owner regardless of the current user: a queue that root drains still belongs to the user of the
+        // collector.
         let owner = std::fs::metadata(path).or_else(|_| match path.parent() {
             Some(directory) => std::fs::metadata(directory),
             None => file.metadata(),
@@ -104,8 +105,8 @@ impl Disk for Local {
         if durable {
             file.sync_all()?;
         }
-        // Swaps the files, so that the old one keeps its disk space for next time. On a full disk there may be no
-        // other.
+        // Swaps the files, so that the old file keeps its disk space for next time. On a full disk no other space may
+        // exist.
         if renameat_with(CWD, beside, CWD, path, RenameFlags::EXCHANGE).is_err() {
             // The old file does not exist, or the file system does not support the swap.
             std::fs::rename(beside, path)?;
@@ -118,7 +119,7 @@ impl Disk for Local {
 }
 
 /// Maximum number of slices per system call (`IOV_MAX`).
-const MOST_SLICES: usize = 1024;
+const MAX_SLICES: usize = 1024;
 
 /// A file with its write offset.
 #[derive(Debug)]
@@ -131,7 +132,7 @@ impl Output for Sequential {
     fn write(&mut self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         // Equivalent to `File::write_all_vectored_at`, which is not stable.
         while slices.iter().any(|slice| !slice.is_empty()) {
-            let few = slices.get(..MOST_SLICES).unwrap_or(slices);
+            let few = slices.get(..MAX_SLICES).unwrap_or(slices);
             let written = match pwritev(&self.file, few, self.at) {
                 Err(Errno::INTR) => continue,
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -166,7 +167,7 @@ mod tests {
     fn slices_above_iov_max_are_written_in_order() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("segment");
-        let content: Vec<u8> = (0..4 * MOST_SLICES).map(|at| at as u8).collect();
+        let content: Vec<u8> = (0..4 * MAX_SLICES).map(|at| at as u8).collect();
         let empty_in_between = content.chunks(2).flat_map(|two| [two, &[]]);
         let mut slices: Vec<_> = empty_in_between.map(IoSlice::new).collect();
         let mut output = Local { mode: 0o600 }.create(&path).unwrap();
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_a_file_needs_no_room_for_another_one() {
+    fn replacing_a_file_needs_no_additional_space() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("position");
         let disk = Local { mode: 0o600 };

@@ -9,7 +9,7 @@
 //! A block begins with the marker of its segment. The marker is derived from the log's eight random bytes and the
 //! segment's name. If a header is damaged, the reader continues at the next marker. A fixed marker would let a client
 //! send data that looks like a block. Files are reused for later segments, and data of the earlier segment may follow
-//! the last block. That data has another marker and is ignored.
+//! the last block. Data of the earlier segment has another marker and is ignored.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,8 +23,8 @@ pub(super) const SEGMENT_HEADER: usize = 48;
 pub(super) const BLOCK_HEADER: usize = 56;
 /// Size of the header in front of a record's content, in bytes.
 pub(super) const RECORD_HEADER: usize = 8;
-/// Maximum size of a record, in bytes. The request limits of all receivers are below it.
-pub(super) const LARGEST_RECORD: usize = 1 << 30;
+/// Maximum size of a record, in bytes. The request limits of all receivers are lower.
+pub(super) const MAX_RECORD_BYTES: usize = 1 << 30;
 
 /// First bytes of each block of a segment.
 pub(super) type Marker = [u8; 8];
@@ -44,8 +44,8 @@ pub(super) struct SegmentHeader {
     pub(super) marker: Marker,
     /// Sequence number of the first record.
     pub(super) first: u64,
-    /// One above the last acknowledged append before this segment. Records of earlier segments from this number on were
-    /// refused or are repeated in this segment. Numbers between `follows` and `first` are unused.
+    /// Number after the last acknowledged append before this segment. Records of earlier segments from this number on
+    /// were refused or are repeated in this segment. Numbers between `follows` and `first` are unused.
     pub(super) follows: u64,
     /// Previous length of the file. Data behind the last block, up to this offset, belongs to an earlier segment.
     pub(super) reused: u64,
@@ -54,7 +54,7 @@ pub(super) struct SegmentHeader {
 /// Header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockHeader {
-    /// Sequence number of the first record. The other records follow without gaps.
+    /// Sequence number of the first record. The numbers of the other records follow without gaps.
     pub(super) first: u64,
     pub(super) records: u32,
     /// Items of all records.
@@ -175,7 +175,7 @@ impl BlockHeader {
         })
     }
 
-    /// Returns one above the sequence number of the last record.
+    /// Returns the number after the sequence number of the last record.
     pub(super) fn end(&self) -> u64 {
         self.first.saturating_add(self.records.into())
     }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_survive_the_round_trip_and_no_changed_bit_does() {
+    fn header_round_trips_and_any_flipped_bit_is_detected() {
         let segment = SegmentHeader {
             marker: MARKER,
             first: 9,

@@ -18,7 +18,7 @@ pub struct Contents {
     pub found: Recovered,
     /// Number of segment files.
     pub segments: usize,
-    /// Whether a process has the log open. If so, the other fields are a snapshot.
+    /// Whether a process has the log open. In an open log, the other fields are a snapshot.
     pub in_use: bool,
 }
 
@@ -79,7 +79,7 @@ pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
             let found = loop {
                 match open.next() {
                     Ok(Some(Found::Block { header, stored, .. })) => {
-                        // Records from there on are repeated in the next segment.
+                        // The next segment repeats the records from this number on.
                         let first = header.first;
                         if first >= segment.end {
                             return None;

@@ -16,12 +16,12 @@
 //! * When [`Log::append`] returns, the record is as durable as [`Fsync`] says. The log hands it out until it is
 //!   acknowledged.
 //! * Delivery is at least once. The position is written periodically, so a crash repeats records that were acknowledged
-//!   since. After [`Lease::close`] nothing is repeated.
+//!   after the last write. A call of [`Lease::close`] avoids repetitions.
 //! * A damaged block loses only its own records, and the loss is reported.
 //! * A segment is never compacted, and never written to again after a failure. Compaction would save little:
 //!   out-of-order acknowledgements are rare, and the number of records in flight bounds the segments with few records
 //!   left.
-//! * While the reader keeps up, the file of a finished segment is overwritten by a later one. An fsync of allocated
+//! * While the reader keeps up, the file of a finished segment is overwritten by a later segment. An fsync of allocated
 //!   blocks needs no change of the file's metadata on disk.
 //!
 //! # Example
@@ -108,7 +108,7 @@ pub struct Options {
     /// Whether blocks are compressed with LZ4. A block is stored uncompressed if LZ4 does not shrink it. While the
     /// reader keeps up, blocks are uncompressed too, since they are acknowledged soon.
     pub compress: bool,
-    /// Size in bytes from which a segment is followed by the next one.
+    /// Size in bytes at which a new segment begins.
     pub segment_bytes: u64,
     /// The same size for `fsync: always` and a segment that fills up in less than a second, if this value is larger. A
     /// new segment costs several fsyncs.
@@ -135,9 +135,9 @@ impl Default for Options {
 /// Time at which appended records are forced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before they are acknowledged: they survive a power failure.
+    /// Before records are acknowledged: acknowledged records survive a power failure.
     Always,
-    /// At most this long after they were written: a power failure loses this much, a crash of the process nothing.
+    /// At most this long after the write: a power failure loses this much, a crash of the process loses nothing.
     Interval(Duration),
     /// At the discretion of the operating system: a crash of the process loses nothing.
     Never,
@@ -150,8 +150,8 @@ pub struct NewRecord {
     pub parts: Vec<Bytes>,
     /// Number of items in the record, for the counters.
     pub items: usize,
-    /// Keeps the content counted in the memory budget as long as the log has the content in memory. A reader that gets
-    /// the content from memory gets these permits too.
+    /// Keeps the content counted in the memory budget while the log has the content in memory. A reader that gets the
+    /// content from memory shares these permits.
     pub memory: Permits,
 }
 
@@ -179,7 +179,7 @@ impl NewRecord {
 pub struct Usage {
     /// Records.
     pub records: u64,
-    /// Items in them.
+    /// Items in the records.
     pub items: u64,
     /// Bytes on disk. Acknowledged records count until their segment is deleted.
     pub bytes: u64,
@@ -233,7 +233,7 @@ pub enum AppendError {
         reason: String,
     },
     /// The record is above the size limit. A retry does not help.
-    #[error("a record of {0} bytes exceeds the maximum of {largest} bytes", largest = format::LARGEST_RECORD)]
+    #[error("a record of {0} bytes exceeds the maximum of {largest} bytes", largest = format::MAX_RECORD_BYTES)]
     TooLarge(usize),
     /// The log is closed, or its writer has ended.
     #[error("the queue is closed")]

@@ -15,7 +15,7 @@ use super::OpenError;
 /// its successor.
 pub(super) const NAME: &str = "lock";
 /// Polling interval while another process holds the lock.
-const EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The lock of a directory that only one process uses. The kernel releases it when the process ends, even after a crash.
 #[derive(Debug)]
@@ -47,7 +47,9 @@ impl Lock {
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break,
-                Err(Errno::WOULDBLOCK) if Instant::now() < give_up => std::thread::sleep(EVERY),
+                Err(Errno::WOULDBLOCK) if Instant::now() < give_up => {
+                    std::thread::sleep(POLL_INTERVAL)
+                }
                 Err(Errno::WOULDBLOCK) => {
                     return Err(OpenError::Locked {
                         directory: directory.to_owned(),
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_one_is_refused_by_name_until_the_first_is_dropped() {
+    fn second_lock_is_refused_naming_the_owner() {
         let directory = tempfile::tempdir().unwrap();
         let take = || Lock::take(directory.path(), Duration::ZERO, 0o600);
         assert!(!Lock::is_taken(directory.path()));

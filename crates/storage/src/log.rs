@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tracing::{error, warn};
 
 use super::disk::Disk;
-use super::format::{BLOCK_HEADER, LARGEST_RECORD, RECORD_HEADER, segment_number};
+use super::format::{BLOCK_HEADER, MAX_RECORD_BYTES, RECORD_HEADER, segment_number};
 use super::lock::Lock;
 use super::read::Reader;
 use super::recent::Recent;
@@ -100,15 +100,15 @@ impl Log {
         &self.shared.directory
     }
 
-    /// Appends a record. Waits until the record is as durable as the options say.
+    /// Appends a record, and waits until the record is as durable as the options require.
     ///
     /// If the future is dropped, the record may be appended anyway.
     ///
     /// # Errors
-    /// The record cannot be written. It is never handed out then.
+    /// The record cannot be written. A refused record is never handed out.
     pub async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let len = record.len();
-        if len > LARGEST_RECORD {
+        if len > MAX_RECORD_BYTES {
             return Err(AppendError::TooLarge(len));
         }
         let (answer, answered) = oneshot::channel();
@@ -118,7 +118,7 @@ impl Log {
                 return Err(AppendError::Closed);
             }
             state.waiting.push_back(Append { record, answer });
-            self.shared.tell_writer(state);
+            self.shared.wake_writer(state);
         }
         answered.await.unwrap_or(Err(AppendError::Closed))
     }
@@ -129,7 +129,7 @@ impl Log {
     }
 
     /// Acknowledges a record, so that it is not handed out again. Call it once for each record that was handed out and
-    /// not given back.
+    /// not returned by `give_back`.
     pub fn acknowledge(&self, sequence: u64, items: usize) {
         let mut state = self.shared.lock();
         if !state.segments.acknowledge(sequence, items as u64) {
@@ -137,15 +137,15 @@ impl Log {
         }
         if !state.moved || state.segments.has_finished() {
             state.moved = true;
-            self.shared.tell_writer(state);
+            self.shared.wake_writer(state);
         } else {
             drop(state);
         }
         self.shared.freed.notify_waiters();
     }
 
-    /// Returns up to `most` bytes of the next records, but at least one record if there is any. With `from_disk` it may
-    /// block on the disk.
+    /// Returns up to `most` bytes of the next records, and at least one record if any is left. With `from_disk`, the
+    /// call may block on the disk.
     ///
     /// # Errors
     /// Files cannot be read. Damaged content is not an error.
@@ -153,7 +153,7 @@ impl Log {
         self.shared.next(&self.reader, lease, most, from_disk)
     }
 
-    /// Reads a record again that was handed out before. Returns `None` if it is damaged by now.
+    /// Reads a record again that was handed out before. Returns `None` if the record is now damaged.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -167,13 +167,13 @@ impl Log {
         self.shared.readable.notify_waiters();
     }
 
-    /// Removes the last segment too, if all of it is acknowledged, and the file kept for the next segment. Without this
-    /// call, the last segment stays until it reaches the segment size.
+    /// Removes a completely acknowledged last segment, and the file for reuse by the next segment. Without this call,
+    /// the last segment stays until it reaches the segment size.
     pub fn make_room(&self) {
         let mut state = self.shared.lock();
         if state.segments.last_is_done() || state.segments.has_spare() {
             state.room_wanted = true;
-            self.shared.tell_writer(state);
+            self.shared.wake_writer(state);
         }
     }
 
@@ -195,7 +195,7 @@ impl Log {
         self.shared.lock().waiting.len()
     }
 
-    /// Whether the writer has nothing to do.
+    /// Whether the writer has no work.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.shared.lock().is_idle
@@ -206,7 +206,8 @@ impl Log {
         self.shared.lock().segments.usage()
     }
 
-    /// Returns the items in damaged blocks found since the last call. Until then they counted as part of the usage.
+    /// Returns the items in damaged blocks found since the last call. Until this call they counted as part of the
+    /// usage.
     pub fn take_lost_items(&self) -> u64 {
         self.shared.lock().segments.take_lost_items()
     }
@@ -260,10 +261,10 @@ impl Log {
     pub(super) fn close(&self) {
         let mut state = self.shared.lock();
         state.closing = true;
-        self.shared.tell_writer(state);
+        self.shared.wake_writer(state);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take() {
-            // A writer that panicked has released the lock too.
+            // A panicked writer has released the lock too.
             let _ = thread.join();
         }
         self.shared.readable.notify_waiters();

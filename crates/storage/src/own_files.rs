@@ -1,9 +1,9 @@
 //! Creates files and directories that only this process should choose.
 //!
-//! In a directory such as `/tmp` every user may create entries, and the sticky bit keeps others from removing them.
-//! Another user can create the name of an expected file first: as a symbolic link, to have another file of this user
-//! overwritten; or as a file or directory of their own, to read its content. Linux prevents some of this
-//! (`fs.protected_symlinks`, `fs.protected_regular`), if these settings are on.
+//! In a directory such as `/tmp` every user may create entries, and the sticky bit keeps other users from removing
+//! them. Another user can create the name of an expected file first: as a symbolic link, to have another file of this
+//! user overwritten; or as a file or directory of their own, to read its content. Linux prevents some of these attacks,
+//! if the settings `fs.protected_symlinks` and `fs.protected_regular` are on.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -14,8 +14,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Opens a file that this process writes, and creates it if `options` say so. In a shared directory symbolic links are
-/// not followed. Replaces the flags that were given to `options` as `custom_flags`.
+/// Opens a file that this process writes, and creates the file if `options` say so. In a shared directory symbolic
+/// links are not followed. Replaces the `custom_flags` of `options`.
 ///
 /// # Errors
 /// Fails if the file cannot be opened, if it is a symbolic link in a shared directory, or if a part of its path in a
@@ -27,7 +27,7 @@ pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
 /// Creates a directory and its parents for files that this process writes.
 ///
 /// # Errors
-/// Fails if it cannot be created, or if a part of the path in a shared directory belongs to another user.
+/// Fails if the directory cannot be created, or if a part of the path in a shared directory belongs to another user.
 pub fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     check(path)?;
     DirBuilder::new().recursive(true).mode(mode).create(path)?;
@@ -54,7 +54,7 @@ fn open_as(user: u32, options: &OpenOptions, path: &Path) -> io::Result<File> {
         Some(code) if code == Errno::LOOP.raw_os_error() => refused(path, "is a symbolic link"),
         _ => error,
     })?;
-    // The file may be newer than the check.
+    // The file may be newer than the check above.
     match is_foreign(user, file.metadata()?.uid()) {
         true => Err(refused(path, "belongs to another user")),
         false => Ok(file),
@@ -99,9 +99,10 @@ fn is_foreign(user: u32, owner: u32) -> bool {
     owner != user && owner != 0
 }
 
-/// Whether every user may create entries in a directory, and remove only their own. A missing directory is not shared.
+/// Whether every user may create entries in a directory, and remove only their own entries. A missing directory is not
+/// shared.
 fn is_shared(directory: &Path) -> io::Result<bool> {
-    /// The sticky bit, and write permission for others.
+    /// The sticky bit, and write permission for all users.
     const SHARED: u32 = 0o1002;
     match fs::metadata(directory) {
         Ok(metadata) => Ok(metadata.mode() & SHARED == SHARED),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_this_user_in_a_shared_directory_are_opened() {
+    fn own_file_in_shared_directory_is_opened() {
         let directory = shared();
         let path = directory.path().join("log");
         for _ in 0..2 {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_in_a_shared_directory_are_refused() {
+    fn foreign_file_in_shared_directory_is_refused() {
         let directory = shared();
         let path = directory.path().join("log");
         fs::write(&path, "").unwrap();
@@ -207,7 +208,7 @@ mod tests {
             let error = open_as(user, &appending(), path).unwrap_err().to_string();
             assert!(error.contains("belongs to another user"), "{error}");
         }
-        // The way over a link elsewhere is no better.
+        // A link from another directory is refused too.
         let elsewhere = TempDir::new().unwrap();
         let link = elsewhere.path().join("link");
         symlink(&below, &link).unwrap();

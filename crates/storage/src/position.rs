@@ -13,7 +13,7 @@ pub(super) const NAME: &str = "position";
 /// First bytes of the file.
 const MAGIC: [u8; 8] = *b"TRIBUPOS";
 /// Maximum size of the file, in bytes: a million ranges.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Content of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Position {
     pub(super) fn load(directory: &Path) -> io::Result<Option<Option<Self>>> {
         let path = directory.join(NAME);
         let bytes = match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.len() > LARGEST => return Ok(Some(None)),
+            Ok(metadata) if metadata.len() > MAX_FILE_BYTES => return Ok(Some(None)),
             Ok(_) => std::fs::read(&path)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -10,8 +10,8 @@ use crate::metrics::StorageMetrics;
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
 
-/// Minimum segment size, in bytes. Below it, the overhead of the files would exceed their content.
-const LEAST_SEGMENT_BYTES: u64 = 1 << 10;
+/// Minimum segment size, in bytes. In smaller segments, the overhead of the files would exceed their content.
+const MIN_SEGMENT_BYTES: u64 = 1 << 10;
 /// Minimum number of segments of a queue with a size limit, so that space is freed in small steps.
 const SEGMENTS: u64 = 8;
 
@@ -34,8 +34,8 @@ pub struct QueueName {
 }
 
 impl Storage {
-    /// Opens the queue of an exporter. `most_bytes` is its maximum size on disk, if there is one. The second value
-    /// describes the recovered data, unless the queue was already open.
+    /// Opens the queue of an exporter. `most_bytes` is its maximum size on disk, if limited. The second value describes
+    /// the recovered data, unless the queue was already open.
     ///
     /// # Errors
     /// See [`Logs::open`].
@@ -54,12 +54,12 @@ impl Storage {
         logs.open(&self.directory.join(queue.directory()), &options, metrics)
     }
 
-    /// Opens the dead letters of an exporter's queue. They are a queue without a reader.
+    /// Opens the dead letters of an exporter's queue: a queue without a reader.
     ///
     /// # Errors
     /// See [`Logs::open`].
     pub fn open_dead_letters(&self, logs: &Logs, queue: &QueueName) -> Result<Lease, OpenError> {
-        // The metrics of the dead letters must not mix with those of the queue.
+        // The metrics of dead letters must be separate from the metrics of the queue.
         let metrics =
             metrics::with_local_recorder(&metrics::NoopRecorder, || StorageMetrics::new(&[]));
         let directory = self.directory.join(queue.directory() + DEAD_LETTERS);
@@ -70,16 +70,16 @@ impl Storage {
 /// Suffix of the directory that has the dead letters of a queue.
 const DEAD_LETTERS: &str = ".dead_letters";
 
-/// Whether a directory has dead letters: records whose delivery was abandoned.
+/// Whether a directory has dead letters: records that failed again and again.
 pub fn has_dead_letters(directory: &Path) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.ends_with(DEAD_LETTERS))
 }
 
-/// Returns the options of a queue with this maximum size on disk, if there is one.
+/// Returns the options of a queue with this maximum size on disk, if limited.
 fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
     let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
-    let part = part.max(LEAST_SEGMENT_BYTES);
+    let part = part.max(MIN_SEGMENT_BYTES);
     Options {
         segment_bytes: options.segment_bytes.min(part),
         busy_segment_bytes: options.busy_segment_bytes.min(part),
@@ -106,7 +106,7 @@ impl QueueName {
         name
     }
 
-    /// Parses a directory name. Returns `None` if it is not the name of a queue.
+    /// Parses a directory name. Returns `None` for a directory that is not a queue.
     pub fn of_directory(name: &str) -> Option<Self> {
         let name = name.strip_suffix(DEAD_LETTERS).unwrap_or(name);
         let (id, signal) = name.strip_prefix("exporter_")?.rsplit_once('_')?;
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(sizes(Some(1 << 40)), (16 << 20, 64 << 20));
         assert_eq!(sizes(Some(256 << 20)), (16 << 20, 32 << 20));
         assert_eq!(sizes(Some(64 << 20)), (8 << 20, 8 << 20));
-        assert_eq!(sizes(Some(1)), (LEAST_SEGMENT_BYTES, LEAST_SEGMENT_BYTES));
+        assert_eq!(sizes(Some(1)), (MIN_SEGMENT_BYTES, MIN_SEGMENT_BYTES));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tributary_memory::Permits;
 /// Progress of the reader.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// Next record to hand out. It may be acknowledged already.
+    /// Next record to hand out, acknowledged or not.
     sequence: u64,
     /// Records before `sequence` that were read with their block.
     pending: VecDeque<Record>,
@@ -62,7 +62,7 @@ impl Shared {
             if let Some(records) = self.take_pending(&mut reader, lease, most) {
                 return Ok(Next::Records(records));
             }
-            let step = match self.again(lease, from_disk)? {
+            let step = match self.next_returned(lease, from_disk)? {
                 Some(step) => step,
                 None => self.forward(&mut reader, from_disk)?,
             };
@@ -80,7 +80,7 @@ impl Shared {
         };
         let mut scan = match self.scan(segment.name, segment.bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return match self.is_as_it_was(segment.name, segment.end) {
+                return match self.still_ends_at(segment.name, segment.end) {
                     // The file was removed.
                     true => Ok(None),
                     false => self.reread(sequence, place),
@@ -105,13 +105,13 @@ impl Shared {
             let raw = block::expand(&header, stored).unwrap_or_default();
             let found = records(&header, &raw, place).find(|record| record.sequence == sequence);
             return match found {
-                None if !self.is_as_it_was(segment.name, segment.end) => {
+                None if !self.still_ends_at(segment.name, segment.end) => {
                     self.reread(sequence, place)
                 }
                 found => Ok(found),
             };
         }
-        match self.is_as_it_was(segment.name, segment.end) {
+        match self.still_ends_at(segment.name, segment.end) {
             true => Ok(None),
             false => self.reread(sequence, place),
         }
@@ -126,7 +126,7 @@ impl Shared {
         if reader.pending.is_empty() {
             return None;
         }
-        // Returned records come first, because they are older.
+        // Returned records come first, because they are older than unread records.
         let state = self.lock();
         if state.lease != lease || !state.again.is_empty() {
             return None;
@@ -143,8 +143,8 @@ impl Shared {
         Some(taken)
     }
 
-    /// Returns the oldest of the returned records, if there is one.
-    fn again(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
+    /// Returns the oldest of the returned records, if there is any.
+    fn next_returned(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
         let (sequence, place) = {
             let mut state = self.lock();
             if state.lease != lease || state.closing {
@@ -212,7 +212,7 @@ impl Shared {
             }
             _ => match self.scan(segment.name, segment.bytes) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if self.is_as_it_was(segment.name, segment.end) {
+                    if self.still_ends_at(segment.name, segment.end) {
                         // The file was removed.
                         self.lose(reader.sequence, segment.end);
                         reader.sequence = reader.sequence.max(segment.end);
@@ -237,12 +237,11 @@ impl Shared {
     fn scan(&self, segment: u64, bytes: u64) -> io::Result<Scan> {
         let marker = marker_of(self.marker, segment);
         let scan = Scan::open(&self.path(segment), marker, bytes)?;
-        Ok(scan.patient(segment, &self.unreadable))
+        Ok(scan.with_retries(segment, &self.unreadable))
     }
 
-    /// Whether a segment still ends where it did before. After a failed fsync, its last records move to another
-    /// segment.
-    fn is_as_it_was(&self, segment: u64, end: u64) -> bool {
+    /// Whether a segment still ends at `end`. After a failed fsync, its last records move to another segment.
+    fn still_ends_at(&self, segment: u64, end: u64) -> bool {
         let state = self.lock();
         let mut segments = state.segments.iter();
         segments.any(|one| one.name == segment && one.end >= end)
@@ -264,7 +263,7 @@ impl Shared {
                     }
                     let place = Place { segment, at };
                     if header.first > reader.sequence {
-                        if !self.is_as_it_was(segment, end) {
+                        if !self.still_ends_at(segment, end) {
                             return Ok(());
                         }
                         self.lose(reader.sequence, header.first);
@@ -275,7 +274,7 @@ impl Shared {
                     return Ok(());
                 }
                 Some(Found::Damaged(damage)) => {
-                    if !self.is_as_it_was(segment, end) {
+                    if !self.still_ends_at(segment, end) {
                         return Ok(());
                     }
                     let at = damage.at;
@@ -291,7 +290,7 @@ impl Shared {
                     );
                 }
                 None => {
-                    if !self.is_as_it_was(segment, end) {
+                    if !self.still_ends_at(segment, end) {
                         return Ok(());
                     }
                     self.lose(reader.sequence, end);
@@ -321,7 +320,7 @@ impl Shared {
                 }
             }
         }
-        // A block with a correct checksum contains all its records, unless the writer had a bug.
+        // A block with a correct checksum contains all its records; otherwise the writer had a bug.
         self.lose(end.max(reader.sequence), header.end());
         reader.sequence = header.end();
     }

@@ -1,4 +1,4 @@
-//! Recently written blocks, which a reader that keeps up gets from memory.
+//! Recently written blocks, which save a fast reader the reads from disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ pub(super) struct Recent {
     /// Ordered by sequence number, without gaps.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
-    /// Maximum size in bytes, uncompressed. The limit is half of that while the reader is behind: then the reader needs
-    /// these blocks only after it has read the files.
+    /// Maximum size in bytes, uncompressed. While the reader is behind, the limit is half: the reader then needs these
+    /// blocks only after reading the files.
     limit: usize,
     /// Sequence number behind the last block.
     end: u64,
@@ -97,7 +97,7 @@ impl Recent {
         self.read = next;
     }
 
-    /// Returns the block that contains `sequence`. Blocks before it have been read and are dropped.
+    /// Returns the block that contains `sequence`, and drops the blocks before it.
     pub(super) fn take(&mut self, sequence: u64) -> Option<RecentBlock> {
         while self
             .blocks

@@ -1,4 +1,4 @@
-//! A record as the reader gets it.
+//! A record in the form that a reader receives.
 
 use bytes::Bytes;
 
@@ -9,14 +9,14 @@ use tributary_memory::Permits;
 pub struct Record {
     /// Sequence number, larger than that of every record appended before.
     pub sequence: u64,
-    /// Number of items, as given by the appender.
+    /// Number of items, as stated at the append.
     pub items: usize,
     /// The content, as the concatenation of these parts: the appended parts, or one part if it was read from a file.
     pub parts: Vec<Bytes>,
     /// Location in the log.
     pub place: Place,
-    /// The memory permits that were appended with the record; none if it was read from a file. They keep the content
-    /// counted in the memory budget.
+    /// The memory permits that were appended with the record; none if the record was read from a file. The permits keep
+    /// the content counted in the memory budget.
     pub memory: Permits,
 }
 
@@ -41,7 +41,7 @@ pub struct Place {
 pub enum Next {
     /// Records, in order.
     Records(Vec<Record>),
-    /// There are records, but reading them waits for the disk. Ask again on a thread that may block.
+    /// There are records, but reading them waits for the disk. Call again on a thread that may block.
     OnDisk,
     /// There are no records now.
     Empty,

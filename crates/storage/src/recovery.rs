@@ -32,7 +32,7 @@ pub struct Recovered {
     pub damaged: Vec<(PathBuf, u64, u64)>,
     /// Records lost in damaged blocks or missing files.
     pub lost_records: u64,
-    /// Bytes of an unfinished write at the end, which was cut off.
+    /// Bytes of an unfinished write at the end, which the recovery cut off.
     pub cut_bytes: u64,
     /// Whether the position was damaged. If so, acknowledged records are handed out again.
     pub position_lost: bool,
@@ -47,7 +47,7 @@ pub(super) struct Plan {
     pub(super) segments: Segments,
     /// Sequence number of the next record.
     pub(super) next: u64,
-    /// One above the sequence number of the last existing record.
+    /// Number after the sequence number of the last existing record.
     pub(super) follows: u64,
     pub(super) recovered: Recovered,
 }
@@ -90,7 +90,7 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
     };
     let written = position.map_or(0, |position| position.next);
     let mut segments = Segments::new(acknowledged);
-    // One above the last record that was found, or that is known to be lost.
+    // Number after the last record that was found or is known to be lost.
     let mut expected = segments.acknowledged.watermark().min(first);
     for (at, one) in candidates.iter().enumerate() {
         let mut later = candidates.iter().skip(at + 1);
@@ -116,7 +116,7 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         let mut bytes = one.bytes;
         match scanned.unfinished {
             Some(damage) if is_last => {
-                // Data of the file's previous segment does not belong to this one.
+                // Data of the file's previous segment does not belong to this segment.
                 let reused = one.header.map_or(0, |header| header.reused);
                 let end = damage.at + damage.bytes;
                 recovered.cut_bytes = end - reused.clamp(damage.at, end);
@@ -172,7 +172,7 @@ struct Scanned {
     records: u64,
     items: u64,
     unfinished: Option<Damage>,
-    /// Whether the disk could not read some of it.
+    /// Whether the disk could not read a part of the segment.
     unreadable: bool,
 }
 
@@ -253,7 +253,7 @@ fn scan(
     Ok(scanned)
 }
 
-/// Returns the number of unacknowledged records of a block, and of items in them.
+/// Returns the number of unacknowledged records of a block, and the number of their items.
 pub(super) fn waiting(
     header: &BlockHeader,
     stored: &[u8],
@@ -288,7 +288,7 @@ fn candidates(directory: &Path, disk: Option<&dyn Disk>) -> Result<Vec<Candidate
         names.extend(segment_number(name));
         let unfinished = name.strip_suffix(UNFINISHED).and_then(segment_number);
         if let (Some(_), Some(disk)) = (unfinished, disk) {
-            // The segment before it has the same records.
+            // The previous segment has the same records.
             disk.remove(&entry.path())
                 .map_err(|error| failed("remove", &entry.path(), error))?;
         }

@@ -1,4 +1,4 @@
-//! The logs that are open in this process, so that a reload can hand them over.
+//! The logs that are open in this process, so that a reload can pass them to the new components.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ use crate::metrics::StorageMetrics;
 /// Opens logs by directory.
 ///
 /// A reload builds the new components while the old ones still run. Both then share one log and its lock until the last
-/// of them closes its lease. Only one lease reads: the one that called [`take_over`](Lease::take_over) last.
+/// component closes its lease. Only one lease reads: the last lease that called [`take_over`](Lease::take_over).
 #[derive(Debug, Clone, Default)]
 pub struct Logs(Arc<Mutex<HashMap<PathBuf, Opened>>>);
 
@@ -109,8 +109,8 @@ impl Lease {
         &self.log
     }
 
-    /// Makes this lease the only reader, with the options that it was opened with. Options apply only now: a
-    /// configuration that is rejected in the end must not change the guarantees of the running one.
+    /// Makes this lease the only reader, with its options. Options apply only from this call on: a configuration that
+    /// fails in the end must not change the guarantees of the running one.
     pub fn take_over(&self) {
         self.log.hand_over_to(self.number, self.options.clone());
     }
@@ -120,8 +120,8 @@ impl Lease {
         self.log.reads(self.number)
     }
 
-    /// Returns up to `most` bytes of the next records, but at least one record if there is any. With `from_disk` it may
-    /// block on the disk.
+    /// Returns up to `most` bytes of the next records, and at least one record if any is left. With `from_disk`, the
+    /// call may block on the disk.
     ///
     /// # Errors
     /// Files cannot be read. Damaged content is not an error.

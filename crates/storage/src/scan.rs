@@ -16,9 +16,9 @@ use super::format::{BLOCK_HEADER, BlockHeader, Marker, SEGMENT_HEADER, crc};
 const WINDOW: usize = 256 << 10;
 /// Granularity in which unreadable data is skipped, in bytes: a page.
 const PAGE: u64 = 4096;
-/// Time for which a page may be unreadable before its data is given up. Network disks fail for seconds and then
-/// recover.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Maximum time for which reads of a page are retried before its data counts as lost. Network disks fail for seconds
+/// and then recover.
+const RETRY_TIME: Duration = Duration::from_mins(1);
 
 /// Unreadable pages of a log, with the time of the first failure.
 #[derive(Debug, Default)]
@@ -28,16 +28,16 @@ pub(super) struct Unreadable {
 
 impl Unreadable {
     /// Maximum number of remembered pages.
-    const MOST: usize = 1024;
+    const MAX_PAGES: usize = 1024;
 
-    /// Records that a page of a segment is unreadable. Returns true if the page is given up.
-    fn is_given_up(&self, segment: u64, page: u64, now: Instant) -> bool {
+    /// Records that a page of a segment is unreadable. Returns true if the page counts as lost.
+    fn is_lost(&self, segment: u64, page: u64, now: Instant) -> bool {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if pages.len() >= Self::MOST && !pages.contains_key(&(segment, page)) {
+        if pages.len() >= Self::MAX_PAGES && !pages.contains_key(&(segment, page)) {
             pages.clear();
         }
         let since = *pages.entry((segment, page)).or_insert(now);
-        now.saturating_duration_since(since) >= PATIENCE
+        now.saturating_duration_since(since) >= RETRY_TIME
     }
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Scan {
     /// Buffered bytes of the file, from offset `start` on.
     window: Vec<u8>,
     start: u64,
-    /// Name of the segment and its unreadable pages. Without these, unreadable pages are given up at once.
-    patience: Option<(u64, Arc<Unreadable>)>,
+    /// Name of the segment, and its unreadable pages. If `None`, unreadable pages count as lost at once.
+    retries: Option<(u64, Arc<Unreadable>)>,
     /// Whether unreadable data was treated as damaged.
     has_given_up: bool,
 }
@@ -77,7 +77,7 @@ pub(super) enum Found<'a> {
 pub(super) struct Damage {
     pub(super) at: u64,
     pub(super) bytes: u64,
-    /// Whether no block follows. An unfinished write looks like this.
+    /// Whether no block follows, as after an unfinished write.
     pub(super) at_end: bool,
 }
 
@@ -96,14 +96,14 @@ impl Scan {
             at: SEGMENT_HEADER as u64,
             window: Vec::new(),
             start: 0,
-            patience: None,
+            retries: None,
             has_given_up: false,
         }
     }
 
     /// Makes unreadable pages an error for some time before they count as damage.
-    pub(super) fn patient(mut self, segment: u64, unreadable: &Arc<Unreadable>) -> Self {
-        self.patience = Some((segment, unreadable.clone()));
+    pub(super) fn with_retries(mut self, segment: u64, unreadable: &Arc<Unreadable>) -> Self {
+        self.retries = Some((segment, unreadable.clone()));
         self
     }
 
@@ -126,7 +126,7 @@ impl Scan {
     pub(super) fn extend(&mut self, end: u64) {
         if end > self.end {
             self.end = end;
-            // Data behind the old end may have been written since it was buffered.
+            // Data beyond the old end may have been written since the window was read.
             self.window.clear();
         }
     }
@@ -149,7 +149,7 @@ impl Scan {
             })));
         };
         let payload = at + BLOCK_HEADER as u64;
-        // If this fails, the next call reads the block again.
+        // After an error, the next call reads the block again.
         self.bytes(payload, header.stored as usize)?;
         self.at = at + header.len();
         let ends = self.at >= self.end;
@@ -181,7 +181,7 @@ impl Scan {
                     at += 1;
                 }
                 None if len < WINDOW => return Ok(None),
-                // A marker may cross the end of the searched bytes.
+                // A marker may cross the end of the searched range.
                 None => at += (len - marker.len() + 1) as u64,
             }
         }
@@ -220,7 +220,7 @@ impl Scan {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Retried at least once. Once a page is given up, its data is lost.
+                // Retried at least once. After the last retry, the data of the page is lost.
                 Err(error) if error.raw_os_error() == Some(EIO) => {
                     failures += 1;
                     if !failures.is_multiple_of(2) {
@@ -228,15 +228,15 @@ impl Scan {
                     }
                     let place = at + filled as u64;
                     let page = place - place % PAGE;
-                    let given_up = self.patience.as_ref().is_none_or(|(segment, unreadable)| {
-                        unreadable.is_given_up(*segment, page, Instant::now())
+                    let is_lost = self.retries.as_ref().is_none_or(|(segment, unreadable)| {
+                        unreadable.is_lost(*segment, page, Instant::now())
                     });
-                    if !given_up {
+                    if !is_lost {
                         self.window.clear();
                         return Err(error);
                     }
                     self.has_given_up = true;
-                    // Data behind the page may be readable.
+                    // Data after the page may be readable.
                     let skipped = usize::try_from(page + PAGE - place).unwrap_or(len);
                     filled = (filled + skipped).min(len);
                 }
@@ -259,10 +259,10 @@ mod tests {
     fn unreadable_page_is_skipped_after_a_minute() {
         let unreadable = Unreadable::default();
         let now = Instant::now();
-        assert!(!unreadable.is_given_up(1, 4096, now));
-        assert!(!unreadable.is_given_up(1, 8192, now + PATIENCE / 2));
-        assert!(!unreadable.is_given_up(1, 4096, now + PATIENCE / 2));
-        assert!(unreadable.is_given_up(1, 4096, now + PATIENCE));
-        assert!(!unreadable.is_given_up(2, 4096, now + PATIENCE));
+        assert!(!unreadable.is_lost(1, 4096, now));
+        assert!(!unreadable.is_lost(1, 8192, now + RETRY_TIME / 2));
+        assert!(!unreadable.is_lost(1, 4096, now + RETRY_TIME / 2));
+        assert!(unreadable.is_lost(1, 4096, now + RETRY_TIME));
+        assert!(!unreadable.is_lost(2, 4096, now + RETRY_TIME));
     }
 }

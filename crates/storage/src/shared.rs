@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) room_wanted: bool,
     /// Whether the removal of finished segments fails, so that no space is freed.
     pub(super) stuck: bool,
-    /// Whether the writer sleeps until it is woken.
+    /// Whether the writer sleeps until a wake-up.
     pub(super) is_idle: bool,
 }
 
@@ -58,12 +58,12 @@ pub(super) struct Append {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock. If it did, the state would still be consistent.
+        // No code panics while it holds the lock. After a panic, the state would still be consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the writer if it is idle. A busy writer checks for work without the system call.
-    pub(super) fn tell_writer(&self, mut state: MutexGuard<'_, State>) {
+    /// Wakes the writer if it is idle. A busy writer finds the work without a system call.
+    pub(super) fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
         let is_idle = std::mem::take(&mut state.is_idle);
         drop(state);
         if is_idle {
@@ -81,7 +81,7 @@ impl Shared {
         self.metrics.segments.set(state.segments.len() as f64);
     }
 
-    /// Counts the records `first..end` as lost and no longer waits for their acknowledgement.
+    /// Counts the records `first..end` as lost, and stops waiting for their acknowledgement.
     pub(super) fn lose(&self, first: u64, end: u64) {
         if first >= end {
             return;
@@ -97,7 +97,7 @@ impl Shared {
                 "Records of a queue on disk were lost, because their blocks are damaged or their files were \
                  removed. Check the disk."
             );
-            self.tell_writer(state);
+            self.wake_writer(state);
         } else {
             drop(state);
         }

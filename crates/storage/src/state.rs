@@ -10,14 +10,14 @@ use super::acknowledged::Acknowledged;
 pub(super) struct Segment {
     /// Number in the segment's name.
     pub(super) name: u64,
-    /// First sequence number, and one above the last.
+    /// First sequence number, and the number after the last.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// Bytes of the file that may be read: those that are as durable as the options require.
+    /// Readable bytes of the file: the bytes that are as durable as the options require.
     pub(super) bytes: u64,
     /// Size of the file on disk. A reused file may be longer than `bytes`.
     pub(super) file: u64,
-    /// Number of unacknowledged records, and of items in them.
+    /// Number of unacknowledged records, and of their items.
     pub(super) records: u64,
     pub(super) items: u64,
     /// Whether the segment is complete.
@@ -67,7 +67,7 @@ impl Segments {
         self.list.back().map(|segment| segment.name)
     }
 
-    /// Returns one above the last readable sequence number.
+    /// Returns the number after the last readable sequence number.
     pub(super) fn end(&self) -> u64 {
         self.list.back().map_or(0, |segment| segment.end)
     }
@@ -102,7 +102,7 @@ impl Segments {
         self.usage.items += items;
     }
 
-    /// Completes the last segment. `is_cut` says that its file ends with its records.
+    /// Completes the last segment. `is_cut` states that its file ends with its records.
     pub(super) fn seal(&mut self, is_cut: bool) {
         if let Some(last) = self.list.back_mut().filter(|last| !last.sealed) {
             last.sealed = true;
@@ -114,8 +114,8 @@ impl Segments {
         }
     }
 
-    /// Moves the records of the last segment from `new.first` on to a new segment. `records` and `items` of them are
-    /// unacknowledged. `kept` is the remaining size of the last segment, in bytes.
+    /// Moves the records of the last segment from `new.first` on to a new segment. `records` and `items` are the
+    /// unacknowledged part of the moved records. `kept` is the remaining size of the last segment, in bytes.
     pub(super) fn split_last(&mut self, kept: u64, records: u64, items: u64, mut new: Segment) {
         let Some(last) = self.list.back_mut() else {
             return;
@@ -142,11 +142,11 @@ impl Segments {
         new > 0
     }
 
-    /// Records that `first..end` are lost. Returns how many of them were not acknowledged.
+    /// Records that `first..end` are lost. Returns the number of unacknowledged records among them.
     pub(super) fn lose(&mut self, first: u64, end: u64) -> u64 {
         let mut lost = 0;
         let mut from = first;
-        // A gap lies within one segment, or belongs to no segment at all.
+        // A gap lies within one segment, or outside of all segments.
         while from < end {
             let to = self
                 .find(from)
@@ -173,7 +173,7 @@ impl Segments {
         let mut items = items.min(segment.items);
         segment.items -= items;
         if segment.records == 0 {
-            // Items that no record accounts for were in damaged records.
+            // Items without a known record were in damaged records.
             self.lost_items += segment.items;
             items += std::mem::take(&mut segment.items);
             self.finished += usize::from(records > 0 && segment.sealed);
@@ -202,7 +202,8 @@ impl Segments {
         self.usage.bytes -= segment.file.min(self.usage.bytes);
     }
 
-    /// Records the size of the file kept for the next segment, or 0 for none. The file counts in the usage.
+    /// Records the size of the file for reuse by the next segment, or 0 without such a file. The file counts in the
+    /// usage.
     pub(super) fn keep_spare(&mut self, bytes: u64) {
         self.usage.bytes = self.usage.bytes - self.spare + bytes;
         self.spare = bytes;

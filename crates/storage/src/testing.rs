@@ -101,7 +101,7 @@ impl Disk for Faulty {
         let inner = LOCAL.create(path)?;
         let mut faults = self.faults.lock().unwrap();
         faults.durable.insert(named(path), 0);
-        // A different file of that name was renamed before.
+        // Another file of the same name was renamed before.
         faults.names.remove(&named(path));
         drop(faults);
         Ok(Box::new(FaultyOutput {

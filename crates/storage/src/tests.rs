@@ -232,7 +232,7 @@ fn returned_records_are_read_before_new_ones() {
 }
 
 #[test]
-fn segments_are_deleted_once_all_their_records_are_acknowledged() {
+fn segment_is_deleted_after_last_acknowledgement() {
     let mut bench = Bench::new(Options {
         segment_bytes: 200,
         ..options()
@@ -282,7 +282,7 @@ fn disk_usage_is_reported_and_released() {
         bench.acknowledge(std::slice::from_ref(record));
         bench.settle();
     }
-    // One file was removed, and the other is kept.
+    // One file was removed, and the other file remains.
     assert!(bench.log().usage().bytes < 1000);
     assert_eq!(
         bench.log().usage(),
@@ -295,7 +295,7 @@ fn disk_usage_is_reported_and_released() {
 }
 
 #[test]
-fn room_is_made_though_the_last_segment_is_not_full() {
+fn make_room_removes_partly_filled_last_segment() {
     let bench = Bench::new(options());
     bench.fill(&["a", "b"]);
     let records = bench.take();
@@ -312,7 +312,7 @@ fn room_is_made_though_the_last_segment_is_not_full() {
 }
 
 #[test]
-fn files_are_removed_while_records_are_appended_without_a_pause() {
+fn files_are_removed_during_constant_appends() {
     let bench = Bench::new(Options {
         segment_bytes: 200,
         ..options()
@@ -368,7 +368,7 @@ fn torn_write_loses_only_its_records() {
 }
 
 #[test]
-fn a_flipped_bit_costs_its_block_is_reported_and_nothing_else() {
+fn flipped_bit_loses_only_its_block_and_is_reported() {
     let mut bench = Bench::new(Options {
         segment_bytes: 150,
         ..options()
@@ -436,7 +436,7 @@ fn damage_at_runtime_is_skipped_and_reported_once() {
 }
 
 #[test]
-fn a_lost_position_repeats_but_loses_nothing() {
+fn lost_position_repeats_but_loses_nothing() {
     for content in [None, Some(b"garbage".to_vec())] {
         let mut bench = Bench::new(options());
         bench.fill(&["a", "b"]);
@@ -557,7 +557,7 @@ fn blocks_of_failed_fsync_are_rewritten_before_acknowledgment() {
 }
 
 #[test]
-fn while_no_fsync_succeeds_nothing_is_answered_with_yes() {
+fn nothing_is_acknowledged_while_fsync_fails() {
     for truncates in [true, false] {
         let mut bench = Bench::new(options());
         bench.fill(&["before"]);
@@ -633,7 +633,7 @@ fn unremovable_file_is_retried_and_counts_as_used() {
 }
 
 #[test]
-fn only_waiting_records_are_compressed() {
+fn only_unread_backlog_is_compressed() {
     let text = "all alike ".repeat(1 << 17);
     let bench = Bench::new(Options {
         compress: true,
@@ -646,14 +646,14 @@ fn only_waiting_records_are_compressed() {
         bench.log().usage().bytes - before
     };
     assert!(grows(&text) > text.len() as u64);
-    // Seven blocks are kept for a reader that is about to read. The eighth exceeds the limit.
+    // Seven blocks stay in memory for a reader that is about to read. The eighth exceeds the limit.
     for _ in 0..7 {
         assert!(grows(&text) > text.len() as u64);
     }
     assert!(grows(&text) < text.len() as u64 / 20);
     assert_eq!(bench.take().len(), 9);
     assert!(grows(&text) > text.len() as u64);
-    // Size does not matter for blocks that were read.
+    // The size of blocks that were read does not matter.
     let larger = text.repeat(3);
     for _ in 0..3 {
         assert!(grows(&larger) > larger.len() as u64);
@@ -773,7 +773,7 @@ fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn a_record_larger_than_a_segment_is_a_record_like_any_other() {
+fn record_larger_than_segment_round_trips() {
     let mut bench = Bench::new(Options {
         segment_bytes: 1000,
         compress: true,
@@ -857,7 +857,7 @@ fn cancelled_waiting_append_is_not_written() {
 }
 
 #[test]
-fn a_version_from_the_future_is_an_error_with_its_file() {
+fn newer_format_version_is_an_error_naming_the_file() {
     let mut bench = Bench::new(options());
     bench.fill(&["a"]);
     bench.close();
@@ -939,16 +939,16 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Each record whose append succeeded is handed out in order until it is acknowledged. After a crash, acknowledged
-    /// records may be repeated; refused records never appear.
+    /// Each appended record is handed out in order until it is acknowledged. After a crash, acknowledged records may be
+    /// repeated; refused records never appear.
     #[test]
-    fn log_behaves_like_list_in_memory(moves in moves(), compress in any::<bool>()) {
+    fn log_behaves_like_in_memory_list(moves in moves(), compress in any::<bool>()) {
         let mut bench = Bench::new(Options { segment_bytes: 300, compress, ..options() });
-        // Text, and whether it is acknowledged and whether that may be in memory only.
+        // Text; whether the record is acknowledged; whether the acknowledgement may be in memory only.
         let mut model: BTreeMap<String, bool> = BTreeMap::new();
         let mut out: Vec<Record> = Vec::new();
         let mut unsaved: BTreeSet<String> = BTreeSet::new();
-        // Acknowledged before a crash that may have lost the acknowledgement.
+        // Records acknowledged before a crash that may have lost the acknowledgement.
         let mut repeated: BTreeSet<String> = BTreeSet::new();
         for (number, one) in moves.into_iter().enumerate() {
             match one {
@@ -1011,7 +1011,7 @@ proptest! {
 }
 
 #[test]
-fn queue_goes_on_after_its_directory_was_removed() {
+fn queue_continues_after_its_directory_was_removed() {
     let mut bench = Bench::new(options());
     bench.fill(&["before"]);
     std::fs::remove_dir_all(bench.directory.path()).unwrap();

@@ -1,9 +1,9 @@
-//! The writer thread of a log. It takes all waiting records, writes them, syncs once, and then acknowledges all (group
-//! commit). It never waits for more records: those that arrive during an fsync share the next one.
+//! The writer thread of a log. It takes all waiting records, writes them, syncs once, and then acknowledges all of them
+//! (group commit). The writer never waits for more records: records that arrive during an fsync share the next fsync.
 //!
 //! A failed write is cut off and refused. After a failed fsync, the state of the file is unknown, and the next fsync
-//! would report success. So data that was not synced before is written again to a new segment, which replaces the old
-//! data. <https://wiki.postgresql.org/wiki/Fsync_Errors>
+//! would report success. Therefore unsynced data is written again to a new segment, which replaces the old data.
+//! <https://wiki.postgresql.org/wiki/Fsync_Errors>
 
 mod rescue;
 mod segment;
@@ -26,8 +26,8 @@ use super::state::Segment;
 use super::{AppendError, Fsync, NewRecord, Options};
 use segment::Spare;
 
-/// Size in bytes from which a block is followed by the next one. Small blocks limit the loss by damage; large ones give
-/// LZ4 enough repetition.
+/// Size in bytes at which a new block begins. Small blocks limit the loss by damage; large blocks give LZ4 enough
+/// repetition.
 const BLOCK_BYTES: usize = 128 << 10;
 /// Maximum number of bytes per fsync, unless a single record is larger. The size is below the memory kept for a reader
 /// that keeps up.
@@ -43,11 +43,11 @@ pub(super) struct Writer {
     active: Option<Active>,
     /// Sequence number of the next record.
     next: u64,
-    /// One above the last record whose append succeeded.
+    /// Number after the last record whose append succeeded.
     follows: u64,
     /// Larger than the name of every segment.
     next_name: u64,
-    /// The file of a finished segment, kept for the next one.
+    /// The file of a finished segment, for reuse by the next segment.
     spare: Option<Spare>,
     saved: Option<Instant>,
     /// Finished segments whose removal failed, and the time of the last attempt.
@@ -72,12 +72,12 @@ struct Active {
     began: Instant,
     /// Bytes of completely written blocks.
     len: u64,
-    /// Bytes of `len` that are known to be on disk, and the first record behind them.
+    /// Bytes of `len` that are known to be on disk, and the first record after them.
     synced: u64,
     synced_next: u64,
     /// Time since which some bytes are not synced.
     unsynced_since: Option<Instant>,
-    /// Whether an fsync failed. If so, the unsynced data must be written again before anything is added.
+    /// Whether an fsync failed. If so, the unsynced data must be written again before the next append.
     doubtful: bool,
 }
 
@@ -133,7 +133,7 @@ impl Writer {
                 break;
             }
         }
-        // Before any task learns that the log is closed.
+        // The segment closes before any task observes the closed log.
         self.close_active();
         self.drop_spare();
         drop(self.lock);
@@ -257,7 +257,7 @@ impl Writer {
         };
         if let Err(error) = write() {
             self.take_back(len, options);
-            // On a full disk every file counts, so this segment is removed as soon as its records are acknowledged.
+            // On a full disk every file matters, so this segment is removed as soon as its records are acknowledged.
             self.seal_synced(options);
             return Err(("write", error));
         }

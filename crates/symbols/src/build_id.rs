@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The build id of a binary: the content of its `NT_GNU_BUILD_ID` note, or an id derived from Go's.
+/// The build id of a binary: the content of its `NT_GNU_BUILD_ID` note, or an id derived from Go's build id.
 ///
 /// Build ids come from telemetry, untrusted files and URLs, and become parts of paths and URLs. Therefore an id is
 /// stored as bytes and always written as lower-case hexadecimal digits, which cannot leave a directory.
@@ -27,15 +27,15 @@ impl BuildId {
         }
     }
 
-    /// Derives an id for a Go binary without a GNU build id: the SHA-256 of Go's own build id. That id is text of
+    /// Derives an id for a Go binary without a GNU build id: the SHA-256 of the Go build id. The Go build id is text of
     /// any length with slashes in it (`action/main/package/content`).
     pub fn from_go(id: &str) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
         BuildId(digest.as_ref().into())
     }
 
-    /// Derives an id from the hexadecimal digits of Go's build id, as written by agents that support GNU build ids
-    /// only. `None` for other ids.
+    /// Derives an id from the hexadecimal digits of a Go build id, as written by agents that support only GNU build
+    /// ids. Returns `None` for other ids.
     pub fn from_go_digits(digits: &str) -> Option<Self> {
         // A Go build id has about 83 characters.
         if digits.len() > 512 {

@@ -7,13 +7,13 @@
 //! DIRECTORY/tmp/PID-N              file that is being written
 //! ```
 //!
-//! A file is written under another name and then renamed, so no reader sees a partial file. Several processes may
-//! share a directory; at worst two of them compile the same file. A deleted file stays readable for processes that
-//! have it open.
+//! A file is written under another name and then renamed, so no reader sees a partial file. Several processes may share
+//! a directory; at worst two of them compile the same file. A deleted file stays readable for processes that have it
+//! open.
 //!
-//! To make room, notes are deleted before symbol files, since a note only saves a lookup. Symbol files are deleted
-//! in the order of their last use. The modification time holds the time of the last use, because many file systems
-//! are mounted without access times. The modification time of a note is its expiry.
+//! To make room, notes are deleted before symbol files, since a note only saves a lookup. Symbol files are deleted in
+//! the order of their last use. The modification time records the last use, because many file systems are mounted
+//! without access times. The modification time of a note is its expiry.
 //!
 //! The cache decides the names of addresses and its files are mapped, so no other user may write to the directory.
 
@@ -34,17 +34,17 @@ pub use self::verified::open_verified;
 use super::build_id::BuildId;
 use super::file::{SymbolFile, SymbolFileError};
 
-/// Directory of the current format; other versions are deleted when a cache is opened. Raise it also if compiling
-/// the same binary would give a different result.
+/// Directory of the current format. Opening a cache deletes other versions. Raise the version also if compiling the
+/// same binary would give a different result.
 const VERSION: &str = "v3";
 
 /// Minimum time between two updates of a file's last use; more updates would only write metadata.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Age at which a temporary file counts as left behind by a crashed process and is deleted.
+/// Age at which a temporary file is deleted as the leftover of a crashed process.
 const STALE_AFTER: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// Number of notes that are kept when there are too many. Each note takes a disk block, mostly 4 KiB.
+/// Number of notes that remain after a deletion of notes. Each note takes a disk block, mostly 4 KiB.
 const MAX_NOTES: usize = 8192;
 /// Number of notes that triggers a cleanup. The slack avoids reading the directory for every new note.
 const TOO_MANY_NOTES: usize = MAX_NOTES + MAX_NOTES / 4;
@@ -66,7 +66,7 @@ pub struct Cache {
 pub enum Cached {
     /// The symbols.
     File(Arc<SymbolFile>),
-    /// A symbol file exists, but verifying it for the first time would take long.
+    /// A symbol file exists, but its first verification would take long.
     Unverified,
     /// The reason why there are no symbols.
     Absent(Absence),
@@ -86,7 +86,7 @@ impl Cache {
     /// Deletes leftovers of crashed processes and other versions, and trims the cache to `max_bytes`.
     ///
     /// # Errors
-    /// Fails if the directory cannot be created or written to, belongs to another user, or is writable by others.
+    /// Fails if the directory cannot be created or written to, belongs to another user, or is writable by other users.
     pub fn open(directory: &Path, max_bytes: u64) -> io::Result<Self> {
         let cache = Cache {
             files: directory.join(VERSION),
@@ -123,7 +123,7 @@ impl Cache {
                 touch(&path, SystemTime::now());
                 return Some(Cached::File(Arc::new(file)));
             }
-            // The file may be good: with too many open files, every open fails.
+            // The file may be valid: if the process has too many open files, every open fails.
             Err(SymbolFileError::Io(_)) => {}
             Ok(Some(_))
             | Err(
@@ -179,7 +179,7 @@ impl Cache {
         Ok(Scratch(self.scratch.join(name)))
     }
 
-    /// Stores and opens a compiled file, replacing what the cache has for the build id.
+    /// Stores and opens a compiled file, replacing the cache entry of the build id.
     ///
     /// # Errors
     /// Fails if the file cannot be written or read.
@@ -339,7 +339,7 @@ fn on_disk(metadata: &Metadata) -> u64 {
     metadata.blocks() * 512
 }
 
-/// Another process may have removed the file already, which counts as success.
+/// If another process removed the file, the deletion counts as a success.
 fn delete(path: &Path) {
     let _ = fs::remove_file(path);
 }
@@ -363,9 +363,9 @@ fn id_of(path: &Path) -> Option<BuildId> {
     format!("{first}{rest}").parse().ok()
 }
 
-/// Refuses a directory that belongs to another user or that others may write to.
+/// Refuses a directory that belongs to another user or that other users may write to.
 fn check_ownership(directory: &Path) -> io::Result<()> {
-    /// Write permission of the group and of others.
+    /// Write permission of the group and of other users.
     const OTHERS_WRITE: u32 = 0o022;
     let metadata = fs::metadata(directory)?;
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_writable_by_others_is_refused() {
+    fn directory_writable_by_other_users_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         Cache::open(directory.path(), 1 << 20).unwrap();
         for (place, mode, refused) in [
@@ -466,7 +466,7 @@ mod tests {
         let (_directory, cache) = cache(1 << 20);
         // A build id that no other test uses.
         let id = id(77);
-        // Compiled by another process, so not yet verified by this one.
+        // Compiled by another process, so not verified by this process.
         let place = cache.place(&id, "sym").unwrap();
         File::create(&place).unwrap();
         compiled(&id, &place);

@@ -48,12 +48,12 @@ pub struct Inputs<'a> {
 pub struct CompileLimits {
     /// Size of all input files together, in bytes. The files are mapped, so the system can reclaim pages.
     pub input_bytes: u64,
-    /// Size of all decompressed sections together, in bytes. Decompressed sections are held in memory.
+    /// Total size of all decompressed sections, in bytes. Decompressed sections stay in memory.
     pub decompressed_bytes: u64,
-    /// Size of the compiled file before its names are compressed, in bytes. The file is held in memory until it is
-    /// written.
+    /// Size of the compiled file before its names are compressed, in bytes. The content stays in memory until the file
+    /// is written.
     pub output_bytes: u64,
-    /// Number of functions, inlined calls, address ranges and line rows together. One entry takes up to 48 bytes of
+    /// Total number of functions, inlined calls, address ranges and line rows. One entry takes up to 48 bytes of
     /// memory.
     pub entries: u64,
 }
@@ -82,7 +82,7 @@ pub enum CompileError {
     /// A file belongs to another binary.
     #[error("{0} belongs to another binary: the build ids differ")]
     Mismatch(PathBuf),
-    /// Nothing in the file names code.
+    /// The file has no names for code.
     #[error("the file has no debug information, no symbols and no Go function table")]
     NoSymbols,
     /// A limit is exceeded.
@@ -219,7 +219,7 @@ fn symbols(
         return Ok(symbols);
     };
     let budget = parts.binary.budget();
-    // An unreadable section names nothing. Oversized sections still fail, since another source may fit.
+    // An unreadable section provides no names. Oversized sections still fail, since another source may match.
     let data = section.data(ENDIAN, parts.binary.data);
     let data = data.map_err(|_| ElfError::Malformed);
     let nested = match data.and_then(|data| decompress::xz(data, budget)) {
@@ -259,8 +259,8 @@ fn debug_information(
 
 /// Adds linkage names to functions whose debug information lacks them. C++ compilers omit the linkage name of a
 /// function with internal linkage, and the remaining name has no namespace. The name comes from the symbol at the
-/// function's entry. Another part of the function, which the linker may have placed before the entry, has a symbol
-/// of its own.
+/// function's entry. Another part of the function, which the linker may have placed before the entry, has a separate
+/// symbol.
 fn name_functions(symbols: &[Range], model: &mut Model) {
     for (address, context) in std::mem::take(&mut model.entries) {
         let symbol = symbols.binary_search_by_key(&address, |symbol| symbol.start);
@@ -270,7 +270,7 @@ fn name_functions(symbols: &[Range], model: &mut Model) {
     }
 }
 
-/// Names lines without a function or with an unnamed one. Lines that stay without a name are dropped.
+/// Names lines without a function or with an unnamed function. Lines without a name afterwards are dropped.
 fn name_lines(ranges: Vec<Range>, symbols: &[Range], model: &Model) -> Vec<Range> {
     let mut named = Vec::with_capacity(ranges.len());
     let mut symbols = symbols.iter().peekable();

@@ -16,19 +16,19 @@ use tributary_net::files::open_regular;
 /// Build id and debug links of a binary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Build id: the GNU build id, or else an id derived from Go's.
+    /// Build id: the GNU build id, or else an id derived from the Go build id.
     pub build_id: Option<BuildId>,
     /// Name and CRC of the separate debug file (`.gnu_debuglink`).
     pub debug_link: Option<DebugLink>,
     /// Build id of the supplementary file that dwz wrote, with debug information shared by several binaries
     /// (`.gnu_debugaltlink`).
     pub supplementary_id: Option<BuildId>,
-    /// Names of the `.dwo` files with the split units, as the compiler wrote them. At most 1,024.
+    /// Names of the `.dwo` files with the split units, as written by the compiler. At most 1,024.
     pub units: Vec<SplitUnit>,
 }
 
-/// Describes a file; the description is empty if the file is not ELF. Decompresses at most `decompressed_bytes`.
-/// Only the worker process may call it, because the file is untrusted.
+/// Describes a file; the description is empty if the file is not ELF. Decompresses at most `decompressed_bytes`. Only
+/// the worker process may call the function, because the file is untrusted.
 ///
 /// # Errors
 /// Fails if the file cannot be read.

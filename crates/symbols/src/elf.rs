@@ -54,7 +54,7 @@ impl<'data> Elf<'data> {
         if ![EM_X86_64, EM_AARCH64].contains(&header.e_machine(ENDIAN)) {
             return Err(ElfError::Unsupported);
         }
-        // A file truncated behind its segments, such as a memory dump, still has segments.
+        // A file truncated after its segments, such as a memory dump, still has segments.
         let sections = header.sections(ENDIAN, data).unwrap_or_default();
         Ok(Elf {
             data,
@@ -127,7 +127,7 @@ impl<'data> Elf<'data> {
         BuildId::from_bytes(note).ok()
     }
 
-    /// Returns Go's own build id.
+    /// Returns the Go build id.
     pub(super) fn go_build_id(&self) -> Option<&'data str> {
         const NT_GO_BUILD_ID: u32 = 4;
         std::str::from_utf8(self.note(b"Go", NT_GO_BUILD_ID)?).ok()
@@ -164,8 +164,8 @@ impl<'data> Elf<'data> {
         (section.sh_type(ENDIAN) != SHT_NOBITS).then_some(section)
     }
 
-    /// Returns the content of a section, decompressed if necessary (`SHF_COMPRESSED`, or `.zdebug_*` instead);
-    /// empty if there is no such section.
+    /// Returns the content of a section, decompressed if necessary (`SHF_COMPRESSED`, or `.zdebug_*`); empty if the
+    /// file has no such section.
     pub(super) fn section_data(&self, name: &str) -> Result<Cow<'data, [u8]>, ElfError> {
         if let Some(section) = self.section(name) {
             let compressed = section.compression(ENDIAN, self.data);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The reason why an attempt to get symbols failed.
+/// Reason why an attempt to get symbols failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// No source has the build id.
@@ -134,8 +134,8 @@ impl FailureKind {
     /// Returns the time before the next attempt after a failure of this kind. `missing` is the configured time for
     /// build ids that no source has.
     ///
-    /// Files on a server rarely change within a day, so defects of a file count that long. An unreachable server is
-    /// asked again soon, protected by its circuit breaker. An interrupted compilation was expensive for this
+    /// Files on a server rarely change within a day, so defects of a file count for a day. Queries to an unreachable
+    /// server are repeated soon, protected by its circuit breaker. An interrupted compilation was expensive for this
     /// machine, so its retry waits longer.
     pub fn retry_delay(self, missing: Duration) -> Duration {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,7 +1,7 @@
 //! A compiled symbol file, memory-mapped.
 //!
-//! Opening checks the header only, which takes microseconds. Every index is checked where it is used, so a damaged
-//! file gives wrong names or none and cannot do other harm. [`SymbolFile::verify`] reads and checks the whole file.
+//! Opening checks only the header, which takes microseconds. Every index is checked at its use, so a damaged file can
+//! only give wrong or missing names. [`SymbolFile::verify`] reads and checks the whole file.
 
 mod cursor;
 pub(crate) mod format;
@@ -40,8 +40,8 @@ enum Data {
     Owned(Vec<u8>),
 }
 
-/// The reason why a symbol file cannot be used. For every reason except [`Io`](Self::Io), the binary must be
-/// compiled again.
+/// Reason why a symbol file cannot be used. For every reason except [`Io`](Self::Io), the binary must be compiled
+/// again.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolFileError {
     /// The system cannot read the file.
@@ -201,8 +201,8 @@ impl SymbolFile {
 
     fn section(&self, section: Section) -> &[u8] {
         let (place, _) = &self.layout.sections[section as usize];
-        // The range was checked when the file was opened. If the file was truncated since, the access raises SIGBUS
-        // and ends the process.
+        // The range was checked when the file was opened. If the file was truncated later, the access raises SIGBUS and
+        // ends the process.
         self.data.bytes().get(place.clone()).unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
 //! Sources of the files of a build id: directories of this machine, a prefix of an object store, debuginfod
 //! servers.
 //!
-//! A source is asked for a build id and nothing else. No other content of telemetry becomes part of a URL or path.
+//! A query to a source consists of a build id. No other content of telemetry becomes part of a URL or path.
 
 mod breaker;
 pub mod debuginfod;
@@ -29,7 +29,7 @@ pub trait BinarySource: Send + Sync + 'static {
     /// Name of the source in metrics.
     fn name(&self) -> &'static str;
 
-    /// Whether the source is asked over the network.
+    /// Whether queries to the source use the network.
     fn is_remote(&self) -> bool;
 
     /// Finds the files of a build id. The caller verifies the build id in the files.
@@ -51,8 +51,8 @@ pub struct Tools {
     pub compiling: Arc<Semaphore>,
 }
 
-/// Parallel compilations of this process. More would take processors and memory from the pipelines. Sizing advice
-/// for the machine counts on one.
+/// Parallel compilations of this process. A higher number would take processors and memory from the pipelines. The
+/// documented memory requirements assume one compilation.
 const COMPILED_AT_ONCE: usize = 1;
 
 impl Tools {
@@ -82,11 +82,11 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// Files of a binary.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The best file: one with debug information, if there is one.
+    /// The best file: a file with debug information, if found.
     pub binary: PathBuf,
     /// Companion files of the binary.
     pub supplementary: Vec<PathBuf>,
-    /// Downloaded files among them; deleted on drop.
+    /// Downloaded files among the found files; deleted on drop.
     downloads: Vec<Scratch>,
 }
 
@@ -127,8 +127,8 @@ impl Found {
         had
     }
 
-    /// Fingerprint of the names, sizes and times of the files; their content is not read. `None` for downloads.
-    /// Blocks.
+    /// Fingerprint of the names, sizes and times of the files, without reading their content. `None` for downloads. The
+    /// function blocks.
     pub fn fingerprint(&self) -> Option<u64> {
         if !self.downloads.is_empty() {
             return None;

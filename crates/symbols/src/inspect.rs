@@ -1,4 +1,4 @@
-//! Inspects the debug information and symbols that a binary offers, without compiling them.
+//! Inspects the debug information and symbols of a binary, without compiling them.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct Inspection {
     pub is_debug_file: bool,
     /// GNU build id.
     pub build_id: Option<BuildId>,
-    /// Go's own build id.
+    /// Go build id.
     pub go_build_id: Option<String>,
     /// Sections with names, and their sizes in the file in bytes.
     pub sections: Vec<(&'static str, u64)>,
@@ -28,7 +28,7 @@ pub struct Inspection {
     pub debug_link: Option<PathBuf>,
     /// Path of the supplementary file of dwz (`.gnu_debugaltlink`), which the debug information needs.
     pub alternative_link: Option<PathBuf>,
-    /// The `.dwo` files of split debug information, as far as they are readable without decompression.
+    /// The `.dwo` files of split debug information, except those in sections that need decompression.
     pub units: Vec<SplitUnit>,
 }
 

@@ -1,15 +1,14 @@
 //! Symbolizes addresses: turns the addresses of a binary into functions, source files and lines.
 //!
 //! A binary, with its separate debug files, is compiled once into a symbol file by [`compile()`]. A symbol file
-//! ([`file`](mod@file)) is memory-mapped and answers lookups without decoding the whole file.
+//! ([`file`](mod@file)) is memory-mapped and serves lookups without decoding the whole file.
 //!
 //! # Invariants
 //!
-//! - ELF files are untrusted input. Only a sandboxed process reads them (see [`worker`]); a malicious file costs
-//!   one symbol file, not the collector.
-//! - Every index in a symbol file is checked where it is used. A damaged file gives wrong names or none, never a
-//!   crash.
-//! - A source is asked for a build id and nothing else; no other telemetry becomes part of a path or URL.
+//! - ELF files are untrusted input. Only a sandboxed process reads them (see [`worker`]); a malicious file costs one
+//!   symbol file, not the collector.
+//! - Every index in a symbol file is checked at its use. A damaged file gives wrong or missing names, never a crash.
+//! - A query to a source consists of a build id; no other telemetry becomes part of a path or URL.
 //! - Lookups never wait for a source: a missing symbol file is fetched in the background.
 //!
 //! # Example
@@ -30,7 +29,7 @@
 //!
 //! # Where to start reading
 //!
-//! - [`library`]: the entry point, which answers with the symbols of a build id, now or later.
+//! - [`library`]: the entry point, which returns the symbols of a build id, now or later.
 //! - [`find`]: the sources of binaries: directories, an object store, debuginfod servers.
 //! - [`worker`]: the sandboxed process that reads ELF files; [`compile()`] and [`describe`]: the work of that
 //!   process.

@@ -1,12 +1,12 @@
 //! Symbols by build id, available at once or fetched in the background.
 //!
-//! A lookup never waits for a source. A symbol file that is neither in memory nor in the cache is fetched by a task
-//! of its own. There is one task for all callers, and it runs to its end even if no caller waits any longer,
-//! because the next lookup will likely want the same file.
+//! A lookup never waits for a source. A symbol file that is neither in memory nor in the cache is fetched by a separate
+//! task. All callers share the task, and it runs to its end even without waiting callers, because the next lookup will
+//! likely need the same file.
 //!
-//! Symbols without lines are used at once, while a better file is searched for in the other sources. Debug
-//! information is often installed after its absence was noticed. Therefore directories are searched again every
-//! minute, and servers as often as for a missing file.
+//! Symbols without lines are used at once, while a better file is searched for in the other sources. Debug information
+//! is often installed after its absence was noticed. Therefore directories are searched again every minute, and servers
+//! as often as for a missing file.
 
 mod fetch;
 mod metrics;
@@ -36,26 +36,26 @@ use tributary_net::sampled_log::SampledLog;
 
 /// Maximum number of parallel fetches from servers, compilation included. Each download takes disk space.
 const MAX_FETCHES: usize = 4;
-/// Maximum number of parallel searches on this machine. These searches never wait for a slow server or for the
-/// queue of made-up build ids that servers are asked for.
+/// Maximum number of parallel searches on this machine. Local searches never wait for a slow server or for the queue of
+/// made-up build ids at the servers.
 const MAX_SEARCHES: usize = 16;
-/// Maximum length of the queue of searches. Build ids beyond the maximum are not recorded; the next profile asks
-/// for them again.
+/// Maximum length of the queue of searches. Build ids beyond the maximum are not recorded, and the next profile queues
+/// them again.
 const QUEUE_LENGTH: usize = 4096;
-/// Maximum number of new build ids that one lookup may queue; the next profile brings the rest. An eighth of the
-/// queue, so that one sender with made-up build ids cannot fill it.
+/// Maximum number of new build ids that one lookup may queue; the next profile queues the rest. An eighth of the queue,
+/// so that one sender with made-up build ids cannot fill it.
 const MAX_NEW_IDS: usize = 512;
 /// Maximum number of open symbol files. The files are mapped, so unused parts take no memory.
 const OPEN: usize = 1024;
-/// Maximum bytes of symbol files verified for the first time during one lookup, which take some tens of
-/// milliseconds. Files beyond the maximum are handled like files to fetch.
+/// Maximum bytes of symbol files verified for the first time during one lookup, which take some tens of milliseconds.
+/// Files beyond the maximum are handled like files to fetch.
 const MAX_VERIFIED_BYTES: u64 = 64 << 20;
 /// Maximum number of build ids remembered as having no symbols.
 const MAX_ABSENT: usize = 1 << 16;
-/// Interval at which directories are searched again for missing files. A search is cheap, and the file may have
-/// been installed meanwhile.
+/// Interval at which directories are searched again for missing files. A search is cheap, and the file may have been
+/// installed in the meantime.
 const DIRECTORY_INTERVAL: Duration = Duration::from_secs(60);
-/// Random share of the retry time, so that not all missing files are asked for again at once.
+/// Random share of the retry time, so that queries for all missing files do not coincide.
 const JITTER: f64 = 0.25;
 /// Maximum number of useless files remembered per build id.
 const MAX_REJECTED: usize = 8;
@@ -64,7 +64,7 @@ const MAX_REJECTED: usize = 8;
 pub struct Library {
     tools: Tools,
     sources: Vec<Box<dyn BinarySource>>,
-    /// Time before a file that no source has is asked for again.
+    /// Time before the next query for a file that no source has.
     missing_for: Duration,
     state: Mutex<State>,
     fetching: Semaphore,
@@ -77,18 +77,18 @@ pub struct Library {
 pub enum Lookup {
     /// The symbols.
     Ready(Arc<SymbolFile>),
-    /// There are no symbols, or none for now.
+    /// The build id has no symbols, permanently or at present.
     Absent(FailureKind),
     /// The symbols are being fetched.
     Pending(Pending),
 }
 
-/// Whether a lookup counts in the metrics.
+/// Whether the metrics count a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupAttempt {
-    /// The first lookup, which counts.
+    /// The first lookup, which the metrics count.
     First,
-    /// A repeated lookup after waiting, which does not count.
+    /// A repeated lookup after waiting, which the metrics do not count.
     Repeated,
 }
 
@@ -105,7 +105,7 @@ impl Pending {
 }
 
 impl Library {
-    /// Creates a library for the component `id`. The sources are asked in the given order.
+    /// Creates a library for the component `id`. The sources are queried in the given order.
     pub fn new(
         id: &ComponentId,
         tools: Tools,
@@ -126,8 +126,8 @@ impl Library {
         })
     }
 
-    /// Looks up build ids, in order. Reads the cache for build ids that were not asked for before, which takes some
-    /// microseconds each without verification. Starts to fetch missing files.
+    /// Looks up build ids, in order. Reads the cache for new build ids, which takes some microseconds each without
+    /// verification. Starts to fetch missing files.
     pub async fn look_up(self: &Arc<Self>, ids: &[BuildId], asked: LookupAttempt) -> Vec<Lookup> {
         let mut known: Vec<Option<Lookup>> = {
             let mut state = self.state();
@@ -147,12 +147,12 @@ impl Library {
                 });
                 found.collect::<Vec<_>>()
             };
-            // `Err` only if the runtime shuts down; then nothing is found.
+            // `Err` occurs only if the runtime shuts down; then no file is found.
             let found = tokio::task::spawn_blocking(search).await;
             let found = found.unwrap_or_default().into_iter();
             resolved.extend(found.map(|(id, cached)| self.resolve(id, cached)));
         }
-        // Uses the files opened here, since there may be more of them than are kept open.
+        // The files opened here are used directly, since they may exceed the number of files that stay open.
         let unknown = known.iter_mut().filter(|known| known.is_none());
         for (unknown, resolved) in unknown.zip(resolved) {
             *unknown = Some(resolved);
@@ -180,7 +180,7 @@ impl Library {
         known
     }
 
-    /// Searches for a file with more information than this one.
+    /// Searches for a file with more information than the present file.
     fn search_better(self: &Arc<Self>, id: BuildId, partial: Arc<SymbolFile>) {
         let library = self.clone();
         tokio::spawn(async move {
@@ -197,7 +197,7 @@ impl Library {
         });
     }
 
-    /// Records the cached result for a build id, or starts a fetch if there is none.
+    /// Records the cached result for a build id, or starts a fetch without a cached result.
     fn resolve(self: &Arc<Self>, id: BuildId, cached: Option<Cached>) -> Lookup {
         let mut state = self.state();
         if let Some(known) = state.get(&id) {
@@ -262,7 +262,7 @@ impl Library {
         }
     }
 
-    /// Drops a note that was written under lower worker limits than the present ones.
+    /// Drops a note that was written under lower worker limits than the present limits.
     fn valid_note(&self, note: Option<Absence>) -> Option<Absence> {
         let limits = self.tools.compiler.limits();
         note.filter(|note| !limits.exceed(&note.limits))

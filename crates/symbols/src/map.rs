@@ -8,8 +8,8 @@ use memmap2::Mmap;
 
 /// The bytes of a memory-mapped file.
 ///
-/// Truncating a mapped file ends the process (`SIGBUS`). Therefore a mapped file is either in a directory of this
-/// program, where files are only replaced as a whole, or it is mapped by a worker process that may crash.
+/// Truncating a mapped file ends the process (`SIGBUS`). Therefore a mapped file is in a directory of this program,
+/// where files are only replaced as a whole, or is mapped by a worker process that may crash.
 #[derive(Debug)]
 pub(super) struct Map(Option<Mmap>);
 
@@ -47,8 +47,8 @@ mod memory {
     use memmap2::Mmap;
 
     pub(super) fn map(file: &File) -> io::Result<Mmap> {
-        // SAFETY: the mapping is private and read-only, and every use of its bytes checks what it reads. The
-        // callers must ensure that the file is not modified meanwhile, see above.
+        // SAFETY: the mapping is private and read-only, and every use of its bytes checks the values read. The callers
+        // must ensure that the file is not modified during its use, see above.
         unsafe { Mmap::map(file) }
     }
 }

@@ -17,7 +17,7 @@ use super::build_id::BuildId;
 use super::compile::{CompileLimits, Inputs, compile};
 use super::file::format::{HAS_LINES, HEADER, SUMMED_FROM};
 
-/// Address of the first function of [`elf`]; the others follow, [`SIZE`] bytes each.
+/// Address of the first function of [`elf`]. The other functions follow, [`SIZE`] bytes each.
 pub const CODE: u64 = 0x1000;
 /// Size of a function of [`elf`], in bytes.
 pub const SIZE: u64 = 0x10;

@@ -192,8 +192,8 @@ fn assert_same(one: &SymbolFile, other: &SymbolFile, addresses: &[u64]) {
     }
 }
 
-/// Runs LLVM's symbolizer; `None` if it is not installed. GNU addr2line is no reference: version 2.40
-/// sometimes uses a file of the wrong unit.
+/// Runs LLVM's symbolizer; `None` if it is not installed. GNU addr2line is no reference, because version 2.40 sometimes
+/// uses a file of the wrong unit.
 fn llvm_symbolizer(path: &Path, addresses: &[u64]) -> Option<Vec<Named>> {
     let mut command = Command::new("llvm-symbolizer");
     command.args(["--inlines", "--no-demangle", "--output-style=LLVM", "--obj"]);
@@ -240,8 +240,8 @@ fn assert_like_llvm_at(program: &Program, symbols: &SymbolFile, addresses: &[u64
         }))
         .zip(expected)
     {
-        // LLVM reports a file where there is no debug information, the last symbol where there is none, and
-        // lines for padding between functions.
+        // LLVM reports a file for code without debug information, the last symbol for code without a symbol, and lines
+        // for padding between functions.
         if ours.iter().all(|(_, place)| place.ends_with(":0:0")) {
             let unknown =
                 |(name, place): &(String, String)| name == "??" || place.ends_with(":0:0");
@@ -330,7 +330,7 @@ int main(int count, char **) {
 }
 "#;
 
-/// The linker places rarely executed parts before all other code.
+/// The linker places rarely executed parts before the rest of the code.
 #[test]
 fn static_function_is_named_by_symbol_at_its_entry() {
     let Some(program) = Program::build("g++", STATIC, &["-g", "-O2"]) else {
@@ -357,7 +357,7 @@ fn static_function_is_named_by_symbol_at_its_entry() {
 }
 
 #[test]
-fn inlined_calls_are_named_from_the_inside_to_the_outside() {
+fn inlined_calls_are_named_innermost_first() {
     let Some(program) = Program::build("gcc", C, &["-g", "-O2"]) else {
         return;
     };
@@ -474,7 +474,7 @@ fn stripped_binary_with_debug_file_equals_whole_binary() {
 }
 
 #[test]
-fn without_debug_information_the_symbols_name_functions() {
+fn symbols_name_functions_without_debug_information() {
     let Some(program) = Program::build("gcc", C, &["-O2", "-rdynamic"]) else {
         return;
     };
@@ -694,7 +694,7 @@ fn damaged_files_give_errors_or_wrong_names() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn compilation_limits_are_enforced() {
     let Some(program) = Program::build("gcc", C, &["-g", "-O2", "-gz=zlib"]) else {
         return;
     };

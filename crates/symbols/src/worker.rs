@@ -2,8 +2,8 @@
 //!
 //! The worker is this program with a sub-command that is hidden from the help. Before the worker opens a file, it
 //! limits its memory, CPU time, and output size, disables core dumps, and takes the lowest priority. It has no
-//! environment, and its memory contains nothing of the collector. If a file crashes the worker or makes it loop,
-//! one symbol file is lost and nothing else.
+//! environment, and its memory contains no data of the collector. If a file crashes the worker or makes it loop, only
+//! one symbol file is lost.
 //!
 //! A thread with panic handling is not enough. A decompression bomb would exhaust the memory of the whole process,
 //! and a mapped file that is truncated ends the process (`SIGBUS`).
@@ -73,7 +73,7 @@ pub struct Worker {
     limits: WorkerLimits,
 }
 
-/// Exit codes of a worker that reports a problem; other codes come from the runtime or a signal.
+/// Exit codes of a worker that reports a problem. Other codes come from the runtime or a signal.
 const UNUSABLE: i32 = 64;
 const TOO_LARGE: i32 = 65;
 const NOT_READABLE: i32 = 66;
@@ -81,12 +81,11 @@ const NOT_READABLE: i32 = 66;
 /// Wall-clock limit as a multiple of the CPU time, since the worker has the lowest priority.
 const WALL_CLOCK_FACTOR: u32 = 5;
 
-/// CPU seconds between the limit, at which the kernel sends SIGXCPU, and the kernel's SIGKILL for processes that
-/// ignore SIGXCPU. An earlier SIGKILL therefore comes from elsewhere, such as the OOM killer.
+/// CPU seconds between the limit, at which the kernel sends SIGXCPU, and the kernel's SIGKILL for processes that ignore
+/// SIGXCPU. An earlier SIGKILL therefore has another cause, such as the OOM killer.
 const SIGKILL_DELAY_SECONDS: u64 = 5;
 
-/// Maximum number of files that are described at the same time. Describing reads only parts of a file, but takes a
-/// process.
+/// Maximum number of parallel descriptions. A description reads only parts of a file, but takes a process.
 const MAX_DESCRIPTIONS: usize = 4;
 static DESCRIBING: Semaphore = Semaphore::const_new(MAX_DESCRIPTIONS);
 
@@ -218,7 +217,7 @@ impl Compiler for Worker {
 async fn read_output(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> String {
     let mut text = Vec::new();
     if let Some(pipe) = pipe {
-        // The bytes before a read error count.
+        // The bytes before a read error are used.
         let _ = pipe.take(most).read_to_end(&mut text).await;
     }
     String::from_utf8_lossy(&text).into_owned()
@@ -291,8 +290,7 @@ impl Task {
 }
 
 impl WorkerLimits {
-    /// Limits this process. `mapped` bytes of files count as address space, but not as memory; so does the program
-    /// itself.
+    /// Limits this process. `mapped` bytes of files and the program count as address space, but not as memory.
     fn enter(&self, mapped: u64) -> io::Result<()> {
         let set_both = |resource, value, most| {
             let limit = Rlimit {
@@ -302,7 +300,7 @@ impl WorkerLimits {
             setrlimit(resource, limit)
         };
         let set = |resource, value| set_both(resource, value, value);
-        // If memory is short, the kernel should kill the worker first. Failure is harmless.
+        // If memory is short, the kernel should kill the worker first. A failure is harmless.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         // If the collector is killed, the kernel kills its workers too.
         #[cfg(target_os = "linux")]
@@ -318,7 +316,7 @@ impl WorkerLimits {
         set(Resource::Fsize, self.output)?;
         let space = self.memory.saturating_add(mapped);
         set(Resource::As, space.saturating_add(address_space()?))?;
-        // Lowest priority, because pipelines come first. Failure is harmless.
+        // Lowest priority, because pipelines come first. A failure is harmless.
         let _ = nice(19);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Small requests that stand for large ones.
+//! Small requests that expand to large ones.
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -25,10 +25,10 @@ const GRPC_MOST: usize = (4 << 20) - 1024;
 /// One request of an attack.
 struct Shot {
     signal: Signal,
-    /// Of `Content-Type`; gRPC if there is none.
+    /// The `Content-Type`; gRPC if `None`.
     content: Option<&'static str>,
     encoding: &'static str,
-    /// The body as it is sent, or what it is made of.
+    /// The encoded body, or its parts.
     body: Body,
 }
 
@@ -139,7 +139,7 @@ fn index_bombs(bytes: usize) -> Vec<Vec<u8>> {
         with(None, vec![profile(count)], dictionary(bytes / 4, bytes / 4)),
         // Each attribute of the resource has a long key and a long value.
         with(Some(attributes), vec![profile(1)], dictionary(bytes / 4, 1)),
-        // Each attribute of the profile does.
+        // Each attribute of the profile has a long key and a long value.
         with(None, vec![indexed], dictionary(bytes / 4, 1)),
         // Each profile has a sample with the stack.
         with(
@@ -204,7 +204,7 @@ pub async fn compressed(target: &Target) -> Vec<Finding> {
             continue;
         }
         let body = Bytes::from(attacks::zeros(encoding));
-        // Four at once of each.
+        // Four concurrent requests of each kind.
         for content in [PROTOBUF, None].repeat(4) {
             if content.is_none() && !codec::GRPC.contains(&encoding) {
                 continue;
@@ -223,7 +223,7 @@ pub async fn compressed(target: &Target) -> Vec<Finding> {
     [vec![accepted], answers.findings()].concat()
 }
 
-/// pprof files in which one to three bytes stand for a struct.
+/// pprof files in which one to three bytes decode to a struct.
 pub async fn pprof_files(target: &Target) -> Vec<Finding> {
     let Some(address) = target.options.pprof else {
         return Vec::new();
@@ -238,7 +238,7 @@ pub async fn pprof_files(target: &Target) -> Vec<Finding> {
     Answers::of(answers.collect::<Vec<_>>().await).findings()
 }
 
-/// Sends requests, several at once. Requests without an answer at the deadline are given up.
+/// Sends several requests concurrently. Requests without a response at the deadline are cancelled.
 async fn answers(target: &Target, shots: Vec<Shot>) -> Answers {
     let end = Deadline::start(&target.options);
     let sent = shots.into_iter().map(|shot| async move {
@@ -251,7 +251,7 @@ async fn answers(target: &Target, shots: Vec<Shot>) -> Answers {
     Answers::of(answers.collect::<Vec<_>>().await)
 }
 
-/// Answers to the requests of an attack. Connections that ended without an answer do not count.
+/// Responses to the requests of an attack, without connections that ended before a response.
 struct Answers(Vec<Answer>);
 
 impl Answers {
@@ -259,7 +259,7 @@ impl Answers {
         Answers(answers.into_iter().flatten().flatten().collect())
     }
 
-    /// Expects answers, each of which is an acceptance or a refusal.
+    /// Expects each response to be an acceptance or a refusal.
     fn findings(&self) -> Vec<Finding> {
         let unexpected = self.0.iter().filter(|answer| {
             let refused = match answer.grpc {

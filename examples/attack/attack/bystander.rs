@@ -1,4 +1,4 @@
-//! Good clients beside an attack: small requests, one after the other, each repeated until it is accepted.
+//! Well-behaved clients during an attack: small requests, one after the other, each repeated until it is accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Service {
     pub refused: u64,
     /// Longest time until a request was accepted, all its attempts included.
     pub longest: Duration,
-    /// Longest time until an answer, which may be a refusal for want of memory.
+    /// Longest time until a response, which may be a refusal because the memory is full.
     pub longest_to_answer: Duration,
 }
 
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Longest wait of a client that is never served. The figure of the outcome is not larger.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// Sends as good clients do until the attack is over: with a known connection, and with a new one for each request.
+/// Sends until the attack ends: on an existing connection, and on a new connection for each request.
 pub async fn observe(target: Arc<Target>, over: CancellationToken) -> Service {
     let (known, new, http) = tokio::join!(
         client(&target, &over, Kind::Known),
@@ -48,7 +48,7 @@ pub async fn observe(target: Arc<Target>, over: CancellationToken) -> Service {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// gRPC on one connection as long as it lives.
+    /// gRPC on one connection until it closes.
     Known,
     /// gRPC on a new connection for each request.
     New,

@@ -1,4 +1,4 @@
-//! Many connections that do not read, say nothing, or speak slowly.
+//! Many connections that do not read, stay idle, or send slowly.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use super::{Deadline, Signal, attacks, raw};
 
 /// Connections that are opened at the same time.
 const AT_ONCE: usize = 32;
-/// Time that held connections stay open while good clients are served.
+/// Time for which connections stay open while well-behaved clients are served.
 const HOLD: Duration = Duration::from_secs(5);
 /// Attempts per connection of [`Options::connections`](super::Options) in attacks with idle connections.
 const IDLE: usize = 6;
 /// Duration from which on the end of slow requests is checked: `header_timeout` is 10 s by default.
 const ENDS_AFTER: u64 = 13;
 
-/// Opens connections with a thousand requests each and takes no answer: without a window, or without reading.
+/// Opens connections with a thousand requests each and reads no response: without a window, or without reading at all.
 pub async fn unread(target: &Target, server: Server, reads: bool, end: Deadline) -> Vec<Finding> {
     let block = &match server.path {
         "" => call(raw::method(Signal::Traces)),
@@ -33,7 +33,7 @@ pub async fn unread(target: &Target, server: Server, reads: bool, end: Deadline)
         let stream = end.within(stream).await?.ok()?;
         let mut attacker = match reads {
             true => Attacker::on(stream),
-            false => Attacker::deaf_on(stream),
+            false => Attacker::unread_on(stream),
         };
         let sent = attacks::unread_requests(&mut attacker, reads, block);
         end.within(sent).await??;
@@ -49,7 +49,7 @@ pub async fn unread(target: &Target, server: Server, reads: bool, end: Deadline)
     Vec::new()
 }
 
-/// Opens connections from one address and says nothing, without a handshake too.
+/// Opens idle connections from one address, without a handshake too.
 pub async fn idle(target: &Target, server: Server, end: Deadline) -> Vec<Finding> {
     let open = |_| end.within(target.tcp(server.address, Side::Attacker));
     let held: Vec<_> = stream::iter(0..target.options.connections * IDLE)
@@ -62,7 +62,7 @@ pub async fn idle(target: &Target, server: Server, end: Deadline) -> Vec<Finding
     Vec::new()
 }
 
-/// Sends heads byte by byte. On a port with TLS these are handshakes that never come.
+/// Sends heads byte by byte. On a port with TLS the bytes are incomplete handshakes.
 pub async fn slow_heads(target: &Target, server: Server, end: Deadline) -> Vec<Finding> {
     let beginning = match server.address.tls {
         // The beginning of a record with a handshake.

@@ -126,7 +126,7 @@ const BESIDE_MIB: u64 = 48;
 /// Growth of the log file in an attack, in bytes: samples of some ten kinds of lines.
 const LOG_GROWTH: u64 = 256 << 10;
 /// Most time for work that an attack has left behind; an eighth of the attack's, if that is less.
-const AFTERMATH: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// The end of an attack. Attacks stop by themselves.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +138,7 @@ impl Deadline {
         Deadline(Instant::now() + Duration::from_secs(options.seconds))
     }
 
-    /// Returns the output of `future`, or `None` if there is none by the deadline.
+    /// Returns the output of `future`, or `None` at the deadline.
     async fn within<T>(self, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout_at(self.0, future).await.ok()
     }
@@ -148,17 +148,17 @@ impl Deadline {
     }
 }
 
-/// Waits as long as it takes: each attack has its deadline. The shared client of HTTP/2 calls this.
+/// Waits without a limit, because each attack has a deadline. The shared HTTP/2 client calls the method.
 async fn within<T>(_what: &str, future: impl Future<Output = T>) -> T {
     future.await
 }
 
-/// Service that good clients get during an attack.
+/// Required service for well-behaved clients during an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
     /// Every request is accepted.
     Accepted,
-    /// Every request is accepted or refused for want of memory.
+    /// Every request is accepted, or refused because the memory is full.
     Answered,
 }
 
@@ -257,7 +257,7 @@ pub async fn run(options: Options) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Runs one attack beside good clients, and adds the outcome to the report.
+/// Runs one attack beside well-behaved clients, and adds the outcome to the report.
 async fn run_one<'a>(
     target: &'a Arc<Target>,
     report: &mut Report,
@@ -277,11 +277,11 @@ async fn run_one<'a>(
     let attacking = async {
         let findings = attack(Deadline::start(options)).await;
         let eighth = Duration::from_secs(options.seconds) / 8;
-        tokio::time::sleep(AFTERMATH.min(eighth)).await;
+        tokio::time::sleep(SETTLE_TIME.min(eighth)).await;
         over.cancel();
         findings
     };
-    // On threads of its own: the attack must not delay good clients in this process.
+    // In separate threads: the attack must not delay well-behaved clients in this process.
     let bystanders = tokio::spawn(bystander::observe(target.clone(), over.clone()));
     let own = attacking.await;
     let service = bystanders.await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Figures of the collector's process, and the limits of this one.
+//! Measurements of the collector's process, and the limits of this process.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub fn raise_limit_on_files() {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // If this fails, attacks open fewer connections.
+    // After a failure, attacks open fewer connections.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
@@ -26,7 +26,7 @@ impl Memory {
     pub fn watch(pid: u32) -> Result<Self, String> {
         let memory = Memory { pid };
         memory.peak()?;
-        // proc_pid_clear_refs(5): 5 resets the peak. Only the owner of the process may.
+        // proc_pid_clear_refs(5): 5 resets the peak. Only the owner of the process has the permission.
         let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
         Ok(memory)
     }

@@ -31,7 +31,7 @@ const FRAMES: u32 = 100_000;
 /// Time for the end of an HTTP/1 connection.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Floods one connection after the other, and expects each to be ended.
+/// Floods one connection after the other, and expects the server to close each.
 pub async fn flood(target: &Target, server: Server, flood: Flood, end: Deadline) -> Vec<Finding> {
     let open = frame(HEADERS, END_HEADERS, 1, &call(raw::method(Signal::Traces)));
     let longest_wait = Duration::from_millis(target.options.max_wait_ms);
@@ -50,7 +50,7 @@ pub async fn flood(target: &Target, server: Server, flood: Flood, end: Deadline)
             Some(attacker)
         };
         match end.within(attack).await {
-            // A flood that the time cut short may have stayed below the limit.
+            // The deadline may end a flood below the limit.
             None => {}
             Some(None) => failed += 1,
             Some(Some(mut attacker)) => {
@@ -90,7 +90,7 @@ pub async fn header_bomb(target: &Target, server: Server, end: Deadline) -> Vec<
     vec![Finding::none_of("header bombs accepted", served)]
 }
 
-/// Sends requests that two parsers could read differently, and expects one answer at most.
+/// Sends requests that two parsers could read differently, and expects at most one response.
 pub async fn smuggling(target: &Target, server: Server, end: Deadline) -> Vec<Finding> {
     let plain = attacks::AMBIGUOUS.map(|more| format!("{}{HIDDEN}", attacks::post(more)));
     let both =
@@ -119,7 +119,7 @@ const PATHS: [&str; 9] = [
     "/buildid/../../../../etc/passwd/debuginfo",
 ];
 
-/// Asks for files of the system.
+/// Requests files of the system.
 pub async fn traversal(target: &Target, server: Server, end: Deadline) -> Vec<Finding> {
     let mut read = 0;
     for path in PATHS {
@@ -136,7 +136,7 @@ pub async fn traversal(target: &Target, server: Server, end: Deadline) -> Vec<Fi
     vec![Finding::none_of("files read", read)]
 }
 
-/// Sends bytes over HTTP/1 and returns the answer, up to the end of the connection or half a second without a byte.
+/// Sends bytes over HTTP/1 and returns the response, up to the end of the connection or half a second without a byte.
 async fn say(target: &Target, server: Server, bytes: &[u8], end: Deadline) -> Vec<u8> {
     let mut answer = Vec::new();
     let saying = async {

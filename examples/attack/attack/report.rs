@@ -2,18 +2,18 @@
 
 use serde_json::json;
 
-/// One figure of an attack and its bound.
+/// One measurement of an attack and its bound.
 #[derive(Debug, Clone)]
 pub struct Finding {
     pub what: &'static str,
     pub figure: u64,
     pub bound: u64,
-    /// Unit of both, or empty for a number of things.
+    /// Unit of both, or empty for a number.
     pub unit: &'static str,
 }
 
 impl Finding {
-    /// A number of things none of which may be.
+    /// A number that must be 0.
     pub fn none_of(what: &'static str, figure: usize) -> Self {
         Finding {
             what,
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// The outcomes of all attacks. Each is printed when it is added.
+/// The outcomes of all attacks. Each outcome is printed when it is added.
 #[derive(Debug)]
 pub struct Report {
     outcomes: Vec<Outcome>,
@@ -120,12 +120,12 @@ impl Report {
     }
 
     /// The attacks that exceeded a bound.
-    pub fn fell_short(&self) -> impl Iterator<Item = &Outcome> {
+    pub fn failed(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes.iter().filter(|outcome| !outcome.is_held())
     }
 
     pub fn print_summary(&self) {
-        let short = self.fell_short().count();
+        let short = self.failed().count();
         if !self.json {
             println!(
                 "{} of {} attacks held",

@@ -59,9 +59,9 @@ impl fmt::Display for Address {
 pub struct Server {
     pub name: &'static str,
     pub address: Address,
-    /// Whether it also speaks HTTP/1.
+    /// Whether the server also accepts HTTP/1.
     pub speaks_http1: bool,
-    /// A path that answers a GET, if any.
+    /// A path with a response to GET, if any.
     pub path: &'static str,
 }
 
@@ -87,7 +87,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// The status of gRPC, if there was one.
+    /// The status of gRPC, if any.
     pub grpc: Option<i32>,
 }
 
@@ -96,7 +96,7 @@ impl Answer {
         self.status == 200 && matches!(self.grpc, None | Some(0))
     }
 
-    /// Whether this is a refusal for want of memory: RESOURCE_EXHAUSTED, or 429.
+    /// Whether the response is a refusal because the memory is full: RESOURCE_EXHAUSTED, or 429.
     pub fn asks_to_retry(&self) -> bool {
         self.status == 429 || self.grpc == Some(8)
     }
@@ -178,7 +178,7 @@ impl Target {
         })
     }
 
-    /// Opens a TCP connection. Attackers have an address of their own where the system has one.
+    /// Opens a TCP connection. Attackers have a separate address if the system has one.
     pub async fn tcp(&self, address: Address, side: Side) -> io::Result<TcpStream> {
         let socket = match address.socket {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -186,13 +186,13 @@ impl Target {
         };
         if side == Side::Attacker && address.socket.is_ipv4() {
             let other = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-            // Systems other than Linux have 127.0.0.1 alone.
+            // Only Linux has other loopback addresses than 127.0.0.1.
             let _ = socket.bind((other, 0).into());
         }
         socket.connect(address.socket).await
     }
 
-    /// Opens a connection, with TLS if the server has it.
+    /// Opens a connection, with TLS if the server requires TLS.
     pub async fn connect(
         &self,
         address: Address,
@@ -257,7 +257,7 @@ impl Target {
         Ok(Channel { sender, connection })
     }
 
-    /// Sends one small item as a good client would, on a new connection.
+    /// Sends one small item as a well-behaved client would, on a new connection.
     pub async fn send_good(&self, signal: Signal, side: Side) -> Result<Answer, String> {
         let item = good(signal);
         if let Some(address) = self.options.grpc {

@@ -1,5 +1,5 @@
-//! The requests with every field as a person would write them in JSON, by the rules of OTLP/JSON: ids in hexadecimal,
-//! other bytes in base64, 64-bit integers as texts, enumerations as numbers.
+//! The requests with every field in hand-written JSON, by the rules of OTLP/JSON: ids in hexadecimal, other bytes in
+//! base64, 64-bit integers as texts, enumerations as numbers.
 
 use serde_json::{Value, json};
 

@@ -15,20 +15,20 @@ use tonic::Code;
 use crate::harness::telemetry::text;
 use crate::harness::{Client, Oracle, Refused, Signal, Telemetry};
 
-/// Interval after which a refused client sends again.
+/// Interval after which a refused client retries.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// Refusals that the clients got.
 #[derive(Default)]
-pub struct Told {
+pub struct Refusals {
     pub refused: AtomicUsize,
-    /// Refusals for want of room in a queue or in memory.
+    /// Refusals because a queue or the memory was full.
     pub full: AtomicUsize,
-    /// Refusals that forbid to send the request again, where there was nothing wrong with it.
+    /// Permanent refusals of valid requests, which are a failure.
     pub wrong: Mutex<Vec<String>>,
 }
 
-impl Told {
+impl Refusals {
     /// Counts a refusal.
     pub fn note(&self, refused: &Refused) {
         self.refused.fetch_add(1, Relaxed);
@@ -44,7 +44,7 @@ impl Told {
     }
 }
 
-/// A client that sends as fast as it is answered, to one life of the collector after the other.
+/// A client that sends continuously, to each process of the collector in turn.
 pub struct Sender {
     pub name: String,
     pub is_grpc: bool,
@@ -52,12 +52,12 @@ pub struct Sender {
     pub padding: usize,
     pub addresses: watch::Receiver<Option<[SocketAddr; 2]>>,
     pub oracle: Oracle,
-    pub told: Arc<Told>,
+    pub refusals: Arc<Refusals>,
     pub enough: CancellationToken,
 }
 
 impl Sender {
-    /// Sends until it is enough.
+    /// Sends until the load ends.
     pub async fn send(mut self) {
         let mut random = Rng::new();
         for life in 0.. {
@@ -83,7 +83,7 @@ impl Sender {
                 let items = random.usize(1..=self.most_items);
                 let request = padded(client.request(signal, items), self.padding);
                 if let Err(refused) = client.send(&request).await {
-                    self.told.note(&refused);
+                    self.refusals.note(&refused);
                     tokio::time::sleep(RETRY).await;
                 }
             }

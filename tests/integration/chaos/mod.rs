@@ -1,13 +1,13 @@
-//! Everything that can go wrong, from a seed: rounds of faults under load, and an account of every acknowledged item.
+//! Rounds of seeded faults under load, and an account of every acknowledged item.
 //!
 //! A round starts the real binary with a queue on disk (or in memory, to reach the memory limit), next hops behind
-//! links, and clients that send all signals over both protocols. It inflicts the faults of a [`Plan`] one after the
-//! other, undoes them, and waits until the backlog is delivered. Then it checks that
+//! links, and clients that send all signals over both protocols. It injects the faults of a [`Plan`] one after the
+//! other, ends each of them, and waits until the backlog is delivered. Then it checks that
 //!
 //! * every acknowledged item arrived; with damaged or removed files, no more are missing than the collector reported;
-//! * nothing arrived that was not sent;
+//! * every item at a next hop was sent;
 //! * no item arrived twice without a cause, and not more than were in flight at the causes;
-//! * the accounts balance, and an orderly end has the exit code of what happened;
+//! * the accounts balance, and an orderly end has the matching exit code;
 //! * memory stayed within the limit and [`BESIDE_LIMIT`].
 //!
 //! Short rounds are tests. `cargo run --release --example chaos` runs long ones.
@@ -30,7 +30,7 @@ pub use verdict::Report;
 
 /// `memory_limiter::limit_mib` of every collector.
 const LIMIT_MIB: u64 = 64;
-/// Memory that a process may have beside its limit, in MiB, as docs/deployment.md promises.
+/// Maximum memory of a process above its limit, in MiB, as docs/deployment.md states.
 const BESIDE_LIMIT: u64 = 48;
 /// `num_consumers` of every queue.
 const CONSUMERS: usize = 4;

@@ -25,7 +25,7 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// The topologies that promise to lose nothing when the process is killed.
+    /// Topologies that lose nothing when the process is killed.
     pub const STORED: [Topology; 6] = [
         Topology::Queue,
         Topology::Batch,
@@ -59,31 +59,31 @@ pub enum Fault {
     Reload,
     /// Every write to a file fails.
     DiskErrors,
-    /// The directories of the queues are removed while they are in use.
+    /// The directories of the queues are removed during their use.
     RemovedFiles,
-    /// SIGTERM, the loss of the last third of each file of the queues, and a restart. After a kill, nobody could tell
-    /// such a loss from a write that was not finished.
+    /// SIGTERM, the loss of the last third of each file of the queues, and a restart. After a kill, such a loss would
+    /// look like an unfinished write.
     Truncation,
-    /// Nothing listens at the next hops.
+    /// The next hops do not listen.
     Outage,
-    /// The same, until the collector has refused requests for want of room or memory.
+    /// The next hops do not listen until the collector has refused requests because a queue or the memory was full.
     Overload,
     /// The next hops refuse every second request.
     Refusals,
     /// The next hops accept every fourth request and close the connection instead of answering.
     LostAnswers,
-    /// The next hops do not answer.
+    /// The next hops accept requests and never respond.
     Silence,
     /// Certain requests make the next hops close the connection.
     Poison,
-    /// Connections to the next hops are reset again and again.
+    /// Connections to the next hops are reset repeatedly.
     Flap,
-    /// Connections to the next hops go silent for ever; new ones work.
+    /// Existing connections to the next hops become silent forever; new connections work.
     BlackHole,
 }
 
 impl Fault {
-    /// Faults of the next hops or the links to them, which other faults may coincide with.
+    /// Faults of the next hops or of the links to them, which may coincide with other faults.
     const OUTSIDE: [Fault; 7] = [
         Fault::Outage,
         Fault::Refusals,
@@ -109,8 +109,8 @@ impl Fault {
         matches!(self, Fault::RemovedFiles | Fault::Truncation)
     }
 
-    /// Whether a loss may be reported. After a power cut, a block that was never acknowledged may be damaged while a
-    /// later one is there.
+    /// Whether the collector may report a loss. After a power cut, a block that was never acknowledged may be damaged,
+    /// although a later block exists.
     pub fn may_alarm(self) -> bool {
         self.may_lose() || self == Fault::PowerCut
     }
@@ -128,7 +128,7 @@ impl Fault {
     }
 }
 
-/// A fault, and perhaps another one of the next hops for as long as it lasts.
+/// A fault, optionally with a simultaneous fault of the next hops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     pub fault: Fault,
@@ -161,7 +161,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// These faults one after the other.
+    /// Returns a plan of these faults, one after the other.
     pub fn of(seed: u64, topology: Topology, faults: &[Fault]) -> Self {
         let step = |fault: &Fault| Step {
             fault: *fault,
@@ -178,13 +178,13 @@ impl Plan {
         }
     }
 
-    /// Faults of any kind, at most as long as `longest`. The same seed and arguments give the same plan.
+    /// Draws faults of any kind, for at most `longest` in total. The same seed and arguments give the same plan.
     pub fn draw(seed: u64, topology: Topology, steps: usize, longest: Duration) -> Self {
         let mut random = Rng::with_seed(seed);
         let mut plan = Plan::of(seed, topology, &[]);
         for _ in 0..steps {
             let outside = match Fault::OUTSIDE[random.usize(..Fault::OUTSIDE.len())] {
-                // A queue in memory sets no requests aside.
+                // A queue in memory sets no records aside.
                 Fault::Poison if topology == Topology::Windows => Fault::Refusals,
                 outside => outside,
             };
@@ -222,7 +222,7 @@ impl Plan {
         }
     }
 
-    /// The same plan without loss, if it has any, for a comparison.
+    /// Returns the plan without forced losses, for a comparison.
     pub fn for_peers(&self) -> Self {
         let mut plan = self.clone();
         plan.steps.retain(|step| step.fault.is_for_peers());
@@ -230,5 +230,5 @@ impl Plan {
     }
 }
 
-/// Duration of a fault that needs no particular one.
+/// Duration of a fault that needs no particular duration.
 const SHORT: Duration = Duration::from_millis(300);

@@ -10,14 +10,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::load::{Sender, Told};
+use super::load::{Refusals, Sender};
 use super::plan::{Fault, Plan, Step};
 use super::service::{Program, Service, files};
-use super::verdict::{Books, Report};
+use super::verdict::{Accounts, Report};
 use super::{CONSUMERS, TIMEOUT};
-use crate::harness::link::{Link, Trouble};
+use crate::harness::link::{Link, LinkFault};
 use crate::harness::{
-    Answer, Backend, Client, GLANCE, Oracle, PATIENCE, Refusal, Signal, Telemetry,
+    Answer, Backend, Client, Oracle, POLL_INTERVAL, Refusal, Signal, Telemetry, WAIT_LIMIT,
 };
 
 /// Numbers of clients over gRPC and over HTTP.
@@ -31,7 +31,7 @@ const OVERLOADED: usize = 20;
 
 /// Behaviour of the next hops.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mood {
+struct ResponseScript {
     refuses: bool,
     loses_answers: bool,
     is_poisonable: bool,
@@ -47,15 +47,15 @@ struct Round {
     plan: Plan,
     random: Rng,
     hops: Vec<Hop>,
-    mood: watch::Sender<Mood>,
+    script: watch::Sender<ResponseScript>,
     service: Service,
     oracle: Oracle,
-    told: Arc<Told>,
-    books: Books,
+    refusals: Arc<Refusals>,
+    accounts: Accounts,
     failures: Vec<String>,
 }
 
-/// Runs a round, and returns what came of it.
+/// Runs a round, and returns its report.
 pub async fn run(program: &Program, plan: &Plan) -> Report {
     let mut round = Round::begin(program, plan).await;
     let enough = CancellationToken::new();
@@ -74,16 +74,19 @@ pub async fn run(program: &Program, plan: &Plan) -> Report {
 
 impl Round {
     async fn begin(program: &Program, plan: &Plan) -> Self {
-        let (mood, books) = (watch::Sender::new(Mood::default()), Books::default());
+        let (script, accounts) = (
+            watch::Sender::new(ResponseScript::default()),
+            Accounts::default(),
+        );
         let mut hops = Vec::new();
         for _ in 0..plan.topology.hops() {
             let backend = Backend::start().await;
-            let (mood, accepted) = (mood.subscribe(), books.accepted.clone());
-            let cut = books.cut.clone();
+            let (script, accepted) = (script.subscribe(), accounts.accepted.clone());
+            let cut = accounts.cut.clone();
             let mut requests = 0;
             backend.script(move |telemetry| {
                 requests += 1;
-                let answer = answer(*mood.borrow(), requests, telemetry);
+                let answer = answer(*script.borrow(), requests, telemetry);
                 if matches!(answer, Answer::Accept | Answer::AcceptAndDisconnect) {
                     accepted.note(telemetry.ids().len());
                 }
@@ -101,11 +104,11 @@ impl Round {
             plan: plan.clone(),
             random: Rng::with_seed(plan.seed),
             hops,
-            mood,
+            script,
             service,
             oracle: Oracle::default(),
-            told: Arc::default(),
-            books,
+            refusals: Arc::default(),
+            accounts,
             failures: Vec::new(),
         }
     }
@@ -121,7 +124,7 @@ impl Round {
                 padding: self.plan.padding,
                 addresses: self.service.addresses(),
                 oracle: self.oracle.clone(),
-                told: self.told.clone(),
+                refusals: self.refusals.clone(),
                 enough: enough.clone(),
             };
             clients.spawn(sender.send());
@@ -131,20 +134,27 @@ impl Round {
 
     /// Waits until so many more items are acknowledged.
     async fn progress(&mut self, items: usize) {
-        let goal = self.oracle.owed() + items;
-        if !self.eventually(|| self.oracle.owed() >= goal).await {
-            let refused = self.told.refused.load(Relaxed);
+        let goal = self.oracle.acknowledged_count() + items;
+        if !self
+            .eventually(|| self.oracle.acknowledged_count() >= goal)
+            .await
+        {
+            let refused = self.refusals.refused.load(Relaxed);
             let what = format!("nothing is acknowledged any more; {refused} refusals so far");
             self.failures.push(what);
         }
     }
 
-    /// Waits until that is so. Gives up once nothing is acknowledged, refused or delivered for [`PATIENCE`]: a busy
-    /// machine is slow, but does not stand still.
+    /// Waits for the condition. Fails if nothing is acknowledged, refused or delivered for [`WAIT_LIMIT`]: a busy machine
+    /// is slow, but makes progress.
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
-            let refused = self.told.refused.load(Relaxed);
-            (self.oracle.owed(), refused, self.books.accepted.items())
+            let refused = self.refusals.refused.load(Relaxed);
+            (
+                self.oracle.acknowledged_count(),
+                refused,
+                self.accounts.accepted.items(),
+            )
         };
         let (mut last, mut since) = (activity(), Instant::now());
         while !is_so() {
@@ -152,10 +162,10 @@ impl Round {
             if now != last {
                 (last, since) = (now, Instant::now());
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > WAIT_LIMIT {
                 return false;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         true
     }
@@ -164,27 +174,27 @@ impl Round {
         if let Some(beside) = step.beside {
             self.start_outside(beside).await;
         }
-        self.inflict(step).await;
+        self.inject(step).await;
         if let Some(beside) = step.beside {
             self.end_outside(beside, step.lasts).await;
         }
     }
 
-    async fn inflict(&mut self, step: Step) {
+    async fn inject(&mut self, step: Step) {
         let Step { fault, lasts, .. } = step;
         match fault {
             Fault::Kill => {
                 self.service.kill().await;
                 tokio::time::sleep(lasts).await;
                 self.service.begin().await;
-                self.books.killed();
+                self.accounts.killed();
             }
             Fault::PowerCut if self.service.has_power() => {
                 self.service.cut_power(&mut self.random).await;
                 self.service.begin().await;
-                self.books.killed();
+                self.accounts.killed();
             }
-            // Without a C compiler.
+            // There is no C compiler.
             Fault::PowerCut => {}
             Fault::Stop | Fault::Truncation => {
                 self.service.stop().await;
@@ -204,7 +214,7 @@ impl Round {
                 signal("STOP");
                 tokio::time::sleep(lasts).await;
                 signal("CONT");
-                self.books.interrupted(timeouts(lasts));
+                self.accounts.interrupted(timeouts(lasts));
             }
             Fault::Reload => {
                 if let Err(lines) = self.service.reload().await {
@@ -212,18 +222,18 @@ impl Round {
                 }
             }
             Fault::DiskErrors => {
-                let before = self.told.refused.load(Relaxed);
-                let delivered = self.books.accepted.items();
+                let before = self.refusals.refused.load(Relaxed);
+                let delivered = self.accounts.accepted.items();
                 self.service.fail_writes(true);
-                let refused = || self.told.refused.load(Relaxed);
+                let refused = || self.refusals.refused.load(Relaxed);
                 if !self.eventually(|| refused() > before).await {
                     let what = "nothing is refused although no write succeeds";
                     self.failures.push(what.to_owned());
                 }
                 tokio::time::sleep(lasts).await;
                 self.service.fail_writes(false);
-                // Deliveries could not be recorded meanwhile.
-                self.books.unrecorded += self.books.accepted.items() - delivered;
+                // During the fault, deliveries could not be recorded.
+                self.accounts.unrecorded += self.accounts.accepted.items() - delivered;
             }
             Fault::RemovedFiles => {
                 let queues = std::fs::read_dir(self.service.queues()).unwrap();
@@ -231,12 +241,12 @@ impl Round {
                     // The collector may create files at the same time.
                     let _ = std::fs::remove_dir_all(queue.path());
                 }
-                self.books.interrupted(1);
+                self.accounts.interrupted(1);
                 tokio::time::sleep(lasts).await;
             }
             Fault::Overload => {
                 self.start_outside(Fault::Outage).await;
-                let full = || self.told.full.load(Relaxed);
+                let full = || self.refusals.full.load(Relaxed);
                 let goal = full() + OVERLOADED;
                 if !self.eventually(|| full() >= goal).await {
                     let what = "nothing is refused although no next hop listens";
@@ -265,10 +275,13 @@ impl Round {
 
     async fn start_outside(&mut self, fault: Fault) {
         match fault {
-            Fault::Refusals => self.mood.send_modify(|mood| mood.refuses = true),
-            Fault::LostAnswers => self.mood.send_modify(|mood| mood.loses_answers = true),
+            Fault::Refusals => self.script.send_modify(|script| script.refuses = true),
+            Fault::LostAnswers => self
+                .script
+                .send_modify(|script| script.loses_answers = true),
             Fault::Poison => {
-                self.mood.send_modify(|mood| mood.is_poisonable = true);
+                self.script
+                    .send_modify(|script| script.is_poisonable = true);
                 self.poison().await;
             }
             Fault::Silence => self.hops.iter().for_each(|hop| hop.backend.hold()),
@@ -277,14 +290,14 @@ impl Round {
                     hop.backend.stop().await;
                 }
             }
-            Fault::Flap => self.trouble(Trouble::Flap(FLAP)),
-            Fault::BlackHole => self.trouble(Trouble::BlackHole),
+            Fault::Flap => self.trouble(LinkFault::Flap(FLAP)),
+            Fault::BlackHole => self.trouble(LinkFault::BlackHole),
             inside => unreachable!("{inside:?} is no fault of a next hop"),
         }
     }
 
     async fn end_outside(&mut self, fault: Fault, lasts: Duration) {
-        self.mood.send_replace(Mood::default());
+        self.script.send_replace(ResponseScript::default());
         for hop in &self.hops {
             hop.link.end();
             match fault {
@@ -293,44 +306,44 @@ impl Round {
                 _ => {}
             }
         }
-        self.books.interrupted(match fault {
+        self.accounts.interrupted(match fault {
             Fault::Refusals => 0,
-            // Each lost answer counts itself.
+            // Lost answers are counted one by one.
             Fault::LostAnswers | Fault::Poison => 1,
             Fault::Flap => 1 + usize::try_from(lasts.as_millis() / FLAP.as_millis()).unwrap(),
             _ => timeouts(lasts),
         });
     }
 
-    fn trouble(&self, trouble: Trouble) {
+    fn trouble(&self, trouble: LinkFault) {
         self.hops.iter().for_each(|hop| hop.link.begin(trouble));
     }
 
-    /// Sends requests that the next hops will never accept, and waits until others got past them.
+    /// Sends requests that the next hops never accept, and waits until other requests were delivered after them.
     async fn poison(&mut self) {
         let addresses = *self.service.addresses().borrow();
         let Some([grpc, _]) = addresses else { return };
         let client = Client::lazy(
-            &format!("{POISONOUS}{}", self.books.poisoned),
+            &format!("{POISONOUS}{}", self.accounts.poisoned),
             grpc,
             &self.oracle,
         );
-        self.books.poisoned += 1;
+        self.accounts.poisoned += 1;
         for number in 0..POISON {
             let signal = Signal::ALL[number % Signal::ALL.len()];
             if let Err(refused) = client.send(&client.request(signal, 1)).await {
-                self.told.note(&refused);
+                self.refusals.note(&refused);
             }
         }
-        let goal = self.books.accepted.items() + BETWEEN;
-        let accepted = || self.books.accepted.items();
+        let goal = self.accounts.accepted.items() + BETWEEN;
+        let accepted = || self.accounts.accepted.items();
         if !self.eventually(|| accepted() >= goal).await {
             let what = "requests that the next hop never accepts keep others from it";
             self.failures.push(what.to_owned());
         }
     }
 
-    /// Waits for the rest, and checks everything.
+    /// Waits for the remaining deliveries, and checks all promises.
     async fn end(mut self) -> Report {
         let backends: Vec<&Backend> = self.hops.iter().map(|hop| &hop.backend).collect();
         let is_own = matches!(self.service.program(), Program::Own);
@@ -352,8 +365,8 @@ impl Round {
             &self.plan,
             &self.oracle,
             &backends,
-            &self.books,
-            &self.told,
+            &self.accounts,
+            &self.refusals,
             lost,
         );
         report.peak = self.service.peak;
@@ -374,13 +387,13 @@ const FLAP: Duration = Duration::from_millis(200);
 /// The beginning of the ids of items that the next hops do not accept while there is poison.
 const POISONOUS: &str = "poison";
 
-fn answer(mood: Mood, requests: usize, telemetry: &Telemetry) -> Answer {
+fn answer(script: ResponseScript, requests: usize, telemetry: &Telemetry) -> Answer {
     let is_poisonous = || telemetry.ids().iter().any(|id| id.starts_with(POISONOUS));
-    if mood.is_poisonable && is_poisonous() {
+    if script.is_poisonable && is_poisonous() {
         Answer::Disconnect
-    } else if mood.refuses && requests.is_multiple_of(2) {
+    } else if script.refuses && requests.is_multiple_of(2) {
         Answer::Refuse(Refusal::UNAVAILABLE)
-    } else if mood.loses_answers && requests.is_multiple_of(4) {
+    } else if script.loses_answers && requests.is_multiple_of(4) {
         Answer::AcceptAndDisconnect
     } else {
         Answer::Accept

@@ -1,4 +1,4 @@
-//! A collector that ends in every way and starts again with the same files.
+//! A collector that ends in every way and restarts with the same files.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::plan::{Plan, Topology};
 use super::topology;
 use crate::harness::collector::{Line, binary};
-use crate::harness::{Collector, GLANCE, PATIENCE};
+use crate::harness::{Collector, POLL_INTERVAL, WAIT_LIMIT};
 
 /// Program under test.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub enum Program {
     Peer(PathBuf),
 }
 
-/// Losses that the collector counted. At the start, a lost record counts as one item.
+/// Losses that the collector counted. Losses found at the start count records instead of items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
     pub items: usize,
@@ -37,7 +37,7 @@ pub struct Service {
     program: Program,
     yaml: String,
     directory: TempDir,
-    /// Library that records what was forced to the disk; `None` where power cuts are not simulated.
+    /// Library that records the fsynced content; `None` where power cuts are not simulated.
     recorder: Option<PathBuf>,
     life: Option<Collector>,
     /// Addresses of the gRPC and HTTP servers; `None` while the process is down.
@@ -81,7 +81,7 @@ impl Service {
         service
     }
 
-    /// The process, while it is up.
+    /// Returns the running process, if any.
     pub fn life(&self) -> Option<&Collector> {
         self.life.as_ref()
     }
@@ -101,7 +101,7 @@ impl Service {
             Program::Own => (binary(), None),
             Program::Peer(path) => (path.display().to_string(), Some(PEER_TELEMETRY)),
         };
-        // With the signal ignored, a write beyond the limit of file sizes fails like any other.
+        // With the signal ignored, a write beyond the limit of file sizes fails with an error.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", &program]);
         if let Some(recorder) = &self.recorder {
@@ -137,7 +137,7 @@ impl Service {
         }
     }
 
-    /// Changes the configuration, and has the process read it.
+    /// Changes the configuration, and reloads it.
     pub async fn reload(&mut self) -> Result<(), Vec<Line>> {
         const INTERVALS: [&str; 2] = ["check_interval: 1s", "check_interval: 2s"];
         let now = INTERVALS.iter().position(|now| self.yaml.contains(now));
@@ -147,13 +147,13 @@ impl Service {
             return Ok(());
         };
         life.reload(&self.yaml).await?;
-        // The servers may have been replaced.
+        // The reload may have replaced the servers.
         let addresses = [life.grpc(), life.http()];
         self.addresses.send_replace(Some(addresses));
         Ok(())
     }
 
-    /// The process, before it ends.
+    /// Takes the process, before its end.
     async fn take(&mut self) -> Option<Collector> {
         self.addresses.send_replace(None);
         let life = self.life.take()?;
@@ -181,19 +181,19 @@ impl Service {
             if balance == Ok(0.0) {
                 return Ok(());
             }
-            if began.elapsed() > 2 * PATIENCE {
+            if began.elapsed() > 2 * WAIT_LIMIT {
                 return Err(format!("the accounts are not settled: {balance:?}"));
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Reports of losses, in all lives that are over.
+    /// Returns the reported losses of all ended processes.
     pub fn lost(&self) -> Lost {
         self.lost
     }
 
-    /// The exit codes of orderly ends that are neither 0 nor, if a loss was reported, 1.
+    /// Returns the exit codes of orderly ends that are neither 0 nor, after a reported loss, 1.
     pub fn wrong_codes(&self) -> Vec<Option<i32>> {
         let codes = self.codes.iter().copied();
         codes
@@ -201,8 +201,8 @@ impl Service {
             .collect()
     }
 
-    /// Ends the process as a power failure does. Of each page of a file, the version that was forced to the disk
-    /// survives, or the current one, at random.
+    /// Ends the process as a power failure does. Each page of a file keeps at random its fsynced version or its current
+    /// version.
     pub async fn cut_power(&mut self, random: &mut Rng) {
         self.kill().await;
         for file in files(&self.queues()) {
@@ -211,10 +211,10 @@ impl Service {
                 Ok(forced) => {
                     let current = fs::read(&file).unwrap();
                     fs::write(&file, mixed(&forced, &current, random)).unwrap();
-                    // Writing does not change what identifies the file.
+                    // Writing in place keeps the inode of the file.
                     fs::copy(&file, &copy).unwrap();
                 }
-                // Never forced to the disk: the file may not even be there.
+                // The file was never fsynced, so it may be missing.
                 Err(_) if random.bool() => fs::remove_file(&file).unwrap(),
                 Err(_) => {}
             }
@@ -231,7 +231,7 @@ impl Service {
         self.recorder.is_some()
     }
 
-    /// Makes every write to a file fail from now on, or lets them succeed again.
+    /// Makes every later write to a file fail, or ends the failures.
     pub fn fail_writes(&self, fail: bool) {
         let Some(life) = &self.life else { return };
         let limit = Rlimit {
@@ -247,7 +247,7 @@ impl Service {
     }
 }
 
-/// Free addresses. Another process could take one of them, but hardly does.
+/// Returns free addresses. Another process could bind them in the meantime, which is unlikely.
 fn free_addresses() -> [SocketAddr; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
@@ -286,7 +286,7 @@ fn identity(file: &Path) -> String {
     )
 }
 
-/// All files below a directory, in the order of their names.
+/// Returns all files below a directory, sorted by name.
 pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![directory.to_owned()];
@@ -303,7 +303,7 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Pages of one or the other version. The length is one that the file had or was about to have.
+/// Mixes the pages of both versions. The length is the length of one version.
 fn mixed(forced: &[u8], current: &[u8], random: &mut Rng) -> Vec<u8> {
     const PAGE: usize = 4096;
     let shorter = forced.len().min(current.len());
@@ -322,12 +322,12 @@ fn mixed(forced: &[u8], current: &[u8], random: &mut Rng) -> Vec<u8> {
         written.fill(0);
         written[..have.len()].copy_from_slice(have);
     }
-    // What was forced to the disk is there in any case.
+    // The fsynced content is always kept.
     mixed.truncate(random.usize(forced.len().max(shorter)..=longer));
     mixed
 }
 
-/// Settings for a collector of others.
+/// Settings for the collector of another project.
 const PEER_TELEMETRY: [&str; 2] = [
     "--set=service.telemetry.logs.encoding=json",
     "--set=service.telemetry.metrics.level=none",

@@ -1,5 +1,5 @@
-//! Short rounds. The outcome does not depend on the speed of the machine: faults wait for progress, and what a fault is
-//! to bring about is waited for.
+//! Short rounds. The result does not depend on the speed of the machine: faults wait for progress, and each round waits
+//! for the effects of its faults.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn restarts_in_order_make_no_duplicates() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_topology_survives_faults_drawn_from_a_seed() {
+async fn every_topology_survives_seeded_faults() {
     let plans = (1..)
         .zip(Topology::STORED)
         .map(|(seed, topology)| Plan::draw(seed, topology, 3, Duration::from_millis(500)));
@@ -54,7 +54,7 @@ async fn every_topology_survives_faults_drawn_from_a_seed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn poison_keeps_nothing_else_from_the_next_hop() {
+async fn poison_does_not_block_other_requests() {
     survives(Topology::BatchBehindQueue, &[Fault::Poison]).await;
 }
 
@@ -65,7 +65,7 @@ async fn failing_disk_refuses_and_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn removed_and_truncated_files_cost_no_more_than_reported() {
+async fn removed_and_truncated_files_lose_only_reported_items() {
     for fault in [Fault::RemovedFiles, Fault::Truncation] {
         let mut plan = Plan::of(1, Topology::Queue, &[fault]);
         plan.steps[0].beside = Some(Fault::Outage);
@@ -75,21 +75,21 @@ async fn removed_and_truncated_files_cost_no_more_than_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_queue_refuses_and_delivers_all_it_took() {
+async fn full_queue_refuses_and_delivers_accepted_items() {
     let report = passed(&Plan::overload_of_disk(1)).await;
     assert!(report.full > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_stays_bounded_when_the_load_reaches_the_limit() {
+async fn memory_is_bounded_at_the_limit() {
     let report = passed(&Plan::overload_of_memory(1)).await;
     let reached = (super::LIMIT_MIB / 2) << 20;
     assert!(report.peak > reached, "the limit was not reached: {report}");
 }
 
-/// The comparison with another collector, for which this one stands in.
+/// The comparison with another collector. In this test, the same collector takes its place.
 #[tokio::test(flavor = "multi_thread")]
-async fn peer_gets_the_same_load_and_the_faults_it_can_have() {
+async fn peer_gets_same_load_and_possible_faults() {
     let program = Program::Peer(crate::harness::collector::binary().into());
     let faults = [Fault::DiskErrors, Fault::Kill, Fault::Outage];
     let plan = Plan::of(1, Topology::Queue, &faults).for_peers();

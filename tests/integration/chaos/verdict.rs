@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::load::Told;
+use super::load::Refusals;
 use super::plan::{Fault, Plan, Topology};
 use super::service::Lost;
 use super::{BESIDE_LIMIT, CONSUMERS, LIMIT_MIB};
 use crate::harness::{Backend, Oracle, Signal};
 
-/// Time after which a delivery is recorded on disk, with room for a busy machine. Items delivered within this time
-/// before a kill may be delivered again.
+/// Time after which a delivery is recorded on disk, including a margin for a busy machine. Items delivered within this
+/// time before a kill may be delivered again.
 const RECORDED: Duration = Duration::from_secs(3);
-/// Records beside the consumers: each consumer may set ten aside.
+/// Maximum number of records set aside per consumer.
 const SET_ASIDE: usize = 10;
 
 /// Items accepted by the next hops, by time.
@@ -30,7 +30,7 @@ impl Accepted {
         all.push((Instant::now(), sum + items));
     }
 
-    /// Number of items accepted so far.
+    /// Number of accepted items.
     pub fn items(&self) -> usize {
         self.0.lock().unwrap().last().map_or(0, |(_, sum)| *sum)
     }
@@ -46,25 +46,25 @@ impl Accepted {
 
 /// Causes of duplicates.
 #[derive(Default)]
-pub struct Books {
+pub struct Accounts {
     pub accepted: Arc<Accepted>,
     /// Connections that the next hops closed instead of answering.
     pub cut: Arc<AtomicUsize>,
-    /// Items that were delivered shortly before a kill, or while nothing could be recorded.
+    /// Items that were delivered shortly before a kill, or while deliveries could not be recorded.
     pub unrecorded: usize,
     /// Times at which everything in flight may have been interrupted.
     interruptions: usize,
     pub poisoned: usize,
 }
 
-impl Books {
-    /// The process was killed and is ready again.
+impl Accounts {
+    /// Records that the process was killed and is ready again.
     pub fn killed(&mut self) {
         self.unrecorded += self.accepted.recent(RECORDED);
         self.interruptions += 1;
     }
 
-    /// Requests in flight may have been accepted without an answer, so often.
+    /// Records that requests in flight may have been accepted without an acknowledgement, up to this many times.
     pub fn interrupted(&mut self, times: usize) {
         self.interruptions += times;
     }
@@ -75,7 +75,7 @@ impl Books {
 pub struct Report {
     pub acknowledged: usize,
     pub refused: usize,
-    /// Refusals for want of room or memory.
+    /// Refusals because a queue or the memory was full.
     pub full: usize,
     /// Acknowledged items that did not arrive.
     pub missing: usize,
@@ -94,13 +94,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Counts. `lost` are the losses that the collector reported.
+    /// Counts the items of a round. `lost` are the losses that the collector reported.
     pub fn of(
         plan: &Plan,
         oracle: &Oracle,
         backends: &[&Backend],
-        books: &Books,
-        told: &Told,
+        accounts: &Accounts,
+        refusals: &Refusals,
         lost: Lost,
     ) -> Self {
         let sizes = backends.iter().map(|backend| {
@@ -115,22 +115,24 @@ impl Report {
             _ => CONSUMERS,
         };
         let at_once = in_flight * Signal::ALL.len() * largest;
-        let cut = books.cut.load(Relaxed);
+        let cut = accounts.cut.load(Relaxed);
         Report {
-            acknowledged: oracle.owed(),
-            refused: told.refused.load(Relaxed),
-            full: told.full.load(Relaxed),
+            acknowledged: oracle.acknowledged_count(),
+            refused: refusals.refused.load(Relaxed),
+            full: refusals.full.load(Relaxed),
             missing: oracle.missing_among(backends).len(),
             reported: lost.items + lost.records * largest.max(plan.items),
-            invented: oracle.invented_among(backends),
+            invented: oracle.unsent_among(backends),
             duplicates: oracle.duplicates_among(backends),
-            explained: books.unrecorded + books.interruptions * at_once + cut * CONSUMERS * largest,
-            failures: told.wrong.lock().unwrap().clone(),
+            explained: accounts.unrecorded
+                + accounts.interruptions * at_once
+                + cut * CONSUMERS * largest,
+            failures: refusals.wrong.lock().unwrap().clone(),
             ..Report::default()
         }
     }
 
-    /// Checks the counts.
+    /// Compares the counts with the promises of the plan.
     pub fn judge(&mut self, plan: &Plan) {
         let has = |is_it: fn(Fault) -> bool| plan.steps.iter().any(|step| is_it(step.fault));
         let bound = (LIMIT_MIB + BESIDE_LIMIT) << 20;

@@ -25,7 +25,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// None where there is no openssl to make certificates with.
+    /// Reads the manifests. Without openssl for the certificates, returns `None`.
     pub fn read() -> Option<Self> {
         let certificates = Certificates::make()?;
         let secrets = TempDir::new().unwrap();
@@ -65,7 +65,7 @@ impl Cluster {
         self.tiers.iter().find(|tier| tier.name == name).unwrap()
     }
 
-    /// The tiers that something in a namespace selects; at least one, unless it is what selects all.
+    /// The tiers that a selector in a namespace selects; at least one, unless the selector is empty.
     pub fn selected(&self, selecting: &Value, labels: &Value) -> Vec<&Tier> {
         let namespace = text(&selecting["metadata"]["namespace"]);
         let tiers = self
@@ -77,8 +77,8 @@ impl Cluster {
         tiers
     }
 
-    /// Whether a policy lets the pods of a tier go to that port in a namespace.
-    pub fn lets_out(&self, tier: &Tier, namespace: &str, port: u64) -> bool {
+    /// Whether a policy allows the pods of a tier to connect to this port in a namespace.
+    pub fn allows_egress(&self, tier: &Tier, namespace: &str, port: u64) -> bool {
         let policies = self.of_kind("NetworkPolicy").filter(|policy| {
             let selector = &policy["spec"]["podSelector"]["matchLabels"];
             tier.is_selected(text(&policy["metadata"]["namespace"]), selector)
@@ -88,7 +88,7 @@ impl Cluster {
             let there = list(&rule["to"]).iter().any(|peer| {
                 let named =
                     &peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"];
-                // Without a namespace it is the policy's own.
+                // Without a namespace, the namespace of the policy applies.
                 named.as_str().unwrap_or(&tier.namespace) == namespace
             });
             there
@@ -99,14 +99,14 @@ impl Cluster {
     }
 }
 
-/// A pod that runs a collector, as its manifest says.
+/// A pod that runs a collector, from its manifest.
 pub struct Tier {
     pub name: String,
     pub namespace: String,
     pub labels: Value,
     pub pod: Value,
     pub container: Value,
-    /// The configuration, as it is in the ConfigMap.
+    /// The configuration in the ConfigMap.
     pub yaml: String,
 }
 
@@ -120,7 +120,7 @@ impl Tier {
             .flat_map(|containers| containers.iter())
             .find(|container| text(&container["image"]).starts_with(IMAGE))?;
         let namespace = text(&workload["metadata"]["namespace"]);
-        // The configuration is where `--config` says: in a volume that is mounted there.
+        // The configuration is at the path of `--config`, in a mounted volume.
         let file = argument(container, "config");
         let file = Path::new(&file);
         let mount = named(
@@ -145,7 +145,7 @@ impl Tier {
         })
     }
 
-    /// The variables that the manifest sets, and nothing else.
+    /// The variables set by the manifest.
     pub fn variables(&self) -> BTreeMap<String, String> {
         let entry = |variable: &Value| {
             let value = variable["value"].as_str().unwrap_or("from-the-pod");
@@ -154,8 +154,8 @@ impl Tier {
         list(&self.container["env"]).iter().map(entry).collect()
     }
 
-    /// Returns the command with these variables, and with the certificates of a Secret where the
-    /// manifest mounts it.
+    /// Returns the command with these variables, and with the certificates of a Secret at the mount paths of the
+    /// manifest.
     pub fn command(&self, secrets: &Path) -> Command {
         let mut variables = self.variables();
         let directory = variables.get_mut("TLS_DIR").unwrap();
@@ -193,7 +193,7 @@ impl Tier {
         ports.collect()
     }
 
-    /// The number of a port that is given as such, or as the name of one of the container's.
+    /// Returns the number of a port, given as a number or as the name of a container port.
     pub fn port(&self, port: &Value) -> u64 {
         port.as_u64().unwrap_or_else(|| {
             let port = named(&self.container["ports"], "name", text(port));
@@ -209,19 +209,19 @@ impl Tier {
                 .all(|(key, value)| self.labels[key] == *value)
     }
 
-    /// The configuration, before variables are put in.
+    /// The configuration, before the expansion of variables.
     pub fn config(&self) -> Value {
         serde_yaml::from_str(&self.yaml).unwrap()
     }
 }
 
-/// The keys of a configuration that make it listen, with their addresses.
+/// The keys of a configuration with listening addresses, and these addresses.
 pub fn listeners(config: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for section in ["receivers", "extensions", "exporters", "service"] {
         collect(&config[section], section, &mut found);
     }
-    // Exporters and targets have endpoints that others listen on.
+    // Endpoints of exporters and targets belong to other listeners.
     found.retain(|(key, _)| {
         !key.starts_with("exporters.") || key.starts_with("exporters.prometheus.")
     });

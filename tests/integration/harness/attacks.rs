@@ -25,7 +25,7 @@ pub fn request(records: &[u8]) -> Vec<u8> {
     message(1, &message(2, records))
 }
 
-/// Requests of about this many bytes, with one item at least, in which two to six bytes stand for a struct.
+/// Requests of about this many bytes, with at least one item, in which two to six bytes decode to a struct.
 pub fn bombs(signal: Signal, bytes: usize) -> Vec<Vec<u8>> {
     let many = |entry: &[u8]| entry.repeat(bytes / entry.len());
     let item = match signal {
@@ -53,7 +53,7 @@ pub fn bombs(signal: Signal, bytes: usize) -> Vec<Vec<u8>> {
     vec![items, resources, attributes]
 }
 
-/// pprof files of this size, compressed, in which one to three bytes stand for a struct.
+/// Compressed pprof files of this size, in which one to three bytes decode to a struct.
 pub fn pprof_bombs(bytes: usize) -> Vec<Vec<u8>> {
     let one_type = [0x0a, 0];
     let entries = [
@@ -70,8 +70,8 @@ pub fn pprof_bombs(bytes: usize) -> Vec<Vec<u8>> {
     files.into()
 }
 
-/// A body of at least 24 MiB of zeros, above every limit, in the named encoding. Where the format allows it, the same
-/// compressed MiB many times over: 256 MiB.
+/// A body of at least 24 MiB of zeros, above every limit, in the named encoding. If the format allows concatenation,
+/// the same compressed MiB 256 times.
 pub fn zeros(encoding: &str) -> Vec<u8> {
     match encoding {
         "gzip" | "zstd" => codec::compress(encoding, &vec![0; MIB]).repeat(256),
@@ -103,7 +103,7 @@ pub fn rapid_reset(number: u32) -> Vec<u8> {
     [open(number), reset].concat()
 }
 
-/// CVE-2025-8671: requests that make the server reset them.
+/// CVE-2025-8671: requests that cause the server to reset them.
 pub fn made_you_reset(number: u32) -> Vec<u8> {
     let overflow = window_update(stream(number + 1), (1 << 31) - 1);
     [open(number), overflow].concat()
@@ -151,13 +151,13 @@ pub fn small_window_update(_: u32) -> Vec<u8> {
     window_update(0, 1)
 }
 
-/// Frames of a type that HTTP/2 does not know.
+/// Frames of an undefined HTTP/2 type.
 pub fn unknown_frame(_: u32) -> Vec<u8> {
     frame(0xbe, 0, 0, b"x")
 }
 
-/// Sends a thousand requests with this header block on a new connection, with no window for answers unless the
-/// attacker reads nothing at all. Returns how many the server took, and nothing if it has closed the connection.
+/// Sends a thousand requests with this header block on a new connection, without a window for responses unless the
+/// attacker reads nothing at all. Returns how many requests the server read, or `None` if it closed the connection.
 pub async fn unread_requests(attacker: &mut Attacker, reads: bool, block: &[u8]) -> Option<u32> {
     let settings: &[u8] = match reads {
         true => &[0, 4, 0, 0, 0, 0],
@@ -167,12 +167,12 @@ pub async fn unread_requests(attacker: &mut Attacker, reads: bool, block: &[u8])
     let requests = attacker.flood(1000, |number| {
         frame(HEADERS, END_HEADERS | END_STREAM, stream(number), block)
     });
-    // At some point the server takes no more.
+    // At some point the server stops reading.
     let sent = timeout(Duration::from_millis(200), requests).await;
     Some(sent.unwrap_or_default())
 }
 
-/// A header block of 14 KB that unpacks to 40 MB: one field of nearly the whole table, and then references to it.
+/// A header block of 14 KB that expands to 40 MB: one field of nearly the whole table, and then references to it.
 pub fn header_bomb() -> Vec<u8> {
     [
         call(raw::method(Signal::Traces)),
@@ -189,7 +189,7 @@ pub fn post(more: &str) -> String {
     )
 }
 
-/// A request that hides in the body of another. If it is read as a request, its answer shows.
+/// A request hidden in the body of another request. A server that reads it as a request responds to it.
 pub const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nhost: collector\r\n\r\n";
 
 /// Header lines from which two parsers could read different lengths of the body.
@@ -211,15 +211,15 @@ pub const AMBIGUOUS: [&str; 15] = [
     "no colon\r\ncontent-length: 0\r\n",
 ];
 
-/// Header lines that may be read by the encoding alone, if the connection ends after the request (RFC 9112, 6.3). The
-/// body is one empty chunk.
+/// Header lines whose body is delimited by the encoding alone, if the connection closes after the request (RFC 9112,
+/// 6.3). The body is one empty chunk.
 pub const BOTH_LENGTHS: [&str; 3] = [
     "content-length: 43\r\ntransfer-encoding: chunked\r\n",
     "transfer-encoding: chunked\r\ncontent-length: 43\r\n",
     "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n",
 ];
 
-/// The statuses of HTTP/1 answers, in order.
+/// The statuses of HTTP/1 responses, in order.
 pub fn statuses(answer: &[u8]) -> Vec<u16> {
     let answer = String::from_utf8_lossy(answer);
     let lines = answer.match_indices("HTTP/1.1 ");

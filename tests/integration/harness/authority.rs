@@ -1,4 +1,4 @@
-//! Certificates for tests: an authority, and the files it has made.
+//! Certificates for tests: an authority, and its files.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -8,14 +8,14 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// A certificate authority, and the files it has made.
+/// A certificate authority, and its files.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
     directory: TempDir,
 }
 
-/// Number of authorities created so far.
+/// Number of created authorities.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A certificate with its private key, in PEM.
@@ -43,12 +43,12 @@ impl Authority {
         }
     }
 
-    /// Its own certificate, in PEM.
+    /// The certificate of the authority, in PEM.
     pub fn pem(&self) -> &str {
         &self.certificate
     }
 
-    /// The path of one of its files.
+    /// The path of a file of the authority.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -58,7 +58,7 @@ impl Authority {
         self.leaf_of(|_| {})
     }
 
-    /// The same with other parameters.
+    /// Makes a certificate with changed parameters.
     pub fn leaf_of(&self, change: impl FnOnce(&mut CertificateParams)) -> Leaf {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.extended_key_usages = vec![

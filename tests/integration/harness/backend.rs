@@ -1,4 +1,5 @@
-//! The next hop: an OTLP server over gRPC (tonic) and HTTP (hyper) that records what arrives and misbehaves as told.
+//! The next hop: an OTLP server over gRPC (tonic) and HTTP (hyper) with scripted failures. It records the received
+//! items.
 
 mod door;
 mod serve;
@@ -13,13 +14,13 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use super::{Signal, Telemetry, within};
-use door::Door;
+use door::ReopenableListener;
 
-/// A next hop. Nothing of it is left when it is dropped.
+/// A next hop. The drop closes all its connections.
 pub struct Backend {
     shared: Arc<Shared>,
-    grpc: Door,
-    http: Door,
+    grpc: ReopenableListener,
+    http: ReopenableListener,
 }
 
 /// Requests and items that a backend has received.
@@ -31,7 +32,7 @@ pub struct Record {
     pub arrivals: HashMap<String, usize>,
     /// Requests that were read, accepted or not.
     pub attempts: usize,
-    /// Requests that are being held until the gate opens.
+    /// Requests that wait for [`release`](Backend::release).
     pub held: usize,
 }
 
@@ -54,13 +55,13 @@ pub struct Accepted {
 #[derive(Debug, Clone)]
 pub enum Answer {
     Accept,
-    /// Accept but for so many items, the first ones.
+    /// Accept all items but the first ones, as a partial success.
     Partial {
         rejected: usize,
         message: &'static str,
     },
     Refuse(Refusal),
-    /// Close the connection without an answer.
+    /// Close the connection without a response.
     Disconnect,
     /// The same, having taken the data.
     AcceptAndDisconnect,
@@ -111,8 +112,8 @@ impl Backend {
             record: watch::Sender::new(Record::default()),
         });
         Backend {
-            grpc: Door::open(serve::grpc(shared.clone())).await,
-            http: Door::open(serve::http(shared.clone())).await,
+            grpc: ReopenableListener::open(serve::grpc(shared.clone())).await,
+            http: ReopenableListener::open(serve::http(shared.clone())).await,
             shared,
         }
     }
@@ -127,22 +128,22 @@ impl Backend {
         self.http.address
     }
 
-    /// Decides the answers from now on.
+    /// Decides the responses from now on.
     pub fn script(&self, script: impl FnMut(&Telemetry) -> Answer + Send + 'static) {
         *self.shared.script.lock().unwrap() = Box::new(script);
     }
 
-    /// Gives the same answer to everything.
+    /// Gives the same response to every request.
     pub fn always(&self, answer: Answer) {
         self.script(move |_| answer.clone());
     }
 
-    /// Holds every request from now on, until [`release`](Self::release).
+    /// Delays every response until [`release`](Self::release).
     pub fn hold(&self) {
         self.shared.open.send_replace(false);
     }
 
-    /// Answers what was held.
+    /// Sends the delayed responses.
     pub fn release(&self) {
         self.shared.open.send_replace(true);
     }
@@ -164,13 +165,13 @@ impl Backend {
         self.shared.record.borrow()
     }
 
-    /// Waits, for as long as it takes, until it has seen that.
+    /// Waits without a time limit until the record satisfies the condition.
     pub async fn until(&self, seen: impl FnMut(&Record) -> bool) {
         let mut record = self.shared.record.subscribe();
         record.wait_for(seen).await.unwrap();
     }
 
-    /// Waits until it has seen that.
+    /// Waits until the record satisfies the condition.
     pub async fn wait_for(&self, what: &str, seen: impl FnMut(&Record) -> bool) {
         within(&format!("the backend to see {what}"), self.until(seen)).await;
     }
@@ -201,7 +202,7 @@ impl Shared {
     }
 }
 
-/// A request that is being held; not any more when the connection is gone.
+/// A request whose response is delayed. The drop (for example after a lost connection) ends the delay.
 struct Held<'a>(&'a Shared);
 
 impl<'a> Held<'a> {

@@ -1,4 +1,4 @@
-//! The certificates of the examples, made by their script.
+//! The certificates of the examples, made by the script of the examples.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 pub struct Certificates(TempDir);
 
 impl Certificates {
-    /// Has the script make them; none, and a word about it, where there is no openssl.
+    /// Runs the script. Without openssl, prints a note and returns `None`.
     pub fn make() -> Option<Self> {
         if !installed("openssl") {
             return None;
@@ -55,7 +55,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Whether a tool is there; if not, says that the test does nothing.
+/// Whether a tool is installed; if not, prints that the test is skipped.
 pub fn installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(tool).exists());

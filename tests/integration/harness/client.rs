@@ -1,4 +1,4 @@
-//! A client of the collector: OTLP over gRPC (tonic) or HTTP (hyper), which remembers what was acknowledged.
+//! A client of the collector: OTLP over gRPC (tonic) or HTTP (hyper). It records acknowledged items.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,7 +20,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 
 use super::status::Status;
-use super::{Oracle, PATIENCE, Signal, Telemetry, codec, raw, within};
+use super::{Oracle, Signal, Telemetry, WAIT_LIMIT, codec, raw, within};
 
 /// A client that sends telemetry and records what it sent.
 pub struct Client {
@@ -45,9 +45,9 @@ struct Posting {
 /// Reason why a request was not acknowledged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
-    /// The gRPC code; over HTTP the one in the body.
+    /// The gRPC code; over HTTP the code in the body.
     pub code: Code,
-    /// The HTTP status; none over gRPC.
+    /// The HTTP status; `None` over gRPC.
     pub http: Option<u16>,
     pub message: String,
     /// RetryInfo or `Retry-After`.
@@ -55,7 +55,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Whether a client may send the same again (OTLP specification, "Failures").
+    /// Whether a client may retry the request (OTLP specification, "Failures").
     pub fn is_retryable(&self) -> bool {
         match (self.http, self.code) {
             (Some(status), _) => matches!(status, 429 | 502 | 503 | 504),
@@ -81,7 +81,7 @@ impl Client {
         Client::new(name, Transport::Grpc(channel.unwrap(), None), oracle)
     }
 
-    /// A client over gRPC that connects when it sends.
+    /// Creates a client over gRPC that connects on its first request.
     pub fn lazy(name: &str, address: SocketAddr, oracle: &Oracle) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         Client::new(name, Transport::Grpc(endpoint.connect_lazy(), None), oracle)
@@ -127,7 +127,7 @@ impl Client {
         Telemetry::of(signal, &ids)
     }
 
-    /// Sends once. Without an answer (the connection broke) the refusal is UNAVAILABLE, as clients see it.
+    /// Sends once. If the connection breaks before a response, the refusal is UNAVAILABLE, as clients see it.
     pub async fn send(&self, request: &Telemetry) -> Result<(), Refused> {
         let ids = request.ids();
         self.oracle.sent(&ids);
@@ -146,16 +146,16 @@ impl Client {
         outcome
     }
 
-    /// Sends until it is acknowledged, as an SDK would, but more eagerly: refusals may say to come back in seconds.
-    /// Returns the refusals on the way.
-    pub async fn insist(&self, request: &Telemetry) -> Vec<Refused> {
+    /// Sends until the request is acknowledged, as an SDK would, but ignores long retry delays. Returns the refusals
+    /// before the acknowledgement.
+    pub async fn send_until_acknowledged(&self, request: &Telemetry) -> Vec<Refused> {
         let mut refusals = Vec::new();
         let began = tokio::time::Instant::now();
         while let Err(refused) = self.send(request).await {
             assert!(refused.is_retryable(), "refused for good: {refused:?}");
             assert!(
-                began.elapsed() < PATIENCE,
-                "refused for {PATIENCE:?}, at last: {refused:?}"
+                began.elapsed() < WAIT_LIMIT,
+                "refused for {WAIT_LIMIT:?}, at last: {refused:?}"
             );
             refusals.push(refused);
             tokio::time::sleep(RETRY).await;
@@ -164,7 +164,7 @@ impl Client {
     }
 }
 
-/// Interval between two attempts of [`Client::insist`].
+/// Interval between two attempts of [`Client::send_until_acknowledged`].
 const RETRY: Duration = Duration::from_millis(20);
 
 async fn export(

@@ -1,4 +1,4 @@
-//! The collector under test: the real binary, with a configuration of the test's own.
+//! The collector under test: the real binary with the configuration of the test.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,15 +14,16 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::metrics::Metrics;
-use super::{GLANCE, PATIENCE, raw, within};
+use super::{POLL_INTERVAL, WAIT_LIMIT, raw, within};
 
-/// The binary of this build. Empty in examples, which are not told its path.
+/// The binary of this build. Empty in examples, which cannot get its path.
 pub const BINARY: &str = match option_env!("CARGO_BIN_EXE_collector") {
     Some(path) => path,
     None => "",
 };
 
-/// The binary under test: that of this build, or another one (a release build, say) by the variable `COLLECTOR`.
+/// The binary under test: the binary of this build, or another binary (for example a release build) in the variable
+/// `COLLECTOR`.
 pub fn binary() -> String {
     std::env::var("COLLECTOR").unwrap_or_else(|_| match BINARY {
         "" => {
@@ -34,7 +35,7 @@ pub fn binary() -> String {
     })
 }
 
-/// A running collector. It is killed when dropped; if the test has failed, what it logged is printed.
+/// A running collector. The drop kills it. If the test has failed, its log is printed.
 pub struct Collector {
     child: Child,
     log: watch::Receiver<Log>,
@@ -47,7 +48,7 @@ pub struct Collector {
 #[derive(Debug, Default)]
 pub struct Log {
     pub lines: Vec<Line>,
-    /// Nothing more will come.
+    /// Whether the output has ended.
     ended: bool,
 }
 
@@ -60,7 +61,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The text of a field; empty when there is none.
+    /// The text of a field; empty if the line lacks the field.
     pub fn field(&self, name: &str) -> &str {
         self.json[name].as_str().unwrap_or_default()
     }
@@ -106,12 +107,13 @@ impl Collector {
         Collector::run_foreign(command, yaml, &[&OWN_TELEMETRY, arguments].concat()).await
     }
 
-    /// The same without the settings that the harness needs for metrics. For a collector of others, too.
+    /// Starts a collector without the settings that the harness needs for metrics. Also for the collectors of other
+    /// projects.
     pub async fn run_foreign(mut command: Command, yaml: &str, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("collector.yaml");
         std::fs::write(&config, yaml).unwrap();
-        // The command may run it as somebody else.
+        // The command may run the collector as another user.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let mut child = command
             .arg(format!("--config={}", config.display()))
@@ -153,7 +155,7 @@ impl Collector {
         self.server("Starting HTTP server", "otlp")
     }
 
-    /// The address of the server that said `message` when it began to listen, most recently.
+    /// The address of the last server that logged `message` when it began to listen.
     pub fn server(&self, message: &str, component: &str) -> SocketAddr {
         let log = self.log.borrow();
         let line = log.lines.iter().rev().find(|line| {
@@ -163,13 +165,13 @@ impl Collector {
         line.field("endpoint").parse().unwrap()
     }
 
-    /// Waits for a line with that message.
+    /// Waits for a line with this message.
     pub async fn wait_for(&self, message: &str) -> Line {
         self.wait_for_line(message, 0, |line| line.message() == message)
             .await
     }
 
-    /// Waits for such a line, looking from the line number `from` on.
+    /// Waits for such a line from the line number `from` on.
     pub async fn wait_for_line(
         &self,
         what: &str,
@@ -191,13 +193,12 @@ impl Collector {
         .await
     }
 
-    /// Everything it has logged so far.
+    /// All lines logged by the collector.
     pub fn lines(&self) -> Vec<Line> {
         self.log.borrow().lines.clone()
     }
 
-    /// Changes the configuration, and has it read again. `Err` has what was logged since, when the collector did not
-    /// take it.
+    /// Changes the configuration, and reloads it. If the collector refuses it, `Err` has the lines logged since then.
     pub async fn reload(&self, yaml: &str) -> Result<(), Vec<Line>> {
         let from = self.log.borrow().lines.len();
         std::fs::write(&self.config, yaml).unwrap();
@@ -242,13 +243,13 @@ impl Collector {
         })
         .await;
         Ended {
-            // Its stderr is closed: it ends at once.
+            // Its stderr is closed, so the process ends at once.
             status: self.child.wait().unwrap(),
             lines: self.lines(),
         }
     }
 
-    /// Own metrics, now.
+    /// Scrapes the own metrics.
     pub async fn metrics(&self) -> Metrics {
         let address = self.server("Starting metrics server", "service");
         let page = raw::http(address, Method::GET, "/metrics", &[], "").await;
@@ -262,7 +263,7 @@ impl Collector {
         metrics
     }
 
-    /// Waits until own metrics are as expected.
+    /// Waits until the own metrics are as expected.
     pub async fn wait_for_metrics(
         &self,
         what: &str,
@@ -275,14 +276,15 @@ impl Collector {
                 return metrics;
             }
             assert!(
-                began.elapsed() < PATIENCE,
-                "waited {PATIENCE:?} in vain for metrics: {what}\n{metrics}"
+                began.elapsed() < WAIT_LIMIT,
+                "waited {WAIT_LIMIT:?} in vain for metrics: {what}\n{metrics}"
             );
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Every pipeline and every exporter: received = passed + dropped + refused + in flight, with nothing in flight.
+    /// Waits until the accounts of every pipeline and every exporter balance: received = passed + dropped + refused +
+    /// in flight, with nothing in flight.
     pub async fn assert_conservation(&self) -> Metrics {
         let balanced = |metrics: &Metrics| metrics.balance() == Ok(0.0);
         let metrics = self
@@ -301,7 +303,7 @@ impl Collector {
         metrics
     }
 
-    /// The same while data is held: something is in flight, and every account balances.
+    /// Waits until items are in flight and every account balances.
     pub async fn assert_conservation_in_flight(&self) -> Metrics {
         let balanced = |metrics: &Metrics| metrics.balance().is_ok_and(|in_flight| in_flight > 0.0);
         self.wait_for_metrics("all accounts balance, something in flight", balanced)
@@ -312,8 +314,8 @@ impl Collector {
         self.child.id()
     }
 
-    /// The most memory the process has had, in bytes. See [`memory`](Self::memory) for what counts; pages of files are
-    /// taken for as many as there are now.
+    /// Peak memory of the process, in bytes. [`memory`](Self::memory) defines the counted memory; the current number of
+    /// file pages is assumed for the peak.
     pub fn peak_memory(&self) -> u64 {
         self.status("VmHWM:").saturating_sub(self.file_pages())
     }
@@ -323,10 +325,9 @@ impl Collector {
         self.status("VmRSS:").saturating_sub(self.file_pages())
     }
 
-    /// Resident memory of mapped files, mostly of the program itself, in bytes. The same program
-    /// may have three times as much for the same work: since Linux 6.18, one access maps a whole
-    /// cached folio, and the size of folios depends on how the file was written or read. The kernel
-    /// can reclaim all of this memory at any time.
+    /// Resident memory of mapped files, mostly of the program itself, in bytes. The same program may have three times
+    /// as much for the same work: since Linux 6.18, one access maps a whole cached folio, and the size of folios
+    /// depends on how the file was written or read. The kernel can reclaim all of this memory at any time.
     pub fn file_pages(&self) -> u64 {
         self.status("RssFile:")
     }
@@ -339,7 +340,7 @@ impl Collector {
         kib.parse::<u64>().unwrap() * 1024
     }
 
-    /// The processor time the process has taken so far, in user and kernel mode.
+    /// Processor time of the process, in user and kernel mode.
     pub fn processor_time(&self) -> Duration {
         // proc_pid_stat(5): fields 14 and 15, in ticks of 10 ms. The second field may have spaces, and ends with `)`.
         let path = format!("/proc/{}/stat", self.child.id());

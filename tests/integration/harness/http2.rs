@@ -39,7 +39,7 @@ pub const REFUSED_STREAM: u32 = 7;
 pub const COMPRESSION_ERROR: u32 = 9;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A frame as it is sent.
+/// Encodes a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap();
     let mut bytes = head(length, kind, flags, stream);
@@ -60,7 +60,7 @@ pub fn field(name: &str, value: &str) -> Vec<u8> {
     literal(0, name, value)
 }
 
-/// A header field that goes to the dynamic table (RFC 7541, 6.2.1), where its index is 62.
+/// Encodes a header field that enters the dynamic table (RFC 7541, 6.2.1) at index 62.
 pub fn indexed_field(name: &str, value: &str) -> Vec<u8> {
     literal(0x40, name, value)
 }
@@ -134,18 +134,18 @@ impl Frame {
     }
 }
 
-/// Frames received from the server so far.
+/// Frames received from the server.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ReceivedFrames {
     pub frames: Vec<Frame>,
     /// The connection is at its end.
     pub closed: bool,
 }
 
-impl Heard {
+impl ReceivedFrames {
     /// The error code with which the server ends the connection.
     pub fn goaway(&self) -> Option<u32> {
-        // A graceful end says first that an end is near.
+        // A graceful end first announces a later end.
         let last = self.frames.iter().rev().find(|f| f.kind == GOAWAY);
         last.map(|frame| frame.number_at(4))
     }
@@ -163,7 +163,7 @@ impl Heard {
         self.frames.iter().filter(of_code).count()
     }
 
-    /// The HTTP status of a stream's answer, as h2 encodes the first of its kind on a connection.
+    /// The HTTP status of the response on a stream, as h2 encodes the first such status on a connection.
     pub fn status(&self, stream: u32) -> Option<u16> {
         let mut frames = self.frames.iter();
         let answer = frames.find(|f| f.kind == HEADERS && f.stream == stream)?;
@@ -233,21 +233,21 @@ fn huffman(bytes: &[u8]) -> u16 {
 /// deaf.
 pub struct Attacker {
     write: Box<dyn AsyncWrite + Send + Unpin>,
-    heard: watch::Receiver<Heard>,
-    /// Keeps the connection open without reading it.
+    heard: watch::Receiver<ReceivedFrames>,
+    /// Keeps the connection open without reading from it.
     _unread: Option<Box<dyn AsyncRead + Send + Unpin>>,
 }
 
 impl Attacker {
-    /// A connection on which nothing was said yet.
+    /// Opens a connection without sending anything.
     pub async fn connect(address: SocketAddr) -> Self {
         Attacker::on(TcpStream::connect(address).await.unwrap())
     }
 
-    /// The same on a stream that is there, such as one of TLS.
+    /// Creates an attacker on an existing stream, such as a TLS stream.
     pub fn on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
-        let (sender, heard) = watch::channel(Heard::default());
+        let (sender, heard) = watch::channel(ReceivedFrames::default());
         tokio::spawn(listen(read, sender));
         Attacker {
             write: Box::new(write),
@@ -261,23 +261,23 @@ impl Attacker {
         Attacker::connect(address).await.greeted().await
     }
 
-    /// Says the preface and SETTINGS.
+    /// Sends the preface and SETTINGS.
     pub async fn greeted(mut self) -> Self {
         self.say(&greeting(&[])).await.unwrap();
         self
     }
 
-    /// The same, but it never reads what comes.
-    pub async fn deaf(address: SocketAddr) -> Self {
-        Attacker::deaf_on(TcpStream::connect(address).await.unwrap())
+    /// Opens a connection that is never read.
+    pub async fn unread(address: SocketAddr) -> Self {
+        Attacker::unread_on(TcpStream::connect(address).await.unwrap())
             .greeted()
             .await
     }
 
-    /// A connection on a stream that is there, which never reads what comes.
-    pub fn deaf_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+    /// Creates an attacker on an existing stream that is never read.
+    pub fn unread_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
-        let (_, heard) = watch::channel(Heard::default());
+        let (_, heard) = watch::channel(ReceivedFrames::default());
         Attacker {
             write: Box::new(write),
             heard,
@@ -292,14 +292,14 @@ impl Attacker {
     pub async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = async {
             self.write.write_all(bytes).await?;
-            // TLS keeps the rest of what the socket did not take.
+            // TLS buffers the bytes that the socket did not accept.
             self.write.flush().await
         };
         within("room to write", written).await
     }
 
-    /// Sends the same kind of thing again and again, until it was enough or the server has closed the connection.
-    /// Returns how often.
+    /// Sends similar frames up to `times` times, or until the server closes the connection. Returns the number of
+    /// repetitions.
     pub async fn flood(&mut self, times: u32, mut bytes: impl FnMut(u32) -> Vec<u8>) -> u32 {
         for first in (0..times).step_by(AT_ONCE) {
             let last = times.min(first + AT_ONCE as u32);
@@ -312,8 +312,12 @@ impl Attacker {
         times
     }
 
-    /// Waits until what the server said fulfils a condition, and returns what `take` takes of it.
-    pub async fn wait_for<T>(&mut self, what: &str, take: impl Fn(&Heard) -> Option<T>) -> T {
+    /// Waits until the received frames satisfy a condition, and returns the result of `take`.
+    pub async fn wait_for<T>(
+        &mut self,
+        what: &str,
+        take: impl Fn(&ReceivedFrames) -> Option<T>,
+    ) -> T {
         let waiting = self
             .heard
             .wait_for(|heard| take(heard).is_some() || heard.closed);
@@ -322,7 +326,7 @@ impl Attacker {
             .unwrap_or_else(|| panic!("the connection was closed before: {what}: {heard:?}"))
     }
 
-    /// Waits until the connection is at its end. Returns the error code that the server gave, if it gave one.
+    /// Waits for the end of the connection. Returns the error code of the server, if any.
     pub async fn ended(&mut self) -> Option<u32> {
         let heard = within(
             "the end of the connection",
@@ -331,7 +335,7 @@ impl Attacker {
         heard.await.unwrap().goaway()
     }
 
-    /// Waits for the answer on a stream or the end of the connection. Returns the status of the answer, if any.
+    /// Waits for the response on a stream or the end of the connection. Returns the status of the response, if any.
     pub async fn answered(&mut self, stream: u32) -> Option<u16> {
         let waiting = self
             .heard
@@ -340,7 +344,7 @@ impl Attacker {
         heard.await.ok()?.status(stream)
     }
 
-    /// Whether the server still answers: to a ping.
+    /// Whether the server still responds to a ping.
     pub async fn is_alive(&mut self) -> bool {
         let before = self.heard.borrow().pongs();
         if self.say(&frame(PING, 0, 0, b"are you?")).await.is_err() {
@@ -358,7 +362,7 @@ impl Attacker {
 /// Number of frames written at once.
 const AT_ONCE: usize = 100;
 
-async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<Heard>) {
+async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<ReceivedFrames>) {
     while let Ok(frame) = next(&mut read).await {
         heard.send_modify(|heard| heard.frames.push(frame));
     }

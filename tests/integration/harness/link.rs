@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 /// Faults of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Trouble {
+pub enum LinkFault {
     /// Current connections stay silent forever. New connections work.
     BlackHole,
     /// All connections are reset repeatedly, at this interval.
@@ -22,7 +22,7 @@ pub enum Trouble {
 /// Maximum bytes moved at a time.
 const PIECE: usize = 16 << 10;
 
-/// A fixed address that forwards connections to another one.
+/// A fixed address that forwards connections to another address.
 pub struct Link {
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -37,7 +37,7 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    trouble: Option<Trouble>,
+    trouble: Option<LinkFault>,
     /// Connections accepted before this generation are to be reset.
     reset_before: u64,
     /// Connections up to this number stay silent forever.
@@ -63,15 +63,15 @@ impl Link {
     }
 
     /// Begins a fault.
-    pub fn begin(&self, trouble: Trouble) {
+    pub fn begin(&self, trouble: LinkFault) {
         let number = self.shared.connections.load(Relaxed);
         self.shared.state.send_modify(|state| {
             state.trouble = Some(trouble);
-            if trouble == Trouble::BlackHole {
+            if trouble == LinkFault::BlackHole {
                 state.swallowed = number;
             }
         });
-        if let Trouble::Flap(apart) = trouble {
+        if let LinkFault::Flap(apart) = trouble {
             let shared = self.shared.clone();
             tokio::spawn(async move {
                 while shared.state.borrow().trouble == Some(trouble) {
@@ -82,7 +82,7 @@ impl Link {
         }
     }
 
-    /// Ends the fault. What was swallowed stays so.
+    /// Ends the fault. Swallowed bytes stay lost.
     pub fn end(&self) {
         self.shared.state.send_modify(|state| state.trouble = None);
     }
@@ -105,7 +105,7 @@ impl Shared {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
-            // Out of file descriptors, perhaps briefly.
+            // The process may briefly be out of file descriptors.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -115,7 +115,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn serve(client: TcpStream, shared: Arc<Shared>) {
     let _ = client.set_nodelay(true);
-    // The close drops pending data: the other side gets a reset.
+    // The close drops pending data, so the other side gets a reset.
     let _ = client.set_zero_linger();
     let Ok(server) = TcpStream::connect(shared.target).await else {
         return;

@@ -1,4 +1,4 @@
-//! One scrape of `/metrics`.
+//! A scrape of `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct Metrics {
     pub types: BTreeMap<String, String>,
 }
 
-/// The metrics that docs/reference lists, by component (`receivers/otlp`); those of the process are at `service`.
+/// The metrics listed in docs/reference, by component (`receivers/otlp`); the metrics of the process are at `service`.
 static DOCUMENTED: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(documented);
 
 /// The labels with the id of a component.
@@ -61,7 +61,7 @@ fn listed(page: &str) -> BTreeSet<String> {
 }
 
 impl Metrics {
-    /// The series that the page of their component in docs/reference does not list.
+    /// The series that are missing on the page of their component in docs/reference.
     pub fn undocumented(&self) -> Vec<String> {
         let series = self.samples.keys().filter(|(name, labels)| {
             let parts = ["_bucket", "_sum", "_count"].iter();
@@ -153,7 +153,8 @@ impl Metrics {
             .map(|((_, labels), value)| (labels, *value))
     }
 
-    /// The accounts of all pipelines and exporters, and what is in flight in them. `Err` says which do not balance.
+    /// Checks the accounts of all pipelines and exporters, and returns the items in flight. `Err` names the accounts
+    /// that do not balance.
     pub fn balance(&self) -> Result<f64, String> {
         let mut in_flight = 0.0;
         let mut wrong = Vec::new();
@@ -169,7 +170,7 @@ impl Metrics {
                 let items = |of: &str| self.sum(&format!("{prefix}_{of}_items"), &pairs);
                 let [received, passed, dropped, refused, waiting] =
                     ["received", passed, "dropped", "refused", "in_flight"].map(items);
-                // Of a stored queue; nothing otherwise.
+                // Exists only for stored queues.
                 let [recovered, kept] = ["recovered", "kept"].map(items);
                 if received + recovered != passed + dropped + refused + kept + waiting {
                     wrong.push(format!(

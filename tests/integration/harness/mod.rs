@@ -1,4 +1,4 @@
-//! A collector under test, a backend that misbehaves on demand, clients that remember what was acknowledged.
+//! A collector under test, a backend with scripted failures, and clients that record acknowledged items.
 
 pub mod attacks;
 pub mod authority;
@@ -30,19 +30,19 @@ pub use telemetry::Telemetry;
 pub use tributary_otlp::Signal;
 pub use yaml::{grpc_at, grpc_to, http_at, http_to, yaml, yaml_of};
 
-/// Time limit of any wait in a test. Generous, because it only matters if something is broken.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of any wait in a test. Generous, because only a broken test reaches it.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Interval for polling values without a notification, such as metrics.
-pub const GLANCE: Duration = Duration::from_millis(10);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Returns the output of `future`.
 ///
 /// # Panics
-/// If the output does not arrive within [`PATIENCE`]; `what` describes it in the message.
+/// If the output does not arrive within [`WAIT_LIMIT`]; `what` describes it in the message.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(WAIT_LIMIT, future).await {
         Ok(outcome) => outcome,
-        Err(_) => panic!("waited {PATIENCE:?} in vain: {what}"),
+        Err(_) => panic!("waited {WAIT_LIMIT:?} in vain: {what}"),
     }
 }

@@ -1,16 +1,16 @@
-//! The promise above all others: what was acknowledged arrives, and nothing arrives that was not sent.
+//! Checks the main promise: acknowledged items arrive, and every item that arrives was sent.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Backend, GLANCE, within};
+use super::{Backend, POLL_INTERVAL, within};
 
 /// Items that clients sent, and items that were acknowledged. Clones share their state.
 #[derive(Clone, Default)]
-pub struct Oracle(Arc<Mutex<Books>>);
+pub struct Oracle(Arc<Mutex<Accounts>>);
 
 #[derive(Default)]
-struct Books {
+struct Accounts {
     sent: HashSet<String>,
     acknowledged: HashSet<String>,
 }
@@ -18,90 +18,99 @@ struct Books {
 impl Oracle {
     /// These items are about to be sent.
     pub fn sent(&self, ids: &[String]) {
-        self.books().sent.extend(ids.iter().cloned());
+        self.accounts().sent.extend(ids.iter().cloned());
     }
 
-    /// The collector answers for these items from now on.
+    /// Records that the collector has acknowledged these items.
     pub fn acknowledged(&self, ids: &[String]) {
-        self.books().acknowledged.extend(ids.iter().cloned());
+        self.accounts().acknowledged.extend(ids.iter().cloned());
     }
 
     /// Number of acknowledged items.
-    pub fn owed(&self) -> usize {
-        self.books().acknowledged.len()
+    pub fn acknowledged_count(&self) -> usize {
+        self.accounts().acknowledged.len()
     }
 
     /// Number of acknowledged items that have not arrived.
     pub fn missing(&self, backend: &Backend) -> usize {
         let record = backend.record();
         let arrived = |id: &&String| record.arrivals.contains_key(*id);
-        let books = self.books();
-        books.acknowledged.len() - books.acknowledged.iter().filter(arrived).count()
+        let accounts = self.accounts();
+        accounts.acknowledged.len() - accounts.acknowledged.iter().filter(arrived).count()
     }
 
     /// Acknowledged items that have arrived at none of these next hops.
     pub fn missing_among(&self, backends: &[&Backend]) -> Vec<String> {
         let arrived = arrivals(backends);
-        let books = self.books();
-        let missing = books.acknowledged.iter();
+        let accounts = self.accounts();
+        let missing = accounts.acknowledged.iter();
         missing
             .filter(|id| !arrived.contains_key(*id))
             .cloned()
             .collect()
     }
 
-    /// Number of items that arrived though nobody sent them.
-    pub fn invented_among(&self, backends: &[&Backend]) -> usize {
-        let books = self.books();
+    /// Number of items that arrived although no client sent them.
+    pub fn unsent_among(&self, backends: &[&Backend]) -> usize {
+        let accounts = self.accounts();
         let arrived = arrivals(backends);
         arrived
             .keys()
-            .filter(|id| !books.sent.contains(*id))
+            .filter(|id| !accounts.sent.contains(*id))
             .count()
     }
 
-    /// Number of arrivals beyond the first one of each item.
+    /// Number of deliveries beyond the first delivery of each item.
     pub fn duplicates_among(&self, backends: &[&Backend]) -> usize {
         arrivals(backends).values().map(|times| times - 1).sum()
     }
 
-    /// Waits until everything that was acknowledged has arrived, and checks that nothing else was made up. Returns how
-    /// many items came more than once: a next hop that does not answer may get a request again.
-    pub async fn settle(&self, backend: &Backend) -> usize {
-        let owed = self.books().acknowledged.clone();
-        let what = format!("arrival of all {} acknowledged items", owed.len());
+    /// Waits until all acknowledged items have arrived, and checks that no other items did. Returns the number of
+    /// duplicates: a next hop that does not respond may get a request again.
+    pub async fn wait_for_delivery(&self, backend: &Backend) -> usize {
+        let acknowledged_count = self.accounts().acknowledged.clone();
+        let what = format!(
+            "arrival of all {} acknowledged items",
+            acknowledged_count.len()
+        );
         within(
             &what,
-            backend.until(|record| owed.iter().all(|id| record.arrivals.contains_key(id))),
+            backend.until(|record| {
+                acknowledged_count
+                    .iter()
+                    .all(|id| record.arrivals.contains_key(id))
+            }),
         )
         .await;
         let record = backend.record();
-        let books = self.books();
+        let accounts = self.accounts();
         for id in record.arrivals.keys() {
-            assert!(books.sent.contains(id), "{id} arrived, but nobody sent it");
+            assert!(
+                accounts.sent.contains(id),
+                "{id} arrived, but nobody sent it"
+            );
         }
         record.arrivals.values().filter(|times| **times > 1).count()
     }
 
-    /// The same of next hops among which things are spread: each has arrived at one of them. Returns how many items came
-    /// more than once.
-    pub async fn settle_among(&self, backends: &[&Backend]) -> usize {
+    /// Waits until each acknowledged item has arrived at one of the next hops. Returns the number of duplicates.
+    pub async fn wait_for_delivery_among(&self, backends: &[&Backend]) -> usize {
         let what = format!(
             "arrival of all {} acknowledged items somewhere",
-            self.owed()
+            self.acknowledged_count()
         );
         within(&what, async {
             while !self.missing_among(backends).is_empty() {
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
         .await;
-        assert_eq!(self.invented_among(backends), 0, "items that nobody sent");
+        assert_eq!(self.unsent_among(backends), 0, "items that nobody sent");
         let arrived = arrivals(backends);
         arrived.values().filter(|times| **times > 1).count()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
         self.0.lock().unwrap()
     }
 }

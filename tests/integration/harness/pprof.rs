@@ -1,5 +1,4 @@
-//! Reads pprof files with a parser of the tests' own: `proto/profile.proto` of
-//! github.com/google/pprof.
+//! Reads pprof files with a separate parser for tests, by `proto/profile.proto` of github.com/google/pprof.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
@@ -130,7 +129,7 @@ pub fn read(file: &[u8]) -> Profile {
 }
 
 impl Profile {
-    /// Adds what is in it.
+    /// Adds the values of the file.
     pub fn add_to(&self, totals: &mut Totals) {
         let text = |index: i64| &*self.string_table[usize::try_from(index).unwrap()];
         let functions: HashMap<u64, &Function> =

@@ -1,4 +1,4 @@
-//! Requests of any kind, well-formed or not, each on a connection of its own.
+//! Requests of any kind, well-formed or malformed, each on a separate connection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub async fn http(
     .await
 }
 
-/// A gRPC call with `body` as it is, message prefix included.
+/// Sends a gRPC call with exactly this `body`, message prefix included.
 pub async fn grpc(
     address: SocketAddr,
     path: &str,

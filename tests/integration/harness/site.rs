@@ -1,4 +1,4 @@
-//! An HTTP server of a test's own.
+//! An HTTP server for a test.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A server of HTTP/1.1. Nothing of it is left when it is dropped.
+/// A server of HTTP/1.1. The drop closes all its connections.
 pub struct Site {
     pub address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-/// An answer; `None` closes the connection without one.
+/// A response; `None` closes the connection without a response.
 pub type Answered = Option<Response<Full<Bytes>>>;
 
 impl Site {
-    /// Answers every request like this.
+    /// Starts a server that responds to every request with `answer`.
     pub async fn start<A, F>(answer: A) -> Self
     where
         A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
@@ -59,7 +59,7 @@ impl Drop for Site {
     }
 }
 
-/// An answer with this body.
+/// A response with this body.
 pub fn page(status: StatusCode, body: impl Into<Bytes>) -> Answered {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;

@@ -26,7 +26,7 @@ struct RetryInfo {
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 impl Status {
-    /// A status that tells when to come back, if `retry_after` is given.
+    /// Creates a status, with a retry delay if given.
     pub fn new(code: i32, message: &str, retry_after: Option<Duration>) -> Self {
         let details = retry_after.map(|delay| Any {
             type_url: RETRY_INFO.to_owned(),
@@ -42,7 +42,7 @@ impl Status {
         }
     }
 
-    /// Returns the retry delay, if there is one.
+    /// Returns the retry delay, if any.
     pub fn retry_after(&self) -> Option<Duration> {
         let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
         let info = RetryInfo::decode(info.value.as_slice()).unwrap();

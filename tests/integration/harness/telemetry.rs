@@ -26,7 +26,7 @@ use prost::{DecodeError, Message};
 
 use super::Signal;
 
-/// The attribute that tells items apart.
+/// The attribute that identifies an item.
 pub const ID: &str = "test.id";
 
 /// A request, decoded.
@@ -184,7 +184,7 @@ impl Telemetry {
         })
     }
 
-    /// The id of each item; what an SDK or a profiler sends has none.
+    /// The id of each item. Items of SDKs and profilers have no id.
     pub fn ids(&self) -> Vec<String> {
         match self {
             Telemetry::Traces(request) => request
@@ -222,7 +222,7 @@ impl Telemetry {
         }
     }
 
-    /// The request taken apart into requests of one resource each, in no order: what survives batching.
+    /// Splits the request into requests of one resource each, without an order: this content survives batching.
     pub fn resources(&self) -> BTreeSet<Vec<u8>> {
         match self {
             Telemetry::Traces(request) => request
@@ -260,7 +260,7 @@ pub fn attribute(key: &str, value: Value) -> KeyValue {
     }
 }
 
-/// A table of attributes, with the zero value first, and a sample for each of the others. The key is the string 1.
+/// A table of attributes, with the zero value first, and a sample for each other attribute. The key is the string 1.
 fn numbered_samples(ids: &[String]) -> (Vec<KeyValueAndUnit>, Vec<Sample>) {
     let mut table = vec![KeyValueAndUnit::default()];
     let mut samples = Vec::new();

@@ -29,7 +29,7 @@ pub(super) fn gzip(mut input: &[u8], output: &mut Output<'_>) -> Result<(), Deco
 /// Decompresses a single gzip member in one call, which is much faster than a stream and works for nearly all bodies.
 /// Returns false, without output, if the input may have several members or is invalid.
 fn whole_gzip(input: &[u8], declared: usize, output: &mut Output<'_>) -> bool {
-    // The declared size was plausible if there is room for one byte more.
+    // The declared size was plausible if the output has room for one byte more.
     if output.bytes.capacity() <= declared || !output.bytes.is_empty() {
         return false;
     }
@@ -37,8 +37,8 @@ fn whole_gzip(input: &[u8], declared: usize, output: &mut Output<'_>) -> bool {
     let decoded = Decompressor::new().gzip_decompress(input, &mut output.bytes);
     let whole = decoded.is_ok_and(|size| size == declared)
         && input.last_chunk::<TRAILER>().is_some_and(|trailer| {
-            // The decoder silently stops after the first member. It has verified that member's trailer (checksum and
-            // size). So the member is the only one if the same trailer ends the input and occurs nowhere earlier.
+            // The decoder silently stops after the first member, whose trailer (checksum and size) it has verified. The
+            // member is the only one if the same trailer ends the input and occurs nowhere earlier.
             let [a, b, c, d, ..] = *trailer;
             libdeflater::crc32(&output.bytes) == u32::from_le_bytes([a, b, c, d])
                 && memmem::find(input, trailer) == Some(input.len() - TRAILER)

@@ -25,7 +25,8 @@ pub(super) struct Output<'p> {
 }
 
 impl Output<'_> {
-    /// Makes room for at least one more byte. One byte above the limit may be written, to detect that there is more.
+    /// Makes room for at least one more byte. One byte above the limit may be written, to detect a body above the
+    /// limit.
     pub(super) fn room(&mut self) -> Result<(), DecompressError> {
         if self.bytes.len() > self.limit {
             return Err(DecompressError::TooLarge(self.limit));
@@ -34,12 +35,12 @@ impl Output<'_> {
             return Ok(());
         }
         let most = self.limit.saturating_add(1);
-        self.reserve((self.bytes.capacity() * 2).clamp(SMALLEST.min(most), most))
+        self.reserve((self.bytes.capacity() * 2).clamp(FIRST_ALLOCATION.min(most), most))
     }
 
-    /// Grows the capacity to at least `capacity`, which exceeds the limit by one at most.
+    /// Grows the capacity to at least `capacity`, which exceeds the limit by one byte at most.
     pub(super) fn reserve(&mut self, capacity: usize) -> Result<(), DecompressError> {
-        // While the bytes are moved, the old allocation exists beside the new one.
+        // A reallocation keeps the old allocation until the bytes are copied.
         let old = self.bytes.capacity();
         self.permit.grow(capacity)?;
         self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -47,7 +48,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Allocates once for the declared size, if it is plausible. No data compresses better than `ratio`.
+    /// Allocates once for the declared size, if `ratio`, the maximum of the format, makes the size plausible.
     pub(super) fn expect(
         &mut self,
         declared: u64,
@@ -56,13 +57,13 @@ impl Output<'_> {
     ) -> Result<(), DecompressError> {
         let plausible = self.limit.min(input.saturating_mul(ratio));
         match usize::try_from(declared) {
-            // One more byte, so that the decoder's last call needs no allocation.
+            // With one more byte, the decoder's last call needs no allocation.
             Ok(declared) if declared <= plausible => self.reserve(declared + 1),
             _ => Ok(()),
         }
     }
 
-    /// Accounts for the decoder's own memory until the decompression is over.
+    /// Takes budget for the decoder's own memory until the decompression ends.
     pub(super) fn scratch(&mut self, bytes: usize) -> Result<(), DecompressError> {
         Ok(self.permit.grow(bytes)?)
     }
@@ -96,6 +97,6 @@ pub(super) fn truncated() -> DecompressError {
 }
 
 /// First allocation in bytes, if the size is unknown.
-const SMALLEST: usize = 8 << 10;
+const FIRST_ALLOCATION: usize = 8 << 10;
 /// Bytes per read from a decoder that needs initialized memory.
 const READ_SIZE: usize = 64 << 10;

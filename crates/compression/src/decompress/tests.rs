@@ -94,7 +94,7 @@ fn every_codec_round_trips() {
 }
 
 #[test]
-fn an_empty_body_may_be_compressed_too() {
+fn compressed_empty_body_is_accepted() {
     for codec in CODECS {
         assert_eq!(
             run(codec, &compress(codec, b""), 0).unwrap(),
@@ -105,7 +105,7 @@ fn an_empty_body_may_be_compressed_too() {
 }
 
 #[test]
-fn several_gzip_members_or_zstd_frames_are_one_body() {
+fn gzip_members_and_zstd_frames_are_concatenated() {
     for codec in [Codec::Gzip, Codec::Zstd] {
         let both = [compress(codec, b"one "), compress(codec, b"two")].concat();
         assert_eq!(run(codec, &both, 7).unwrap(), b"one two");
@@ -133,7 +133,7 @@ fn equal_gzip_members_are_all_read() {
 }
 
 #[test]
-fn deflate_without_its_zlib_wrapper_is_understood() {
+fn deflate_without_zlib_header_is_decompressed() {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(b"bare").unwrap();
     assert_eq!(
@@ -143,15 +143,14 @@ fn deflate_without_its_zlib_wrapper_is_understood() {
 }
 
 #[test]
-fn a_bomb_is_refused_within_the_limit_and_little_scratch() {
+fn bomb_is_refused_within_limit_and_bounded_scratch() {
     let zeros = vec![0; 48 * MIB];
     let bombs = CODECS
         .into_iter()
         .map(|codec| (codec, compress(codec, &zeros)))
         .chain([(Codec::Zstd, zstd_stream(&zeros))]);
     for (codec, bomb) in bombs {
-        // Doubling stops at the limit, and the old half exists while its bytes are moved. The rest is the decoders'
-        // own memory.
+        // Doubling stops at the limit, and copying keeps the old half. The rest is the decoders' own memory.
         let budget = Budget::new(MIB + MIB / 2 + 13 * MIB);
         assert_eq!(
             run_within(&budget, codec, &bomb, MIB),
@@ -162,7 +161,7 @@ fn a_bomb_is_refused_within_the_limit_and_little_scratch() {
 }
 
 #[test]
-fn the_budget_is_asked_before_memory_is_used() {
+fn memory_is_reserved_before_allocation() {
     for codec in CODECS {
         let body = compress(codec, &text(MIB));
         let refused = run_within(&Budget::new(MIB / 2), codec, &body, 8 * MIB);
@@ -209,7 +208,7 @@ fn trailing_data_is_an_error() {
 }
 
 #[test]
-fn a_declared_size_is_not_believed() {
+fn false_declared_size_is_not_allocated() {
     // A snappy block of 5 bytes that declares a mebibyte.
     let block = [0x80, 0x80, 0x40, 0x00, 0x61];
     let budget = Budget::new(MIB / 2);
@@ -233,7 +232,7 @@ proptest! {
         damage in any::<(usize, u8)>(),
     ) {
         for codec in CODECS {
-            // Arbitrary bytes, then a valid body with one changed byte, which gets further.
+            // Arbitrary bytes, then a valid body with one changed byte, which reaches deeper code.
             if let Ok(output) = run(codec, &body, 1000) {
                 prop_assert!(output.len() <= 1000);
             }

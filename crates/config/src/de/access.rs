@@ -95,7 +95,7 @@ impl<'de> SeqAccess<'de> for List<'de> {
     }
 }
 
-/// A comma-separated text in the place of a list.
+/// A comma-separated text instead of a list.
 pub(super) struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {

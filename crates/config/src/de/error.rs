@@ -16,7 +16,7 @@ pub(crate) enum ErrorTarget {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecodeErrorKind {
-    /// The value is null but the type needs one. The key counts as absent.
+    /// The value is null but the type needs a value. The key counts as absent.
     Null,
     /// A required key is missing.
     Missing(&'static str),
@@ -96,7 +96,7 @@ impl de::Error for DecodeError {
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        // Only numbers are quoted. A text may be long or secret, and the line is shown anyway.
+        // Only numbers are quoted. A text may be long or secret, and its line is shown in any case.
         let found = match found {
             Unexpected::Unsigned(value) => value.to_string(),
             Unexpected::Signed(value) => value.to_string(),
@@ -158,7 +158,7 @@ fn found_words(found: Unexpected<'_>) -> &'static str {
     }
 }
 
-/// Translates serde's name of a type for operators who do not know Rust.
+/// Translates serde's name of a type for operators without knowledge of Rust.
 fn plain_words(expected: &dyn de::Expected) -> String {
     let words = expected.to_string();
     let number = |range: &str| format!("a whole number {range}");

@@ -113,7 +113,7 @@ impl<'a> Resolver<'a> {
 
     /// Returns a node that has the value of the text for typed fields, and the text itself for text fields.
     fn typed(&mut self, text: String) -> Node {
-        // A text that is not valid YAML may still be meant as text.
+        // A text that is not valid YAML may be an intended plain text.
         let mut quiet = Report::default();
         let parsed = parse::parse_inline(&text, self.at.0, &mut quiet);
         let mut node = parsed.unwrap_or_else(|| Node::text(self.at.0, text.clone()));
@@ -127,8 +127,8 @@ impl<'a> Resolver<'a> {
             Ok(text) => text.trim_end_matches(['\r', '\n']).to_owned(),
             Err(message) => return Err(self.error(&message)),
         };
-        // A file with one value is often a secret, and any text may be intended even if it is not YAML. Neither gets
-        // positions of its own, so that no line of it is ever shown.
+        // A file with a single value is often a secret, and its text may be intended even if it is not YAML. In both
+        // cases the values get no positions within the file, so that no line of the file is ever shown.
         let node = self.typed(text.clone());
         if matches!(node.content, Content::Scalar(_)) {
             return Ok(node);

@@ -18,7 +18,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Returns `None` if there is no such line, or if none of it may be shown.
+    /// Returns `None` if there is no such line, or if no part of the line may be shown.
     pub(super) fn new(report: &Report, source: &SourceText, span: Span) -> Option<Self> {
         if source.hidden {
             return None;
@@ -68,7 +68,7 @@ impl Shown {
             shown.text.push_str("...");
         }
         if shown.carets.is_empty() {
-            // At the end of the line, where something is missing.
+            // Something is missing at the end of the line.
             shown.carets.push('^');
         }
         Some(shown)
@@ -109,7 +109,7 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
         ranges.push((letters_before(secret.start), letters_before(secret.end)));
     }
     if let Some(from) = after_sensitive_key(letters) {
-        // In a flow mapping, the text after the value is masked too, because its end is hard to find.
+        // In a flow mapping, the text after the value is masked too, because the end of the value is hard to find.
         if from < letters.len() && !is_reference(letters, from, letters.len()) {
             ranges.retain(|(start, _)| *start < from);
             for range in &mut ranges {
@@ -119,7 +119,7 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
         }
     }
     ranges.sort_unstable();
-    // If two ranges overlap, the first one covers both.
+    // If two ranges overlap, the first range covers both.
     ranges.dedup_by(|next, earlier| {
         let overlap = next.0 < earlier.1;
         if overlap {
@@ -131,7 +131,7 @@ fn hidden_ranges(report: &Report, letters: &[char], span: Span) -> Vec<(usize, u
 }
 
 /// Whether the range is a reference such as `${env:NAME}`, which names a secret without revealing it. A reference with
-/// a default may reveal it.
+/// a default may reveal the secret.
 fn is_reference(letters: &[char], from: usize, to: usize) -> bool {
     let text: String = letters.get(from..to).unwrap_or_default().iter().collect();
     let text = text.trim().trim_matches(['"', '\'']);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_caret() {
+    fn long_line_is_truncated_around_the_caret() {
         let text = format!("{}: here {}", "a".repeat(300), "b".repeat(300));
         let (line, carets) = shown(&text, 303, 4, &[]);
         assert_eq!(line.chars().count(), WINDOW + 6);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_masked_and_carets_still_fit() {
+    fn carets_match_the_masked_line() {
         assert_eq!(
             shown("{a: hunter2, b: c}", 14, 1, &[(5, 7)]),
             strings("{a: *****, b: c}", "           ^")
@@ -353,7 +353,6 @@ mod tests {
             shown("my_token: abc", 1, 8, &[]),
             strings("my_token: *****", "^^^^^^^^")
         );
-        // A reference names the secret without revealing it. Its default may reveal it.
         for (text, safe) in [
             ("token: ${env:T}", true),
             ("token: \"${file:/t}\"", true),

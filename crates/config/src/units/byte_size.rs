@@ -113,7 +113,7 @@ impl Visitor<'_> for ByteSizeVisitor {
 
     /// Accepts `1e6`, which is a whole number too.
     fn visit_f64<E: de::Error>(self, bytes: f64) -> Result<ByteSize, E> {
-        // 2^53: above it, floats cannot represent all whole numbers.
+        // Floats cannot represent all whole numbers above 2^53.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if bytes.fract() != 0.0 || !(0.0..EXACT).contains(&bytes) {
             return Err(E::invalid_value(de::Unexpected::Float(bytes), &self));
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_and_print() {
+    fn sizes_are_read_and_printed() {
         for (text, bytes, printed) in [
             ("4MiB", 4 << 20, "4MiB"),
             ("512 KiB", 512 << 10, "512KiB"),

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_and_print_as_go_does() {
+    fn durations_are_read_and_printed_like_go() {
         for (text, nanoseconds, printed) in [
             ("0", 0, "0s"),
             ("200ms", 200_000_000, "200ms"),

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Address to listen on or connect to: `host:port`. An empty host means all interfaces when listening.
-// Any text is accepted here, because the valid form depends on the use. Endpoints in `Validate::listens_on` are checked
-// with `check` when they are decoded, and clients may accept a URL.
+// Any text is accepted here, because the valid form depends on the use: endpoints in `Validate::listens_on` are checked
+// with `check` during decoding, and clients may accept a URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Endpoint(pub String);

@@ -28,7 +28,7 @@ impl Headers {
     }
 
     /// Converts the headers for a request or response. Values are marked as sensitive, so that they stay out of logs
-    /// and of HPACK's table. Names and values that HTTP does not allow were refused when the configuration was read.
+    /// and of HPACK's table. Invalid names and values were refused when the configuration was read.
     pub fn to_map(&self) -> HeaderMap {
         let header = |(name, value): (&str, &str)| {
             let mut value = HeaderValue::from_str(value).ok()?;

@@ -37,14 +37,14 @@ impl fmt::Debug for Secret {
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // An empty text is not a secret, and worth seeing.
+        // An empty text is no secret, and its display helps the operator.
         serializer.serialize_str(if self.0.is_empty() { "" } else { MASK })
     }
 }
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The name tells this crate's deserializer to hide the value in errors. Other deserializers ignore it.
+        // The name makes this crate's deserializer hide the value in errors. Other deserializers ignore the name.
         deserializer.deserialize_newtype_struct(SECRET, SecretVisitor)
     }
 }

@@ -63,7 +63,7 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for SectionVisitor<T> {
         f.write_str("a mapping")
     }
 
-    /// For this crate's deserializer: whether the section is enabled, then the body if there is one.
+    /// This crate's deserializer returns a boolean (enabled), then the body if it is not empty.
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Section<T>, A::Error> {
         let enabled: bool = parts.next_element()?.unwrap_or(true);
         let body: T = parts.next_element()?.unwrap_or_default();

@@ -87,7 +87,7 @@ fn connection_gets_a_quarter_or_one_unfinished_request() {
 }
 
 #[test]
-fn connections_beyond_the_allowance_reduce_permits() {
+fn client_memory_above_allowance_reduces_permits() {
     let budget = Budget::new(64 << 20);
     let connections = ALLOWANCE / clients::CONNECTION_COST;
     budget.clients.connections.store(connections, Relaxed);
@@ -99,7 +99,7 @@ fn connections_beyond_the_allowance_reduce_permits() {
 }
 
 #[test]
-fn disk_queues_share_exclusive_reserve() {
+fn stored_queues_share_exclusive_reserve() {
     let budget = Budget::new(800);
     let first = budget.stored_queue();
     assert_eq!(first.allowance(), 200);
@@ -119,7 +119,7 @@ fn disk_queues_share_exclusive_reserve() {
 }
 
 #[test]
-fn absurd_sizes_do_not_overflow() {
+fn huge_sizes_do_not_overflow() {
     let budget = Budget::new(usize::MAX);
     let _held = budget.acquire(10).unwrap();
     assert!(budget.acquire(usize::MAX).is_err());

@@ -22,7 +22,7 @@ fn cgroup_limit_of_any_ancestor_counts() {
     assert_eq!(limit("0::/\n"), Some(800));
     assert_eq!(limit("0::/kubepods/pod1/c1\n"), Some(800));
     assert_eq!(limit(""), Some(800));
-    // Version 1, where each controller has its own tree.
+    // cgroup v1: each controller has its own tree.
     let groups = "5:cpu,cpuacct:/a\n4:hugetlb,memory:/a\n1:name=systemd:/a\n0::/\n";
     set("memory/a/memory.limit_in_bytes", "700\n");
     set("memory/memory.limit_in_bytes", "9223372036854771712\n");

@@ -43,8 +43,8 @@ impl Guard {
         }
     }
 
-    /// Authenticates the request with these headers. The header with the credentials is removed, because nothing
-    /// downstream needs it and it must not travel with the data.
+    /// Authenticates the request with these headers. The header with the credentials is removed, because no later stage
+    /// needs it and it must not travel with the data.
     ///
     /// # Errors
     /// The refusal to send: UNAUTHENTICATED, or RESOURCE_EXHAUSTED if the client should retry. The refusal reveals

@@ -53,8 +53,8 @@ impl Body for Chunks {
     }
 }
 
-/// Size in bytes below which chunks are copied together. Every chunk costs at least one frame and one system call,
-/// about as much as copying 10 KiB.
+/// Size in bytes below which chunks are copied into one chunk. Every chunk costs at least one frame and one system
+/// call, about as much as copying 10 KiB.
 const SMALL: usize = 16 * 1024;
 /// Maximum size in bytes of chunks that were copied together.
 const JOINED: usize = 64 * 1024;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_chunks_are_joined_and_large_ones_are_not_copied() {
+    fn only_small_chunks_are_copied_together() {
         let large = Bytes::from(vec![7; SMALL]);
         let small = Bytes::from(vec![1; 1000]);
         let mut chunks = vec![small.clone(); 100];
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_has_announced_size() {
+    async fn body_has_declared_size() {
         let chunks: Arc<[Bytes]> = [Bytes::from("abc"), Bytes::from("de")].into();
         let body = Chunks::new(chunks);
         assert_eq!(body.size_hint().exact(), Some(5));

@@ -62,8 +62,8 @@ impl Connector {
         self.tls.as_ref().map(|(source, _)| source.config())
     }
 
-    /// Returns the server's explanation of the last failed connection, if it gave one, and advice. Useful when a
-    /// request failed and its error does not tell why.
+    /// Returns the server's explanation of the last failed connection, if any, and advice. It complements request
+    /// errors without an explanation.
     pub fn verdict(&self) -> Option<String> {
         let verdict = self.verdict.text.lock();
         verdict.clone()
@@ -119,8 +119,7 @@ impl Connector {
         )))
     }
 
-    /// Turns a connection to the proxy into a tunnel to the server, or into one for requests in absolute
-    /// form.
+    /// Turns a connection to the proxy into a tunnel to the server, or into a connection for requests in absolute form.
     async fn reach(
         &self,
         proxy: &Proxy,
@@ -160,7 +159,7 @@ impl Connector {
             Ok(Err(why)) => {
                 let error = failed(why.reason);
                 if why.for_good {
-                    self.verdict.complain(source.owner(), &error.0);
+                    self.verdict.log_failure(source.owner(), &error.0);
                 }
                 Err(error)
             }

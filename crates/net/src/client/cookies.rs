@@ -1,4 +1,5 @@
-//! Cookies of the servers that a client sends to (RFC 6265), for load balancers that keep a client at one backend.
+//! Cookies of the servers that a client sends to (RFC 6265), for load balancers that route a client to the same
+//! backend.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,11 +9,10 @@ use parking_lot::Mutex;
 
 /// Maximum number of cookies of a client, and maximum size of a cookie in bytes: the minimum that RFC 6265,
 /// 6.1, requires of browsers.
-const MOST_COOKIES: usize = 50;
+const MAX_COOKIES: usize = 50;
 const COOKIE_BYTES: usize = 4096;
 
-/// Cookies in memory. A cookie goes back only to the host that set it, even if its `Domain` attribute allows
-/// more hosts.
+/// Cookies in memory. A cookie is sent only to the host that set it, even if its `Domain` attribute allows more hosts.
 #[derive(Debug, Default)]
 pub struct CookieJar(Mutex<Vec<Cookie>>);
 
@@ -42,7 +42,7 @@ impl CookieJar {
                     != (&cookie.host, &cookie.name, &cookie.path)
             });
             if is_current(&cookie) {
-                if cookies.len() >= MOST_COOKIES {
+                if cookies.len() >= MAX_COOKIES {
                     cookies.remove(0);
                 }
                 cookies.push(cookie);
@@ -50,7 +50,7 @@ impl CookieJar {
         }
     }
 
-    /// Adds the cookies for `url` to the headers of a request, behind those that are configured.
+    /// Adds the cookies for `url` to the headers of a request, after the configured cookies.
     pub fn add(&self, url: &Uri, headers: &mut HeaderMap) {
         let mut cookies = self.0.lock();
         if cookies.is_empty() {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn cookie_goes_to_its_host_path_and_scheme_only() {
+    fn cookie_is_sent_only_to_its_host_path_and_scheme() {
         let jar = jar(
             "https://a.test/v1/traces",
             &[
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn cookie_is_replaced_and_ends_with_its_age() {
+    fn cookie_is_replaced_and_expires() {
         let url = "http://a.test/";
         let jar = jar(
             url,
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn number_of_cookies_is_bounded() {
         let jar = CookieJar::default();
-        for at in 0..MOST_COOKIES + 5 {
+        for at in 0..MAX_COOKIES + 5 {
             let mut headers = HeaderMap::new();
             headers.insert(
                 SET_COOKIE,
@@ -232,6 +232,6 @@ mod tests {
             );
             jar.store(&Uri::from_static("http://a.test/"), &headers);
         }
-        assert_eq!(jar.0.lock().len(), MOST_COOKIES);
+        assert_eq!(jar.0.lock().len(), MAX_COOKIES);
     }
 }

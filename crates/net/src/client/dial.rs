@@ -60,6 +60,6 @@ impl Connection for Stream {
     }
 }
 
-/// Whether a connection has brought a response. The [`Dialer`] attaches it to each connection.
+/// Whether a connection has received a response. The [`Dialer`] attaches the value to each connection.
 #[derive(Clone, Default)]
 pub(super) struct Served(pub(super) Arc<AtomicBool>);

@@ -1,8 +1,8 @@
-//! A few HTTP/2 connections to one target, for requests that may use any of them.
+//! A few HTTP/2 connections to one target. A request may use any of them.
 //!
 //! When certificates change, old connections are replaced one by one. A new connection is established first. Only then
 //! do new requests stop using the old connection, which ends with its last request. If the new connection fails, the
-//! old one stays.
+//! old connection stays.
 
 mod settings;
 mod slot;
@@ -29,13 +29,13 @@ use super::connect::Connector;
 use super::connect_error::ConnectError;
 use super::full_error;
 
-/// Total timeout of connecting. It is gRPC's own minimum:
+/// Total timeout of connecting, equal to gRPC's minimum:
 /// <https://github.com/grpc/grpc/blob/master/doc/connection-backoff.md>.
 const CONNECT: Duration = Duration::from_secs(20);
 /// Maximum number of retries of one request whose connection closed before the request was sent.
-const MOST_UNSENT: usize = 4;
+const MAX_UNSENT_RETRIES: usize = 4;
 /// Maximum number of connections, regardless of the number of addresses.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// HTTP/2 connections that are established on demand and replaced when they break.
 pub struct Pool(Arc<Shared>);
@@ -46,7 +46,7 @@ pub enum RequestError {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection, or its stream for this request, broke.
+    /// The connection, or its stream for this request, connection_failed.
     #[error("the connection was closed: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
     /// The server ended the connection and gave a reason.
@@ -64,8 +64,8 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// A request without a response. If it fails or its caller gives up, no new request uses its connection: the peer may
-/// have vanished silently, which TCP notices only after a quarter of an hour.
+/// A request without a response. If the request fails or its caller drops it, no new request uses its connection: the
+/// peer may have vanished silently, which TCP detects only after a quarter of an hour.
 struct Unanswered<'a> {
     pool: &'a Shared,
     number: u64,
@@ -86,7 +86,7 @@ impl Drop for Unanswered<'_> {
 impl Pool {
     /// Creates a pool, which connects on the first request.
     pub fn new(connector: Connector, settings: PoolSettings) -> Self {
-        let slots = (0..settings.connections.clamp(1, MOST_CONNECTIONS)).map(|_| Slot::NEW);
+        let slots = (0..settings.connections.clamp(1, MAX_CONNECTIONS)).map(|_| Slot::NEW);
         Pool(Arc::new(Shared {
             connector,
             slots: Mutex::new(slots.collect()),
@@ -99,12 +99,12 @@ impl Pool {
 
     /// Sends a request and returns the head of the response.
     ///
-    /// If a connection that has served requests breaks, the server most likely closed it in between, with or without a
-    /// GOAWAY. Then the request is retried once, at once, on another connection. A request that was not sent at all,
-    /// because the server had announced the end of the connection, is always retried.
+    /// If a connection that has served requests breaks, the server most likely closed it in the meantime, with or
+    /// without a GOAWAY. Then the request is retried once, at once, on another connection. An unsent request is always
+    /// retried if the server had announced the end of the connection.
     ///
     /// # Errors
-    /// There is no connection, or it broke. The server may have processed the request.
+    /// The connection is missing or connection_failed. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,
@@ -132,10 +132,10 @@ impl Pool {
                     let unsent_at_all = error.is_canceled();
                     let error = self.refusal(error);
                     if !connection.proven.load(Relaxed) {
-                        self.0.broke(connection.number, &error);
+                        self.0.connection_failed(connection.number, &error);
                     }
                     drop(unanswered);
-                    if unsent_at_all && unsent < MOST_UNSENT {
+                    if unsent_at_all && unsent < MAX_UNSENT_RETRIES {
                         unsent += 1;
                         continue;
                     }
@@ -269,7 +269,7 @@ impl Shared {
                         renewal: now,
                     };
                 }
-                // The old connection still works, so it stays.
+                // The old connection still works, so the pool keeps it.
                 (
                     Err(error),
                     Slot::Ready {
@@ -296,15 +296,15 @@ impl Shared {
     }
 
     /// Handles a connection that ended without a response. The first failure may be chance, such as a server restart,
-    /// so another attempt follows at once. Later failures wait, since a connection per request would be a storm.
-    fn broke(&self, number: u64, why: &RequestError) {
+    /// so another attempt follows at once. Later attempts are delayed, since a connection per request would be a storm.
+    fn connection_failed(&self, number: u64, why: &RequestError) {
         self.replace(number, |failures| match failures {
             0 => Slot::Idle { failures: 1 },
             _ => Slot::failed(ConnectError(why.to_string()), failures.saturating_add(1)),
         });
     }
 
-    /// Replaces the slot of this connection. `with` gets the number of failures before.
+    /// Replaces the slot of this connection. `with` gets the number of earlier failures.
     fn replace(&self, number: u64, with: impl FnOnce(u32) -> Slot) {
         for slot in self.lock().iter_mut() {
             match slot {
@@ -323,7 +323,7 @@ impl Shared {
 
     fn resize(&self, count: usize) {
         self.lock()
-            .resize_with(count.clamp(1, MOST_CONNECTIONS), || Slot::NEW);
+            .resize_with(count.clamp(1, MAX_CONNECTIONS), || Slot::NEW);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
@@ -331,7 +331,7 @@ impl Shared {
     }
 }
 
-/// Establishes one connection for the pool. Runs in its own task, so that a cancelled request does not cancel the
+/// Establishes one connection for the pool. Runs in a separate task, so that a cancelled request does not cancel a
 /// connection that other requests wait for.
 async fn connect(pool: Weak<Shared>, connector: Connector, settings: PoolSettings, at: usize) {
     let tls = connector.tls_config();
@@ -377,7 +377,7 @@ async fn open(
         .map_err(|error| {
             ConnectError(format!("HTTP/2 handshake failed: {}", full_error(&error)))
         })?;
-    // The task ends with the last sender. Its errors reach the requests.
+    // The task ends with the last sender. Its errors are returned to the requests.
     tokio::spawn(connection);
     Ok(sender)
 }

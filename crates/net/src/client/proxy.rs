@@ -1,4 +1,4 @@
-//! Connections through an HTTP proxy: a tunnel (CONNECT) to TLS servers, absolute-form requests to others.
+//! Connections through an HTTP proxy: a tunnel (CONNECT) to TLS servers, absolute-form requests to plaintext servers.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::tls::rotation::RotatingClient;
 /// Timeout of the handshake with the proxy: TLS and CONNECT.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Maximum size of the response head to CONNECT, in bytes, as in Go's client.
-const ANSWER_BYTES: usize = 64 << 10;
+const MAX_RESPONSE_HEAD: usize = 64 << 10;
 
 pub(super) type Raw = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
@@ -205,7 +205,7 @@ async fn read_head<S: AsyncRead + Unpin>(stream: &mut S) -> std::io::Result<Vec<
                     "the proxy sent data after its response",
                 ));
             }
-            None if head.len() > ANSWER_BYTES => {
+            None if head.len() > MAX_RESPONSE_HEAD => {
                 return Err(std::io::Error::other("the proxy's response is too large"));
             }
             None => {}

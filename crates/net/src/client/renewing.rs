@@ -18,8 +18,8 @@ type Client = legacy::Client<Dialer, Chunks>;
 
 /// A client whose connections all use the current certificates.
 ///
-/// hyper's client cannot be told to close its pooled connections, so new certificates need a new client. The old client
-/// ends with its last open request, and its idle connections end with it.
+/// hyper's client cannot close its pooled connections, so new certificates need a new client. The old client and its
+/// idle connections end with its last open request.
 pub struct RenewingClient {
     builder: Builder,
     dialer: Dialer,
@@ -49,11 +49,11 @@ impl RenewingClient {
 
     /// Sends a request and returns the head of the response.
     ///
-    /// If a connection that has served requests breaks, the server most likely closed it in between. With HTTP/1, its
-    /// `connection: close` crosses the next request. That request is retried once, at once.
+    /// If a connection that has served requests breaks, the server most likely closed it in the meantime. With HTTP/1,
+    /// the server's `connection: close` crosses the next request. This request is retried once, at once.
     ///
     /// # Errors
-    /// There is no connection, or it broke. The server may have processed the request.
+    /// The connection is missing or connection_failed. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,
@@ -81,7 +81,7 @@ impl RenewingClient {
                 client: self.builder.build(self.dialer.clone()),
                 made_with,
             };
-            // A concurrent renewal used the same configuration, so either result is fine.
+            // A concurrent renewal used the same configuration, so either result is valid.
             self.current.compare_and_swap(&*current, Arc::new(renewed));
         }
         self.current.load().client.clone()

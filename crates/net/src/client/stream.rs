@@ -1,4 +1,4 @@
-//! The stream of one connection, which explains why a server ended it.
+//! The stream of one connection, with an explanation of its end by the server.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ impl Verdict {
 
     /// Logs that TLS fails until a configuration or certificate is changed. Requests are retried, so without the log
     /// line the failure would look like an outage.
-    pub(super) fn complain(&self, owner: &Owner, reason: &str) {
+    pub(super) fn log_failure(&self, owner: &Owner, reason: &str) {
         if !self.is_logged.swap(true, Relaxed) {
             error!(
                 otelcol.component.id = %owner.id,
@@ -49,7 +49,7 @@ impl Verdict {
     }
 
     /// Records that the server communicates, which ends the failure.
-    fn works(&self) {
+    fn clear(&self) {
         if self.is_logged.load(Relaxed) {
             self.is_logged.store(false, Relaxed);
         }
@@ -65,7 +65,7 @@ pub struct Stream {
     pub(super) owner: Option<Owner>,
     /// Whether the server has sent anything.
     pub(super) heard: bool,
-    /// Whether requests must name the server in their target, for a proxy.
+    /// Whether the target of a request must contain the server, for a proxy.
     pub(super) is_absolute_form: bool,
 }
 
@@ -83,7 +83,7 @@ impl Stream {
         }
     }
 
-    /// Whether requests must name the server in their target, for a proxy.
+    /// Whether the target of a request must contain the server, for a proxy.
     pub(super) fn is_absolute_form(&self) -> bool {
         self.is_absolute_form
     }
@@ -95,7 +95,7 @@ impl Stream {
         }
     }
 
-    /// Adds advice to the error, and keeps it for callers that do not see the error.
+    /// Adds advice to the error, and stores the advice for callers that do not see the error.
     fn explained(&self, error: io::Error) -> io::Error {
         let error = match self.inner {
             Inner::Plain(_) => {
@@ -106,25 +106,25 @@ impl Stream {
                 let for_good = tls::connect::is_for_good(&error);
                 let error = tls::connect::explained(error);
                 if let Some(owner) = self.owner.as_ref().filter(|_| for_good) {
-                    self.verdict.complain(owner, &error.to_string());
+                    self.verdict.log_failure(owner, &error.to_string());
                 }
                 error
             }
         };
         if error.kind() == io::ErrorKind::InvalidData {
-            self.say(format!("TLS with {}: {error}", self.address));
+            self.set_verdict(format!("TLS with {}: {error}", self.address));
         }
         error
     }
 
-    fn say(&self, verdict: String) {
+    fn set_verdict(&self, verdict: String) {
         self.verdict.set(Some(verdict));
     }
 
     /// Handles the end of the connection. Many servers that expect TLS silently close a plaintext connection.
     fn ended(&self) {
         if !self.heard && matches!(self.inner, Inner::Plain(_)) {
-            self.say(format!(
+            self.set_verdict(format!(
                 "{} closed the connection before it sent anything; if the server speaks TLS, set tls::insecure to \
                  false, or use an endpoint that begins with https://",
                 self.address
@@ -133,13 +133,13 @@ impl Stream {
     }
 
     /// Handles the first bytes from the server.
-    fn first_heard(&mut self, said: &[u8]) {
+    fn read_alert(&mut self, said: &[u8]) {
         self.heard = true;
         if matches!(self.inner, Inner::Tls(_)) {
-            self.verdict.works();
+            self.verdict.clear();
         }
         let hint = match (&self.inner, said) {
-            // A TLS alert (RFC 8446, 5.1), or the message of our own servers.
+            // A TLS alert (RFC 8446, 5.1), or the message of this project's servers.
             (Inner::Plain(_), [0x15, 0x03, ..]) => true,
             (Inner::Plain(_), said) => {
                 let beginning = said.get(..SETTINGS_AND_GOAWAY).unwrap_or(said);
@@ -169,7 +169,7 @@ impl Stream {
         let said = match self.poll_inner(cx, &mut buffer) {
             Poll::Ready(Err(said)) if said.kind() == io::ErrorKind::InvalidData => said,
             Poll::Ready(Ok(())) if !self.heard && !buffer.filled().is_empty() => {
-                self.first_heard(buffer.filled());
+                self.read_alert(buffer.filled());
                 error
             }
             _ => error,
@@ -192,7 +192,7 @@ impl AsyncRead for Stream {
                 let said = buf.filled().get(before..).unwrap_or_default();
                 if !said.is_empty() {
                     if !stream.heard {
-                        stream.first_heard(said);
+                        stream.read_alert(said);
                     }
                 } else if buf.remaining() > 0 {
                     stream.ended();

@@ -44,7 +44,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server. The function returns the answer to a request, or `None` to cut the connection.
+    /// Starts a server. The function returns the response to a request, or `None` to close the connection.
     pub async fn start(
         tls: Option<rustls::ServerConfig>,
         handler: impl Fn(&Request<Bytes>) -> Option<Answer> + Send + Sync + 'static,

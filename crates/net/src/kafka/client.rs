@@ -78,7 +78,7 @@ pub fn settings(connection: &Connection<'_>) -> ClientConfig {
             }
         }
         if tls.ca_pem.is_empty() && tls.ca_file.as_os_str().is_empty() {
-            // OpenSSL is compiled in, so it does not know where this system keeps its certificate authorities.
+            // The compiled-in OpenSSL does not know the location of the system's certificate authorities.
             settings.set("ssl.ca.location", "probe");
         }
     }
@@ -91,7 +91,8 @@ fn set_path(settings: &mut ClientConfig, name: &str, file: &Path) {
     }
 }
 
-/// Describes why a client could not be created, without the values of settings, one of which is the password.
+/// Describes the reason why a client could not be created, without the values of settings, because the password is a
+/// setting.
 pub fn creation_error(error: &KafkaError) -> String {
     match error {
         KafkaError::ClientConfig(_, reason, name, _) => {
@@ -107,7 +108,7 @@ pub fn creation_error(error: &KafkaError) -> String {
 #[derive(Debug)]
 pub struct Renewals {
     changed: Arc<Notify>,
-    /// Watches while this value lives.
+    /// Tasks that watch the files while this value lives.
     _watching: JoinSet<()>,
 }
 
@@ -151,7 +152,7 @@ impl Renewals {
 }
 
 /// Log of a component's librdkafka clients. librdkafka repeats lines while a broker is unreachable, so only some lines
-/// of each ten seconds are warnings. The others are logged at debug level.
+/// of each ten seconds are warnings. All other lines are logged at debug level.
 #[derive(Debug)]
 pub struct Logging {
     id: ComponentId,

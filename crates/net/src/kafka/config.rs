@@ -335,7 +335,7 @@ impl Connection<'_> {
         if !(10..=3_600_000).contains(&milliseconds(self.metadata.refresh_interval)) {
             problems.error(&["metadata", "refresh_interval"], "must be from 10ms to 1h");
         }
-        if milliseconds(self.idle_timeout) > MOST_MILLISECONDS {
+        if milliseconds(self.idle_timeout) > MAX_MILLISECONDS {
             problems.error(&["conn_idle_timeout"], "must be at most 596h");
         }
         if let Some(tls) = self.tls {
@@ -382,4 +382,4 @@ impl Connection<'_> {
 }
 
 /// librdkafka stores times in 31 bits.
-const MOST_MILLISECONDS: u64 = i32::MAX as u64;
+const MAX_MILLISECONDS: u64 = i32::MAX as u64;

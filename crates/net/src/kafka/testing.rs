@@ -27,7 +27,7 @@ use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 /// Timeout that is longer than any successful operation on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An in-process broker.
 pub struct Cluster {
@@ -49,7 +49,7 @@ impl Cluster {
 
 /// Waits for a result, and fails the test on timeout.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(TIMEOUT, future)
         .await
         .expect("it comes in time")
 }
@@ -81,7 +81,7 @@ pub async fn write(
             .partition(partition)
             .payload(*value)
             .headers(headers);
-        producer.send(record, PATIENCE).await.unwrap();
+        producer.send(record, TIMEOUT).await.unwrap();
     }
 }
 
@@ -117,11 +117,11 @@ pub fn written(brokers: &str, topic: &str) -> i64 {
 /// Returns the partitions of a topic, each with its end offset.
 fn partitions(brokers: &str, topic: &str) -> Vec<(i32, i64)> {
     let consumer: BaseConsumer = client(brokers).create().unwrap();
-    let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
+    let metadata = consumer.fetch_metadata(Some(topic), TIMEOUT).unwrap();
     let partitions = metadata.topics()[0].partitions().iter();
     let end = |partition: i32| {
         consumer
-            .fetch_watermarks(topic, partition, PATIENCE)
+            .fetch_watermarks(topic, partition, TIMEOUT)
             .unwrap()
             .1
     };
@@ -139,7 +139,7 @@ pub async fn begun(cluster: &Cluster, (topic, partition): (&str, i32), group: &s
     asked.add_partition(topic, partition);
     loop {
         let (consumer, asked) = (consumer.clone(), asked.clone());
-        let committed = move || consumer.committed_offsets(asked, PATIENCE).unwrap();
+        let committed = move || consumer.committed_offsets(asked, TIMEOUT).unwrap();
         let committed = tokio::task::spawn_blocking(committed).await.unwrap();
         if matches!(committed.elements()[0].offset(), Offset::Offset(_)) {
             return;

@@ -1,4 +1,4 @@
-//! Admission of connections: counts them while they last.
+//! Admission of connections, and their counts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use super::gate::{Gate, Network, enter};
 use crate::network;
 use tributary_memory::clients::{CONNECTION_COST, ConnectionState, Scope};
 
-/// Slot of a connection. Connections do not take permits of the budget but have a share of the limit in
-/// addition. Otherwise idle connections would displace telemetry, and a flood of telemetry would refuse
-/// connections. A refused connection, unlike a request, often cannot be told to retry.
+/// Slot of a connection. Connections take no permits of the budget but have a share of the limit in addition. Otherwise
+/// idle connections would displace telemetry, and a flood of telemetry would refuse connections. A refused connection,
+/// unlike a request, often cannot be told to retry.
 struct ConnectionSlot {
     gate: Arc<Gate>,
     address: IpAddr,
@@ -52,7 +52,7 @@ impl Drop for ConnectionSlot {
         } = self;
         gate.connections.fetch_sub(1, Relaxed);
         {
-            // Removed under the lock, so that no connection is admitted in between.
+            // Removed under the lock, so that no connection is admitted between the two steps.
             let mut networks = gate.networks();
             if network.connections.fetch_sub(1, Relaxed) == 1 {
                 networks.remove(address);
@@ -69,8 +69,8 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Takes the right to a TLS handshake. Returns `None` if too many are in progress. One network gets a quarter of
-    /// them, so that a client that never completes its handshakes cannot lock out all others.
+    /// Takes the right to a TLS handshake. Returns `None` if too many handshakes are in progress. One network gets a
+    /// quarter of the slots, so that a client that never completes its handshakes cannot lock out all other clients.
     pub(super) fn handshake(&self) -> Option<Handshake<'_>> {
         let ConnectionSlot { gate, network, .. } = &self.place;
         let all = gate.limits.max_handshakes;
@@ -121,15 +121,15 @@ impl Drop for RefusalPermit {
 /// Share of the memory limit for all connections, in addition to the permits: one part in this many.
 pub(super) const CONNECTIONS_SHARE: usize = 4;
 /// Number of connections of a listener that are always allowed. A client that fills one listener must not lock out the
-/// health probes of another.
-pub(super) const FEWEST_CONNECTIONS: usize = 64;
+/// health probes of another listener.
+pub(super) const MIN_CONNECTIONS: usize = 64;
 
 /// Maximum number of concurrent refusals with a message. Further connections are just closed.
 const MAX_REFUSALS_WITH_MESSAGE: usize = 64;
 
 impl Gate {
-    /// Admits a connection, or returns the limit that it exceeds. If an idle connection of an unauthenticated client
-    /// can be closed instead, the new connection is admitted. The connection has to end when `leave` is cancelled.
+    /// Admits a connection, or returns the exceeded limit. If an idle connection of an unauthenticated client can be
+    /// closed instead, the new connection is admitted. The connection has to end when `leave` is cancelled.
     pub(super) fn admit(
         self: &Arc<Self>,
         address: SocketAddr,
@@ -150,7 +150,7 @@ impl Gate {
         Ok(Admission { place, state })
     }
 
-    /// Returns the first limit that the connection exceeds, and the scope of connections that count for it.
+    /// Returns the first limit that the connection exceeds, and the scope of the limit.
     fn exceeded(self: &Arc<Self>, place: &ConnectionSlot) -> Option<(ClientLimit, Scope)> {
         let over = |count: &AtomicUsize, limit: usize| limit > 0 && count.load(Relaxed) > limit;
         let (limits, address, network) = (&self.limits, place.address, &place.network);
@@ -164,7 +164,7 @@ impl Gate {
             let among = Scope::NetworkOfListener(address, self.listener());
             return Some((ClientLimit::MaxConnectionsPerPeer, among));
         }
-        if self.connections.load(Relaxed) <= FEWEST_CONNECTIONS {
+        if self.connections.load(Relaxed) <= MIN_CONNECTIONS {
             return None;
         }
         let affordable = self.budget.limit() / CONNECTIONS_SHARE / CONNECTION_COST;

@@ -16,8 +16,8 @@ use super::peer::{Admitted, Peer};
 use super::{BUSY_RETRY_AFTER, Handler};
 use tributary_memory::clients::SMALL_ANSWER;
 
-/// Responds to a request. Refuses requests without admission, and requests with a large head or response while
-/// clients hold too many of these.
+/// Responds to a request. Refuses requests without admission. Refuses requests with a large head or response while too
+/// many large heads and responses are in memory.
 pub(super) async fn answer<H: Handler>(
     handler: &H,
     request: Request<Incoming>,
@@ -56,10 +56,10 @@ pub(super) async fn answer<H: Handler>(
     }
 }
 
-/// Error if clients hold too many large heads and responses.
+/// Too many large heads and responses are in memory.
 struct TooMany;
 
-/// Takes the right to hold `bytes`. Small amounts need none.
+/// Takes the right to hold `bytes`. Small amounts need no right.
 fn hold(peer: &Peer, bytes: usize) -> Result<Option<Held>, TooMany> {
     if bytes <= SMALL_ANSWER {
         return Ok(None);
@@ -78,8 +78,8 @@ fn head_size(request: &Request<Incoming>) -> usize {
     fields.sum::<usize>() + request.uri().path().len()
 }
 
-/// Body of a response. It counts as an open request until the connection has all of it. Its bytes count until they are
-/// sent.
+/// Body of a response. The request counts as open until the connection has the whole body. The bytes count until they
+/// are sent.
 pub(super) struct Answer<B> {
     body: Option<B>,
     held: Option<Arc<Held>>,
@@ -143,7 +143,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
     }
 }
 
-/// Unsent bytes of a response. hyper and h2 keep them after the body is dropped.
+/// Unsent bytes of a response, which hyper and h2 keep after the body is dropped.
 struct Unsent {
     data: Bytes,
     _held: Arc<Held>,

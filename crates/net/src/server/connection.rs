@@ -65,7 +65,8 @@ impl<H> Shared<H> {
         log.admit()
     }
 
-    /// Logs why a connection failed. A client with the wrong certificate or protocol cannot be told in a response.
+    /// Logs the reason why a connection failed. No response can explain the failure to a client with the wrong
+    /// certificate or protocol.
     fn report(&self, peer: SocketAddr, identity: Option<&str>, error: &Failure) {
         let mismatch = match error {
             Failure::Mismatch { kind, .. } => {
@@ -112,7 +113,7 @@ pub(super) async fn serve<H: Handler>(
     admission: Admission,
     stop: CancellationToken,
 ) {
-    // Responses are written in several small pieces. With Nagle's algorithm, a piece would wait 40 ms for the client's
+    // Responses are written in several small chunks. With Nagle's algorithm, a chunk would wait 40 ms for the client's
     // delayed acknowledgement. If the option cannot be set, the socket is broken, and the next read reports it.
     let _ = stream.set_nodelay(true);
     let mut identity = None;
@@ -120,7 +121,7 @@ pub(super) async fn serve<H: Handler>(
     peer.network = admission.network();
     peer.state = admission.state.clone();
     let ended = match &shared.options.tls {
-        None => speak(&shared, stream, peer, None, stop).await,
+        None => serve_protocol(&shared, stream, peer, None, stop).await,
         Some(tls) => {
             let accepting = Accepting {
                 tls: tls.as_ref(),
@@ -156,7 +157,7 @@ async fn serve_tls<H: Handler>(
         identity,
     } = accepting;
     let by = shared.handshake_deadline();
-    // A silent client costs only its socket, and only for a short time.
+    // A silent client takes only its socket, and only for a short time.
     let mut first = [0; 4];
     let read = tokio::select! {
         biased;
@@ -205,7 +206,7 @@ async fn serve_tls<H: Handler>(
     let distrust = trust.zip(chain);
     let distrust =
         distrust.map(|(trust, chain)| -> Distrust { Box::pin(trust.lost(address, chain)) });
-    speak(shared, stream, peer, distrust, stop).await
+    serve_protocol(shared, stream, peer, distrust, stop).await
 }
 
 /// Returns the outcome of `future`, or an error at the deadline.
@@ -227,7 +228,7 @@ async fn within<T>(
 }
 
 /// Detects the client's protocol and serves it.
-async fn speak<H, S>(
+async fn serve_protocol<H, S>(
     shared: &Arc<Shared<H>>,
     stream: S,
     peer: Peer,
@@ -248,7 +249,7 @@ where
     match (version, options.protocol) {
         (DetectedProtocol::Nothing, _) => return Ok(()),
         (DetectedProtocol::Tls, _) => {
-            // No message, since the client could not parse it. But no reset either, which would look like a network
+            // Sends no message, since the client could not parse it, and no reset, which would look like a network
             // failure.
             guard.part("").await;
             let mistake = "the client speaks TLS, but this port does not: set tls::insecure to true at the client, \
@@ -277,8 +278,8 @@ where
             }
         })
     };
-    // Every HTTP/2 request runs in its own task. Polling requests in the connection's task first was measured: at best
-    // a tenth cheaper, but slower when bodies arrive after heads, and it would confine a connection to one core.
+    // Every HTTP/2 request runs in a separate task. Polling requests in the connection's task first was measured: at
+    // best a tenth cheaper, but slower when bodies arrive after heads, and it would confine a connection to one core.
     let io = Lingering::new(TokioIo::new(guard), peer.clone());
     let ended = match (version, options.protocol) {
         (DetectedProtocol::Http2, Protocol::Http2 | Protocol::Either) => {
@@ -301,7 +302,7 @@ where
 
 fn http1_builder(options: &ServerOptions) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // The guard times request heads. hyper would count from the end of the previous request.
+    // The guard times request heads, because hyper would count from the end of the previous request.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(None)
@@ -323,8 +324,8 @@ fn http2_builder(options: &ServerOptions) -> http2::Builder<TokioExecutor> {
         .max_send_buf_size(options.max_send_buffer)
         .max_header_list_size(u32::try_from(size).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-        // h2 counts refusals, and the data that was in flight then, over the whole life of a connection. A client that
-        // retries in an overload would be disconnected as an attacker. The guard limits the rate of real errors.
+        // h2 counts refusals, and the data in flight at that time, over the whole life of a connection. It would
+        // disconnect a client that retries in an overload as an attacker. The guard limits the rate of real errors.
         .max_local_error_reset_streams(None)
         .keep_alive_interval(options.ping_interval)
         .keep_alive_timeout(options.ping_timeout);
@@ -333,5 +334,5 @@ fn http2_builder(options: &ServerOptions) -> http2::Builder<TokioExecutor> {
 
 /// Maximum size in bytes of a DATA frame. A request that arrives in one frame is not copied.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
-/// Maximum number of streams that a client opened and reset before they were processed (CVE-2023-44487, "rapid reset").
+/// Maximum number of streams that a client opens and resets before they are processed (CVE-2023-44487, "rapid reset").
 const MAX_RESET_STREAMS: usize = 200;

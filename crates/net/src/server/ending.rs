@@ -35,8 +35,8 @@ where
         reason = due.as_mut() => reason,
     };
     connection.as_mut().graceful_shutdown();
-    // On shutdown, the server's deadline applies; otherwise the connection's own grace. A vanished idle client would
-    // never confirm the end, and an untrusted client must not delay it. So in these cases the default grace is finite.
+    // On shutdown, the server's deadline applies; otherwise the grace of the connection. A vanished idle client would
+    // never confirm the end, and an untrusted client must not delay the end. For both, the default grace is finite.
     let grace = match reason {
         End::Shutdown => None,
         End::Age => options.grace,
@@ -71,7 +71,7 @@ enum End {
     Idle,
     /// The client's certificate has expired, or is no longer accepted.
     Distrust,
-    /// The connection is idle and is replaced by a new one.
+    /// The connection is idle and makes room for a new connection.
     Replaced,
 }
 
@@ -84,7 +84,7 @@ async fn ends(
 ) -> End {
     // Jitter of 10%, so that connections that began together do not end together.
     let jitter = 0.9 + 0.2 * fastrand::f64();
-    let mut age = pin!(maybe(
+    let mut age = pin!(sleep_until_or_forever(
         options
             .max_age
             .map(|age| peer.opened() + age.mul_f64(jitter))
@@ -115,8 +115,8 @@ async fn idle(peer: &Peer, limit: Option<Duration>) {
     }
 }
 
-/// Completes when there was no request for a while: the client does not intend to close. Its earlier requests have
-/// arrived long ago, and shutdown must not wait for it until the deadline.
+/// Completes after some time without a request: the client does not intend to close. Its earlier requests have arrived
+/// long ago, and shutdown must not wait for the client until the deadline.
 async fn quiet(peer: &Peer) {
     let began = Instant::now();
     loop {
@@ -129,7 +129,7 @@ async fn quiet(peer: &Peer) {
 }
 
 /// Waits until `when`, or forever.
-fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
+fn sleep_until_or_forever(when: Option<Instant>) -> impl Future<Output = ()> {
     let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
     async move {
         match sleep {
@@ -139,9 +139,9 @@ fn maybe(when: Option<Instant>) -> impl Future<Output = ()> {
     }
 }
 
-/// Time without requests after which a connection is cut at shutdown.
+/// Time without requests after which shutdown closes a connection.
 const QUIET: Duration = Duration::from_secs(5);
-/// Time for an idle connection to close when it is replaced.
+/// Time for an idle connection to close when a new connection replaces it.
 const REPLACED_GRACE: Duration = Duration::from_secs(1);
 /// Time for an idle connection to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

@@ -11,21 +11,21 @@ use super::gate::Gate;
 use super::guard::{DetectedProtocol, Guard, go_away};
 use super::peer::Peer;
 
-/// Tells the client in its own protocol to retry later, within two seconds. `tls` marks a port with TLS. If too many
-/// clients are being told already, the connection is just closed.
+/// Sends the client a message in its own protocol: retry later. Takes at most two seconds. `tls` marks a port with TLS.
+/// If too many such messages are in progress, the connection is closed without a message.
 pub(super) async fn send(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: bool) {
     let Some(_place) = gate.begin_refusal() else {
         return;
     };
     if tls {
-        // Clients look for an alert once they have sent their hello.
-        if timeout(PATIENCE, stream.readable()).await.is_ok() {
+        // Clients read an alert only after they have sent their hello.
+        if timeout(SEND_TIMEOUT, stream.readable()).await.is_ok() {
             guard(stream, peer).part(TLS_ALERT).await;
         }
         return;
     }
     let mut guard = guard(stream, peer);
-    match timeout(PATIENCE, guard.greet()).await {
+    match timeout(SEND_TIMEOUT, guard.greet()).await {
         Ok(Ok(DetectedProtocol::Http1)) => guard.part(BUSY).await,
         Ok(Ok(DetectedProtocol::Http2)) => {
             let go_away = go_away(0, "too many connections; try again later");
@@ -50,7 +50,8 @@ const BUSY: Bytes = Bytes::from_static(
 );
 /// An empty SETTINGS frame, the first frame of an HTTP/2 server (RFC 9113, 3.4).
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-/// The fatal alert internal_error (RFC 8446, 6). No alert means "busy", and this one does not blame a certificate.
+/// The fatal alert internal_error (RFC 8446, 6). TLS has no alert for an overload, and internal_error does not blame a
+/// certificate.
 const TLS_ALERT: Bytes = Bytes::from_static(&[21, 3, 3, 0, 2, 2, 80]);
 /// Timeout for the client to reveal its protocol.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Tracks the frames of an HTTP/2 connection without interpreting their contents, and reports their cost.
 //!
-//! h2 parses the same bytes a moment later and refuses malformed frames. But h2 does not count. A client may send any
+//! h2 parses the same bytes a moment later and refuses malformed frames, but h2 has no counters. A client may send any
 //! number of PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM frames, begin a frame and never finish it, or never
 //! read a response. This module has no clock and no I/O, so that it can be fuzzed.
 
@@ -24,7 +24,7 @@ pub struct FrameTracker {
     answers: usize,
     /// PINGs of the server that the client has not answered.
     pings: u32,
-    /// Error code of the RST_STREAM frame that the server is sending, as far as it is sent.
+    /// Error code of a partly sent RST_STREAM frame of the server.
     reset: Option<u32>,
 }
 
@@ -58,13 +58,13 @@ pub struct FrameSummary {
     /// Frames that cause work but carry neither a request nor its data. In the server's direction: RST_STREAM frames
     /// for an error of the client. Refusals are not counted, so that a client that retries at once stays connected.
     pub control: u32,
-    /// In the server's direction: DATA frames and ends of responses. Clients answer them with WINDOW_UPDATE and measure
-    /// the round trip with PING, so they entitle the client to control frames.
+    /// In the server's direction: DATA frames and ends of responses. Clients answer such frames with WINDOW_UPDATE and
+    /// measure the round trip with PING, so they entitle the client to control frames.
     pub answers: u32,
     /// In the server's direction: whether there was a GOAWAY.
     pub goodbye: bool,
     /// Whether the client answered a PING that the server did not send.
-    pub unasked: bool,
+    pub has_unsolicited_ack: bool,
 }
 
 /// An item that the client began and has not finished.
@@ -124,7 +124,7 @@ impl FrameTracker {
             }
             seen.control += u32::from(self.received(head));
             if head.kind == PING && head.flags & ACK != 0 {
-                seen.unasked |= self.pings == 0;
+                seen.has_unsolicited_ack |= self.pings == 0;
                 self.pings = self.pings.saturating_sub(1);
             }
         }
@@ -199,7 +199,7 @@ impl FrameTracker {
                     Some(UnfinishedItem::Frame(number))
                 }
                 _ if self.received.at_boundary() => None,
-                // Part of the next frame's head, whose type is unknown yet.
+                // Part of the next frame's head, without the type.
                 _ if self.received.have > 0 => Some(UnfinishedItem::Frame(self.begun + 1)),
                 (_, Some(size)) => Some(UnfinishedItem::Data(self.begun, size)),
                 (_, None) => Some(UnfinishedItem::Frame(self.begun)),
@@ -207,7 +207,7 @@ impl FrameTracker {
         }
     }
 
-    /// Returns the start time of the oldest response that is not completely sent because the client does not read it.
+    /// Returns the start time of the oldest response whose rest the client does not read.
     pub fn oldest_answer(&self) -> Option<u32> {
         if self.answers == 0 {
             return None;
@@ -225,7 +225,7 @@ impl FrameTracker {
         self.last_stream
     }
 
-    /// Returns the number of streams that neither side has ended.
+    /// Returns the number of streams that are open on at least one side.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
@@ -238,7 +238,7 @@ impl FrameTracker {
         }
         self.data = (head.kind == DATA).then_some(head.length);
         match head.kind {
-            // Padding hides an empty frame. No telemetry client pads.
+            // Padding hides an empty frame, and no telemetry client pads.
             DATA => {
                 let empty = head.length == 0 || head.flags & PADDED != 0 && head.length <= 256;
                 empty && head.flags & END_STREAM == 0
@@ -266,7 +266,7 @@ impl FrameTracker {
             return false;
         }
         self.last_stream = id;
-        // h2 allows far fewer streams at once, except when it ignores frames after its GOAWAY.
+        // h2 allows far fewer streams at once, except after its GOAWAY.
         let fits = self.streams.len() < MAX_STREAMS;
         if fits {
             self.streams.push(Stream { id, answered: None });
@@ -353,7 +353,7 @@ impl Walk {
         Some(head)
     }
 
-    /// Advances behind the payload, as far as it is there. Returns the payload.
+    /// Advances past the available part of the payload, and returns that part.
     fn skip_payload<'b>(&mut self, bytes: &mut &'b [u8]) -> &'b [u8] {
         let (payload, rest) = bytes.split_at(self.left.min(bytes.len()));
         self.left -= payload.len();
@@ -391,7 +391,8 @@ const ACK: u8 = 0x1;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
-// Error codes (RFC 9113, 7): the server needs no more of the request, or refuses it unseen.
+// Error codes (RFC 9113, 7): the server needs no further part of the request, or refuses the request without
+// processing.
 const NO_ERROR: u32 = 0;
 const REFUSED_STREAM: u32 = 7;
 
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_item_keeps_its_number_until_complete() {
+    fn unfinished_frame_keeps_its_number_until_complete() {
         let mut frames = FrameTracker::default();
         assert_eq!(frames.unfinished(), Some(UnfinishedItem::Greeting));
         frames.feed(PREFACE);
@@ -478,7 +479,7 @@ mod tests {
             assert_eq!(frames.oldest_answer(), Some(5));
             end(&mut frames);
             assert_eq!((frames.oldest_answer(), frames.streams()), (None, 1));
-            // Frames that were already in flight when the stream ended.
+            // Frames that were in flight when the stream ended.
             frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 9);
             assert_eq!(frames.oldest_answer(), None);
         }
@@ -515,7 +516,7 @@ mod tests {
                 control += seen.control;
                 followed += more;
             }
-            // A partly received head has been forwarded already.
+            // A partly received head was forwarded earlier.
             assert!((before..before + HEAD).contains(&followed), "{cut}");
             assert_eq!((frames.streams(), control), (1, 1), "{cut}");
             let (seen, more) = frames.feed_while(&said[followed..], |_| true);
@@ -525,18 +526,18 @@ mod tests {
     }
 
     #[test]
-    fn ping_ack_without_a_ping_is_noticed() {
+    fn ping_ack_without_ping_is_detected() {
         let (ping, ack) = (frame(PING, 0, 0, &[0; 8]), frame(PING, ACK, 0, &[0; 8]));
         let mut frames = open();
-        assert!(!frames.feed(&ping).unasked);
+        assert!(!frames.feed(&ping).has_unsolicited_ack);
         frames.sent(&ack, 0);
         frames.sent(&ping, 0);
-        assert!(!frames.feed(&ack).unasked);
-        assert!(frames.feed(&ack).unasked);
+        assert!(!frames.feed(&ack).has_unsolicited_ack);
+        assert!(frames.feed(&ack).has_unsolicited_ack);
     }
 
     #[test]
-    fn other_protocols_are_left_alone() {
+    fn other_protocols_are_not_tracked() {
         let mut frames = FrameTracker::default();
         assert_eq!(
             frames.feed(b"POST /v1/traces HTTP/1.1\r\n"),
@@ -547,7 +548,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_split_of_the_same_bytes_gives_the_same_sums(
+        fn counts_are_independent_of_chunk_boundaries(
             bytes in proptest::collection::vec(prop_oneof![Just(0_u8), 0..10_u8, any::<u8>()], 0..300),
             cut in 0..300_usize,
         ) {

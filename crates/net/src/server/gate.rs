@@ -1,4 +1,4 @@
-//! Enforces the limits on the clients of one listener: counts, refuses, and informs the operator.
+//! Enforces the limits on the clients of one listener: counts, refuses, and reports to the operator.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -94,11 +94,11 @@ impl Gate {
     /// Returns the maximum number of HTTP/2 requests, beyond [`FREE_REQUESTS`] per connection, that the memory limit
     /// allows.
     pub(super) fn affordable_requests(&self) -> usize {
-        (self.budget.limit() / REQUESTS_SHARE / REQUEST_COST).max(LEAST_REQUESTS)
+        (self.budget.limit() / REQUESTS_SHARE / REQUEST_COST).max(MIN_REQUESTS)
     }
 
-    /// Whether three quarters of a limit on requests or responses are used. Clients that do not read their responses
-    /// are then disconnected sooner.
+    /// Whether three quarters of a limit on requests or responses are used. In this case clients that do not read their
+    /// responses are disconnected sooner.
     pub(super) fn is_short(&self, network: Option<&Network>) -> bool {
         let scarce =
             |count: &AtomicUsize, most: usize| count.load(Relaxed) >= (most - most / 4).max(1);
@@ -128,9 +128,9 @@ impl Gate {
     }
 }
 
-/// Increments the count unless that would exceed the limit. A limit of 0 means none.
+/// Increments the count unless the result would exceed the limit. A limit of 0 means no limit.
 pub(super) fn enter(count: &AtomicUsize, limit: usize) -> bool {
-    // Adding first is one instruction instead of a loop. The count is too high only for a moment.
+    // Adding first takes one instruction instead of a loop. The count is too high only for a moment.
     let fits = count.fetch_add(1, Relaxed) < limit || limit == 0;
     if !fits {
         count.fetch_sub(1, Relaxed);
@@ -138,9 +138,10 @@ pub(super) fn enter(count: &AtomicUsize, limit: usize) -> bool {
     fits
 }
 
-/// Share of the memory limit for open HTTP/2 requests (one part in this many), and the number always allowed.
+/// Share of the memory limit for open HTTP/2 requests (one part in this many), and the number of requests that is
+/// always allowed.
 const REQUESTS_SHARE: usize = 8;
-const LEAST_REQUESTS: usize = 64;
+const MIN_REQUESTS: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! Wraps the socket (or TLS stream) under hyper and enforces limits that hyper lacks: time to finish what a client
-//! began, time to read responses, and the number of useless frames.
+//! Wraps the socket (or TLS stream) under hyper and enforces limits that hyper lacks: time to complete partly sent
+//! frames and requests, time to read responses, and the number of useless frames.
 //!
-//! Nothing is copied. The clock is read when there is something to wait for, not per frame.
+//! Bytes are never copied. The clock is read only while a deadline is pending, not per frame.
 //!
 //! As of h2 0.4 and hyper 1.12, the libraries already end a connection for:
 //!
@@ -9,7 +9,7 @@
 //! * six CONTINUATION frames in a block, a hundred empty DATA frames, or many small unread DATA frames;
 //! * a header list far above its limit (HPACK bombs).
 //!
-//! They also read no frame while the answers to earlier ones (PONG, SETTINGS ACK, RST_STREAM) cannot be written.
+//! They also read no frame while the answers to earlier frames (PONG, SETTINGS ACK, RST_STREAM) cannot be written.
 //!
 //! The libraries do not limit:
 //!
@@ -50,7 +50,7 @@ pub(super) struct Guard<S> {
     stream: S,
     /// Bytes read by [`Guard::greet`], until hyper takes them.
     early: Bytes,
-    /// Bytes that were read and wait for a slot for the request that they begin.
+    /// Bytes that were read, and wait for a slot for the request at their beginning.
     waiting: Bytes,
     frames: FrameTracker,
     places: RequestSlots,
@@ -61,7 +61,7 @@ pub(super) struct Guard<S> {
     peer: Arc<Peer>,
     born: Instant,
     header_timeout: Option<Duration>,
-    /// Timer for the earliest deadline when it was set. The current deadline may be later.
+    /// Timer for the earliest deadline at the time of setting. The current deadline may be later.
     timer: Pin<Box<Sleep>>,
     /// The item that the client has begun, and the start time.
     begun: Option<(UnfinishedItem, Instant)>,
@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     pub(super) async fn greet(&mut self) -> io::Result<DetectedProtocol> {
         let mut bytes = [0; PREFACE.len()];
         let mut have = 0;
-        // One byte does not distinguish a TLS record from garbage.
+        // One byte does not distinguish a TLS record from noise.
         let unclear = |bytes: &[u8]| matches!(bytes, [0x16]);
         while have < bytes.len()
             && (!self.frames.is_foreign() || unclear(bytes.get(..have).unwrap_or_default()))
@@ -150,8 +150,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         std::future::poll_fn(|cx| self.poll_closing(cx).map(drop)).await;
     }
 
-    /// Handles received bytes. Returns how many may go to hyper. The rest begins a request that waits for a
-    /// slot.
+    /// Handles received bytes. Returns the number of bytes that may go to hyper. The rest begins a request that waits
+    /// for a slot.
     fn received(&mut self, bytes: &[u8]) -> usize {
         let (places, peer) = (&mut self.places, &self.peer);
         let (seen, followed) = self
@@ -159,14 +159,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             .feed_while(bytes, |open| match places.open(open) {
                 Opening::Admitted => true,
                 Opening::Refused => {
-                    peer.refuse_one();
+                    peer.add_refusal();
                     true
                 }
                 Opening::Waits => false,
             });
         self.account();
         self.count(seen);
-        if seen.unasked && self.closing.is_none() {
+        if seen.has_unsolicited_ack && self.closing.is_none() {
             self.cut(
                 ClientLimit::MaxControlFrames,
                 "a PING acknowledgement without a PING",
@@ -205,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// Updates the slots after requests may have ended.
     fn account(&mut self) {
         let open = self.frames.streams();
-        self.places.keep(open);
+        self.places.release_beyond(open);
         if open == 0 {
             self.peer.forget_refusals();
         }
@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 
     /// Handles the result of a write.
-    fn wrote(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
+    fn after_write(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => {
                 self.blocked.get_or_insert_with(Instant::now);
@@ -231,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     self.watch(cx);
                 }
                 if !self.waiting.is_empty() {
-                    // A finished response may have made room for the waiting request.
+                    // The end of a response may make room for the waiting request.
                     cx.waker().wake_by_ref();
                 }
             }
@@ -245,7 +245,8 @@ impl<S> Drop for Guard<S> {
     }
 }
 
-/// Returns the limit for which h2 ended a connection, by the debug text of its GOAWAY. The errors of h2 do not tell.
+/// Returns the limit for which h2 ended a connection, by the debug text of its GOAWAY. The errors of h2 do not contain
+/// the limit.
 fn enforced_by_h2(bytes: &[u8]) -> Option<ClientLimit> {
     let says = |message: &str| memchr::memmem::find(bytes, message.as_bytes()).is_some();
     if says("header_list_way_too_large") {

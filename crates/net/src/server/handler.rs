@@ -1,4 +1,4 @@
-//! Handlers of requests, and plain answers.
+//! Handlers of requests, and simple responses.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Memory of frames and of answers, counted while it is used.
+//! Accounting for the memory of frames and responses.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -54,13 +54,13 @@ impl Held {
         })
     }
 
-    /// Returns the other bytes of this kind.
-    fn others(&self) -> usize {
+    /// Returns the bytes of this kind that other holders have.
+    fn other_bytes(&self) -> usize {
         self.of_all().load(Relaxed).saturating_sub(self.bytes)
     }
 
-    /// Returns the bytes of this kind that the client's network already holds.
-    fn others_of_network(&self) -> usize {
+    /// Returns the bytes of this kind for the client's network, without this value.
+    fn bytes_of_network(&self) -> usize {
         let all = self.of_network().map_or(0, |count| count.load(Relaxed));
         all.saturating_sub(self.bytes)
     }
@@ -77,26 +77,25 @@ impl Drop for Held {
 
 /// Share of the memory limit for partly received frames (one part in this many), and its minimum in bytes.
 pub(super) const FRAMES_SHARE: usize = 8;
-pub(super) const LEAST_FRAMES: usize = 4 << 20;
+pub(super) const MIN_FRAMES_BYTES: usize = 4 << 20;
 
 impl Gate {
-    /// Takes a slot for a large, partly received frame. Returns `None` if there are too many. One network
-    /// gets half of the slots, so that a client that never completes its frames cannot block all others.
+    /// Takes a slot for a large, partly received frame. Returns `None` if there are too many such frames. One network
+    /// gets half of the slots, so that a client that never completes its frames cannot block all other clients.
     pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
-        let most = (self.budget.limit() / FRAMES_SHARE).max(LEAST_FRAMES);
+        let most = (self.budget.limit() / FRAMES_SHARE).max(MIN_FRAMES_BYTES);
         let held = Held::new(self, peer, ByteKind::Frame, bytes);
-        let (before, of_network) = (held.others(), held.others_of_network());
+        let (before, of_network) = (held.other_bytes(), held.bytes_of_network());
         (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
             .then_some(held)
     }
 
-    /// Takes a slot for a large head or response. Returns `None` if there are too many. One network gets half
-    /// of the slots. A single large item is always allowed: otherwise a page above the limit could never be
-    /// sent.
+    /// Takes a slot for a large head or response. Returns `None` if there are too many. One network gets half of the
+    /// slots. A single large item is always allowed: otherwise a page above the limit could never be sent.
     pub(super) fn begin_answer(&self, peer: &Peer, bytes: usize) -> Option<Held> {
         let most = self.budget.limit() / ANSWERS_SHARE;
         let held = Held::new(self, peer, ByteKind::Answer, bytes);
         let fits = |others: usize, most| others == 0 || others.saturating_add(bytes) <= most;
-        (fits(held.others(), most) && fits(held.others_of_network(), most / 2)).then_some(held)
+        (fits(held.other_bytes(), most) && fits(held.bytes_of_network(), most / 2)).then_some(held)
     }
 }

@@ -65,16 +65,16 @@ impl<I: Read + Write + Unpin> Write for Lingering<I> {
         let this = self.get_mut();
         if this.closing.is_none() {
             ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
-            if !this.peer.lingers() {
+            if !this.peer.needs_linger() {
                 return Poll::Ready(Ok(()));
             }
         }
         let closing = this.closing.get_or_insert_with(|| Closing {
             read: 0,
-            longest: Box::pin(sleep(LONGEST)),
+            longest: Box::pin(sleep(MAX_LINGER_TIME)),
         });
         let mut scratch = [0; 16 << 10];
-        while closing.read < MOST {
+        while closing.read < MAX_LINGER_BYTES {
             let mut buffer = ReadBuf::new(&mut scratch);
             match Pin::new(&mut this.io).poll_read(cx, buffer.unfilled()) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
@@ -101,9 +101,9 @@ impl<I: Read + Write + Unpin> Write for Lingering<I> {
     }
 }
 
-/// Maximum number of bytes read while lingering. They cost no memory. A client that sends this much after a refusal
+/// Maximum number of bytes read while lingering, which take no memory. A client that sends this much after a refusal
 /// does not read responses.
-const MOST: usize = 256 << 20;
-/// Maximum lingering time. A client that reads the response while it sends stops at once. A client that does not must
-/// finish in this time.
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_LINGER_BYTES: usize = 256 << 20;
+/// Maximum lingering time. A client that reads the response while it sends stops at once. Any other client must finish
+/// sending in this time.
+const MAX_LINGER_TIME: Duration = Duration::from_secs(5);

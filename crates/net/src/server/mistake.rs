@@ -1,5 +1,5 @@
-//! Detection of clients that do not speak TLS on a port with TLS. The mistake is common in configurations, and the
-//! libraries of neither side explain it.
+//! Detection of clients that do not use TLS on a port with TLS. The mistake is common in configurations, and the
+//! libraries of neither side explain the failure.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ pub(super) enum Mistake {
 }
 
 impl Mistake {
-    /// Detects the mistake from the first bytes of a connection, if they arrived together.
+    /// Detects the mistake from the first bytes of a connection, if the bytes arrived together.
     pub(super) fn of(first: &[u8]) -> Option<Self> {
         match first {
             // A TLS record of type "handshake" (RFC 8446, 5.1).
@@ -31,7 +31,7 @@ impl Mistake {
         }
     }
 
-    /// Responds in the client's own protocol, if it is known, and closes the connection.
+    /// Responds in the client's own protocol, if known, and closes the connection.
     pub(super) async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
         let (answer, text) = match self {
             Mistake::Http1 => (

@@ -19,17 +19,18 @@ pub struct Peer {
     /// Identity from the verified certificate: the first URI of the subject alternative names (a SPIFFE id), else the
     /// first DNS name, else the common name. `None` without mutual TLS.
     pub identity: Option<Arc<str>>,
-    /// Size of the largest piece of a request on this connection. Buffers have about this size, and a slice keeps its
-    /// whole buffer alive. Code that keeps slices compares sizes to decide whether to copy.
+    /// Size of the largest chunk of a request on this connection. Buffers have about this size, and a slice keeps its
+    /// whole buffer in memory. Code that keeps slices compares sizes to decide whether to copy.
     pub largest_piece: AtomicUsize,
     /// Memory of requests that are still arriving.
     pub unfinished: UnfinishedShare,
-    /// Limits CPU-heavy work of this connection to one task per core, so that it cannot keep all others waiting.
+    /// Limits CPU-heavy work of this connection to one task per core, so that one connection cannot delay all other
+    /// connections.
     pub turns: Semaphore,
-    /// Whether a request was answered before it was completely read.
+    /// Whether a response was sent before the request was completely read.
     answered_early: AtomicBool,
     gate: Arc<Gate>,
-    /// Shared state of the connections of its network; `None` if it was not admitted.
+    /// Shared state of the connections of its network; `None` if the connection was not admitted.
     pub(super) network: Option<Arc<Network>>,
     /// State that the gate uses to replace idle connections.
     pub(super) state: Arc<ConnectionState>,
@@ -77,13 +78,14 @@ impl Peer {
         self.gate.report_limit(limit, self);
     }
 
-    /// Records that a request was answered while the client may still be sending it. Over HTTP/1 the connection ends
-    /// with such a response, but not before the client has seen it. See `linger`.
+    /// Records a response to a request that the client may still be sending. Over HTTP/1 the connection ends with such
+    /// a response, but only after the client has read it. See `linger`.
     pub fn answered_early(&self) {
         self.answered_early.store(true, Relaxed);
     }
 
-    /// Records that the client is authenticated. Its connection is not closed to make room for a new one.
+    /// Records that the client is authenticated. The connection of an authenticated client is not closed to make room
+    /// for a new connection.
     pub fn mark_authenticated(&self) {
         // Written once per connection instead of for each request.
         if !self.state.is_known.load(Relaxed) {
@@ -91,21 +93,21 @@ impl Peer {
         }
     }
 
-    /// Requests the refusal of one request.
-    pub(super) fn refuse_one(&self) {
+    /// Adds one pending refusal of a request.
+    pub(super) fn add_refusal(&self) {
         self.refusals.fetch_add(1, Relaxed);
     }
 
-    /// Clears pending refusals when no request is open. They belong to requests that ended otherwise.
+    /// Clears pending refusals when no request is open, because their requests have ended in another way.
     pub(super) fn forget_refusals(&self) {
         if self.refusals.load(Relaxed) > 0 {
             self.refusals.store(0, Relaxed);
         }
     }
 
-    /// Takes one pending refusal, if there is one.
-    fn takes_refusal(&self) -> bool {
-        // Nearly always 0. The check avoids a write.
+    /// Takes one pending refusal, if there is any.
+    fn take_refusal(&self) -> bool {
+        // The number is nearly always 0, and the check avoids a write.
         self.refusals.load(Relaxed) > 0
             && self
                 .refusals
@@ -137,7 +139,7 @@ impl Peer {
     }
 
     /// Whether the connection needs a lingering close.
-    pub(super) fn lingers(&self) -> bool {
+    pub(super) fn needs_linger(&self) -> bool {
         self.answered_early.load(Relaxed)
     }
 
@@ -145,7 +147,7 @@ impl Peer {
         &self.gate
     }
 
-    /// Returns the number of requests on this connection so far.
+    /// Returns the number of requests that began on this connection.
     pub(super) fn begun(&self) -> u64 {
         self.requests_begun.load(Relaxed)
     }
@@ -159,7 +161,7 @@ impl Peer {
         self.state.opened
     }
 
-    /// Returns the time since which there was no request, or the current time while there is one.
+    /// Returns the end of the last request, or the current time while a request is running.
     pub(super) fn idle_since(&self) -> Instant {
         self.state.idle_since()
     }
@@ -184,7 +186,7 @@ impl OpenRequest {
     pub(super) fn new(peer: &Arc<Peer>) -> Self {
         peer.requests_begun.fetch_add(1, Relaxed);
         peer.state.busy.fetch_add(1, Relaxed);
-        let refused = if peer.takes_refusal() {
+        let refused = if peer.take_refusal() {
             Some(ClientLimit::RequestMemory)
         } else if peer.gate.begin_request(peer.network.as_deref()) {
             None
@@ -207,13 +209,13 @@ impl Drop for OpenRequest {
     fn drop(&mut self) {
         let state = &self.peer.state;
         let age = u64::try_from(state.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // 0 means that there was no request.
+        // 0 means that no request has ended.
         state.last_request.store(age.max(1), Relaxed);
         state.busy.fetch_sub(1, Relaxed);
     }
 }
 
-/// One of the requests that `max_requests` allows, held until the response has been sent. Released on drop.
+/// One of the requests that `max_requests` allows, until the response has been sent. Released on drop.
 pub(super) struct Admitted(Arc<Peer>, Instant);
 
 impl Drop for Admitted {

@@ -37,7 +37,7 @@ impl RequestSlots {
 
     /// Decides about a new request, with `open` requests open on the connection.
     pub(super) fn open(&mut self, open: usize) -> Opening {
-        self.keep(open);
+        self.release_beyond(open);
         let placed = FREE_REQUESTS + self.count;
         if open < placed {
             Opening::Admitted
@@ -52,7 +52,7 @@ impl RequestSlots {
     }
 
     /// Releases the slots that `open` requests do not need.
-    pub(super) fn keep(&mut self, open: usize) {
+    pub(super) fn release_beyond(&mut self, open: usize) {
         let surplus = self
             .count
             .saturating_sub(open.saturating_sub(FREE_REQUESTS));
@@ -65,7 +65,7 @@ impl RequestSlots {
 
 impl Drop for RequestSlots {
     fn drop(&mut self) {
-        self.keep(0);
+        self.release_beyond(0);
     }
 }
 
@@ -91,6 +91,6 @@ impl Gate {
     }
 }
 
-/// Requests without a slot that one connection may have open until their refusals are sent. A client that
-/// reads its responses frees them at once.
+/// Requests without a slot that one connection may have open until their refusals are sent. A client that reads its
+/// responses frees these slots at once.
 pub(super) const MAX_REFUSALS: usize = 4;

@@ -1,4 +1,4 @@
-//! One rendering of a page for all requests that wait for it.
+//! One rendering of a page for all waiting requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,11 +30,11 @@ impl SharedPage {
     pub async fn get(&self, render: impl FnOnce() -> Bytes + Send + 'static) -> Option<Bytes> {
         let asked = Instant::now();
         let mut last = self.last.clone().lock_owned().await;
-        // The page began while this request waited for the previous page.
+        // The rendering began while this request waited for the previous rendering.
         if let Some(last) = last.as_ref().filter(|last| last.began > asked) {
             return Some(last.page.clone());
         }
-        // A task of its own: a client that leaves must not start another rendering at once.
+        // A separate task: a client that disconnects must not start another rendering at once.
         let rendering = spawn(async move {
             if let Some(last) = &*last {
                 let next = last.took * (PAUSE + 1);
@@ -72,7 +72,6 @@ mod tests {
             Bytes::from_static(b"first")
         });
         let others = async {
-            // The first rendering runs.
             while renderings.load(Relaxed) == 0 {
                 tokio::task::yield_now().await;
             }

@@ -47,7 +47,7 @@ async fn text(response: Response<Incoming>) -> String {
 }
 
 #[tokio::test]
-async fn a_simple_handler_answers_both_protocols_on_one_port() {
+async fn simple_handler_serves_both_protocols_on_one_port() {
     let (server, address) = start(counting(), ServerOptions::default());
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut client, connection) = http1::handshake(io).await.unwrap();
@@ -102,7 +102,7 @@ async fn lingering_clients_do_not_delay_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
+async fn idle_connection_is_closed_and_busy_connection_stays() {
     let release = Arc::new(Semaphore::new(0));
     let gate = release.clone();
     let handler: SimpleHandler = Arc::new(move |_| {
@@ -153,7 +153,7 @@ async fn aged_connection_ends_after_grace_of_open_requests() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_when_there_is_a_configuration_and_only_then() {
+async fn tls_is_used_only_with_a_tls_configuration() {
     let (config, connector) = tls();
     let name = || "server".try_into().unwrap();
     let options = ServerOptions {

@@ -29,7 +29,7 @@ pub struct TlsRefusal {
 /// Reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// One of the two sides has to be changed.
+    /// One side has to be reconfigured.
     #[error(transparent)]
     TlsRefusal(#[from] TlsRefusal),
     /// An ordinary network error.
@@ -67,7 +67,7 @@ pub fn identity_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
     identity_among(certificate, &[])
 }
 
-/// Returns the identity in a verified certificate. If `allowed` is not empty, only allowed names count.
+/// Returns the identity in a verified certificate. If `allowed` is not empty, only allowed names are considered.
 pub(super) fn identity_among(
     certificate: &CertificateDer<'_>,
     allowed: &[Pattern],
@@ -82,11 +82,12 @@ pub(super) fn identity_among(
 }
 
 /// Closes a connection so that the client can read the last message. Closing with unread data would reset the
-/// connection and destroy the message: under TLS 1.3, a client sends its first request before it knows the outcome.
+/// connection and destroy the message: under TLS 1.3, a client sends its first request before it knows the result of
+/// the handshake.
 pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let closing = async {
         let _ = stream.shutdown().await;
-        let mut left = MOST_UNREAD;
+        let mut left = MAX_UNREAD_BYTES;
         let mut buffer = vec![0; 4 << 10];
         while left > 0 {
             match stream.read(&mut buffer).await {
@@ -120,7 +121,7 @@ fn explain(error: io::Error, notes: Notes) -> AcceptError {
              tls::key_file at the client"
                 .to_owned(),
         ),
-        Error::AlertReceived(alert) => alerted(*alert),
+        Error::AlertReceived(alert) => describe_alert(*alert),
         Error::PeerIncompatible(why) => incompatible(why),
         Error::NoApplicationProtocol => (
             Reason::Parameters,
@@ -160,7 +161,7 @@ fn incompatible(why: &PeerIncompatible) -> (Reason, String) {
 }
 
 /// Interprets the alert with which a client ended the handshake.
-fn alerted(alert: AlertDescription) -> (Reason, String) {
+fn describe_alert(alert: AlertDescription) -> (Reason, String) {
     match alert {
         AlertDescription::UnknownCA
         | AlertDescription::BadCertificate
@@ -187,4 +188,4 @@ fn alerted(alert: AlertDescription) -> (Reason, String) {
 /// Maximum time for closing.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read from a refused client: more than most connections have in flight.
-const MOST_UNREAD: usize = 1 << 20;
+const MAX_UNREAD_BYTES: usize = 1 << 20;

@@ -331,7 +331,7 @@ impl ServerTls {
         found
     }
 
-    /// Reports keys that the Collector accepts here but ignores: they concern the servers that a client trusts.
+    /// Reports keys that the Collector accepts for a server but ignores: the keys of client sections.
     fn keys_of_clients(&self) -> impl Iterator<Item = TlsError> {
         let keys = [
             ("ca_file", is_set(&self.ca_file)),
@@ -353,7 +353,7 @@ impl ServerTls {
 /// Returns the system's certificate authorities. All clients share the set, which has more than a hundred entries.
 ///
 /// # Errors
-/// There are none.
+/// The system has no certificate authorities.
 pub fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     static SHARED: Mutex<Weak<RootCertStore>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock();

@@ -1,7 +1,7 @@
 //! Certificate fields, for messages, gauges and the peer's identity.
 //!
-//! Nothing here decides about trust, which is webpki's task. The texts come from the creator of the certificate, so
-//! they are made printable and short.
+//! This module does not decide about trust, which is webpki's task. The texts come from the creator of the certificate,
+//! so they are made printable and short.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,12 +17,12 @@ use super::names::Pattern;
 /// Maximum length in bytes of a text from a certificate.
 pub const LONGEST_TEXT: usize = 256;
 /// Maximum number of names kept from one certificate.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Subject as `CN=a, O=b`; empty if there is none.
+    /// Subject as `CN=a, O=b`; empty if the certificate has no subject.
     pub subject: String,
     /// Issuer, in the same form.
     pub issuer: String,
@@ -65,7 +65,7 @@ pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
             _ => {}
         }
     }
-    names.truncate(MOST_NAMES);
+    names.truncate(MAX_NAMES);
     let common_name = certificate.subject().iter_common_name().next();
     Ok(Facts {
         subject: distinguished(certificate.subject()),

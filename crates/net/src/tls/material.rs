@@ -66,7 +66,7 @@ impl Pair<'_> {
         };
         match owns(own) {
             Ok(()) => {}
-            // Some keys do not reveal their public key, so they cannot be checked.
+            // Some keys do not reveal their public key, so no check is possible.
             Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(rustls::Error::InconsistentKeys(_)) => {
                 return Err(problem("cert_file", self.mismatch(&chain, owns)));

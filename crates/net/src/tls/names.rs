@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// Labels. The label `*` matches any one label.
+    /// Labels. The label `*` matches any single label.
     Dns(Vec<String>),
-    /// Scheme and authority in lower case, and the segments of the path. The segment `*` matches any one segment.
+    /// Scheme and authority in lower case, and the segments of the path. The segment `*` matches any single segment.
     Uri { origin: String, path: Vec<String> },
 }
 
@@ -107,8 +107,8 @@ impl Pattern {
     }
 }
 
-/// Splits a URI into its scheme and authority, which are case-insensitive (RFC 3986, 6.2.2.1), and the segments of its
-/// path, which are not. Nothing else is normalized: a SPIFFE id has only one form.
+/// Splits a URI into its scheme and authority, which are case-insensitive (RFC 3986, 6.2.2.1), and the case-sensitive
+/// segments of its path. No other part is normalized: a SPIFFE id has only one form.
 fn split(uri: &str) -> (String, Vec<String>) {
     let end = match uri.split_once("://") {
         Some((scheme, rest)) => {
@@ -122,8 +122,8 @@ fn split(uri: &str) -> (String, Vec<String>) {
     (origin.to_ascii_lowercase(), path)
 }
 
-/// Whether a `*` may match the part. Only characters of host labels and SPIFFE id segments are allowed, so that no
-/// other program could read the part as two segments, as none, or as a pattern.
+/// Whether a `*` may match the label or segment. Only characters of host labels and SPIFFE id segments are allowed, so
+/// that no other program could read the text as two segments, as no segment, or as a pattern.
 fn is_plain(part: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     !part.is_empty() && part != "." && part != ".." && part.bytes().all(plain)

@@ -13,8 +13,7 @@ use super::reason::Reason;
 pub(super) struct Notes {
     /// Reason why the verifier did not accept the peer's certificate.
     pub(super) refused: Option<(Reason, String)>,
-    /// End of the validity of the certificates that the peer presented now or in the session that it resumes, in
-    /// seconds since 1970.
+    /// End of the validity of the peer's certificates, presented now or in the resumed session, in seconds since 1970.
     pub(super) good_until: Option<u64>,
 }
 

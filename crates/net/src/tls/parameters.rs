@@ -9,7 +9,7 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 use super::config::TlsVersion;
 use super::error::{TlsError, problem};
 
-/// All suites by Go's names, most preferred first. The order is Go's, but AES-128 comes before AES-256, which costs
+/// All suites by Go's names, most preferred first. The order is Go's, except that AES-128 precedes AES-256, which costs
 /// more without practical benefit.
 static SUITES: [(&str, TlsVersion, SupportedCipherSuite); 9] = [
     (
@@ -139,7 +139,7 @@ impl Parameters<'_> {
         }
     }
 
-    /// Returns the suites. Go has no settings for TLS 1.3, so a list written for Go names only suites of TLS 1.2 and
+    /// Returns the suites. Go has no settings for TLS 1.3, so a list written for Go contains only suites of TLS 1.2 and
     /// must not disable TLS 1.3.
     fn cipher_suites(&self) -> Result<Vec<SupportedCipherSuite>, TlsError> {
         for name in self.suites {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suite_of_the_library_has_its_name() {
+    fn every_suite_of_the_library_has_a_name() {
         for known in ring::ALL_CIPHER_SUITES {
             assert!(SUITES.iter().any(|(.., suite)| suite == known), "{known:?}");
         }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_are_chosen_for_each_version_separately() {
+    fn suites_are_selected_per_version() {
         let old = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";
         let chosen = suites(&[old]).unwrap();
         assert_eq!(chosen.len(), 4, "all of TLS 1.3 and the one named");

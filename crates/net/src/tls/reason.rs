@@ -7,13 +7,13 @@ pub enum Reason {
     NoCertificate,
     /// No trusted authority signed the client's certificate.
     UnknownAuthority,
-    /// The client's certificate, or one above it, has expired.
+    /// The client's certificate, or an issuing certificate, has expired.
     Expired,
-    /// The client's certificate, or one above it, is not valid yet.
+    /// The client's certificate, or an issuing certificate, is not valid yet.
     NotYetValid,
     /// The client's names are not allowed.
     NameNotAllowed,
-    /// The client's certificate, or one above it, was revoked.
+    /// The client's certificate, or an issuing certificate, was revoked.
     Revoked,
     /// No valid revocation list covers the client's certificate.
     RevocationUnknown,

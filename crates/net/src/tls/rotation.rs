@@ -2,12 +2,12 @@
 //!
 //! A source of TLS configurations reads its files once and then checks them every few seconds. Changed files are
 //! validated together (certificate, key, authorities) before they replace the current ones. If the new files cannot be
-//! used, only a counter and the log change. New connections use the new configuration. See [`Trust`] for the existing
-//! connections of a server, and [`crate::client::Pool`] for those of a client.
+//! used, only a counter and the log change. New connections use the new configuration. For existing connections, see
+//! [`Trust`] (servers) and [`crate::client::Pool`] (clients).
 //!
-//! The check polls the files' metadata instead of using inotify. Kubernetes swaps a symbolic link somewhere above the
-//! file, which inotify reports only to watchers of every directory on the path. Network file systems report nothing at
-//! all. A check costs microseconds and reads no file. Files are read at start, after a change, and once per
+//! The check polls the files' metadata instead of using inotify. Kubernetes swaps a symbolic link in a parent
+//! directory, which inotify reports only to watchers of every directory on the path. Network file systems report no
+//! changes. A check costs microseconds and reads no file. Files are read at start, after a change, and once per
 //! `reload_interval`, for file systems with unreliable metadata.
 
 mod files;

@@ -7,14 +7,14 @@ use rustls_pki_types::CertificateDer;
 use super::accept;
 use super::trust::Trust;
 
-/// Source of the TLS configuration of new connections. It is asked at every handshake, so certificates can change while
-/// the server runs.
+/// Source of the TLS configuration of new connections. Every handshake reads the source, so certificates can change
+/// while the server runs.
 pub trait TlsSource: Send + Sync + 'static {
     /// Returns the configuration for the next connection. Its ALPN list must fit the protocols of the server.
     fn config(&self) -> Arc<rustls::ServerConfig>;
 
-    /// Returns the trust to watch for the next connection, or `None` if it cannot change. Call this before `config`, so
-    /// that a change between the two is noticed.
+    /// Returns the trust to watch for the next connection, or `None` if the trust cannot change. Call `trust` before
+    /// `config`, so that a change between the two calls is detected.
     fn trust(&self) -> Option<Trust> {
         None
     }

@@ -74,7 +74,7 @@ fn trusting(ca: &str) -> ClientTls {
 }
 
 #[tokio::test]
-async fn tls_1_2_is_the_least_unless_1_3_is_asked_for() {
+async fn default_min_version_is_tls_1_2() {
     let (ca, cert, key) = certificates();
     let (server, client) = (server(&cert, &key), trusting(&ca));
     let agreed = handshake(&client, &server).await.unwrap();
@@ -96,7 +96,7 @@ async fn tls_1_2_is_the_least_unless_1_3_is_asked_for() {
 }
 
 #[tokio::test]
-async fn the_servers_name_is_checked_and_can_be_overridden() {
+async fn server_name_is_verified_and_can_be_overridden() {
     let (ca, cert, key) = certificates();
     let server = server(&cert, &key);
     let named = |name: &str| ClientTls {
@@ -139,7 +139,7 @@ async fn client_ca_requires_a_signed_client_certificate() {
 }
 
 #[test]
-fn every_mistake_names_its_key_and_file() {
+fn every_error_names_its_key_and_file() {
     let (ca, cert, key) = certificates();
     let other_key = certificates().2;
     let junk = file("junk");
@@ -187,7 +187,7 @@ fn every_mistake_names_its_key_and_file() {
 }
 
 #[test]
-fn private_keys_never_show() {
+fn private_keys_are_never_printed() {
     let (_, cert, key) = certificates();
     let server = server(&cert, &key);
     let secret = key.lines().nth(1).unwrap();

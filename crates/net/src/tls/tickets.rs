@@ -1,9 +1,9 @@
 //! Session resumption that ends with the validity of the certificates.
 //!
-//! A client that resumes a session presents no certificate, so the verifier is not asked. The verifier's answer can
-//! change only with the configuration or with time. Every configuration has its own ticket keys, so new authorities,
+//! A client that resumes a session presents no certificate, so the verifier does not run. The verifier's decision can
+//! change only with the configuration or with time. Every configuration has separate ticket keys, so new authorities,
 //! names or revocation lists invalidate all earlier tickets. Every ticket contains the time at which the first of its
-//! certificates or revocation lists expires. After that time the ticket is rejected, and the client performs a full
+//! certificates or revocation lists expires. After this time the ticket is rejected, and the client performs a full
 //! handshake, in which it gets an explanation. Sessions are kept in tickets only, because a session cache would bypass
 //! this check.
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ticket_expires_with_the_first_certificate() {
+    async fn ticket_expires_with_first_certificate() {
         let now = UnixTime::now().as_secs();
         let tickets = tickets(true);
         let given_at = async |good_until| {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_client_certificates_tickets_have_no_end_of_their_own() {
+    fn ticket_without_client_certificate_does_not_expire() {
         let tickets = tickets(false);
         let ticket = tickets.encrypt(b"session").unwrap();
         assert_eq!(tickets.decrypt(&ticket).as_deref(), Some(&b"session"[..]));

@@ -16,7 +16,7 @@ use crate::tls::metrics::TlsMetrics;
 use crate::tls::{certificate, notes};
 
 /// Detects that a connected client is no longer trusted: its certificate has expired, or changed authorities, names or
-/// revocation lists would refuse it now.
+/// revocation lists would refuse the client now.
 pub struct Trust {
     pub(super) verifier: watch::Receiver<Option<Arc<dyn ClientCertVerifier>>>,
     pub(super) report: Arc<Report>,
@@ -34,7 +34,7 @@ impl Trust {
     /// counted and logged by then.
     ///
     /// The certificates are verified again when the trust settings change and when a certificate of the chain expires.
-    /// Nothing is computed in between.
+    /// Between these events, nothing is computed.
     pub async fn lost(mut self, peer: SocketAddr, chain: Vec<CertificateDer<'static>>) {
         let Some((leaf, others)) = chain.split_first() else {
             return std::future::pending().await;
@@ -60,8 +60,8 @@ impl Trust {
                     Some(end) if wait <= LONGEST_SLEEP => {
                         let end = *end;
                         ends.pop();
-                        // The expiry may be long past, because clients may present superfluous certificates, even
-                        // expired ones. At that time, other certificates were not valid yet.
+                        // The expiry may be long past: clients may present superfluous certificates, even expired
+                        // certificates. At that time, other certificates were not valid yet.
                         end.max(SystemTime::now())
                     }
                     _ => continue,
@@ -81,7 +81,7 @@ impl Trust {
             if let Err(error) = verified {
                 let words = notes.refused.map(|(_, words)| words);
                 let reason = words.unwrap_or_else(|| error.to_string());
-                return self.report.gone(peer, leaf, &reason);
+                return self.report.count_and_log(peer, leaf, &reason);
             }
         }
     }
@@ -96,13 +96,13 @@ impl Report {
         }
     }
 
-    fn gone(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &str) {
+    fn count_and_log(&self, peer: SocketAddr, leaf: &CertificateDer<'_>, error: &str) {
         self.metrics.distrusted();
         let certificate = certificate::describe(leaf).map_or_else(
             |error| error.to_string(),
             |facts| format!("{}, serial {}", facts.title(), facts.serial),
         );
-        // An authority that is replaced too early affects thousands of clients.
+        // A premature change of an authority affects thousands of clients.
         let Some(suppressed) = self.log.admit() else {
             debug!(client.address = %peer, certificate, error, "Closing the connection of a client that is no longer trusted");
             return;

@@ -189,7 +189,7 @@ impl Words {
                 );
                 (Reason::UnknownAuthority, text)
             }
-            // The authority was recreated with the same name but another key.
+            // The authority was created again with the same name but another key.
             CertificateError::BadSignature => {
                 let text = format!(
                     "the {whose}'s certificate {title} was issued by another \"{}\" than that in {authorities}: add \
@@ -279,7 +279,7 @@ fn moment(time: UnixTime) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Accepts any certificate, for `insecure_skip_verify`. The peer must still own its key.
+/// Accepts any certificate, for `insecure_skip_verify`. The peer must still prove possession of the key.
 #[derive(Debug)]
 pub(super) struct AcceptAny(pub(super) Arc<CryptoProvider>);
 

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_a_match_is_an_empty_text() {
+    fn group_without_match_extracts_empty_text() {
         let pattern = Regex::new("^(?P<user>[a-z]+)(@(?P<host>.+))?$").unwrap();
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         assert_eq!(

@@ -122,7 +122,7 @@ pub(super) fn each_set(
             if let Some(resource) = resource {
                 return edit(&mut resource.attributes);
             }
-            // A missing resource is created only if it gets attributes.
+            // A missing resource is created only if the actions add attributes.
             let mut fresh = Resource::default();
             edit(&mut fresh.attributes);
             if !fresh.attributes.is_empty() {

@@ -70,7 +70,7 @@ enum Origin {
     KeyOr(usize, Vec<u8>),
 }
 
-/// Whether a pattern matches a key, by key. Most sets of a request have the same keys.
+/// Results of matching a pattern, by key. Most sets of a request have the same keys.
 pub(super) type MatchedKeys<'a> = HashMap<&'a [u8], bool, RandomState>;
 
 impl Plan {
@@ -257,7 +257,7 @@ impl Plan {
         let number = match self.keys.iter().position(|known| known.as_bytes() == key) {
             Some(number) => number,
             None if self.is_wanted(key, memory) => {
-                if states.len() >= MOST_STATES {
+                if states.len() >= MAX_STATES {
                     // Decoded structs have a predictable memory bound.
                     return Err(DuplicateKey);
                 }
@@ -374,9 +374,9 @@ impl Plan {
     }
 }
 
-/// Maximum number of attributes of a set that match a pattern, since each new key is compared with all.
-const MOST_STATES: usize = 1000;
+/// Maximum number of attributes of a set that match a pattern, since each new key is compared with all earlier keys.
+const MAX_STATES: usize = 1000;
 
-/// Maximum memory per encoded byte of a decoded set. An attribute of two bytes needs a field, a struct and
-/// its copy, in lists that may just have doubled.
+/// Maximum memory per encoded byte of a decoded set. An attribute of two bytes needs a field, a struct and its copy, in
+/// lists that may have doubled.
 const DECODED_BYTES_PER_BYTE: usize = 3 * (size_of::<Field<'_>>() + 2 * size_of::<KeyValue>()) / 2;

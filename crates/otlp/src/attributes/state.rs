@@ -33,7 +33,7 @@ pub(super) struct State<'a, 'v> {
     pub(super) found: Option<Found<'a>>,
     /// Whether the found attribute is kept.
     pub(super) kept: bool,
-    /// Number of attributes added before this one; `None` if it was not added.
+    /// Number of attributes added before this attribute; `None` if it was not added.
     pub(super) added: Option<usize>,
     pub(super) value: Option<Encoded<'v>>,
 }
@@ -81,8 +81,8 @@ impl<'a: 'v, 'v> State<'a, 'v> {
     }
 }
 
-/// Calls `read` with the value. A list or a map is decoded and encoded first, so that duplicate fields in it
-/// are merged as by prost.
+/// Calls `read` with the value. A list or a map is decoded and encoded first, so that its duplicate fields are merged
+/// as in prost.
 fn with_view<R>(encoded: &[u8], read: impl FnOnce(view::AnyValue<'_>) -> R) -> R {
     match view::AnyValue::view(Message::new(encoded)) {
         view::AnyValue::Array(_) | view::AnyValue::Map(_) => {

@@ -175,7 +175,7 @@ mod tests {
     fn every_message_type_has_a_known_size() {
         for table in &SCHEMA.tables {
             let name = &table.descriptor.name;
-            // Internal types of a library, which no request contains.
+            // Internal types of a library that occur in no request.
             if name.starts_with("opentelemetry.proto.tracez.") {
                 continue;
             }
@@ -213,7 +213,7 @@ mod tests {
             "{estimate} of {taken}"
         );
 
-        // One element each, because a list has four slots from its first element on.
+        // One element each: a list has four slots from its first element on.
         let lone = nested(&[1, 2, 2], &[0x5a, 0]).repeat(1000);
         let lone_estimate = decoded_bytes(Signal::Traces, &lone);
         let each = 4

@@ -21,7 +21,7 @@ pub(super) fn to_wire(
     // Names and punctuation are at least half of any OTLP/JSON.
     let mut writer = Writer::new(descriptors, json.len() / 2, limit);
     let mut text = serde_json::Deserializer::from_slice(json);
-    // The depth of messages is limited instead, and serde_json skips unknown values without recursion.
+    // `Message` limits the depth of messages, and serde_json skips unknown values without recursion.
     text.disable_recursion_limit();
     let root = Message {
         writer: &mut writer,

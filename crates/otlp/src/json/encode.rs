@@ -70,7 +70,7 @@ fn transcode(
         mut out, entries, ..
     } = transcoder;
     room.give_back(entries.capacity() * size_of::<Entry<'_>>());
-    // The text may be kept through many retries, its spare capacity should not.
+    // The text may be buffered through many retries; its spare capacity should not.
     if out.capacity() > out.len() + out.len() / 4 {
         room.give_back(out.capacity() - out.len());
         out.shrink_to_fit();
@@ -96,7 +96,7 @@ struct Entry<'d> {
     content: Content,
 }
 
-/// Maximum size in bytes of content that is written without asking the budget: a number, a name, punctuation.
+/// Maximum size in bytes of a write that skips the budget check: a number, a name, punctuation.
 const SHORT: usize = 128;
 
 impl<'d> Transcoder<'d, '_> {
@@ -142,7 +142,6 @@ impl<'d> Transcoder<'d, '_> {
                 if count > 1 && field.kind == Type::Message {
                     return Err(Stop::NeedsMerge);
                 }
-                // The last occurrence of a singular scalar wins.
                 let content = self.entries[at + count - 1].content.clone();
                 if field.has_presence() || !is_zero(field.kind, &content) {
                     self.name(field, &mut comma);
@@ -345,12 +344,10 @@ impl<'d> Transcoder<'d, '_> {
     }
 
     fn text(&mut self, text: &str) {
-        // Writing into a vector cannot fail.
         let _ = serde_json::to_writer(&mut self.out, text);
     }
 
     fn print(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing into a vector cannot fail.
         let _ = self.out.write_fmt(text);
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn integer(text: &str) -> Option<i128> {
         if let Ok(value) = text.parse::<i64>() {
             return Some(value.into());
         }
-        // A number that does not fit here is out of range for every type, which is the better error.
+        // `i128::MAX` gives the "out of range" error, which is better than "invalid" for a large number.
         return Some(text.parse().unwrap_or(i128::MAX));
     }
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
@@ -55,8 +55,8 @@ pub(super) fn double(text: &str) -> Option<f64> {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
         "-Infinity" => Some(f64::NEG_INFINITY),
-        // serde_json checks JSON's grammar and the range of doubles; Rust's parser does neither. serde_json
-        // skips white space, so the ends are checked here.
+        // serde_json checks JSON's grammar and the range of doubles; Rust's parser checks neither. serde_json skips
+        // white space, so the ends are checked here.
         _ if text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
             && text.ends_with(|c: char| c.is_ascii_digit()) =>
         {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_exact_whatever_their_notation() {
+    fn integers_are_exact_in_every_notation() {
         for (text, value) in [
             ("0", 0),
             ("-0", 0),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_have_their_three_names_and_the_grammar_of_json() {
+    fn doubles_accept_three_names_and_json_grammar() {
         assert!(double("NaN").is_some_and(f64::is_nan));
         assert_eq!(double("-Infinity"), Some(f64::NEG_INFINITY));
         assert_eq!(double("-1.5e3"), Some(-1500.0));

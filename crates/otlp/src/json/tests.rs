@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_request_survives_the_way_to_json_and_back(seed: u64, signal in 0_usize..4) {
+    fn json_round_trip_keeps_every_request(seed: u64, signal in 0_usize..4) {
         let signal = Signal::ALL[signal];
         let request = random_request(signal, seed);
         let json = from_wire(signal, &request).unwrap();
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_requests_are_transcoded_or_refused_like_prost(
+    fn damaged_request_is_transcoded_or_refused_like_prost(
         seed: u64,
         signal in 0_usize..4,
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -69,8 +69,8 @@ proptest! {
             (Err(error), decoded) => {
                 prop_assert!(decoded.is_err() || error.reason.contains("group"), "{}", error);
             }
-            // Receivers validate before anything is transcoded. The transcoder reads the last of repeated singular
-            // fields only, and skips the damage in the ones before.
+            // Receivers validate every occurrence of a field before transcoding. The transcoder reads only the last
+            // occurrence of a singular field, and skips damage in earlier occurrences.
             (Ok(_), Err(error)) => {
                 prop_assert!(crate::validate(signal, &request).is_err(), "only prost refuses: {}", error);
             }
@@ -99,7 +99,7 @@ fn random_message(rng: &mut Rng, message: usize, depth: usize, out: &mut Vec<u8>
     let mut fields: Vec<_> = DESCRIPTORS.messages[message].fields.iter().collect();
     rng.shuffle(&mut fields);
     for field in fields {
-        // Every level down to the items is present; below, anything may be missing.
+        // Every level down to the items is present; below the items, any field may be missing.
         let sparse = depth < 4;
         if field.kind == Type::Message && depth == 0 || sparse && rng.u8(..4) == 0 {
             continue;
@@ -202,7 +202,7 @@ fn delimited(field: &FieldDescriptor, content: &[u8], out: &mut Vec<u8>) {
 }
 
 #[test]
-fn the_sets_of_seen_fields_are_large_enough() {
+fn seen_field_sets_cover_all_field_numbers() {
     for message in &DESCRIPTORS.messages {
         assert!(message.fields.len() <= 64, "{}", message.name);
         assert!(message.fields.iter().all(|field| field.oneof < Some(64)));
@@ -316,14 +316,13 @@ fn every_allowed_json_form_is_read() {
             span(""),
         ),
         (Traces, span(r#""status":{}"#), span(r#""status":{}"#)),
-        // Lists of scalars, numbers and strings mixed.
+        // Lists of scalars with both numbers and strings.
         (
             Metrics,
             sum(r#""bucketCounts":[1,"2",3e0],"explicitBounds":[1,"2.5"]"#),
             sum(r#""bucketCounts":["1","2","3"],"explicitBounds":[1.0,2.5]"#),
         ),
         (Metrics, sum(r#""bucketCounts":[]"#), sum("")),
-        // Doubles.
         (
             Metrics,
             point(r#""asDouble":"NaN""#),
@@ -389,7 +388,6 @@ fn every_allowed_json_form_is_read() {
             r#"{"resourceSpans":null}"#.to_owned(),
             "{}".to_owned(),
         ),
-        // Unknown names at any depth, with any value.
         (
             Traces,
             value(r#""dateValue":[[{"x":1}],"\ud800"],"boolValue":true"#),
@@ -413,7 +411,6 @@ fn every_allowed_json_form_is_read() {
             span(r#""name":"n","kind":1"#),
         ),
         (Traces, "\u{feff}{}".to_owned(), "{}".to_owned()),
-        // Texts.
         (
             Traces,
             span(r#""name":"\ud83d\ude00\u0000\/""#),
@@ -435,7 +432,6 @@ fn every_allowed_json_form_is_read() {
             value(r#""stringValueStrindex":3"#),
         ),
         (Traces, span("\"name\":\"a\nb\""), span(r#""name":"a\nb""#)),
-        // Empty lists and messages.
         (
             Traces,
             r#"{"resourceSpans":[]}"#.to_owned(),
@@ -511,7 +507,7 @@ fn errors_name_path_and_expected_value() {
 }
 
 #[test]
-fn errors_repeat_nothing_of_the_request() {
+fn errors_contain_no_request_content() {
     const SECRET: &str = "4111111111111111";
     let value = |value: &str| span(&format!(r#""attributes":[{{"value":{{{value}}}}}]"#));
     for json in [
@@ -597,7 +593,7 @@ fn json_nesting_limit_matches_prost() {
 }
 
 #[test]
-fn endless_nesting_overflows_no_stack() {
+fn unbounded_nesting_overflows_no_stack() {
     for open in ["[", "{\"a\":", "{\"arrayValue\":{\"values\":["] {
         let deep = open.repeat(200_000);
         assert!(to_wire(Signal::Traces, deep.as_bytes()).is_err());
@@ -608,7 +604,7 @@ fn endless_nesting_overflows_no_stack() {
 }
 
 #[test]
-fn lengths_of_every_width_are_put_in() {
+fn lengths_of_every_width_are_inserted() {
     for length in [
         0, 1, 100, 125, 126, 127, 128, 129, 16_000, 16_380, 16_384, 2_100_000,
     ] {
@@ -656,7 +652,7 @@ fn from_wire_reads_any_order_and_merges_repeats() {
 }
 
 #[test]
-fn the_last_member_of_a_oneof_wins() {
+fn last_member_of_oneof_wins() {
     // AnyValue { string_value: "s", array_value {}, int_value: 5 } as the body of a LogRecord.
     let value = b"\x0a\x01s\x2a\x00\x18\x05".to_vec();
     let request = [0x2a, 0x12, 0x12, 0x0a]
@@ -690,7 +686,7 @@ fn invalid_request_is_refused_with_path() {
 }
 
 #[test]
-fn the_shapes_of_the_specification_are_read() {
+fn specification_examples_are_read() {
     use opentelemetry_proto::tonic::metrics::v1::metric::Data;
     let traces = r#"{"resourceSpans":[{"resource":{"attributes":[
         {"key":"service.name","value":{"stringValue":"checkout"}}]},

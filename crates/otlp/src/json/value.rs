@@ -61,7 +61,7 @@ impl<'d> Value<'_, 'd> {
             Type::Fixed32 | Type::Sfixed32 => {
                 self.fixed(WireType::ThirtyTwoBit, bits, &(bits as u32).to_le_bytes())
             }
-            // ZigZag moves the sign to the lowest bit. 32-bit values give the same result in 64 bits.
+            // ZigZag moves the sign to the lowest bit; 32-bit values need no special case.
             Type::Sint32 | Type::Sint64 => {
                 let signed = value as i64;
                 self.varint(((signed << 1) ^ (signed >> 63)) as u64);

@@ -10,8 +10,8 @@ use crate::room::Full;
 
 pub(super) enum Stop {
     Malformed(Malformed),
-    /// A singular message or two members of a oneof occur, which protobuf merges. The request is decoded and
-    /// encoded first.
+    /// A singular message or two members of a oneof occur, and protobuf merges them. The request is decoded and encoded
+    /// first.
     NeedsMerge,
     /// The budget is too small for the text.
     Full,

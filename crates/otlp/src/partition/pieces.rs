@@ -14,7 +14,7 @@ pub(super) struct Piece<'a> {
     request: &'a [u8],
     pub(super) destination: usize,
     pub(super) items: usize,
-    /// By the position of the scope: its entries, whole fields that follow one another.
+    /// Entries by the position of their scope, as runs of adjacent whole fields.
     pub(super) scopes: Vec<(usize, Vec<Cow<'a, [u8]>>)>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Piece<'a> {
 pub(super) struct Points<'a> {
     pub(super) destination: usize,
     pub(super) count: usize,
-    /// Runs of points that follow one another in the request.
+    /// Runs of points that are adjacent in the request.
     pub(super) runs: Vec<&'a [u8]>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Points<'a> {
     }
 }
 
-/// The fields of a message that are repeated wherever the message is.
+/// Fields that are repeated in every copy of their message.
 #[derive(Default)]
 pub(super) struct Header<'a> {
     fields: SmallVec<[&'a [u8]; 4]>,

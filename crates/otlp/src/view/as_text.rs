@@ -24,7 +24,7 @@ impl<'a> AnyValue<'a> {
             AnyValue::Bytes(bytes) => Cow::Owned(STANDARD.encode(bytes)),
             AnyValue::Array(_) | AnyValue::Map(_) => {
                 let mut output = String::new();
-                // JSON has no infinities: the Collector then writes the empty text.
+                // JSON has no infinities, and the Collector writes the empty text for them.
                 match json(self, &mut output) {
                     Some(()) => Cow::Owned(output),
                     None => Cow::Borrowed(""),
@@ -85,7 +85,7 @@ fn json(value: &AnyValue<'_>, output: &mut String) -> Option<()> {
             output.push(']');
         }
         AnyValue::Map(entries) => {
-            // Of equal keys the last one counts.
+            // Of equal keys, the last key wins.
             let entries = entries.clone();
             let sorted: BTreeMap<_, _> = entries
                 .map(|entry| (entry.key(), entry.value().unwrap_or(AnyValue::Empty)))
@@ -106,7 +106,6 @@ fn json(value: &AnyValue<'_>, output: &mut String) -> Option<()> {
 }
 
 fn quote(text: &str, output: &mut String) {
-    // A text can always be written as JSON.
     let quoted = serde_json::to_string(text).unwrap_or_default();
     output.push_str(
         &quoted
@@ -121,7 +120,7 @@ mod tests {
 
     /// Expected texts come from `pcommon.Value.AsString`.
     #[test]
-    fn values_are_written_as_the_collector_writes_them() {
+    fn text_of_values_matches_collector() {
         let any = |value| proto::AnyValue { value: Some(value) };
         let entry = |key: &str, value: Option<Value>| proto::KeyValue {
             key: key.to_owned(),

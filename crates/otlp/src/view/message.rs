@@ -188,7 +188,7 @@ pub(super) fn scalar(value: Value<'_>) -> u64 {
     }
 }
 
-/// Converts validated bytes to a text. Safe code checks UTF-8 again, which is cheap for short texts.
+/// Converts validated bytes to a text. The safe conversion checks UTF-8 again, which is cheap for short texts.
 pub(super) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -26,7 +26,7 @@ fn source() -> impl Strategy<Value = ValueSource> {
     ]
 }
 
-/// Matches some of the frequent keys, and others.
+/// Matches some of the frequent keys and some other keys.
 fn pattern() -> impl Strategy<Value = Arc<Regex>> {
     let patterns = vec!["^[ab]$", "^text", "", "[c7]$", "^no such key$"];
     prop::sample::select(patterns).prop_map(|pattern| Arc::new(Regex::new(pattern).unwrap()))
@@ -52,7 +52,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 proptest! {
     #[test]
-    fn editing_on_the_wire_equals_decoding_editing_and_encoding(
+    fn editing_encoded_equals_editing_decoded(
         (signal, request) in request(),
         actions in prop::collection::vec(action(), 1..5),
         resources in any::<bool>(),

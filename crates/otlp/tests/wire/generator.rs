@@ -6,8 +6,8 @@ use tributary_otlp::Signal;
 use tributary_otlp::descriptor::{Descriptors, FieldDescriptor};
 use tributary_otlp::reader::put_varint;
 
-/// Decisions read from bytes of proptest or a fuzzer, so that they can be shrunk. When the bytes are used up,
-/// every decision is 0, which always means "nothing more".
+/// Decisions read from bytes of proptest or a fuzzer, so that the bytes can be shrunk. When the bytes are used up,
+/// every decision is 0, which always means "stop generating".
 pub(crate) struct Entropy<'a>(pub(crate) &'a [u8]);
 
 impl Entropy<'_> {
@@ -80,7 +80,7 @@ impl Generator {
         for field in &message.fields {
             let mut occurrences = self.occurrences(field, depth, entropy);
             if field.oneof.is_some() {
-                // Chooses one of eight members of a `oneof`, and rarely several.
+                // Chooses one of eight members of a `oneof`, and rarely several members.
                 let chosen = form % 8 == member || self.wild && form > 250;
                 occurrences = if chosen { occurrences.max(1) } else { 0 };
                 member += 1;
@@ -92,7 +92,7 @@ impl Generator {
                 occurrences = match field.name.as_str() {
                     "dictionary" => occurrences.max(1),
                     "timestamps_unix_nano" => 0,
-                    // A sample without values could be one of an older layout.
+                    // A sample without values could belong to an older layout.
                     "values" if message.name.ends_with(".Sample") => occurrences.max(1),
                     _ => occurrences,
                 };
@@ -203,7 +203,7 @@ impl Generator {
         }
     }
 
-    /// Returns the planted text with text around it, in every second place.
+    /// Returns the planted text with text around it, for every second string.
     fn plant(&self, field: &str, entropy: &mut Entropy<'_>) -> Option<String> {
         let (planted, spared) = self.planted?;
         let chosen = entropy.below(2) == 1;
@@ -270,7 +270,7 @@ fn scalar_wire_type(kind: Type) -> u32 {
     }
 }
 
-/// Few different texts, so that keys repeat; some long, some beyond ASCII.
+/// Draws from few distinct texts, so that keys repeat; some are long, some beyond ASCII.
 fn text(entropy: &mut Entropy<'_>) -> String {
     match entropy.below(16) {
         0 => String::new(),

@@ -103,7 +103,7 @@ fn stamp_decoded(request: &mut Decoded, key: &str, identity: Option<&str>) {
     }
 }
 
-/// Asserts that parts are valid, within the limits, and together have everything in order.
+/// Asserts that parts are valid, within the limits, and together contain every item in order.
 pub(crate) fn divided_without_loss(
     signal: Signal,
     request: &Bytes,
@@ -113,8 +113,7 @@ pub(crate) fn divided_without_loss(
     if signal == Signal::Profiles {
         return cuts_profiles_without_loss(request, &pieces);
     }
-    // Normalizes as prost does: a metric with data in several fields is decoded, and a negative zero loses
-    // its sign.
+    // Normalizes as prost does: a metric with data in several fields is decoded, and a negative zero loses its sign.
     let written = |request: &[u8]| {
         let plain = Decoded::decode(signal, request).unwrap().encode();
         lines(&Decoded::decode(signal, &plain).unwrap())
@@ -143,7 +142,7 @@ pub(crate) fn divided_without_loss(
     }
 }
 
-/// Asserts that parts are valid and have every observation in order. Other tests check the indices.
+/// Asserts that parts are valid and contain every observation in order. Other tests check the indices.
 fn cuts_profiles_without_loss(request: &Bytes, pieces: &[(usize, Bytes)]) {
     let samples = |request: &[u8]| {
         let Ok(Decoded::Profiles(request)) = Decoded::decode(Signal::Profiles, request) else {
@@ -176,8 +175,8 @@ pub(crate) fn items(decoded: &Decoded) -> usize {
         .count()
 }
 
-/// Returns a line for every item with its context, and for every part without items. Lines can be compared
-/// where structs cannot: NaN is not equal to itself.
+/// Returns a line for every item with its context, and for every part without items. Lines can be compared where
+/// structs cannot, because NaN is not equal to itself.
 pub(crate) fn lines(decoded: &Decoded) -> Vec<String> {
     use opentelemetry_proto::tonic::metrics::v1::metric::Data;
     let mut lines = Vec::new();

@@ -36,7 +36,7 @@ fn grain() -> impl Strategy<Value = Grain> {
 
 proptest! {
     #[test]
-    fn shares_have_every_item_once_with_its_context(
+    fn shares_contain_every_item_once_in_context(
         (signal, request) in request(),
         grain in grain(),
         destinations in 1..5_usize,
@@ -188,7 +188,7 @@ fn large_header_is_not_multiplied() {
 }
 
 #[test]
-fn metric_of_several_forms_is_cut_without_decoding() {
+fn metric_of_several_forms_is_split_without_decoding() {
     let field = |number: u8, content: &[u8]| {
         let length = u8::try_from(content.len()).unwrap();
         [&[number << 3 | 2, length], content].concat()

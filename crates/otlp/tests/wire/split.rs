@@ -69,7 +69,7 @@ fn oversized_metric_is_split_between_points() {
 }
 
 #[test]
-fn unknown_fields_of_every_level_are_in_every_piece() {
+fn unknown_fields_of_every_level_are_in_every_part() {
     // resource_spans { 99: 1; scope_spans { 99: 2; spans {}; spans {} } }
     let unknown = [0x98, 0x06];
     let scope = [&unknown[..], &[2, 0x12, 0, 0x12, 0]].concat();

@@ -11,9 +11,9 @@ use crate::request;
 
 proptest! {
     #[test]
-    fn stamping_on_the_wire_equals_decoding_stamping_and_encoding(
+    fn stamping_encoded_equals_stamping_decoded(
         (signal, request) in request(),
-        // The keys that the generator uses most.
+        // Frequent keys of the generator.
         key in prop::sample::select(vec!["a", "b", "c", "d", "text.7", "another"]),
         identity in prop::option::of("[a-z]{0,200}"),
     ) {
@@ -72,12 +72,12 @@ fn overridden_names_are_removed() {
 }
 
 #[test]
-fn every_resource_is_stamped_and_a_missing_one_is_made() {
+fn every_resource_is_stamped_and_missing_one_created() {
     for signal in Signal::ALL {
         let request = [
             field(1, &[]),
             field(1, &field(3, b"a schema")),
-            // Go's collector writes the resource last.
+            // The Collector writes the resource last.
             field(1, &[field(2, &[]), field(1, &[])].concat()),
             // Two resources are merged.
             field(1, &[field(1, &[]), field(1, &[])].concat()),
@@ -107,7 +107,7 @@ fn missing_identity_removes_forged_stamps_only() {
 }
 
 #[test]
-fn in_profiles_a_reference_to_the_key_is_as_good_as_the_key() {
+fn references_to_the_key_are_removed_in_profiles() {
     let text = |text: &str| {
         Some(AnyValue {
             value: Some(Value::StringValue(text.to_owned())),
@@ -119,7 +119,7 @@ fn in_profiles_a_reference_to_the_key_is_as_good_as_the_key() {
         ..KeyValue::default()
     };
     let strings = ["", "who", "x", "who"].map(str::to_owned).to_vec();
-    // References to the key, dangling references, and both ways of naming at once.
+    // References to the key, dangling references, and an attribute with both a key and a reference.
     let forged = [1, 3, 4, -1, i32::MAX].map(reference);
     let both = KeyValue {
         key: "who".to_owned(),

@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn no_secret_survives_in_any_place_encoding_or_unknown_field(
+    fn secret_is_removed_from_every_place_and_unknown_field(
         entropy in entropy(), signal in 0..4_usize, remove in any::<bool>(),
     ) {
         let signal = Signal::ALL[signal];

@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_judged_as_prost_judges_them(
+    fn arbitrary_bytes_are_accepted_or_refused_like_prost(
         signal in 0..4_usize,
         bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0x0a), Just(0x12), 0..16_u8], 0..40),
     ) {
@@ -61,7 +61,7 @@ fn nesting_limit_matches_prost() {
 }
 
 #[test]
-fn packed_scalars_are_whole() {
+fn packed_scalars_are_validated_like_prost() {
     for (field, kind) in [
         (&[0x32, 8, 1, 2, 3, 4, 5, 6, 7, 8][..], 9), // bucket_counts of a HistogramDataPoint
         (&[0x32, 7, 1, 2, 3, 4, 5, 6, 7], 9),
@@ -81,7 +81,7 @@ fn packed_scalars_are_whole() {
 }
 
 #[test]
-fn nesting_without_end_is_refused_without_overflowing_the_stack() {
+fn unbounded_nesting_is_refused_without_stack_overflow() {
     let request = nested_log(20_000, 0, &[]);
     let malformed = tributary_otlp::validate(Signal::Logs, &request).unwrap_err();
     assert!(malformed.reason.contains("100 levels"), "{malformed}");

@@ -4,7 +4,7 @@ use super::{Operand, ParseError, Parser, TokenKind, unsupported};
 use crate::path::Field;
 use crate::{Function, ValueKind};
 
-/// Functions with values that `call` parses, by their names.
+/// Functions with values, by name, in the form that `call` parses.
 const FUNCTIONS: [(&str, Function); 9] = [
     ("Concat", Function::Concat),
     ("ParseJSON", Function::ParseJson),

@@ -57,7 +57,7 @@ impl<'t> Parser<'t> {
             let operand = self.factor()?;
             self.depth -= 1;
             return match (operator, operand) {
-                // A plus sign has no effect, and does not even require a number.
+                // A plus sign has no effect, and accepts any operand.
                 (Operator::Add, operand) => Ok(operand),
                 (_, Operand::Int(number)) => Ok(Operand::Int(number.wrapping_neg())),
                 (_, Operand::Double(number)) => Ok(Operand::Double(-number)),

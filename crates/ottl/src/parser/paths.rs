@@ -52,7 +52,7 @@ impl<'t> Parser<'t> {
         self.record_context(context, start)?;
         let name = words.join(".");
         let known = fields(context);
-        // `start_time` is the time of which `start_time_unix_nano` is the number.
+        // `start_time` is the time; `start_time_unix_nano` is the same time as a number.
         let is_time = name.ends_with("time");
         let number = if is_time {
             format!("{name}_unix_nano")

@@ -1,4 +1,4 @@
-//! Answers: equal to the merge of the same requests, before and after compaction.
+//! Query results equal the merge of the same requests, before and after compaction.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..Default::default() })]
 
     #[test]
-    fn answers_equal_the_merge_of_the_same_requests(
+    fn query_equals_merge_of_the_same_requests(
         requests in proptest::collection::vec((requests(), 0..40_u64, 0..4_u8), 1..8),
     ) {
         let disk = MemoryDisk::default();
@@ -94,7 +94,7 @@ fn twenty_minutes(store: &ProfileStore) {
 }
 
 #[test]
-fn compaction_changes_no_answer_beyond_its_resolution() {
+fn compaction_keeps_results_within_its_resolution() {
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);
     twenty_minutes(&store);
@@ -228,7 +228,7 @@ fn profiles_of_several_types_are_not_added() {
 }
 
 #[test]
-fn malformed_request_is_refused_and_leaves_nothing() {
+fn malformed_request_is_refused_and_stores_nothing() {
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);
     let mut request = tributary_profiles::testing_requests::named("cart", START * NANOS, ["f"]);

@@ -5,7 +5,7 @@ use crate::options::OptionsError;
 use crate::testing::profile;
 use crate::{QueryError, QueryLimits, StoreAppendError, StoreOpenError};
 
-/// Stacks of functions that no other profile has.
+/// Stacks of functions that occur in no other profile.
 fn stacks(number: u64, count: u64) -> String {
     let mut random = fastrand::Rng::with_seed(number);
     let mut line = || format!("main;{:016x};{:016x} 1\n", random.u64(..), random.u64(..));
@@ -13,7 +13,7 @@ fn stacks(number: u64, count: u64) -> String {
 }
 
 #[test]
-fn memory_and_disk_stay_within_their_bounds() {
+fn memory_and_disk_stay_within_bounds() {
     const MIB: u64 = 1 << 20;
     let disk = MemoryDisk::default();
     let bounded = ProfileStoreOptions {
@@ -31,7 +31,7 @@ fn memory_and_disk_stay_within_their_bounds() {
         }
         let stats = store.stats();
         assert!(stats.memory <= 2 * MIB, "{stats:?}");
-        // A flush writes its block before it releases the requests, and does not bound the journal of the open
+        // A flush writes its block before it releases the requests, and the bounds exclude the journal of the open
         // window.
         assert!(stats.disk <= 4 * MIB, "{stats:?}");
     }
@@ -44,7 +44,7 @@ fn memory_and_disk_stay_within_their_bounds() {
     assert_eq!(kept + stats.dropped_samples, 300 * 400);
     store.maintain((START + 1500) * NANOS).unwrap();
     assert!(store.stats().disk <= 3 * MIB);
-    // The newest profiles are there.
+    // The newest profiles are still stored.
     let newest = within("{service_name=\"service-19\"}", START + 1490, START + 1500);
     assert!(folded(&store, &newest).lines().count() >= 400);
 }
@@ -303,7 +303,7 @@ fn second_process_is_refused() {
 }
 
 #[test]
-fn new_settings_count_without_a_restart() {
+fn new_settings_apply_without_restart() {
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);
     append(&store, profile("cart", "1", START, "main 1\n"), START);

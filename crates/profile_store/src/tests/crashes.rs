@@ -4,7 +4,7 @@ use super::*;
 use crate::StoreAppendError;
 use crate::testing::profile;
 
-/// Requests of a run. Request `n` has the value `4^n`, so that the sum tells how often each one counts.
+/// Requests of a run. Request `n` has the value `4^n`, so that the sum shows the multiplicity of each request.
 const REQUESTS: u64 = 14;
 
 /// Appends requests and does due upkeep, until the disk stops. Returns the acknowledged requests and the requests
@@ -34,7 +34,7 @@ fn run(disk: &MemoryDisk) -> (Vec<u64>, Vec<u64>) {
     (acknowledged, failed)
 }
 
-/// Checks that each acknowledged request counts once, and each failed one at most once.
+/// Checks that each acknowledged request counts once, and each failed request at most once.
 fn check(store: &ProfileStore, acknowledged: &[u64], failed: &[u64], about: &str) {
     let total = total(store);
     for request in 0..REQUESTS {
@@ -62,7 +62,7 @@ fn crash_at_any_step_loses_nothing_acknowledged() {
             let (store, recovered) = open(&disk);
             assert_eq!(recovered.damaged, 0, "{about}");
             check(&store, &acknowledged, &failed, &about);
-            // And after the work that was interrupted is done.
+            // The same must hold after the interrupted work is done.
             for later in [60, 2 * 3600, 8 * 3600] {
                 store.maintain((START + later) * NANOS).unwrap();
                 check(&store, &acknowledged, &failed, &about);
@@ -109,7 +109,7 @@ fn torn_record_at_the_end_of_a_journal_is_counted() {
 }
 
 #[test]
-fn append_after_a_failure_of_the_disk_works_again() {
+fn append_succeeds_after_disk_failure() {
     let disk = MemoryDisk::default();
     let (store, _) = open(&disk);
     append(&store, profile("cart", "1", START, "main;f 5\n"), START);

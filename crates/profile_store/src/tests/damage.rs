@@ -45,7 +45,7 @@ fn block_with_a_damaged_index_is_set_aside_and_counted() {
 fn damaged_section_is_left_out_and_its_file_is_set_aside() {
     let disk = one_block();
     let name = block(&disk);
-    // The first section begins behind the first eight bytes.
+    // The first section begins after the first eight bytes.
     disk.change(&name, |bytes| bytes[20] ^= 1);
     let (store, recovered) = open(&disk);
     assert_eq!(recovered.damaged, 0);

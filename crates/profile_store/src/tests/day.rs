@@ -73,7 +73,7 @@ fn samples(random: &mut fastrand::Rng, functions: u64, samples: u64, seconds: u6
         let mut function = random.u64(0..8);
         for depth in 0..random.u64(8..24) {
             stacks.push_str(&format!(";package/of/module.(*Type).function{function}"));
-            // A function near the root calls three others, the functions below call one.
+            // A function near the root calls three other functions, deeper functions call one.
             let branch = if depth < 6 { random.u64(0..3) } else { 0 };
             function = (function * 3 + branch) % functions;
         }
@@ -82,7 +82,7 @@ fn samples(random: &mut fastrand::Rng, functions: u64, samples: u64, seconds: u6
     let mut profiles: Profiles = folded_stacks::read(&stacks).unwrap();
     let profile: &mut Profile = &mut profiles.resources[0].scopes[0].profiles[0];
     profile.header.time = seconds * NANOS;
-    // Equal stacks were added up; each one is a sample of its own again.
+    // Equal stacks were added up; each stack becomes a separate sample again.
     let mut all = Samples::default();
     for sample in profile.samples.iter() {
         for _ in 0..sample.values[0] / 10_000_000 {

@@ -99,7 +99,7 @@ fn frames_of_a_view_add_up() {
 }
 
 #[test]
-fn zoom_shows_callers_and_fills_the_width() {
+fn zoom_shows_callers_at_full_width() {
     let tree = tree("main;a;x 1\nmain;a;y 2\nmain;b 5\n");
     let path = ["main", "a"].map(str::to_owned).to_vec();
     let view = tree.view(&Zoom { path, skip: 0 }, 10, SCALES).unwrap();
@@ -123,7 +123,7 @@ fn zoom_shows_callers_and_fills_the_width() {
 }
 
 #[test]
-fn hostile_names_do_nothing_in_pictures() {
+fn hostile_names_are_escaped_in_pictures() {
     let long = "x".repeat(100_000);
     let names = [
         "<script>alert(1)</script>",

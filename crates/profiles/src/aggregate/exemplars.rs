@@ -29,7 +29,7 @@ impl Exemplars {
         }
     }
 
-    /// Restores the spans of the recorded samples: the share of a span becomes a sample of its own, the rest stays
+    /// Restores the spans of the recorded samples: the share of a span becomes a separate sample, and the rest stays
     /// without a span.
     pub(super) fn apply(&self, samples: &mut Samples) {
         let mut parts: HashMap<SampleKey, Vec<(LinkId, i64)>> = HashMap::new();

@@ -11,9 +11,9 @@ use crate::model::ResourceProfiles;
 use crate::references::References;
 use tributary_otlp::reader::{Field, Fields, Value};
 
-/// Returns a hash of each series in a request. A series becomes one profile of a summary. The hashes record when a
-/// series was last seen, where a collision is harmless. Faults in the request are ignored here and reported when it
-/// is added.
+/// Returns a hash of each series in a request. A series becomes one profile of a summary. The hashes record the last
+/// occurrence of a series, where a collision is harmless. Faults in the request are ignored here, and reported when the
+/// request is added.
 pub fn series(request: &[u8], group_by: &[String], hashes: &RandomState) -> Vec<u64> {
     let strings: Vec<&[u8]> = messages(request, 2)
         .flat_map(|dictionary| messages(dictionary, 5))

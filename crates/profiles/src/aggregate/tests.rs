@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_tree_keeps_the_total_of_every_type(
+    fn truncated_tree_keeps_total_of_every_type(
         requests in proptest::collection::vec(requests(), 1..4), max_nodes in 1..6usize,
     ) {
         let by_kind = |totals: Totals| {
@@ -160,7 +160,6 @@ fn gauges_add_over_instances_but_not_over_time() {
         level("a", 200, 20),
     ];
     assert_eq!(only(&aggregate(&with(Gauge::Last), &requests)).2, 131);
-    // 61 / 3 is 20 and a third.
     assert_eq!(only(&aggregate(&with(Gauge::Average), &requests)).2, 120);
 }
 
@@ -250,7 +249,7 @@ fn heap(instance: usize) -> ExportProfilesServiceRequest {
 }
 
 #[test]
-fn summarized_heap_profiles_take_a_fifth() {
+fn summary_of_heap_profiles_takes_a_fifth() {
     let requests: Vec<_> = (0..10).map(heap).collect();
     let before: usize = requests.iter().map(|request| request.encoded_len()).sum();
     let summary = aggregate(&options(&["service.name"]), &requests);
@@ -279,7 +278,7 @@ fn lightest_subtrees_become_other_frames() {
         }
     }
     assert!(!nodes.is_empty() && nodes.len() <= 50, "{}", nodes.len());
-    // The callees of a kept node keep their total.
+    // The children of a kept node keep their total.
     let total = |all: &Totals, node: &[String]| -> i64 {
         let under = all
             .iter()
@@ -293,7 +292,7 @@ fn lightest_subtrees_become_other_frames() {
 }
 
 #[test]
-fn series_equal_profiles_of_a_summary() {
+fn series_hash_covers_group_keys_and_type() {
     let hashes = foldhash::fast::RandomState::default();
     let of = |request: &ExportProfilesServiceRequest, keys: &[&str]| {
         series(&request.encode_to_vec(), &options(keys).group_by, &hashes)

@@ -1,4 +1,4 @@
-//! Folds the lightest parts of a call tree into one frame each.
+//! Folds the lightest subtrees of a call tree into one frame each.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,9 +17,9 @@ pub(super) const OTHER: &str = "other";
 /// A node of the call tree; 0 is the root, above the outermost frame.
 type Node = usize;
 
-/// Keeps the `most` heaviest nodes of the call tree. The dropped children of a kept node become a frame `other`
-/// under it, so that the total of every kept node stays the same. The weight of a node is the sum of all absolute
-/// values under it. Of equally heavy nodes, the first ones stay. Returns the number of saturated sums.
+/// Keeps the `most` heaviest nodes of the call tree. The dropped children of a kept node become a frame `other` under
+/// it, so that the total of every kept node stays the same. The weight of a node is the sum of all absolute values
+/// under it. Of equally heavy nodes, the first ones stay. Returns the number of saturated sums.
 pub(super) fn truncate(samples: &mut Samples, most: usize, dictionary: &mut Dictionary) -> u64 {
     let mut children: HashMap<(Node, LocationId), Node, RandomState> = HashMap::default();
     let mut weights: Vec<u128> = vec![0];

@@ -28,7 +28,7 @@ const TABLES: [DictionaryTable; 7] = [
 ];
 
 impl Checker<'_> {
-    /// Reports duplicates: two entries that become one in another dictionary.
+    /// Reports duplicates: two entries that have the same content and would become one entry in another dictionary.
     pub(super) fn duplicates(&mut self) {
         let root = Path::root("dictionary");
         let mut dictionary = Dictionary::new();
@@ -53,7 +53,7 @@ impl Checker<'_> {
                         });
                         return;
                     }
-                    // Reported already.
+                    // The fault was reported before.
                     Err(_) => continue,
                 };
                 let first = *firsts.entry(id).or_insert(at);

@@ -20,7 +20,7 @@ impl Checker<'_> {
         );
 
         let path = at(DictionaryTable::Attribute);
-        // Some senders write an empty value into the zero attribute; it counts as no value.
+        // Some senders write an empty value into the zero attribute, which counts as no value.
         self.zero(&path, tables.attribute_table.first(), |entry| {
             let value = entry.value.as_ref().and_then(|value| value.value.as_ref());
             entry.key_strindex == 0 && entry.unit_strindex == 0 && value.is_none()
@@ -139,7 +139,7 @@ impl Checker<'_> {
         let valid = self.index(DictionaryTable::Mapping, entry.mapping_index, &field);
         self.attribute_indices(&entry.attribute_indices, &path.field("attribute_indices"));
         let lines = path.field("lines");
-        // Nothing is known about such code: Go's `threadcreate` has one such location, after address 0.
+        // Code without a mapping is unknown: Go's `threadcreate` has such a location, after address 0.
         let nowhere = entry.mapping_index == 0 && matches!(entry.address, 0 | u64::MAX);
         for (index, line) in entry.lines.iter().enumerate() {
             let path = lines.at(index);

@@ -1,4 +1,4 @@
-//! Hashes of sequences, and the hashes computed so far.
+//! Hashes of sequences, and a store for computed hashes.
 
 /// Hashes of the entries of a table; 0 for entries that are not hashed yet.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl<'m> HashCache<'m> {
     }
 }
 
-/// Combines hashes into two polynomials, one per half. The inputs are well mixed and the result is hashed
-/// again, so a full hash per element is not needed; it would dominate the cost of a stack.
+/// Combines hashes into two polynomials, one per half. The inputs are well mixed and the result is hashed again, so the
+/// elements need no full hash, which would dominate the cost of a stack.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Sequence {
     low: u64,
@@ -37,7 +37,7 @@ pub(super) struct Sequence {
 impl Sequence {
     #[inline(always)]
     pub(super) fn push(&mut self, hash: u128) {
-        // Odd multipliers lose no bits. They are Knuth's and PCG's multipliers for random number generators.
+        // Odd multipliers lose no bits. These are Knuth's and PCG's multipliers for random number generators.
         self.low = self
             .low
             .wrapping_mul(0x5851_f42d_4c95_7f2d)

@@ -96,8 +96,8 @@ impl<'e, 'r> Tables<'e, 'r> {
         Ok(self.strings.set(index, xxh3_128(string)))
     }
 
-    /// Hashes a set of attributes. Their order does not matter, and of several with the same key the first
-    /// one counts.
+    /// Hashes a set of attributes, ignoring their order. Of several attributes with the same key, only the first is
+    /// hashed.
     #[inline]
     pub(super) fn attribute_set(&mut self, indices: &[i32]) -> Result<u128, ProfileFault> {
         match indices {

@@ -94,7 +94,7 @@ impl SampleAttributes<'_> {
     }
 }
 
-/// Returns requests that differ in one decision of the generator, and its consequences.
+/// Returns requests that differ in one decision of the generator and its consequences.
 fn alike() -> impl Strategy<Value = (Request, Request)> {
     let bytes = proptest::collection::vec(any::<u8>(), 1..300);
     (bytes, any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, other)| {

@@ -5,12 +5,12 @@ use crate::entries::{Entries, bytes, fields, number, numbers};
 use crate::fault::ProfileFault;
 use crate::names;
 
-/// Locations of a request whose addresses are return addresses. The instruction at a return address follows
-/// the call. It may belong to another line, to another inlined function, or, after a call that never returns,
-/// to the next function.
+/// Locations of a request whose addresses are return addresses. The instruction at a return address follows the call.
+/// The instruction may belong to another line, to another inlined function, or, after a call that never returns, to the
+/// next function.
 ///
-/// Only callers have return addresses. Two kinds of locations have none. The innermost frame of a stack was
-/// executing at its address. A caller in a profile with adjusted addresses already has an address within the
+/// Only callers have return addresses. Two kinds of locations have no return address: the innermost frame of a stack,
+/// which was executing at its address, and callers in profiles with adjusted addresses, whose address is within the
 /// call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnAddresses {
@@ -46,9 +46,8 @@ impl ReturnAddresses {
         Self::find(&entries, &vec![uses; entries.stacks.len()])
     }
 
-    /// For a request with both kinds of profiles. `has_return_addresses` decides by the name of a profile's scope,
-    /// and by whether attributes of the scope show that the profile came as pprof. A location without samples
-    /// counts as adjusted.
+    /// For a request with both kinds of profiles. `has_return_addresses` decides by the name of a profile's scope, and
+    /// by the presence of scope attributes from a pprof conversion. A location without samples counts as adjusted.
     ///
     /// # Errors
     /// Fails if the bytes are not a request.

@@ -1,4 +1,4 @@
-//! Mapping attributes that tell which names the mapping's locations have.
+//! Mapping attributes that tell which names the locations of a mapping have.
 
 use std::collections::HashMap;
 
@@ -113,8 +113,8 @@ impl Attributes {
         }
     }
 
-    /// Returns the mapping with these flags; `None` if none is set. The attributes must have been
-    /// [added](Self::add) before.
+    /// Returns the mapping with these flags; `None` if no flag is set. The attributes must have been [added](Self::add)
+    /// before.
     pub(super) fn written(&self, mapping: &[u8], flags: Flags) -> Option<Vec<u8>> {
         const PLACE: &str = "a mapping";
         let set = flags.set();
@@ -132,7 +132,7 @@ impl Attributes {
                 entry.extend_from_slice(field.raw);
                 continue;
             }
-            // The field was read before without a fault.
+            // Reading the field succeeded before.
             let _ = numbers(field, PLACE, |index| {
                 if !replaced(&index) {
                     put_varint(index, &mut packed);

@@ -48,8 +48,8 @@ impl Unnamed {
     /// Reads the dictionary of a request, in time proportional to its size.
     ///
     /// # Errors
-    /// Fails if the bytes are not a request, or refer to missing functions, strings or attributes. Such an index
-    /// would refer to an entry that naming appends to the table.
+    /// Fails if the bytes are not a request, or refer to missing functions, strings or attributes. A dangling index
+    /// would later refer to an entry that naming appends to the table.
     pub fn read(request: &[u8]) -> Result<Self, ProfileFault> {
         let entries = entries(request)?;
         let unnamed = Self::find(&entries)?;
@@ -125,7 +125,7 @@ impl UnnamedBinary {
 }
 
 impl UnnamedMapping {
-    /// Reads the place of a mapping. Returns the identity of its binary.
+    /// Reads the fields of a mapping. Returns the identity of its binary.
     fn read(
         &mut self,
         entry: &[u8],
@@ -216,7 +216,7 @@ pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, ProfileFault> {
     Ok(entries)
 }
 
-/// Returns the mapping and the address of a location, if it has an address and no lines.
+/// Returns the mapping and the address of a location without lines; `None` without an address.
 fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, ProfileFault> {
     const PLACE: &str = "a location";
     let (mut mapping, mut address) = (0, 0);
@@ -233,8 +233,8 @@ fn address_without_lines(location: &[u8]) -> Result<Option<(usize, u64)>, Profil
     Ok((address != 0).then_some((mapping, address)))
 }
 
-/// Key and text of an attribute, unvalidated. Both may be long, and many attributes may share them, so validation
-/// is left to comparisons that need it.
+/// Key and text of an attribute, unvalidated. Both may be long, and many attributes may share them, so only comparisons
+/// that need validation validate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Attribute<'r> {
     pub(super) key: &'r [u8],

@@ -28,7 +28,7 @@ impl FileTable {
         }
     }
 
-    /// Name of an entry as the place of a fault.
+    /// Name of the table entry in an error message.
     pub(super) const fn place(self) -> &'static str {
         match self {
             FileTable::Mapping => "a mapping",

@@ -1,4 +1,4 @@
-//! The profiles that one pprof file has, and the name of its program.
+//! The profiles that belong to one pprof file, and the name of the program.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
@@ -32,15 +32,15 @@ pub(super) fn order(attributes: &[KeyValue]) -> Option<Vec<i64>> {
     let Any::ArrayValue(array) = attribute.value.as_ref()?.value.as_ref()? else {
         return None;
     };
-    let places = array.values.iter().map(|value| match value.value {
-        Some(Any::IntValue(place)) => Some(place),
+    let positions = array.values.iter().map(|value| match value.value {
+        Some(Any::IntValue(position)) => Some(position),
         _ => None,
     });
-    places.collect()
+    positions.collect()
 }
 
-/// Groups the profiles that were one file: profiles with the same header, as many as there were sample types. If
-/// the number is unknown, profiles with distinct sample types form a group.
+/// Groups the profiles of one file: profiles with the same header, as many as there were sample types. If the number is
+/// unknown, profiles with distinct sample types form a group.
 pub(super) fn groups<'p>(scope: &'p ScopeProfiles, order: Option<&[i64]>) -> Vec<Vec<&'p Profile>> {
     let same = |a: &Header, b: &Header| {
         (a.time, a.duration, a.period, a.period_type, a.attributes)

@@ -13,10 +13,10 @@ use super::tables::integer;
 use crate::entry::{Attribute, Link};
 use tributary_otlp::reader::Fields;
 
-/// Key of the number in a pair of a number and its unit. Pairs are used if the numbers of one label key have
-/// different units.
+/// Key of the number in a pair of a number and its unit. Pairs are used if the numbers of one label key have different
+/// units.
 pub(super) const NUMBER: &str = "value";
-/// Key of the unit in such a pair, see [`NUMBER`].
+/// Key of the unit in a pair with [`NUMBER`].
 pub(super) const UNIT: &str = "unit";
 
 /// Labels of samples. Equal label lists are converted once.
@@ -90,7 +90,7 @@ impl Labels {
             let message = field.map_err(wire("a sample"))?.value.bytes();
             self.read(source, message.unwrap_or_default())?;
         }
-        // A stable sort keeps the order of a key's values, with strings first.
+        // A stable sort keeps the order of a key's values, strings first.
         self.entries.sort_by_key(|entry| {
             let number = matches!(entry.value, Value::Number(..));
             (entry.key, number)

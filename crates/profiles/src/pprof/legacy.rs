@@ -1,9 +1,9 @@
-//! Recognizes files that are not pprof but arrive in its place.
+//! Recognizes files of other formats that senders confuse with pprof.
 
 use super::super::folded;
 use tributary_otlp::reader::varint;
 
-/// Names the format of bytes that are not a pprof file, if it is well known.
+/// Names the format of bytes that are not a pprof file, if the format is well known.
 pub(super) fn identify_foreign(bytes: &[u8]) -> Option<&'static str> {
     const OTLP: &str = "OTLP profiles; send the file to a receiver `otlp`";
     const FOLDED: &str =
@@ -21,7 +21,7 @@ fn begins_like_otlp(bytes: &[u8]) -> bool {
     varint(rest).is_ok_and(|(_, message)| matches!(message, [0x0a | 0x12, ..]))
 }
 
-/// Names the format of bytes by their beginning, if it is well known.
+/// Names the format of bytes by their beginning, if the format is well known.
 pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));

@@ -103,7 +103,7 @@ impl LinkLabels {
 }
 
 impl IdFormat {
-    /// Parses an id, if the id would be written the same way.
+    /// Parses an id, if formatting the id yields the same text.
     pub(super) fn read<const N: usize>(self, text: &str) -> Option<[u8; N]> {
         let mut id = [0; N];
         match self {
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_a_key_and_a_format() {
+    fn id_label_needs_key_and_format() {
         let of = |text: &str| {
             text.parse::<IdLabel>()
                 .map(|label| (label.key, label.format))

@@ -50,10 +50,10 @@ impl Default for ReadOptions {
 /// A converted file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Converted {
-    /// One profile per sample type, in the file's order, in a scope without a name. Every sample type has a
-    /// profile, so that converting back loses none. A profile without values has a single sample of 0.
+    /// One profile per sample type, in the file's order, in a scope without a name. Every sample type has a profile, so
+    /// that the conversion back keeps all types. A profile without values has a single sample of 0.
     pub profiles: ScopeProfiles,
-    /// Mapping of the main program, the first mapping of a pprof file, if anything refers to it. Mappings have no
+    /// Mapping of the main program, the first mapping of a pprof file, if the mapping is referenced. Mappings have no
     /// order in OTLP; [`write`](super::write) takes the mapping whose file the resource names.
     pub main: Option<MappingId>,
     /// Repairs made during the conversion.
@@ -85,8 +85,7 @@ impl PprofReader {
     /// entries. The caller accounts for the result. Equal samples are merged.
     ///
     /// # Errors
-    /// See [`Error`]. After an error, entries may remain in the dictionary; they are not written unless something
-    /// refers to them.
+    /// See [`Error`]. After an error, entries may remain in the dictionary; unreferenced entries are not written.
     pub fn read(
         &mut self,
         file: &[u8],
@@ -183,7 +182,7 @@ impl PprofReader {
         }
         let types = sample_types.len();
         self.samples(source, types, options)?;
-        // A value takes a byte in the file, but a sample with a key in each profile.
+        // A value takes a byte in the file, but becomes a sample with a key in each profile.
         let filled = self.totals.iter().filter(|total| **total != 0).count();
         permit.grow(filled.saturating_mul(Samples::BYTES))?;
         let columns = (0..types).map(|of| column(self.keys.entries(), &self.totals, types, of));

@@ -190,7 +190,7 @@ impl<'s, 'f> FileReader<'s, 'f> {
             },
             attributes: AttributeSetId::default(),
         };
-        // Without other content, an unset flag distinguishes the location from none.
+        // Without other content, an unset flag distinguishes the location from no location.
         if folded || location == Location::default() {
             location.attributes = self.flags(&[(names::IS_FOLDED, folded)]);
         }
@@ -203,12 +203,12 @@ impl<'s, 'f> FileReader<'s, 'f> {
         Ok(id)
     }
 
-    /// Prefetches for the locations from this position on, since most files are in the order in which samples refer
-    /// to them.
+    /// Prefetches for the locations from this position on. Most files have locations in the order in which samples
+    /// refer to them.
     fn prefetch(&mut self, at: usize) {
         let end = self.tables.locations.len().min(at + AHEAD);
-        let mut places = [Default::default(); AHEAD];
-        for (place, at) in places.iter_mut().zip(at..end) {
+        let mut addresses = [Default::default(); AHEAD];
+        for (entry, at) in addresses.iter_mut().zip(at..end) {
             let (mut mapping, mut address) = (0, 0);
             for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {
                 match (field.number, field.value) {
@@ -225,9 +225,9 @@ impl<'s, 'f> FileReader<'s, 'f> {
                 let shift = self.memo.shifts.get(at).copied().unwrap_or_default();
                 (self.memo.mappings.get(at).unwrap_or_default(), shift)
             });
-            *place = (mapping, address.wrapping_add(shift));
+            *entry = (mapping, address.wrapping_add(shift));
         }
-        self.into.prefetch(&places);
+        self.into.prefetch(&addresses);
         self.memo.prefetched = end;
     }
 
@@ -291,7 +291,7 @@ impl<'s, 'f> FileReader<'s, 'f> {
         Ok(id)
     }
 
-    /// Converts a number; a negative one becomes 0 and counts as a repair.
+    /// Converts a number. A negative number becomes 0 and counts as a repair.
     pub(super) fn positive(&mut self, number: u64) -> i64 {
         i64::try_from(number).unwrap_or_else(|_| {
             self.repairs.negative += 1;

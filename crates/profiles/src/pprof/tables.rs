@@ -13,12 +13,12 @@ use tributary_otlp::reader::{Fields, Value, varint};
 /// Maximum number of sample types of a file. Go's heap profiles have four, profilers of the JVM about ten.
 pub(super) const SAMPLE_TYPES: usize = 64;
 
-/// Memory for an entry while a file is read, for any size in the file: its slice and its place in a table of ids,
+/// Memory for an entry while a file is read, for any size in the file: its slice and its slot in a table of ids,
 /// doubled, because vectors grow by doubling; or a comment with its value.
 const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<AnyValue>()) + 16;
 
-/// Number of entries that are accounted for together. Ordinary files request nothing, because their bytes cover
-/// their entries.
+/// Number of entries that are accounted for together. The bytes of an ordinary file cover its entries, so it requests
+/// no extra memory.
 const CHARGED: usize = 1024;
 
 /// Choice of the id of an entry that has field 1 several times.
@@ -55,7 +55,7 @@ pub(super) struct Tables<'f> {
 #[derive(Debug, Default)]
 pub(super) struct Entries<'f> {
     messages: Vec<&'f [u8]>,
-    /// Position by id; empty while the ids are 1, 2, 3 and so on, as nearly all writers number them.
+    /// Position by id. Empty while the ids are 1, 2, 3 and so on, as in files of nearly all writers.
     positions: HashMap<u64, u32, RandomState>,
 }
 
@@ -162,7 +162,7 @@ pub(super) fn bytes<'f>(
     }
 }
 
-/// Reads integers, a single one or packed.
+/// Reads integers, packed or unpacked.
 #[inline(always)]
 pub(super) fn integers(
     place: &'static str,
@@ -185,7 +185,7 @@ pub(super) fn integers(
 }
 
 impl<'f> Tables<'f> {
-    /// Locates the entries of a file, reusing the memory of another file's. `permit` grows by the memory of entries
+    /// Locates the entries of a file, reusing the memory of an earlier file. `permit` grows by the memory of entries
     /// beyond their bytes.
     pub(super) fn new(
         file: &'f [u8],

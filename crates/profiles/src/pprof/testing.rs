@@ -1,5 +1,4 @@
-//! Generated pprof files for tests, and an independent reading of them by `profile.proto` and pprof's rules
-//! for labels.
+//! Generated pprof files for tests, and an independent reader by `profile.proto` and pprof's rules for labels.
 
 #![allow(
     clippy::unwrap_used,

@@ -25,7 +25,6 @@ fn read_with(bytes: &[u8], options: &ReadOptions) -> Result<(Profiles, Converted
     let budget = Budget::new(1 << 24);
     let mut permit = budget.acquire(7).unwrap();
     let read = PprofReader::new().read(bytes, options, &mut permit, &mut dictionary, None);
-    // Memory for decompression must be released in every case.
     assert_eq!(permit.bytes(), 7);
     let converted = read?;
     let profiles = Profiles {
@@ -230,7 +229,7 @@ fn equal_samples_are_added_with_saturation() {
 }
 
 #[test]
-fn a_sample_type_without_values_is_kept() {
+fn sample_type_without_values_is_kept() {
     let mut file = small();
     file.sample_type.push(PprofValueType { kind: 3, unit: 2 });
     file.sample = vec![sample(&[5, 0], &[])];
@@ -243,7 +242,7 @@ fn a_sample_type_without_values_is_kept() {
 }
 
 #[test]
-fn labels_become_links_only_when_trace_and_span_are_both_there() {
+fn link_needs_both_trace_and_span_label() {
     let mut file = small();
     let strings = [
         "trace_id",
@@ -457,7 +456,7 @@ fn many_tiny_entries_are_charged_before_allocation() {
     let of_one_type = |rest: &[u8]| [&[0x0a, 0], rest].concat();
     // Sample types; samples, mappings, locations and strings; comments, single and packed.
     let error = refused(&many(&[0x0a, 0]));
-    // Many such fields may also look like OTLP.
+    // Many of these fields may also look like OTLP.
     let is_bounded = matches!(error, Error::SampleTypes(64) | Error::Foreign(_));
     assert!(is_bounded, "{error}");
     for entry in [[0x12, 0], [0x32, 0], [0x68, 0]] {

@@ -24,7 +24,7 @@ use tributary_otlp::reader::put_varint;
 /// Converts the profiles of a scope to pprof files, without gzip. Profiles with the same time, duration and period
 /// share a file.
 ///
-/// Values with timestamps are added up, and timestamps without values are counted. Content without a place in pprof
+/// Values with timestamps are added up, and timestamps without values are counted. Content without a pprof equivalent
 /// is left out, such as the resource, the scope's name and frame types.
 pub fn write(
     dictionary: &Dictionary,
@@ -262,7 +262,7 @@ impl<'d> Encoder<'d> {
         }
     }
 
-    /// Returns the comments. Some writers use a numbered attribute for each comment instead of one list.
+    /// Returns the comments. Some writers use a numbered attribute for each comment instead of a list.
     fn comments(&self, set: AttributeSetId) -> Vec<String> {
         let mut comments = Vec::new();
         for id in self.from.attributes(set) {

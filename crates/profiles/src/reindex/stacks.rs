@@ -30,8 +30,8 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
         Ok(id)
     }
 
-    /// Prefetches for the locations from this index on, since most tables are in the order in which stacks refer to
-    /// them.
+    /// Prefetches for the locations from this index on. Most tables have locations in the order in which stacks refer
+    /// to them.
     fn prefetch(&mut self, index: i32) {
         let first = at(index);
         if first < self.memo.prefetched {
@@ -144,7 +144,7 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
             match field.number {
                 1 => numbers(field, PLACE, |location| {
                     let location = location as i32;
-                    // Most locations were copied before. This is the innermost loop, so those take no call.
+                    // Most locations were copied before. In this innermost loop, copied locations take no call.
                     stack.push(match self.memo.locations.get(at(location)) {
                         Some(id) => id,
                         None => self.location(location)?,

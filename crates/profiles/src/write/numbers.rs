@@ -2,7 +2,7 @@
 
 use super::super::id::Id;
 
-/// New indices of a table's entries: 0 for an entry without one and for the zero value.
+/// New indices of a table's entries: 0 for the zero value and for an entry without a new index.
 #[derive(Debug)]
 pub(super) struct Numbers {
     numbers: Vec<u32>,
@@ -31,7 +31,7 @@ impl Numbers {
 
     pub(super) fn get(&self, id: impl Id) -> Option<u64> {
         match self.numbers.get(id.index()) {
-            // An index of another dictionary refers to nothing.
+            // An index of another dictionary has no entry here.
             None => Some(0),
             Some(0) if id.index() == 0 => Some(0),
             Some(0) => None,

@@ -69,7 +69,7 @@ fn is_private(text: &[u8], start: usize) -> bool {
     shared || starts(text, start, b"10.") || starts(text, start, b"192.168.")
 }
 
-/// Returns the number of digits at a place; at most `most`.
+/// Returns the number of digits at a position; at most `most`.
 fn digits(text: &[u8], start: usize, most: usize) -> usize {
     let rest = text.get(start..text.len().min(start + most));
     let digits = rest.unwrap_or_default().iter();
@@ -123,7 +123,7 @@ const AFTER: [&[u8]; 9] = [
     b"sp",
 ];
 
-/// Whether the next word shows that a version precedes it: `1.2.3.4 (build 17)`, `1.2.3.4 released`.
+/// Whether the next word marks the preceding number as a version: `1.2.3.4 (build 17)`, `1.2.3.4 released`.
 fn version_behind(text: &[u8], end: usize) -> bool {
     if byte(text, end) != b' ' {
         return false;
@@ -216,7 +216,7 @@ fn version_before(text: &[u8], start: usize) -> bool {
     };
     match separator {
         b'/' => {
-            // A product begins with a capital letter, unlike a host: `Chrome/1.2.3.4`.
+            // Product names begin with a capital letter, unlike hosts: `Chrome/1.2.3.4`.
             let name = letters(start - 1);
             let earlier = before(text, start - 1 - name.len());
             let product = PRODUCTS.iter().any(|word| name.eq_ignore_ascii_case(word));
@@ -247,8 +247,8 @@ fn is_image(text: &[u8], colon: usize) -> bool {
     !scheme && last > Some(0) && name.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// Whether words before a number show that it is a version. Some words may precede an address too; then the
-/// number is a version if it is not a private address and begins like a version.
+/// Whether words before a number mark it as a version. Some words may precede an address too; in this case the number
+/// is a version if it is not a private address and begins like a version.
 fn named_version(text: &[u8], start: usize) -> bool {
     // The first number of current versions is at most about 150, for browsers. Addresses of hosts rarely
     // begin below 30.

@@ -193,8 +193,7 @@ fn unlike_prose(value: &[u8]) -> bool {
     !letters && value.iter().any(u8::is_ascii_alphanumeric) || letters && cases
 }
 
-/// Whether a name that ends at `last` may be known to the matchers. Most names at anchors are unknown and
-/// need not be read.
+/// Whether a matcher may know a name that ends at `last`. Most names at anchors are unknown and need not be read.
 pub(in super::super) fn ends_name(text: &[u8], last: usize) -> bool {
     let end = last.checked_sub(2).and_then(|start| text.get(start..=last));
     let known = [
@@ -210,8 +209,7 @@ pub(in super::super) fn ends_name(text: &[u8], last: usize) -> bool {
     end.is_some_and(|end| known.iter().any(|known| end.eq_ignore_ascii_case(known)))
 }
 
-/// Matches the value after the name of a password, a key, a token or a secret, whose last letter is at
-/// `last`.
+/// Matches the value after the name of a password, a key, a token or a secret, whose last letter is at `last`.
 ///
 /// A password may be any value except a placeholder or a word of a sentence. Keys, tokens and secrets must
 /// look machine-made, because their names have other meanings too.

@@ -1,5 +1,5 @@
-//! Examines the words before a number, which may show that the number is not an address, card or person, but
-//! a version, a part or an order.
+//! Examines the words before a number. They may mark the number as a version, a part or an order instead of an address,
+//! card or person.
 
 use super::{before, run_back};
 
@@ -25,8 +25,8 @@ pub(super) fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|other| word.eq_ignore_ascii_case(other))
 }
 
-/// Whether a word before `start` fits. Skips fillers, and if `far` is set, further fillers and numbers. Any
-/// other word ends the search. `order_id` counts as two words.
+/// Whether a word before `start` matches. Skips fillers, and if `far` is set, further fillers and numbers. Any other
+/// word ends the search. `order_id` counts as two words.
 pub(super) fn find(text: &[u8], start: usize, far: bool, fits: impl Fn(&[u8]) -> bool) -> bool {
     let first = start.saturating_sub(FAR);
     let separator = |byte: u8| b" =:\"'`(>[#\\_-/.".contains(&byte);

@@ -34,7 +34,7 @@ fn encoded(token: &[u8]) -> Option<(&'static GeneralPurpose, &[u8])> {
         true => &URL_SAFE,
         false => &STANDARD,
     };
-    // A single last character carries no whole byte: the token was truncated.
+    // A single last character encodes no whole byte: the token was truncated.
     let whole = match token.len() % 4 {
         1 => token.len() - 1,
         _ => token.len(),
@@ -96,9 +96,9 @@ pub(in super::super) fn jwt(text: &[u8], start: usize) -> Option<Span> {
     Some(start..end)
 }
 
-/// Returns the token after the space at `space`, if the word before it is `Bearer`: the `b64token` of RFC 6750,
-/// section 2.1. A token differs from an English word by a length of 12 or more and a digit, or by 20 random-looking letters.
-/// Words and numbers between dashes are a name: `instance-17-restarted`.
+/// Returns the token after the space at `space`, if the word before the space is `Bearer`: the `b64token` of RFC 6750,
+/// section 2.1. A token differs from an English word by a length of 12 or more and a digit, or by 20 random-looking
+/// letters. Words and numbers between dashes are a name: `instance-17-restarted`.
 pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
     let start = scheme(text, space, b"bearer")?;
     let token = run(text, start, |byte| {
@@ -114,7 +114,7 @@ pub(in super::super) fn bearer(text: &[u8], space: usize) -> Option<Span> {
     fits.then_some(start..start + token.len() + padding)
 }
 
-/// Returns true for words in small letters and numbers with separators between them.
+/// Whether a token consists of lower-case words and numbers with separators between them.
 fn is_name(token: &[u8]) -> bool {
     let mut parts = token.split(|byte| b"-._~+/".contains(byte));
     let word = |part: &[u8]| part.iter().all(u8::is_ascii_lowercase);
@@ -122,8 +122,8 @@ fn is_name(token: &[u8]) -> bool {
         && parts.all(|part| word(part) || part.iter().all(u8::is_ascii_digit))
 }
 
-/// Returns the token after the space at `space`, if the word before it is `Basic` and the token decodes to user and
-/// password.
+/// Returns the token after the space at `space`, if the word before the space is `Basic` and the token decodes to user
+/// and password.
 pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
     let start = scheme(text, space, b"basic")?;
     let token = run(text, start, |byte| {
@@ -136,7 +136,7 @@ pub(in super::super) fn basic(text: &[u8], space: usize) -> Option<Span> {
     // In any character set.
     let fits =
         decoded.len() >= 3 && decoded.contains(&b':') && !decoded.iter().any(u8::is_ascii_control);
-    // Some lower-case words decode to a colon by chance.
+    // Some lower-case words decode to a text with a colon by chance.
     let fits = fits && !token.iter().all(u8::is_ascii_lowercase);
     fits.then_some(start..start + token.len() + padding)
 }
@@ -152,10 +152,9 @@ fn scheme(text: &[u8], space: usize, name: &[u8]) -> Option<usize> {
     (spaces <= 4).then_some(space + spaces)
 }
 
-/// Matches user and password before the host of a URL whose `://` is at `colon`; also a user alone that looks
-/// like a token: 16 or more characters with letters and digits. Excludes placeholders: empty, `xxxxx`, `%s`,
-/// `${...}`. A password may contain unencoded `/`, `?` and `#`, unless only digits precede them, which are a
-/// port.
+/// Matches user and password before the host of a URL whose `://` is at `colon`. Also matches a user alone that looks
+/// like a token: 16 or more characters with letters and digits. Excludes placeholders: empty, `xxxxx`, `%s`, `${...}`.
+/// A password may contain unencoded `/`, `?` and `#`, unless only digits precede them, which are a port.
 pub(in super::super) fn url(text: &[u8], colon: usize) -> Option<Span> {
     if !before(text, colon).is_ascii_alphanumeric() {
         return None;

@@ -38,7 +38,7 @@ pub(in super::super) fn email(text: &[u8], at: usize) -> Option<Span> {
     if let Some(end) = address_literal(text, at + 1) {
         return Some(start..end);
     }
-    // A host of any letters, or else other letters behind a host, as in texts without spaces.
+    // A host of any letters, or else other letters after a host, as in texts without spaces.
     address(text, start, at, |byte| host(byte) || byte >= 0x80)
         .or_else(|| address(text, start, at, host))
 }
@@ -106,7 +106,7 @@ fn address(text: &[u8], start: usize, at: usize, host: impl Fn(u8) -> bool) -> O
     {
         return None;
     }
-    // A repository address, or the user of a URL, which `url_credentials` judges.
+    // A repository address, or the user of a URL, which the detector `url_credentials` handles.
     let repository = local == b"git" && byte(text, end) == b':';
     (!repository && !is_user_of_url(text, at)).then_some(start..end)
 }
@@ -126,8 +126,8 @@ fn is_version(domain: &str) -> bool {
             .is_some_and(|second| second.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether the text between the `://` of a URL and the `@` may be user information (RFC 3986, section 3.2.1),
-/// excluding characters that usually separate the URL from other text: `&`, `;`, `,` and similar ones.
+/// Whether the text between the `://` of a URL and the `@` may be user information (RFC 3986, section 3.2.1). Excludes
+/// characters that usually separate the URL from other text, such as `&`, `;` and `,`.
 fn is_user_of_url(text: &[u8], at: usize) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || b"._~%+:-".contains(&byte);
     let start = at - run_back(text, at, 256, inside);

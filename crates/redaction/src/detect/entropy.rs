@@ -40,8 +40,8 @@ fn random(token: &[u8]) -> bool {
     {
         return false;
     }
-    // `_Z` begins mangled C++ and Rust names. Names change class at word boundaries, random texts at about
-    // every second character.
+    // `_Z` begins mangled C++ and Rust names. Names change class at word boundaries, random texts at about every second
+    // character.
     let class = |byte: &u8| match byte {
         b'0'..=b'9' => 0,
         b'A'..=b'Z' => 1,

@@ -3,7 +3,7 @@
 use super::context;
 use super::{Span, before, byte, run, run_back, starts, word};
 
-/// Directories next to those of users.
+/// Directories that exist next to home directories.
 const SHARED: [&[u8]; 9] = [
     b"Shared",
     b"shared",
@@ -16,15 +16,16 @@ const SHARED: [&[u8]; 9] = [
     b"All",
 ];
 
-/// Directories in which root file systems are mounted, or which immutable distributions use (`/var/home`). A path
-/// below them may be a home directory too.
+/// Directories in which root file systems are mounted, or which immutable distributions use (`/var/home`). A path below
+/// such a directory may be a home directory too.
 const ROOTS: [&[u8]; 12] = [
     b"/merged", b"/diff", b"/rootfs", b"/host", b"/root", b"/c", b"/fs", b"/Data", b"/usr",
     b"/export", b"/var", b"/..",
 ];
 
-/// `/home/NAME`, `/Users/NAME`, `C:\Users\NAME` or `C:\Documents and Settings\NAME` whose first separator is at `separator`. The path must begin there, or
-/// below a drive or a root file system; `https://example.com/home/news` is a page.
+/// `/home/NAME`, `/Users/NAME`, `C:\Users\NAME` or `C:\Documents and Settings\NAME` whose first separator is at
+/// `separator`. The path must begin at the separator, or below a drive or a root file system;
+/// `https://example.com/home/news` is a page.
 pub(in super::super) fn home(text: &[u8], separator: usize) -> Option<Span> {
     let slash = byte(text, separator);
     // `C:\\Users` in escaped texts.

@@ -19,7 +19,7 @@ fn exactly(
     if !begins_token(text, start) {
         return None;
     }
-    // Reads one character more at most: a repeated prefix must not search the rest of the text each time.
+    // Reads at most one more character: a repeated prefix must not search the rest of the text each time.
     let end = body + length;
     let limit = text.len().min(end + 1);
     let found = run(text.get(..limit).unwrap_or_default(), body, of).len();
@@ -102,7 +102,7 @@ fn varied(token: &[u8]) -> bool {
     has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)
 }
 
-/// Whether the last 6 characters are the CRC-32 of the others in base 62.
+/// Whether the last 6 characters are the CRC-32 of the preceding characters in base 62.
 fn checksum(token: &[u8]) -> bool {
     let Some((random, check)) = token.split_last_chunk::<6>() else {
         return false;
@@ -182,14 +182,14 @@ pub(in super::super) fn stripe(text: &[u8], underscore: usize) -> Option<Span> {
     fits.then_some(start..body + token.len())
 }
 
-/// Returns true for 20 or more letters that look random. One key of 24 characters in 60 has no digit; words have one capital letter, at
-/// their beginning.
+/// Whether 20 or more letters look random. One key of 24 characters in 60 has no digit; words have at most one capital
+/// letter, at their beginning.
 pub(super) fn scrambled(token: &[u8]) -> bool {
     let pairs = |of: fn(&u8) -> bool| {
         let both = |pair: &&[u8]| pair.iter().all(of);
         token.windows(2).filter(both).count()
     };
-    // A small letter between two capital ones.
+    // A small letter between two capital letters.
     let alone = token.windows(3).any(|three| match three {
         [first, small, last] => {
             first.is_ascii_uppercase() && small.is_ascii_lowercase() && last.is_ascii_uppercase()
@@ -206,12 +206,12 @@ pub(super) fn scrambled(token: &[u8]) -> bool {
         && (pairs(u8::is_ascii_uppercase) > 1 || alone)
 }
 
-/// Maximum distance of the end of a private key, in bytes; an RSA key of 16384 bits takes 13 KB. The bound keeps
-/// many beginnings without an end from each searching the whole text.
+/// Maximum distance of the end of a private key, in bytes; an RSA key of 16384 bits takes 13 KB. Without the bound,
+/// each of many beginnings without an end would search the whole text.
 const KEY: usize = 16 << 10;
 
-/// Matches a PEM private key (RFC 7468) whose dashes begin at `start`: up to its end, or to the end of the
-/// text if its end is missing or far away.
+/// Matches a PEM private key (RFC 7468) whose dashes begin at `start`. The match ends at the end of the key, or at the
+/// end of the text if the end of the key is missing or too far.
 pub(in super::super) fn private_key(text: &[u8], start: usize) -> Option<Span> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     if !starts(text, start, BEGIN) {

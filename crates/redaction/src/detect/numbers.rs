@@ -1,4 +1,4 @@
-//! Matches card numbers and social security numbers. `addresses` and `phone` match other numbers.
+//! Matches card numbers and social security numbers. The modules `addresses` and `phone` match other numbers.
 
 use smallvec::SmallVec;
 
@@ -80,7 +80,7 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
         _ => return None,
     };
     let end = groups.end(count);
-    // A fraction. A comma is a separator: no group of a card number has 3 digits like groups of thousands.
+    // A fraction. A comma is a separator, because no group of a card number has the 3 digits of a group of thousands.
     let after = byte(text, end);
     let goes_on = after == b'.' && byte(text, end + 1).is_ascii_digit();
     // An underscore continues the number too: `4111111111111111_1`.
@@ -91,7 +91,7 @@ pub(in super::super) fn credit_card(text: &[u8], start: usize) -> Option<Span> {
     Some(start..end + stripe(text, end))
 }
 
-/// Whether the word before a number shows that it is a count or an id, except the id of a card.
+/// Whether the word before a number marks a count or an id, except the id of a card.
 fn is_counter(text: &[u8], start: usize) -> bool {
     let mut card = false;
     let id = context::find(text, start, false, |word| {
@@ -152,8 +152,8 @@ fn valid_card(text: &[u8], start: usize, end: usize) -> bool {
     known_card(&digits) && luhn(digits.iter().copied())
 }
 
-/// Whether a number has an issuer's prefix and length. Visa's 13 digits are excluded: they are no longer
-/// issued, and bar codes have the same length.
+/// Whether a number has an issuer's prefix and length. Visa's 13 digits are excluded: they are no longer issued, and
+/// bar codes have the same length.
 fn known_card(digits: &[u8]) -> bool {
     let prefix = digits.iter().take(4).fold(0, |prefix, digit| {
         10 * prefix + u32::from(digit.wrapping_sub(b'0'))
@@ -201,7 +201,7 @@ pub(in super::super) fn us_ssn(text: &[u8], start: usize) -> Option<Span> {
     (issued && !context::said(text, start, &PARTS)).then_some(start..end)
 }
 
-/// Whether a number may be given out.
+/// Whether a number may be issued.
 fn is_issued(area: &[u8], group: &[u8], serial: &[u8]) -> bool {
     area != b"000"
         && area != b"666"

@@ -10,7 +10,7 @@ use super::{Span, before, byte, word};
 /// - North America: `(415) 555-2671`, `415-555-2671`, `415.555.2671`, with or without `1-` before it;
 /// - with the trunk prefix 0: `020 7946 0958`, `0151/2345678`, `01 23 45 67 89`, `(030) 1234567`.
 ///
-/// Digits without any separator or `+` never match, because they are mostly ids or times.
+/// Digits without any separator or `+` never match, because such digits are mostly ids or times.
 pub(in super::super) fn phone(text: &[u8], start: usize) -> Option<Span> {
     let earlier = before(text, start);
     match earlier {
@@ -29,7 +29,7 @@ pub(in super::super) fn phone(text: &[u8], start: usize) -> Option<Span> {
     if text.get(start..start + 2) == Some(b"00") {
         let number = start + 2;
         return international(text, number, start).filter(|span| {
-            // Without a separator, leading zeros are those of an id.
+            // Without a separator, leading zeros belong to an id.
             let inside = text.get(span.clone()).unwrap_or_default();
             !inside.iter().all(u8::is_ascii_digit)
         });
@@ -56,7 +56,7 @@ fn international(text: &[u8], code: usize, start: usize) -> Option<Span> {
                 end = at;
             }
             b' ' | b'-' | b'.' | b'/' | b'(' | b')' => {
-                // One separator, or two at a parenthesis.
+                // One separator, or two separators at a parenthesis.
                 let pair = matches!(
                     (next, byte(text, at + 1)),
                     (b' ', b'(') | (b')', b' ' | b'-')
@@ -79,8 +79,8 @@ fn international(text: &[u8], code: usize, start: usize) -> Option<Span> {
     assigned(number, digits).then_some(start..end)
 }
 
-/// Whether a number with this many digits begins with an assigned country code (ITU Operational Bulletin
-/// 1114), and for North America has the length of all its numbers.
+/// Whether a number with this many digits begins with an assigned country code (ITU Operational Bulletin 1114). A North
+/// American number must also have the fixed length.
 fn assigned(number: u64, digits: u32) -> bool {
     let first = |count: u32| number / 10_u64.pow(digits - count);
     match first(1) {
@@ -178,7 +178,7 @@ fn grouped(text: &[u8], start: usize) -> Option<usize> {
     let total: usize = groups.groups.iter().map(|group| group.1).sum();
     let (_, first) = *groups.groups.first()?;
     let rest = groups.groups.get(1..).unwrap_or_default();
-    // `06-12345678`; after a word for telephones also shorter ones.
+    // `06-12345678`; after a word for telephones also shorter numbers.
     let mobile = groups.separator == b'-' && count == 2 && groups.are(&[2, 8]);
     let fits = count <= 3
         && (3..=5).contains(&first)

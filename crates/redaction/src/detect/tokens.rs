@@ -15,7 +15,7 @@ fn token(text: &[u8], start: usize, of: impl Fn(u8) -> bool) -> &[u8] {
     run(text.get(..limit).unwrap_or_default(), start, of)
 }
 
-/// Whether a token has digits, or letters of both cases, like random ones.
+/// Whether a token has digits, or letters of both cases, like a random token.
 fn random(token: &[u8]) -> bool {
     let has = |of: fn(&u8) -> bool| token.iter().any(of);
     has(u8::is_ascii_alphabetic)

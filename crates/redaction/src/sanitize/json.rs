@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::changed;
 
-/// Tokens that may come next.
+/// Tokens that may be next.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Next {
     Value,
@@ -18,8 +18,8 @@ enum Next {
     Nothing,
 }
 
-/// Replaces every value by `"?"` and keeps keys and structure, without white space, as the Collector does.
-/// From the first invalid JSON on, the text is replaced by `...`, so that nothing unparsed is kept.
+/// Replaces every value by `"?"` and keeps keys and structure, without white space, as the Collector does. The text
+/// after the first syntax error is replaced by `...`, so that no unparsed text is kept.
 pub fn json(query: &str) -> Cow<'_, str> {
     if query.is_empty() {
         return Cow::Borrowed(query);
@@ -33,7 +33,7 @@ pub fn json(query: &str) -> Cow<'_, str> {
 
 /// Returns `None` if the text is not JSON, or is truncated.
 fn write(query: &str, output: &mut String) -> Option<()> {
-    // Whether each open bracket is an object's.
+    // Whether each open bracket belongs to an object.
     let mut open: Vec<bool> = Vec::new();
     let mut next = Next::Value;
     let mut rest = query.trim_start();
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_go_and_structure_stays() {
+    fn json_values_are_replaced_and_structure_stays() {
         for (query, expected) in [
             (
                 r#"{"find": "users", "limit": 5}"#,

@@ -8,7 +8,7 @@ use super::changed;
 enum Values {
     /// A single argument.
     At(usize),
-    /// An argument and all further ones, which become a single `?`.
+    /// An argument and all later arguments, which become a single `?`.
     From(usize),
     /// Every n-th argument from a position on.
     Every(usize, usize),
@@ -76,7 +76,7 @@ fn values(name: &str, arguments: &[&str]) -> Option<Values> {
         | "SISMEMBER" | "ZRANK" | "ZREVRANK" | "ZSCORE" => Values::At(1),
         "HSETNX" | "LREM" | "LSET" | "SETBIT" | "SETEX" | "PSETEX" | "SETRANGE" | "ZINCRBY"
         | "SMOVE" | "RESTORE" => Values::At(2),
-        // Several fields at a time since Redis 4.
+        // Several fields per command since Redis 4.
         "HSET" | "HMSET" => Values::Every(2, 2),
         "LINSERT" => Values::At(3),
         "GEOHASH" | "GEOPOS" | "GEODIST" | "LPUSH" | "RPUSH" | "SREM" | "ZREM" | "SADD" => {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_go_and_keys_stay() {
+    fn redis_values_are_replaced_and_keys_stay() {
         for (command, expected) in [
             ("GET user:1", "GET user:1"),
             ("AUTH name secret", "AUTH ?"),

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use super::changed;
 
-/// Replaces literals by `?` and keeps everything else, as the Collector does: strings, numbers, `NULL`,
-/// `TRUE`, `FALSE`, positional parameters (`$1`), dollar-quoted strings of PostgreSQL; and each run of digits
-/// within a name (`orders_2026_11` becomes `orders_?_?`). Texts in double quotes are names in standard SQL;
-/// after a comparison they are replaced too, since they are strings in MySQL. Comments are emptied, because
-/// they may contain anything; the Collector keeps them.
+/// Replaces literals by `?` and keeps all other text, as the Collector does. Literals are strings, numbers, `NULL`,
+/// `TRUE`, `FALSE`, positional parameters (`$1`) and dollar-quoted strings of PostgreSQL; and each run of digits within
+/// a name (`orders_2026_11` becomes `orders_?_?`). Texts in double quotes are names in standard SQL; after a comparison
+/// they are replaced too, since MySQL reads them as strings. Comments are emptied, because they may contain anything;
+/// the Collector keeps them.
 ///
-/// The result is sanitized again until it no longer changes. A number before dollar quotes becomes `?`, and
-/// only then do the dollar signs count as quotes.
+/// The result is sanitized again until it no longer changes. A number before dollar quotes becomes `?`, and only in the
+/// next pass do the dollar signs count as quotes.
 pub fn sql(statement: &str) -> Cow<'_, str> {
     let mut sanitized = once(statement);
     while let Cow::Owned(again) = once(&sanitized) {
@@ -110,7 +110,7 @@ fn name(rest: &str, length: usize, output: &mut String) -> usize {
     length
 }
 
-/// Returns the length of a quoted text. A doubled quote and a quote after a backslash are part of it. An
+/// Returns the length of a quoted text. A doubled quote and a quote after a backslash are part of the text. An
 /// unterminated text extends to the end of `rest`.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut characters = rest.char_indices().skip(1).peekable();
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_go_and_the_statement_stays() {
+    fn sql_literals_are_replaced_and_statement_stays() {
         for (statement, expected) in [
             (
                 "SELECT * FROM users WHERE id = 123",

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_become_asterisks_and_words_stay() {
+    fn url_ids_become_asterisks_and_words_stay() {
         for (path, expected) in [
             ("", ""),
             ("/api/users", "/api/users"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_which_nothing_would_be_left_stays() {
+    fn span_name_that_would_become_empty_stays() {
         assert_eq!(span_name("GET /users/123").as_deref(), Some("GET /users/*"));
         assert_eq!(span_name("/123"), None);
         assert_eq!(span_name("GET /users"), None);

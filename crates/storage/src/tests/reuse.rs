@@ -20,10 +20,10 @@ fn large() -> Options {
     }
 }
 
-/// Factor by which the large segments exceed the others.
+/// Factor between the sizes of large and other segments.
 const LARGE: usize = 50;
 
-/// Returns nine records. One of them varies in length, so that old data in a file ends at any offset.
+/// Returns nine records. One record varies in length, so that old data in a file ends at any offset.
 fn round(number: usize) -> Vec<String> {
     round_of(1, number)
 }
@@ -93,7 +93,7 @@ fn crash_in_each_turn(options: &Options) {
     for number in 0..30 {
         let texts = turn(&bench, number, &mut left);
         bench.settle();
-        // The position is at most a second old. Records acknowledged since are repeated.
+        // The position is at most a second old. Records acknowledged later are repeated.
         let mut crashed = copy(&bench);
         crashed.open();
         let found = &crashed.recovered;
@@ -158,7 +158,7 @@ fn torn_write_in_reused_file_is_no_damage() {
 }
 
 #[test]
-fn the_end_of_a_used_file_is_not_taken_for_an_unfinished_write() {
+fn end_of_reused_file_is_no_unfinished_write() {
     let mut bench = begun(small());
     let path = bench.segments().pop().unwrap();
     assert!(path.metadata().unwrap().len() > 500, "it was cut");

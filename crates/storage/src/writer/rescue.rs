@@ -38,7 +38,8 @@ impl Writer {
             while let Some(found) = scan.next()? {
                 let (header, stored) = match found {
                     Found::Block { header, stored, .. } => (header, stored),
-                    // A damaged published block must not block its neighbours. Unpublished data can still be refused.
+                    // A damaged published block must not prevent the rescue of its neighbours. Unpublished data can
+                    // still be refused.
                     Found::Damaged(damage) if damage.at + damage.bytes <= published => continue,
                     Found::Damaged(_) => {
                         return Err(io::Error::other("the written data cannot be read back"));
@@ -99,7 +100,7 @@ impl Writer {
             bytes = doubtful.len(),
             "An fsync of a queue on disk failed; wrote its blocks again, to a new segment. Check the disk."
         );
-        // The header of the new segment invalidates the repeated data in the old one. The old file is not changed,
+        // The header of the new segment invalidates the repeated data in the old segment. The old file is not changed,
         // because a reader may be using it.
         Ok(())
     }

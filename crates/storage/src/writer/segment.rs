@@ -76,11 +76,11 @@ impl Writer {
         Ok((active, file))
     }
 
-    /// Creates a segment in the file of an old one. Overwriting needs no space and no changes of file system metadata,
-    /// so an fsync costs half as much.
+    /// Creates a segment in the file of an old segment. Overwriting needs no space and no changes of file system
+    /// metadata, so an fsync costs half as much.
     fn reuse(&mut self, spare: &Spare, first: u64, follows: u64) -> io::Result<Active> {
         let name = self.next_name.max(first);
-        // Also after a failure, since part of the file may exist.
+        // The name is used up even after a failure, since part of the file may exist.
         self.next_name = name.saturating_add(1);
         let named = self.shared.path(name);
         let header = SegmentHeader {
@@ -117,7 +117,7 @@ impl Writer {
             reused: 0,
         };
         let named = self.shared.path(name);
-        // The header invalidates records of other segments, so the file gets its name only once it contains those
+        // The header invalidates records of other segments, so the file gets its name only after it contains these
         // records.
         let path = match blocks {
             [] => named.clone(),
@@ -165,13 +165,13 @@ impl Writer {
         active.len = len;
         let nothing_in_doubt = active.synced == len;
         if active.output.truncate(len).is_err() || (active.doubtful && nothing_in_doubt) {
-            // The next segment's header says from which record on this one is invalid.
+            // The next segment's header states the first invalid record of this segment.
             self.seal_synced(options);
         }
     }
 
-    /// Completes the segment after syncing all of it. If the sync fails, the unsynced data is written again first: the
-    /// next fsync of the same file would report success.
+    /// Completes the segment after syncing all of it. If the sync fails, the unsynced data is written again first,
+    /// because the next fsync of the same file would report success.
     pub(super) fn seal_synced(&mut self, options: &Options) {
         let Some(active) = &self.active else {
             return;
@@ -204,8 +204,8 @@ impl Writer {
         active.is_some_and(|mut active| active.output.truncate(active.len).is_ok())
     }
 
-    /// Keeps the file of a finished segment for the next one, which makes fsync cheaper. A file is kept only if fsync is
-    /// used and the reader keeps up, since a backlog needs the space. Returns whether the file is kept.
+    /// Keeps the file of a finished segment for the next segment, which makes fsync cheaper. The file is kept only if
+    /// fsync is used and the reader keeps up, since a backlog needs the space. Returns whether the file is kept.
     pub(super) fn keep_spare(&mut self, segment: &Segment, options: &Options) -> bool {
         let keeps_up = self.shared.lock().segments.len() <= 1;
         let largest = options.segment_bytes.max(options.busy_segment_bytes);
@@ -228,7 +228,7 @@ impl Writer {
 
     pub(super) fn drop_spare(&mut self) {
         if let Some(spare) = self.spare.take() {
-            // The next start removes the file if this fails.
+            // If the removal fails, the next start removes the file.
             let _ = self.disk.remove(&spare.path);
             self.shared.lock().segments.keep_spare(0);
         }
@@ -253,8 +253,8 @@ impl Active {
 
 /// Whether a segment of this size and age is full.
 fn is_full(len: u64, age: Duration, options: &Options) -> bool {
-    // Without an fsync per group, a failed fsync may leave the whole segment unsynced, and all of it is then read into
-    // memory.
+    // Without an fsync per group, a failed fsync may leave the whole segment unsynced, and the rescue reads all of it
+    // into memory.
     let may_grow = options.fsync == Fsync::Always && age < BUSY;
     len >= options.segment_bytes && (len >= options.busy_segment_bytes || !may_grow)
 }

@@ -48,8 +48,8 @@ impl Writer {
         }
     }
 
-    /// Removes finished segments. Their records must be persisted as acknowledged first, because a missing segment
-    /// looks like a loss.
+    /// Removes finished segments. The acknowledgement of their records must be persisted first, because a missing
+    /// segment looks like a loss.
     pub(super) fn remove_finished(&mut self, options: &Options, closing: bool) {
         let (wanted, finished) = {
             let mut state = self.shared.lock();
@@ -80,7 +80,7 @@ impl Writer {
             }
             return;
         }
-        // Even if this fails, the first segment is removed: on a full disk nothing else makes room for the position.
+        // The first segment is removed even after a failure: on a full disk only its space makes room for the position.
         let mut noted = self.write_position(options);
         self.tried = None;
         for segment in finished {
@@ -95,7 +95,8 @@ impl Writer {
                     self.tried = Some(Instant::now());
                 }
                 _ => {
-                    // At once: a crash before the position is written would report the removed records as lost.
+                    // The position is written at once: a crash before the write would report the removed records as
+                    // lost.
                     if !noted {
                         noted = self.write_position(options);
                     }
@@ -105,16 +106,16 @@ impl Writer {
         }
         self.shared.lock().stuck = !self.unremoved.is_empty();
         if options.fsync != Fsync::Never {
-            // If this fails, the file may reappear after a power failure, and is removed then.
+            // If the sync fails, the file may reappear after a power failure, and is removed then.
             let _ = self.disk.sync_directory(&self.shared.directory);
         }
         self.shared.show(&self.shared.lock());
         self.shared.freed.notify_waiters();
     }
 
-    /// Completes the segment if its file was removed by another process. Returns true if it was.
+    /// Completes the segment if its file was removed by another process. Returns true if the segment was completed.
     ///
-    /// Unread records of the file are lost. They are counted when they are read or when the log is closed.
+    /// Unread records of the file are lost. They are counted by the read that misses them, or when the log is closed.
     pub(super) fn leave_removed(&mut self) -> bool {
         let removed = |active: &Active| matches!(active.output.has_name(), Ok(false));
         if !self.active.as_ref().is_some_and(removed) {
@@ -142,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Creates the log's directory again if it was removed, with a new lock. Returns true if it did.
+    /// Creates the log's directory again if it was removed, with a new lock. Returns true if the directory was created.
     pub(super) fn remake_directory(&mut self, options: &Options) -> Result<bool, Failed> {
         if !matches!(self.shared.directory.try_exists(), Ok(false)) {
             return Ok(false);
@@ -168,7 +169,7 @@ impl Writer {
         let due = self
             .saved
             .is_none_or(|saved| saved.elapsed() >= POSITION_EVERY);
-        // At the end in any case: the next start derives the expected number of records from it.
+        // The position is always written at the end: the next start derives the expected number of records from it.
         if closing || (moved && due) {
             self.write_position(options);
         }
@@ -185,7 +186,7 @@ impl Writer {
                 acknowledged: state.segments.acknowledged.clone(),
             }
         };
-        // Set after a failure too, so that not every acknowledgement retries.
+        // A failure sets the time too, so that not every acknowledgement retries.
         self.saved = Some(Instant::now());
         let durable = options.fsync != Fsync::Never;
         let outcome = position.save(&*self.disk, &self.shared.directory, durable);

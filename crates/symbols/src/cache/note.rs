@@ -34,11 +34,11 @@ impl Wanted {
 pub struct Absence {
     /// Kind of the failure.
     pub kind: FailureKind,
-    /// Time until which no source needs to be asked.
+    /// Time until which no query to a source is needed.
     pub until: SystemTime,
-    /// Limits of the worker at that time; higher limits may give another result.
+    /// Limits of the worker at the time of the note; higher limits may give another result.
     pub limits: WorkerLimits,
-    /// Fingerprints of useless files, which need not be tried again.
+    /// Fingerprints of useless files, which are not tried again.
     pub rejected: Vec<u64>,
 }
 

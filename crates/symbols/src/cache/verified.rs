@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::file::{SymbolFile, SymbolFileError};
 
-/// Device, inode and header checksum of a file. The checksum tells files apart that reuse an inode; it covers
-/// the checksums of all sections.
+/// Device, inode and header checksum of a file. The checksum distinguishes files that reuse an inode; it covers the
+/// checksums of all sections.
 type Identity = (u64, u64, u32);
 
 /// Maximum number of remembered files; a full table is cleared.
@@ -20,7 +20,7 @@ const MAX_VERIFIED: usize = 1 << 16;
 
 static VERIFIED: LazyLock<Mutex<HashSet<Identity>>> = LazyLock::new(Mutex::default);
 
-/// Opens a compiled file. Reads all of it if this process has not verified it before.
+/// Opens a compiled file. Reads the whole file if this process has not verified it before.
 ///
 /// # Errors
 /// Fails if the file cannot be opened or is damaged.

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_rust_and_cpp_become_readable() {
+    fn rust_and_cpp_names_are_demangled() {
         for (mangled, expected) in [
             (
                 "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE",
@@ -93,7 +93,7 @@ mod tests {
     /// Clang writes conditions of functions since version 3.5, and constraints of dependent template
     /// parameters since version 18.
     #[test]
-    fn names_with_conditions_of_clang_become_readable() {
+    fn clang_names_with_conditions_are_demangled() {
         for (mangled, expected) in [
             (
                 "_ZN4shop3sumIdTnNSt9enable_ifIXsr3std17is_floating_pointIT_EE5valueEiE4typeELi0EEES2_S2_",
@@ -133,7 +133,7 @@ mod tests {
         let spaces = |text: &str| text.replace("> >", ">>").replace("> >", ">>");
         let mut compared = 0;
         for (name, expected) in names.iter().zip(expected.lines()) {
-            // `c++filt` leaves names unchanged that it does not know.
+            // `c++filt` leaves unknown names unchanged.
             if expected == name {
                 continue;
             }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_endless_names_stay_mangled() {
+    fn deeply_nested_names_stay_mangled() {
         for name in [
             format!("_Z1f{}", "P".repeat(100_000)),
             format!("_Z1fI{}", "J".repeat(100_000)),

@@ -1,9 +1,9 @@
 //! Reads debug information: DWARF 2 to 5, including split units (`.dwo`, `.dwp`) and supplementary files of
 //! dwz.
 //!
-//! Each unit is read once from its first entry to its last, instead of once per address. Functions and
-//! inlined calls become spans, and the line program becomes rows. Spans and rows together become ranges.
-//! Names are resolved once each, when a span refers to them.
+//! Each unit is read once from its first entry to its last, instead of once per address. Functions and inlined calls
+//! become spans, and the line program becomes rows. Spans and rows together become ranges. Each name is resolved once,
+//! when a span refers to it.
 
 mod functions;
 mod lines;
@@ -108,9 +108,8 @@ fn bytes<'a>(section: &'a Cow<'_, [u8]>) -> Bytes<'a> {
     EndianSlice::new(section, LittleEndian)
 }
 
-/// Reads the debug information of a file into unsorted ranges that may overlap. `code` holds the address ranges of
-/// the binary's code; other addresses belong to functions that the linker dropped. `is_wanted` selects units by
-/// language.
+/// Reads the debug information of a file into unsorted ranges that may overlap. `code` holds the address ranges of the
+/// binary's code; other addresses belong to functions that the linker dropped. `is_wanted` selects units by language.
 pub(super) fn read(
     sections: &Sections<'_>,
     others: &CompanionFiles<'_>,

@@ -1,5 +1,5 @@
-//! Reads `.gopclntab`, the table by which Go's runtime resolves functions, files and lines. Every Go binary
-//! contains the table, stripped or not. Go's own profiles use its names, so it takes precedence over Go's debug
+//! Reads `.gopclntab`, the table by which Go's runtime resolves functions, files and lines. Every Go binary contains
+//! the table, stripped or not. Go's profiles use the names of this table, so the table takes precedence over Go's debug
 //! information.
 //!
 //! The layouts follow `runtime/symtab.go` and `cmd/link/internal/ld/pcln.go` from Go 1.16 on.
@@ -21,7 +21,7 @@ use crate::file::format::u32_at;
 /// Reads the functions of a Go binary into sorted, disjoint ranges. Empty for other binaries and older versions of
 /// Go.
 ///
-/// The table defines where code is, since some debug files of Go binaries have neither sections nor segments with
+/// The table defines the ranges of code, since some debug files of Go binaries have neither sections nor segments with
 /// code.
 pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, CompileError> {
     let Some(table) = module::find_table(elf) else {
@@ -33,7 +33,7 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
     let module = module::Module::find(elf, table.address, table.end, tables.version);
     let text = match (tables.version, tables.text_start) {
         (Version::Go116, _) => 0,
-        // Since Go 1.26 only the module record has the start of the code; the section is the fallback.
+        // From Go 1.26 on only the module record has the start of the code; the section is the fallback.
         (_, 0) => module
             .text
             .or_else(|| module::text_section(elf))
@@ -204,7 +204,7 @@ impl<'a> Reading<'a, '_> {
         Ok(context)
     }
 
-    /// Returns the file of an inlined function: the file of its first own code.
+    /// Returns the file of an inlined function: the file of its first code that is not inlined.
     fn file_of(&mut self, index: i32, unit: u32, start: u64) -> u32 {
         match self.inlined.first(index, start) {
             Some(address) => self.place(unit, address).file,

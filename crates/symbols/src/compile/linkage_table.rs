@@ -1,5 +1,4 @@
-//! Names the stubs of the procedure linkage table, through which functions of other binaries are called:
-//! `name@plt`, as in objdump.
+//! Names the stubs of the procedure linkage table, which call functions of other binaries: `name@plt`, as in objdump.
 //!
 //! No symbol table names the stubs. Each stub jumps to the address in a slot, and a relocation names the function
 //! of the slot. The slot is decoded from the instructions of the stub, because linkers use several layouts, not all
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slot_of_an_arm64_stub_is_in_its_code() {
+    fn arm64_stub_has_its_slot_in_its_code() {
         // adrp x16, #0x11000; ldr x17, [x16, #0xf98]; add x16, x16, #0xf98; br x17; by llvm-mc.
         let stub = [0xb000_0090_u32, 0xf947_ce11, 0x913e_6210, 0xd61f_0220];
         let bti = [0xd503_245f];

@@ -21,9 +21,9 @@ pub(super) const NO_CONTEXT: ContextId = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Function {
-    /// Name in the source, if the source records one.
+    /// Name in the source, if recorded.
     pub(super) name: StringId,
-    /// Linkage name; 0 if there is none.
+    /// Linkage name; 0 if the function has no linkage name.
     pub(super) linkage_name: StringId,
     pub(super) file: FileId,
     pub(super) start_line: u32,
@@ -109,7 +109,7 @@ impl Model {
         id
     }
 
-    /// Returns the context of a function known by its linkage name only.
+    /// Returns the context of a function whose only known property is its linkage name.
     pub(super) fn symbol(&mut self, name: &[u8]) -> ContextId {
         let name = self.strings.add(name);
         let function = self.function(Function {
@@ -177,8 +177,8 @@ impl Model {
         has_name || context.parent != NO_CONTEXT
     }
 
-    /// Gives functions without a known file the file of their code. Without it, every range of such a function
-    /// would have to store the file; line tables alone do not record it.
+    /// Sets the files of functions without a known file to the file of their code. Otherwise every range of such a
+    /// function would have to store the file, because line tables alone do not record it.
     pub(super) fn infer_files(&mut self, ranges: &[Range]) {
         let (contexts, functions) = (&self.contexts, &mut self.functions);
         let mut learn = |context: ContextId, file: FileId| {
@@ -207,9 +207,9 @@ impl Model {
     }
 }
 
-/// Returns the name of the original function of a compiler-made copy (`.constprop.0`, `.isra.0`, `.part.0`,
-/// `.llvm.1`). `None` if the symbol is a part that was moved away (`.cold`, `.__part.1`), whose name does not name
-/// the whole function.
+/// Returns the name of the original function of a compiler-made copy (`.constprop.0`, `.isra.0`, `.part.0`, `.llvm.1`).
+/// Returns `None` for a moved part of a function (`.cold`, `.__part.1`), because its name does not name the whole
+/// function.
 fn without_clone(name: &[u8]) -> Option<&[u8]> {
     const MOVED: [&[u8]; 2] = [b"cold", b"__part"];
     const CLONES: [&[u8]; 7] = [

@@ -33,7 +33,8 @@ pub(super) struct Packed {
 }
 
 impl Names {
-    /// Adds a function and returns its number. `None` as the display name means that it equals the linkage name.
+    /// Adds a function and returns its number. The display name `None` means that the display name equals the linkage
+    /// name.
     pub(super) fn add(
         &mut self,
         file: u32,
@@ -54,7 +55,7 @@ impl Names {
             None => put(bytes, 0),
         }
         self.ends.push(bytes.len());
-        // There are fewer functions than contexts, whose numbers have 32 bits.
+        // There are fewer functions than contexts, and context numbers have 32 bits.
         (self.ends.len() - 1) as u32
     }
 
@@ -83,7 +84,7 @@ impl Names {
         Ok(packed)
     }
 
-    /// Trains a dictionary on the names, including entropy tables. A group without tables of its own is a twentieth
+    /// Trains a dictionary on the names, including entropy tables. A group without separate tables is a twentieth
     /// smaller, and is read in a third of the time.
     fn dictionary(&self) -> Vec<u8> {
         let most = DICTIONARY.min(self.records.len() / PART);
@@ -110,12 +111,12 @@ impl Names {
     /// Returns a sample of the functions, spread over all of them.
     fn sample(&self, most: usize) -> Vec<u8> {
         let all = self.records.len();
-        // A zero byte first, so that zstd does not take the sample for a trained dictionary.
+        // A leading zero byte keeps zstd from reading the sample as a trained dictionary.
         let mut dictionary = vec![0];
         let mut start = 0;
         for end in &self.ends {
             let record = self.records.get(start..*end).unwrap_or_default();
-            // Keep the share of the sample equal to the share of the functions seen.
+            // The share of the sample stays equal to the share of the visited functions.
             let due = dictionary.len() as u128 * all as u128 <= start as u128 * most as u128;
             if due && dictionary.len() + record.len() <= most {
                 dictionary.extend_from_slice(record);

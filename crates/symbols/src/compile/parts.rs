@@ -54,8 +54,7 @@ impl<'data> Parts<'data> {
                 return Err(CompileError::Mismatch(path.to_path_buf()));
             }
         }
-        // A reference into another build's file would give wrong names. Without the file, some functions have no
-        // name.
+        // A reference into another build's file would give wrong names. Without the file, some functions have no name.
         let wanted = parts.with_debug_information();
         if let Some(wanted) = wanted.and_then(|(_, elf)| links::supplementary_id(elf)) {
             let mut supplementary = supplementary.into_iter();
@@ -104,7 +103,7 @@ impl<'data> Parts<'data> {
     }
 }
 
-/// Returns the GNU build id, or else the id derived from Go's.
+/// Returns the GNU build id, or else the id derived from the Go build id.
 fn build_id(elf: &Elf<'_>) -> Option<BuildId> {
     let gnu = elf.build_id();
     gnu.or_else(|| elf.go_build_id().map(BuildId::from_go))

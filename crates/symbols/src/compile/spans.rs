@@ -7,7 +7,7 @@ use super::model::{ContextId, NO_CONTEXT, SourcePosition};
 pub(super) struct Row {
     pub(super) address: u64,
     pub(super) place: SourcePosition,
-    /// End of a sequence: no line is known from here on.
+    /// End of a sequence: the lines of the following addresses are unknown.
     pub(super) end: bool,
 }
 
@@ -16,7 +16,7 @@ pub(super) struct Row {
 pub(super) struct Span {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Nesting depth; deeper spans are inlined into less deep ones.
+    /// Nesting depth; deeper spans are inlined into shallower spans.
     pub(super) depth: isize,
     pub(super) context: ContextId,
 }
@@ -30,7 +30,7 @@ pub(super) struct Piece<'r> {
     pub(super) row: Option<&'r Row>,
 }
 
-/// Calls `emit` for all pieces, in order. The rows are sorted; each row extends to the next.
+/// Calls `emit` for all pieces, in order. The rows are sorted; each row extends to the next row.
 pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl FnMut(Piece<'r>)) {
     let mut cover = Cover {
         rows,
@@ -53,7 +53,7 @@ pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl Fn
     cover.up_to(u64::MAX, NO_CONTEXT);
 }
 
-/// Advances to `address`, emitting pieces as long as a span is open.
+/// Advances to `address`, emitting pieces while a span is open.
 fn close<'r>(open: &mut Vec<Span>, address: u64, cover: &mut Cover<'r, '_, impl FnMut(Piece<'r>)>) {
     while let Some(span) = open.last() {
         cover.up_to(span.end.min(address), span.context);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_a_function_and_functions_without_lines_stay() {
+    fn unpaired_lines_and_functions_are_kept() {
         let rows = [row(5, 7), row(8, 0), row(15, 9), row(25, 0)];
         let expected = [
             (5, 8, NO_CONTEXT, 7),

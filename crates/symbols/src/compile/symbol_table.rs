@@ -19,14 +19,14 @@ struct Symbol<'data> {
     size: u64,
     name: &'data [u8],
     is_function: bool,
-    /// 2 for a global symbol, 1 for a weak one, 0 for a local one.
+    /// 2 for a global symbol, 1 for a weak symbol, 0 for a local symbol.
     binding: u8,
 }
 
 impl Symbol<'_> {
     /// Sort key of symbols at one address; the best symbol comes first. The rules are those of Linux's perf
-    /// (`choose_best_symbol`): prefers a function to a label, then a symbol with a size, a global one, one
-    /// with fewer underscores, a longer one.
+    /// (`choose_best_symbol`), in order: a function before a label, a symbol with a size, a global symbol, fewer
+    /// underscores, a longer name.
     fn rank(&self) -> impl Ord {
         let underscores = self.name.iter().take_while(|byte| **byte == b'_');
         (
@@ -59,7 +59,7 @@ pub(super) fn read(
             continue;
         };
         let end = match symbol.size {
-            // Hand-written assembler has no sizes: the symbol extends to the next one.
+            // Hand-written assembler code has no sizes: the symbol extends to the next symbol.
             0 => next.map_or(code.end, |next| next.start),
             size => symbol.start.saturating_add(size),
         };

@@ -64,7 +64,7 @@ pub(super) fn write(
 
 struct Writer<'m> {
     model: &'m Model,
-    /// Maximum size in bytes; the writer stops soon after exceeding it.
+    /// Maximum size in bytes; the writer stops soon after exceeding the maximum.
     most: u64,
     blocks: Vec<u8>,
     ranges: Vec<u8>,

@@ -4,8 +4,7 @@ use super::format::{BLOCK, BLOCK_ENTRY, Section, Varints, tag, u32_at, u64_at};
 use super::frames::{Frames, FunctionPosition};
 use super::{NameSource, SymbolFile};
 
-/// Looks up addresses in a symbol file. The cursor keeps its position, so a slightly larger address is the
-/// cheapest.
+/// Looks up addresses in a symbol file. The cursor keeps its position, so lookups in ascending order are cheapest.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     blocks: &'a [u8],
@@ -49,8 +48,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns the frames at an address in the binary (see [`SymbolFile::normalise`]), innermost first; empty if
-    /// nothing is known.
+    /// Returns the frames at an address in the binary (see [`SymbolFile::normalise`]), innermost first; empty if the
+    /// address is unknown.
     pub fn frames(&mut self, address: u64) -> Frames<'a> {
         if address == u64::MAX {
             return Frames::none();
@@ -80,7 +79,7 @@ impl<'a> Cursor<'a> {
     fn enter(&mut self, address: u64) {
         let count = self.blocks.len() / BLOCK_ENTRY;
         let starts_at = |block: usize| u64_at(self.blocks, block.checked_mul(BLOCK_ENTRY)?);
-        // With ascending addresses, the block is the next one or a few blocks further.
+        // With ascending addresses, the block is usually the next block or a few blocks further.
         let following = self.block.wrapping_add(1);
         let (mut low, mut high) = (0, count);
         if following < count && address >= self.block_end {
@@ -94,7 +93,7 @@ impl<'a> Cursor<'a> {
             }
             high = low.saturating_add(step).min(count);
         }
-        // Binary search for the first block behind the address.
+        // Binary search for the first block after the address.
         while low < high {
             let middle = low.midpoint(high);
             match starts_at(middle) {
@@ -135,7 +134,7 @@ impl<'a> Cursor<'a> {
     /// Reads the next range.
     fn step(&mut self) {
         self.start = self.next;
-        // An unreadable range ends the block: nothing is known up to its end.
+        // An unreadable range ends the block; the rest of the block is unknown.
         self.next = u64::MAX;
         self.range = None;
         let mut rest = self.rest;
@@ -160,7 +159,7 @@ const NOTHING: Range = Range {
     source: NameSource::Dwarf,
 };
 
-/// Decodes a range up to the address of the next one; `Some(None)` for a gap.
+/// Decodes a range up to the address of the next range; `Some(None)` for a gap.
 #[inline]
 fn read(rest: &mut Varints<'_>, last: &mut Range) -> Option<Option<Range>> {
     let tag = rest.byte()?;

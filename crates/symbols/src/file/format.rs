@@ -75,7 +75,7 @@ pub(crate) const GROUP_ENTRY: usize = 4;
 
 /// Bits of the first byte of a range; the three highest bits are the [source](crate::NameSource).
 pub(crate) mod tag {
-    /// Nothing is known about these addresses, and no fields follow.
+    /// An unknown range of addresses, without further fields.
     pub(crate) const GAP: u8 = 0;
     /// Context of the range before.
     pub(crate) const SAME_CONTEXT: u8 = 1;
@@ -83,7 +83,7 @@ pub(crate) mod tag {
     pub(crate) const OTHER_CONTEXT: u8 = 2;
     /// Mask of the context bits.
     pub(crate) const CONTEXT: u8 = 3;
-    /// A file follows; otherwise it is the file of the function.
+    /// A file follows. Without the flag, the file of the function applies.
     pub(crate) const FILE: u8 = 1 << 2;
     /// A line follows, as a difference.
     pub(crate) const LINE: u8 = 1 << 3;
@@ -112,7 +112,7 @@ pub(crate) struct Layout {
     pub(crate) flags: u32,
     /// Number of ranges, gaps included.
     pub(crate) ranges: u64,
-    /// Place and CRC-32 of each section.
+    /// Range and CRC-32 of each section.
     pub(crate) sections: [(Range<usize>, u32); Section::ALL.len()],
 }
 
@@ -140,8 +140,8 @@ impl Layout {
         header
     }
 
-    /// Reads a header whose magic number, version and checksum are valid. `None` if the header contradicts itself
-    /// or the `length` of the file.
+    /// Reads a header whose magic number, version and checksum are valid. Returns `None` if the header contradicts
+    /// itself or the `length` of the file.
     pub(crate) fn read(header: &[u8], length: usize) -> Option<Self> {
         if u64_at(header, 16)? != length as u64 {
             return None;

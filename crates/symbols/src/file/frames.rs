@@ -3,8 +3,8 @@
 use super::NameSource;
 use super::format::{DEEPEST, Varints};
 
-/// A function together with the file of its code. Look up its names with [`Names`](super::Names), preferably once
-/// for all of its frames.
+/// A function with the file of its code. Look up its names with [`Names`](super::Names), preferably once for all of its
+/// frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FunctionId {
     /// Number in the symbol file.
@@ -13,7 +13,7 @@ pub struct FunctionId {
     pub(super) file: Option<u32>,
 }
 
-/// A frame: a function and a position in it.
+/// A frame: a function and a position in the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Function of the frame.
@@ -37,7 +37,7 @@ pub struct Frames<'a> {
     left: usize,
 }
 
-/// Position in a function; without a file it is the file of the function.
+/// Position in a function. If the file is `None`, it is the file of the function.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FunctionPosition {
     pub(super) file: Option<u32>,
@@ -75,7 +75,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Source of the frames; `None` if nothing is known.
+    /// Source of the frames; `None` if the address is unknown.
     pub fn source(&self) -> Option<NameSource> {
         self.source
     }
@@ -94,7 +94,7 @@ impl<'a> Frames<'a> {
                 line: context.next_u32()?,
                 column: context.next_u32()?,
             };
-            // The offset decreases, so there is no cycle.
+            // The offset decreases, so the contexts form no cycle.
             self.context = at.checked_sub(distance)?;
         }
         Some(Frame {

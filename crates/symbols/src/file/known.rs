@@ -9,7 +9,7 @@ use super::format::Varints;
 pub(super) struct Known {
     /// The system name, followed by the name unless both are equal.
     pub(super) text: Arc<str>,
-    /// Offset of the name; `None` if it equals the system name.
+    /// Offset of the name; `None` if the name equals the system name.
     pub(super) name_at: Option<u32>,
     pub(super) file: u32,
     pub(super) start_line: u32,

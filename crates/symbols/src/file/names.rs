@@ -21,8 +21,7 @@ pub struct FunctionNames<'n> {
     pub start_line: u32,
 }
 
-/// Reads the names of functions. Neighbouring functions are decompressed in one group, and the last groups are
-/// kept.
+/// Reads the names of functions. Neighbouring functions are decompressed in one group, and the last groups are cached.
 pub struct Names<'a> {
     groups: &'a [u8],
     functions: &'a [u8],
@@ -30,7 +29,7 @@ pub struct Names<'a> {
     files: &'a [u8],
     /// Created when the first name is read.
     decompressor: Option<Decompressor<'static>>,
-    /// Groups by their number modulo the length.
+    /// Cached groups, indexed by group number modulo the length.
     kept: [Group; KEPT],
     /// Shared names read before, and the number of this file there.
     recent: Option<(&'a RecentNames, u64)>,
@@ -38,7 +37,7 @@ pub struct Names<'a> {
     last: Option<Known>,
 }
 
-/// Number of groups kept. Inlined functions are often defined near the function that they were inlined into.
+/// Number of cached groups. Inlined functions are often defined near their callers.
 const KEPT: usize = 16;
 
 /// A decompressed group of functions.

@@ -4,7 +4,7 @@ use super::SymbolFile;
 use super::format::{EXECUTABLE, OFFSETS_UNKNOWN, SEGMENT, Section, u64_at};
 use crate::elf::Segment;
 
-/// A mapping of a binary into a process, as given by a profile.
+/// A mapping of a binary into a process, from a profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MappingRange {
     /// First address.
@@ -19,8 +19,8 @@ pub struct MappingRange {
 const PAGES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 
 impl SymbolFile {
-    /// Converts the address of a program counter to the address in the binary that
-    /// [`Cursor::frames`](super::Cursor::frames) takes.
+    /// Converts the address of a program counter to an address in the binary, for
+    /// [`Cursor::frames`](super::Cursor::frames).
     ///
     /// Two conventions are in use. Most profilers write the program counter; the eBPF profiler writes addresses in
     /// the binary, with matching mappings. One rule covers both, because the mapping gives the distance. An address
@@ -42,9 +42,9 @@ impl SymbolFile {
             return by_size(&segments, distance, limit - mapping.memory_start).or(Some(address));
         }
         let offset = mapping.file_offset.checked_add(distance)?;
-        // Segments that contain the offset come first, in case several segments share a page of the file; then
-        // segments that contain it after rounding to pages. Only segments with code count, because in debug files
-        // with few headers another segment may cover the offset of the code.
+        // Segments that contain the offset come first, in case several segments share a page of the file; then segments
+        // that contain the offset after rounding to pages. Only segments with code are considered, because in debug
+        // files with few headers another segment may cover the offset of the code.
         let holds = |segment: &&Segment| offset.wrapping_sub(segment.offset) < segment.file_size;
         let code = || segments.iter().filter(|segment| segment.executable);
         let segment = code().find(holds);
@@ -81,8 +81,8 @@ fn in_pages(segment: &Segment, offset: u64) -> bool {
     (start..end.checked_next_multiple_of(page).unwrap_or(u64::MAX)).contains(&offset)
 }
 
-/// Finds the address by segment size. Debug files have the addresses and sizes of segments, but not their file
-/// offsets in the binary. Mostly one segment has code, and it is as large as the mapping.
+/// Finds the address by segment size. Debug files have the addresses and sizes of segments, but not their file offsets
+/// in the binary. Usually a single segment has code, and its size equals the size of the mapping.
 fn by_size(segments: &[Segment], distance: u64, size: u64) -> Option<u64> {
     let mut matching = segments.iter().filter_map(|segment| {
         let fits = |page: &u64| {

@@ -13,7 +13,7 @@ pub(super) type Key = (u64, u32);
 
 /// Maximum size in bytes, enough for some 60,000 functions.
 const MOST: usize = 16 << 20;
-/// Number of shards with a lock each, so that requests rarely wait for each other.
+/// Number of shards, each with a lock, so that requests rarely wait for each other.
 const PARTS: usize = 16;
 /// Approximate size of an entry besides its text, in bytes.
 const ENTRY: usize = 96;
@@ -24,8 +24,8 @@ pub struct RecentNames {
     parts: [Mutex<Part>; PARTS],
 }
 
-/// Entries in two generations. When the new generation is full it becomes the old one, and the former old
-/// generation is dropped. This approximates LRU without an order of uses.
+/// Entries in two generations. A full new generation becomes the old generation, and the former old generation is
+/// dropped. The result approximates LRU without recording the order of uses.
 #[derive(Debug, Default)]
 struct Part {
     new: Entries,

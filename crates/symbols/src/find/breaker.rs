@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
-/// Time for which the breaker stays open; then one request may try.
+/// Time for which the breaker stays open. After it, one trial request is allowed.
 const OPEN: Duration = Duration::from_secs(60);
 
 /// A circuit breaker for one server.
@@ -22,14 +22,14 @@ struct State {
 }
 
 impl Breaker {
-    /// Whether the server may be asked now. An admitted caller must report the outcome.
+    /// Whether a query to the server is allowed now. The caller of an allowed query must report the outcome.
     pub(super) fn allows_request(&self) -> bool {
         let mut state = self.0.lock();
         let now = Instant::now();
         match state.until {
             Some(until) if now < until => false,
             Some(_) => {
-                // One request tries. Others wait for its outcome, or for as long again.
+                // One request is a trial. Other requests wait for its outcome, or for the same time again.
                 state.until = Some(now + OPEN);
                 true
             }
@@ -37,7 +37,7 @@ impl Breaker {
         }
     }
 
-    /// Records an answer of the server; "not found" is an answer too.
+    /// Records a response of the server. "Not found" is a response too.
     pub(super) fn record_success(&self) {
         let mut state = self.0.lock();
         *state = State::default();

@@ -1,13 +1,13 @@
 //! debuginfod servers: `GET /buildid/ID/debuginfo` and `.../executable`, see
 //! [debuginfod(8)](https://www.mankier.com/8/debuginfod).
 //!
-//! Servers are asked one after the other. Asking all at once, as elfutils does, would tell all of them which
-//! binaries run here.
+//! Servers are queried one after the other. A query to all servers at once, as in elfutils, would reveal to all of them
+//! which binaries run here.
 //!
-//! At most three redirects are followed. A redirect to another server carries none of the configured headers.
-//! Redirects to this machine and to link-local addresses are refused, because services such as cloud metadata
-//! servers trust requests from there. Redirects into a private network are followed only from within a private
-//! network, and only to another configured server.
+//! At most three redirects are followed. A redirect to another server carries none of the configured headers. Redirects
+//! to this machine and to link-local addresses are refused, because services such as cloud metadata servers trust
+//! requests from this machine. Redirects into a private network are followed only from within a private network, and
+//! only to another configured server.
 
 mod config;
 mod network;
@@ -68,7 +68,7 @@ struct Server {
     max_bytes: u64,
 }
 
-/// The reason why one attempt failed.
+/// Reason why one attempt failed.
 enum Attempt {
     /// Another attempt may succeed.
     Retryable(String),
@@ -76,7 +76,7 @@ enum Attempt {
 }
 
 impl Servers {
-    /// Creates the servers of the configuration section; `owner` is the component that they belong to.
+    /// Creates the servers of the configuration section; `owner` is their component.
     ///
     /// # Errors
     /// Fails if a URL or a file of `tls` cannot be used.
@@ -130,7 +130,7 @@ impl Server {
             let source = RotatingClient::new(tls, PROTOCOLS, owner.clone());
             source.map_err(|error| error.to_string())
         };
-        // Only the configured server may see our client certificate.
+        // Only the configured server may receive the client certificate.
         let stripped = ClientTls {
             server_name_override: String::new(),
             cert_file: Default::default(),
@@ -188,7 +188,7 @@ impl Server {
         Ok(found)
     }
 
-    /// Fetches a file, with retries where they may help.
+    /// Fetches a file, and retries after failures that may be temporary.
     async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<Found, Failure> {
         let url = format!("{}/buildid/{id}/{kind}", self.base);
         let url: Uri = url
@@ -231,12 +231,12 @@ impl Server {
         Err(Failure::Unreachable(format!("{url}: {last}")))
     }
 
-    /// Sends one request and follows redirects. A host name is resolved once, and only the checked addresses are
-    /// connected to, because another resolution may return other addresses.
+    /// Sends one request and follows redirects. A host name is resolved once, and connections are made only to the
+    /// checked addresses, because another resolution may return other addresses.
     async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
         let own = self.network.addresses(&self.connector).await;
         let own = own.map_err(|error| Attempt::Retryable(error.0))?;
-        // Whether a server on the Internet chose the target. A host with both public and private addresses counts
+        // Whether a server on the Internet chose the target. A host with both public and private addresses is treated
         // as a server on the Internet.
         let mut outside = own.iter().any(has_public_ip);
         let mut url = url.clone();

@@ -1,9 +1,9 @@
 //! Files of this machine, under the names that GDB, elfutils and distributions use.
 //!
-//! A binary names its separate debug file (`.gnu_debuglink`). The file is beside the binary, in `.debug` beside it,
-//! or below one of the directories under the binary's path. Supplementary files of dwz are found by build id. Split
-//! debug information is a package (`.dwp`) beside the binary, or `.dwo` files. The latter are searched for under
-//! the paths of their compilation, below one of the directories and nowhere else.
+//! A binary names its separate debug file (`.gnu_debuglink`). The file is beside the binary, in `.debug` beside it, or
+//! below one of the directories under the binary's path. Supplementary files of dwz are found by build id. Split debug
+//! information is a package (`.dwp`) beside the binary, or `.dwo` files. `.dwo` files are searched for only under the
+//! paths of their compilation, below one of the directories.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -89,8 +89,8 @@ impl Directories {
         })
     }
 
-    /// Returns the `.dwo` files of units. Their paths are untrusted, so only files below the directories are
-    /// returned, and links that lead elsewhere are ignored.
+    /// Returns the `.dwo` files of units. Their paths are untrusted, so only files below the directories are returned,
+    /// and links to other directories are ignored.
     fn units(&self, units: &[SplitUnit]) -> Vec<PathBuf> {
         let roots = self.directories.iter();
         let roots: Vec<PathBuf> = roots.filter_map(|root| root.canonicalize().ok()).collect();
@@ -215,8 +215,8 @@ impl BinarySource for Directories {
     }
 }
 
-/// Returns the package of split debug information: beside one of these files or beside the target of a link, named
-/// like the file plus `.dwp`, as in GDB. The compilation verifies that its units belong to the binary.
+/// Returns the package of split debug information: beside one of these files or beside the target of a link, with the
+/// file's name plus `.dwp`, as in GDB. The compilation verifies that its units belong to the binary.
 fn package(files: &[PathBuf]) -> Option<PathBuf> {
     let installed = files.iter().filter_map(|file| file.canonicalize().ok());
     let packages = files.iter().cloned().chain(installed).map(|file| {

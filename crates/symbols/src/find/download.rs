@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::library::testing::tools;
 
-    /// A piece after each of these waits, in seconds.
+    /// A chunk after each of these waits, in seconds.
     fn slow(waits: Vec<u64>) -> impl Stream<Item = Result<Bytes, String>> {
         stream::iter(waits).then(|wait| async move {
             sleep(Duration::from_secs(wait)).await;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_may_be_slow_but_not_silent() {
+    async fn slow_server_is_accepted_and_silent_server_is_not() {
         let (_directory, tools) = tools();
         let came = download(slow(vec![29; 10]), None, 50, &tools.cache).await;
         let came = came.unwrap();

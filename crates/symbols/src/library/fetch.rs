@@ -1,4 +1,4 @@
-//! Fetches the symbols of a build id: asks the sources, compiles their files, and stores the result.
+//! Fetches the symbols of a build id: queries the sources, compiles their files, and stores the result.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(super) struct Compiled {
 }
 
 impl Library {
-    /// Fetches and compiles. While an `absence` counts, servers are not asked, and files known as useless are not
-    /// tried. A file without lines is stored only if there is no better one.
+    /// Fetches and compiles. While an `absence` is valid, servers are not queried, and files known as useless are not
+    /// tried. A file without lines is stored only if no better file is found.
     pub(super) async fn fetch(
         &self,
         id: &BuildId,
@@ -198,7 +198,7 @@ impl Library {
                 let other = other.unwrap_or_else(|| "missing".to_owned());
                 return Err(Failure::WrongBuildId(other));
             }
-            // Records the use of open files, so that the cache does not take them for unused.
+            // Recording the use of open files keeps the cache from deleting them as unused.
             for (id, used) in in_use {
                 cache.touch(&id, used);
             }
@@ -218,7 +218,7 @@ impl Library {
         Ok(Compiled { file, left_out })
     }
 
-    /// Combines all failures into one. It counts until the first of its causes may have ended.
+    /// Combines all failures into one. The combined failure is valid until the first of its causes may have ended.
     async fn combine_failures(
         &self,
         id: &BuildId,
@@ -235,8 +235,7 @@ impl Library {
         let failure = failure.unwrap_or(&Failure::NotFound);
         let interrupted = failure.kind() == FailureKind::Interrupted;
         let absence = match &before {
-            // Servers were not queried, so their previous result keeps its expiry; only the files tried now count as
-            // new.
+            // Servers were not queried, so their previous result keeps its expiry; only the files tried now are new.
             Some(before) if !interrupted => Absence {
                 rejected,
                 ..before.clone()
@@ -273,14 +272,14 @@ impl Library {
                 "{what}"
             ),
         }
-        // Directories are searched again after a minute anyway, so their failure needs no note. Otherwise a sender
-        // with made-up build ids could cause any number of notes.
+        // Directories are searched again after a minute in any case, so their failure needs no note. With notes, a
+        // sender with made-up build ids could cause any number of notes.
         let remote = self.sources.iter().any(|source| source.is_remote());
         let needs_note =
             remote || absence.kind != FailureKind::NotFound || !absence.rejected.is_empty();
         if needs_note && before.as_ref() != Some(&absence) {
             let (cache, id, noted) = (self.tools.cache.clone(), id.clone(), absence.clone());
-            // Without the note, the build id is only requested again after a restart.
+            // Without the note, the build id is only queried again after a restart.
             let note = move || cache.store_absence(&id, wanted, &noted);
             let _ = tokio::task::spawn_blocking(note).await;
         }

@@ -11,8 +11,7 @@ use crate::build_id::BuildId;
 
 type Flights = HashMap<(PathBuf, BuildId), Weak<Turn<()>>>;
 
-/// Fetches in progress, by cache directory. Global, because the processors of different pipelines do not know each
-/// other.
+/// Fetches in progress, by cache directory. Global, because pipelines share a cache but no other state.
 static FLIGHTS: LazyLock<Mutex<Flights>> = LazyLock::new(Mutex::default);
 
 /// Permission to fetch a build id; exclusive until dropped.

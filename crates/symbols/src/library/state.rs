@@ -37,7 +37,7 @@ pub(super) struct Open {
     file: Arc<SymbolFile>,
     used: u64,
     used_at: SystemTime,
-    /// Time of the next search for a better file, if there may be one.
+    /// Time of the next search for a better file, if a better file may exist.
     better: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Returns the symbols of a build id if a search for better ones is due; the caller starts the search.
+    /// Returns the symbols of a build id if a search for better symbols is due. The caller starts the search.
     pub(super) fn partial(&mut self, id: &BuildId, now: Instant) -> Option<Arc<SymbolFile>> {
         let Some(Known::Open(open)) = self.known.get_mut(id) else {
             return None;
@@ -132,7 +132,7 @@ impl State {
 
     pub(super) fn absent(&mut self, id: BuildId, kind: FailureKind, until: Instant) {
         if self.absent >= MAX_ABSENT {
-            // A sender with that many made-up build ids only causes the absent ones to be searched for again.
+            // A sender with that many made-up build ids only causes new searches for absent build ids.
             let present = |known: &Known| !matches!(known, Known::Absent { .. });
             self.known.retain(|_, known| present(known));
             self.absent = 0;

@@ -69,7 +69,7 @@ pub fn tools() -> (tempfile::TempDir, Tools) {
     let tools = Tools {
         cache: Arc::new(cache),
         compiler: Arc::new(InProcess),
-        // A shared semaphore would make tests on paused time wait for each other while their clocks advance.
+        // With a shared semaphore, tests on paused time would wait for each other while their clocks advance.
         compiling: Arc::new(Semaphore::new(1)),
     };
     (directory, tools)

@@ -142,7 +142,7 @@ async fn concurrent_lookups_share_one_fetch() {
     let Lookup::Pending(first) = one(&world.library, &id).await else {
         panic!("it cannot be there");
     };
-    // The fetch continues although its caller was dropped.
+    // The fetch continues without its first caller.
     drop(first);
     let Lookup::Pending(second) = one(&world.library, &id).await else {
         panic!("it takes two seconds");
@@ -157,7 +157,7 @@ async fn concurrent_lookups_share_one_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn libraries_with_the_same_cache_share_one_fetch() {
+async fn libraries_with_same_cache_share_one_fetch() {
     let world = World::new();
     let (present, missing) = (id(1), id(2));
     *world.remote.file.lock().unwrap() = Some(world.binary(&present));
@@ -345,7 +345,7 @@ async fn unreachable_server_is_retried_soon() {
         settled(&library, &id).await.err(),
         Some(FailureKind::Unreachable)
     );
-    // Memory uses the tests' clock, but a note on disk uses the wall clock, which a test cannot move.
+    // Memory uses the tests' clock, but a note on disk uses the wall clock, which a test cannot change.
     let note = Absence {
         kind: FailureKind::Unreachable,
         until: SystemTime::now(),
@@ -544,7 +544,7 @@ impl Compiler for Limited {
 }
 
 impl World {
-    /// Creates a library whose worker has this memory and this failure; and the number of compilations.
+    /// Creates a library whose worker has this memory and this failure, and a counter of compilations.
     fn limited(&self, memory: u64, ends: Failure) -> (Arc<Library>, Arc<AtomicUsize>) {
         let compiled = Arc::new(AtomicUsize::new(0));
         let compiler = Limited {
@@ -592,7 +592,7 @@ async fn interrupted_compilation_is_retried_after_minutes() {
         (failed, count.load(SeqCst)),
         (Some(FailureKind::Interrupted), 0)
     );
-    // A note on disk uses the wall clock, which a test cannot move.
+    // A note on disk uses the wall clock, which a test cannot change.
     let cache = &world.tools.cache;
     let mut note = cache.absence(&id, Wanted::Any).unwrap();
     assert!(note.rejected.is_empty());
@@ -636,7 +636,7 @@ impl Compiler for Busy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pipelines_of_a_process_compile_one_binary_at_a_time() {
+async fn pipelines_compile_one_binary_at_a_time() {
     let world = World::new();
     let busy = Arc::new(Busy::default());
     let id = id(1);

@@ -151,7 +151,7 @@ fn clang_split_debug_information_equals_single_file() {
             assert_eq!(split.len(), 1);
             let (whole, summary) = symbols(&program.path, &split).unwrap();
             assert_eq!([summary.missing_units, summary.damaged_units], [0, 0]);
-            // LLVM's symbolizer finds no split files here. The same program in one file is compared above.
+            // LLVM's symbolizer finds no split files here. The test above compares the same program in one file.
             let source = if compiler == "clang" {
                 "program.c"
             } else {
@@ -173,7 +173,7 @@ fn clang_split_debug_information_equals_single_file() {
 }
 
 #[test]
-fn function_without_its_split_file_has_the_name_of_its_symbol() {
+fn function_without_split_file_has_the_name_of_its_symbol() {
     for (compiler, flags) in [
         ("clang++", &["-gdwarf-5", "-gsplit-dwarf"][..]),
         (
@@ -226,7 +226,7 @@ fn dwz_output_matches_llvm() {
             continue;
         };
         let whole = program.symbols();
-        // Alone, and with a supplementary file shared with another program.
+        // Once alone, and once with a supplementary file shared with another program.
         if !program.run("dwz", &["program", "-o", "small"]) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Compares stripped Go programs with `go tool`. Needs the path of a go command in `SYMBOLS_GO`; otherwise
-//! the tests report that they were skipped.
+//! Compares stripped Go programs with `go tool`. Needs the path of a go command in `SYMBOLS_GO`; otherwise the tests
+//! report that they were skipped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -124,7 +124,7 @@ fn stripped_go_binaries_match_addr2line() {
                 continue;
             };
             assert_eq!(function, theirs[0], "{address:#x}");
-            // There are no columns.
+            // The output has no columns.
             let place = place.strip_suffix(":0").unwrap();
             if !place.ends_with(":0") {
                 assert_eq!(place, theirs[1], "{address:#x}");
@@ -151,8 +151,8 @@ fn locations(raw: &str) -> BTreeMap<u64, Named> {
     let mut current = None;
     let lines = raw.lines().skip_while(|line| *line != "Locations").skip(1);
     for line in lines.take_while(|line| *line != "Mappings") {
-        // `     1: 0x481715 M=1 runtime.memmove /usr/local/go/src/runtime/memmove_amd64.s:122:0 s=35`; lines
-        // of inlined frames have only the part after the mapping.
+        // `     1: 0x481715 M=1 runtime.memmove /usr/local/go/src/runtime/memmove_amd64.s:122:0 s=35`; lines of inlined
+        // frames have only the part after the mapping.
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if words.len() > 3 && words[2].starts_with("M=") {
             let address = u64::from_str_radix(words[1].trim_start_matches("0x"), 16);
@@ -169,7 +169,7 @@ fn locations(raw: &str) -> BTreeMap<u64, Named> {
 }
 
 #[test]
-fn stripped_go_profile_gets_the_names_of_pprof() {
+fn stripped_go_profile_has_the_names_of_pprof() {
     let Some(go) = go() else {
         return;
     };

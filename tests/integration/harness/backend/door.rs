@@ -1,4 +1,4 @@
-//! A listening socket that can be closed and opened again without losing its port to somebody else.
+//! A listening socket that can be closed and reopened without losing its port to another process.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -14,9 +14,9 @@ pub type Serve =
     Box<dyn Fn(TokioIo<TcpStream>, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// An address at which connections are served, or refused.
-pub struct Door {
+pub struct ReopenableListener {
     pub address: SocketAddr,
-    /// Bound, but never listening: while nothing listens it keeps the port, and the kernel refuses connections.
+    /// Bound, but never listening. It reserves the port while nothing listens, and the kernel refuses connections.
     _reservation: TcpSocket,
     serve: std::sync::Arc<Serve>,
     listening: Mutex<Option<Listening>>,
@@ -27,11 +27,11 @@ struct Listening {
     tasks: TaskTracker,
 }
 
-impl Door {
+impl ReopenableListener {
     /// Opens a door at a free port.
     pub async fn open(serve: Serve) -> Self {
         let reservation = bind("127.0.0.1:0".parse().unwrap());
-        let door = Door {
+        let door = ReopenableListener {
             address: reservation.local_addr().unwrap(),
             _reservation: reservation,
             serve: std::sync::Arc::new(serve),

@@ -185,7 +185,7 @@ async fn answer(
     let Some(signal) = signal else {
         return respond(404, "text/plain", "no such path");
     };
-    // The client may go away in the middle of its body.
+    // The client may disconnect in the middle of its body.
     let Ok(body) = body.collect().await else {
         return respond(400, "text/plain", "half a body");
     };
@@ -197,7 +197,7 @@ async fn answer(
     };
     let telemetry = Telemetry::decode(signal, &body).unwrap();
     match shared.decide(head.headers, telemetry).await {
-        // An empty protobuf message, and an empty JSON one.
+        // An empty protobuf message, and an empty JSON message.
         Answer::Accept if json => respond(200, JSON, "{}"),
         Answer::Accept => respond(200, PROTOBUF, ""),
         Answer::Partial { rejected, message } => {

@@ -11,7 +11,7 @@ fn endpoints_split_into_host_and_port() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_names_the_address() {
+async fn refused_connection_names_the_address() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);

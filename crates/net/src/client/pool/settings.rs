@@ -15,7 +15,7 @@ pub enum Balancing {
 /// Settings of a [`Pool`].
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
-    /// Number of connections to each address (or to the one that is picked).
+    /// Number of connections to each address, or to the picked address.
     pub connections: usize,
     /// Distribution of the connections.
     pub balancing: Balancing,

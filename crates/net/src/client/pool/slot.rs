@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use super::super::body::Chunks;
 use crate::client::connect_error::ConnectError;
 
-/// Time after a failed attempt in which requests fail at once. It doubles with every failure in a row. The maximum is
-/// far below gRPC's two minutes, because only requests trigger attempts, and requests back off themselves. A connection
-/// that breaks before its first response counts as a failure: under TLS 1.3, a server refuses a client certificate only
-/// then.
+/// Time after a failed attempt in which requests fail at once. The time doubles with every failure in a row. The
+/// maximum is far below gRPC's two minutes, because only requests trigger attempts, and requests back off themselves. A
+/// connection that breaks before its first response counts as a failure: under TLS 1.3, a server refuses a client
+/// certificate only at that time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// State of one connection. `failures` counts the attempts in a row without a response.
+/// State of one connection. `failures` is the number of consecutive attempts without a response.
 pub(super) enum Slot {
     Idle {
         failures: u32,
@@ -44,7 +44,7 @@ impl Slot {
     /// The initial state.
     pub(super) const NEW: Slot = Slot::Idle { failures: 0 };
 
-    /// Returns the state after `failures` failures in a row, the last of them now.
+    /// Returns the state after the last of `failures` consecutive failures.
     pub(super) fn failed(error: ConnectError, failures: u32) -> Self {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         let pause = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Whether a new connection would use other certificates.
+    /// Whether a new connection would use different certificates.
     pub(super) fn is_outdated(&self, current: Option<&Arc<ClientConfig>>) -> bool {
         match (&self.tls, current) {
             (Some(tls), Some(current)) => !Arc::ptr_eq(tls, current),

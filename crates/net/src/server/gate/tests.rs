@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::admission::{Admission, CONNECTIONS_SHARE, FEWEST_CONNECTIONS};
+use super::super::admission::{Admission, CONNECTIONS_SHARE, MIN_CONNECTIONS};
 use super::super::client_limit::ClientLimit;
 use super::super::held::FRAMES_SHARE;
 use super::super::peer::Peer;
@@ -49,7 +49,7 @@ fn connections_are_counted_in_total_and_per_address() {
 }
 
 #[test]
-fn one_peer_cannot_take_all_handshakes() {
+fn one_network_cannot_take_all_handshakes() {
     let limits = Limits {
         max_handshakes: 8,
         ..Limits::default()
@@ -89,7 +89,7 @@ fn connections_and_partial_frames_have_a_memory_share() {
     assert_eq!(budget.used(), 0);
     open.push(admit(&gate, "10.0.0.3").unwrap());
     let probes = self::gate(Limits::default(), Some(budget.clone()));
-    let few = many(&probes, "10.0.0.1", FEWEST_CONNECTIONS);
+    let few = many(&probes, "10.0.0.1", MIN_CONNECTIONS);
     assert_eq!(admit(&probes, "10.0.0.1").err(), Some(ClientLimit::Memory));
     drop(few);
 
@@ -117,7 +117,7 @@ fn connections_and_partial_frames_have_a_memory_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_strangers_make_room_for_newcomers() {
+async fn idle_unknown_clients_make_room_for_new_connections() {
     let budget = Budget::new(CONNECTIONS_SHARE * 200 * CONNECTION_COST);
     let gate = gate(Limits::default(), Some(budget));
     let token = CancellationToken::new();
@@ -164,7 +164,7 @@ fn requests_share_memory_and_one_address_gets_half() {
     assert!(gate.is_short(peers[2].1.network.as_deref()));
     assert_eq!(one.open(half + MAX_REFUSALS - 1), Opening::Refused);
     assert_eq!(one.open(half + MAX_REFUSALS), Opening::Waits);
-    one.keep(FREE_REQUESTS + 20);
+    one.release_beyond(FREE_REQUESTS + 20);
     assert_eq!(admitted(third), FREE_REQUESTS + 30);
     drop(places);
     assert_eq!(gate.budget.clients.requests.load(Relaxed), 0);
@@ -172,7 +172,7 @@ fn requests_share_memory_and_one_address_gets_half() {
 }
 
 #[test]
-fn answers_have_a_share_of_memory_but_a_single_one() {
+fn responses_share_memory_and_single_one_is_always_allowed() {
     let gate = gate(Limits::default(), Some(Budget::new(ANSWERS_SHARE * 1000)));
     let admission = admit(&gate, "10.0.0.1").unwrap();
     let mut peer = Peer::new(at("10.0.0.1"), gate.clone());
@@ -188,7 +188,7 @@ fn answers_have_a_share_of_memory_but_a_single_one() {
 }
 
 #[test]
-fn an_address_gets_half_of_the_requests() {
+fn one_network_gets_half_of_the_requests() {
     let limits = Limits {
         max_requests: 4,
         ..Limits::default()

@@ -22,10 +22,10 @@ impl Bucket {
 
     pub(super) fn earn(&mut self, answers: u32) {
         let full = BURST * f64::from(self.rate);
-        self.left = (self.left + f64::from(answers) * EARNED).min(full);
+        self.left = (self.left + f64::from(answers) * PERMITTED_PER_FRAME).min(full);
     }
 
-    /// Takes tokens. Returns false if there were too few.
+    /// Takes tokens. Returns false if the bucket has too few tokens.
     pub(super) fn take(&mut self, frames: u32) -> bool {
         if self.rate == 0 {
             return true;
@@ -43,4 +43,4 @@ const BURST: f64 = 10.0;
 /// Control frames that a DATA frame or the end of a response permits. grpc-go and grpc-c measure the round trip with
 /// PINGs while responses arrive, thousands per second on a fast network. Any client may answer a DATA frame with one
 /// WINDOW_UPDATE each for the stream and the connection.
-const EARNED: f64 = 2.0;
+const PERMITTED_PER_FRAME: f64 = 2.0;

@@ -1,4 +1,4 @@
-//! Ends a connection: sends the last message, and reads what the client still sends.
+//! Ends a connection: sends the last message, and reads the remaining bytes of the client.
 
 use std::io;
 use std::pin::Pin;
@@ -81,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         self.close(message, why, reason);
     }
 
-    /// Ends the connection with the error that hyper gets. First completes the frame that is being written.
+    /// Ends the connection with the error that is passed to hyper. First completes the partly written frame.
     pub(super) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(closing) = &mut self.closing else {
             return Poll::Pending;

@@ -16,7 +16,7 @@ const SMALL_FRAME: u32 = 16 << 10;
 const ROOM_RETRY: Duration = Duration::from_millis(20);
 /// Time for a client to read a response while room for requests is scarce.
 const SHORT_SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// The same time during shutdown. Several TCP retransmissions fit into it.
+/// `send_timeout` during shutdown. Several TCP retransmissions fit into it.
 const LAST_SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of checks for unread responses.
 const ANSWER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             let Some((deadline, limit, reason)) = self.next_deadline() else {
                 return;
             };
-            // Resetting a timer costs more than letting an outdated one fire.
+            // Resetting a timer costs more than an unnecessary wake-up.
             let rang = self.timer.is_elapsed();
             if rang && deadline <= Instant::now() {
                 self.cut(limit, reason);
@@ -108,8 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         all.min_by_key(|(deadline, ..)| *deadline)
     }
 
-    /// Whether there is memory for the rest of the client's current frame. h2 buffers a frame until it is complete,
-    /// before any budget is consulted. Without memory the client waits, as for a flow control window.
+    /// Whether there is memory for the rest of the client's current frame. h2 buffers an incomplete frame before the
+    /// request takes budget. Without memory the client waits, as for a flow control window.
     pub(super) fn has_room(&mut self) -> bool {
         let size = match self.frames.unfinished() {
             Some(UnfinishedItem::Data(_, size)) if size > SMALL_FRAME => size as usize,
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         true
     }
 
-    /// Checks again shortly whether there is memory.
+    /// Schedules another check for memory.
     pub(super) fn wait_for_room(&mut self, cx: &mut Context<'_>) {
         self.watch(cx);
         if self.closing.is_none() {
@@ -136,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Passes waiting bytes to hyper as far as there are slots. Returns true if any were passed.
+    /// Passes waiting bytes to hyper while slots are free. Returns true if any bytes were passed.
     pub(super) fn resume_waiting(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let most = self.waiting.len().min(buf.remaining());
         let first = self.waiting.slice(..most);

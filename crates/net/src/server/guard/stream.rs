@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         if let Poll::Ready(Ok(count)) = &written {
             me.sent(buf.get(..*count).unwrap_or_default());
         }
-        me.wrote(cx, &written);
+        me.after_write(cx, &written);
         written
     }
 
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
                 left -= now;
             }
         }
-        me.wrote(cx, &written);
+        me.after_write(cx, &written);
         written
     }
 

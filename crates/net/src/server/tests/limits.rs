@@ -30,7 +30,7 @@ fn get_on(stream: u32) -> Vec<u8> {
     frame(HEADERS, 0x5, stream, b"\x82\x86\x84\x41\x01s")
 }
 
-/// Writes as much as the server takes, then reads to the end of the connection.
+/// Writes as many bytes as the server takes, then reads to the end of the connection.
 async fn exchange(client: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let (mut read, mut write) = client.into_split();
     let bytes = bytes.to_vec();
@@ -109,7 +109,7 @@ async fn clients_with_incomplete_head_are_disconnected() {
         let time = Instant::now();
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer).await;
-        // One more second for the closing message.
+        // One additional second for the closing message.
         let took = time.elapsed().as_secs();
         assert!(
             (seconds..=seconds + 1).contains(&took),
@@ -125,7 +125,7 @@ async fn clients_with_incomplete_head_are_disconnected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trickle_of_bytes_does_not_prolong_a_head() {
+async fn slow_bytes_do_not_extend_head_timeout() {
     let (_server, address) = start(counting(), ServerOptions::default());
     for words in [
         b"GET / HTTP/1.1\r\nhost: server\r\nslow: ".to_vec(),
@@ -144,7 +144,7 @@ async fn a_trickle_of_bytes_does_not_prolong_a_head() {
         });
         let _ = read.read_to_end(&mut Vec::new()).await;
         let took = time.elapsed().as_secs();
-        // The preface has a limit of ten seconds of its own.
+        // The preface has a separate limit of ten seconds.
         assert!((10..=21).contains(&took), "closed after {took} s");
         trickle.abort();
     }
@@ -223,7 +223,7 @@ async fn tls_connection_over_limit_gets_an_alert() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_tls_handshake_does_not_keep_its_place_for_ever() {
+async fn stalled_tls_handshake_loses_its_slot() {
     let (config, connector) = tls();
     let options = ServerOptions {
         tls: Some(Arc::new(config)),
@@ -233,7 +233,7 @@ async fn a_stalled_tls_handshake_does_not_keep_its_place_for_ever() {
         })
     };
     let (_server, address) = start(counting(), options);
-    // A silent connection takes no handshake place.
+    // A silent connection takes no handshake slot.
     let _silent = TcpStream::connect(address).await.unwrap();
     let mut stalled = TcpStream::connect(address).await.unwrap();
     stalled
@@ -291,7 +291,7 @@ async fn request_over_limit_is_refused_without_reading_body() {
 }
 
 #[tokio::test]
-async fn too_large_a_head_is_refused_with_431() {
+async fn oversized_head_is_refused_with_431() {
     let (_server, address) = start(counting(), ServerOptions::default());
     let large = "x".repeat(17 << 10);
     let request = format!("GET / HTTP/1.1\r\nhost: server\r\nlarge: {large}\r\n\r\n");
@@ -302,7 +302,7 @@ async fn too_large_a_head_is_refused_with_431() {
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
-    // A first request, so that the client knows the limits and the server gets its acknowledgement.
+    // After a first request, the client knows the limits, and the server has its acknowledgement.
     assert_eq!(client.send_request(get()).await.unwrap().status(), 200);
     let mut request = get();
     request
@@ -316,7 +316,7 @@ async fn too_large_a_head_is_refused_with_431() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn floods_of_control_frames_end_in_a_goaway() {
+async fn flood_of_control_frames_ends_with_goaway() {
     let limits = Limits {
         max_control_frames: 10,
         ..Limits::default()
@@ -358,7 +358,7 @@ async fn floods_of_control_frames_end_in_a_goaway() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_by_h2_are_counted() {
+async fn connections_ended_by_h2_are_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recorder = ::metrics::set_default_local_recorder(&recorder);
     let (_server, address) = start(counting(), ServerOptions::default());
@@ -402,7 +402,7 @@ async fn refusals_by_h2_are_counted() {
 }
 
 #[tokio::test]
-async fn a_client_may_measure_and_acknowledge_every_answer() {
+async fn client_may_ping_and_acknowledge_every_response() {
     let limits = Limits {
         max_control_frames: 1,
         ..Limits::default()

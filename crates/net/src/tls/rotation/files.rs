@@ -1,8 +1,8 @@
 //! Detection of changed files, cheaply by metadata and reliably by content.
 //!
-//! [`FileWatch`](crate::files::FileWatch) would not do: it only detects changed metadata. Certificates must also be
-//! read again where metadata are unreliable, must fit each other, and are not logged as changed if their content is the
-//! same.
+//! [`FileWatch`](crate::files::FileWatch) is not sufficient, because it only detects changed metadata. Certificates
+//! must also be read again where metadata are unreliable, must match each other, and are not logged as changed if their
+//! content is the same.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -17,7 +17,7 @@ pub(super) struct Files {
     hasher: RandomState,
 }
 
-/// Metadata of the files. Equal stamps mean that most likely nothing has changed.
+/// Metadata of the files. Equal stamps mean that the files are most likely unchanged.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stamps(Vec<Option<FileStamp>>);
 

@@ -14,7 +14,7 @@ use crate::tls::certificate::{Facts, date};
 /// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CertificateRole {
-    /// The own certificate, or an intermediate one that is presented with it.
+    /// The own certificate, or an intermediate certificate that is presented with it.
     Certificate,
     /// A trusted authority of servers.
     Authority,
@@ -43,7 +43,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// Returns the days until the certificate expires, with their fraction. Negative after expiry.
+    /// Returns the days until the certificate expires, as a fraction; negative after expiry.
     pub fn days_left(&self, now: SystemTime) -> f64 {
         let seconds = match self.facts.not_after.duration_since(now) {
             Ok(left) => left.as_secs_f64(),
@@ -69,10 +69,10 @@ pub(super) fn register(holder: Weak<dyn Holder>) {
     holders.push(holder);
 }
 
-/// Returns the certificates that the process uses now, and their owners. The system's authorities are not included.
+/// Returns the certificates in use by the process, and their owners. The system's authorities are not included.
 pub fn in_use() -> Vec<(Owner, InUse)> {
     let holders = HOLDERS.lock();
-    // Dropped after the lock is released, because this may drop the last reference to a holder.
+    // Dropped after the lock is released, because the drop may release the last reference to a holder.
     let living: Vec<_> = holders.iter().filter_map(Weak::upgrade).collect();
     drop(holders);
     let each = living.iter().flat_map(|holder| {
@@ -143,7 +143,7 @@ impl Warnings {
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Remaining lifetime at which a warning is logged, unless that is more than a fifth of the whole lifetime. Programs
-/// renew certificates with lifetimes of an hour or a day, half-way or at two thirds.
+/// Remaining lifetime at which a warning is logged, limited to a fifth of the whole lifetime. Programs renew
+/// certificates with lifetimes of an hour or a day half-way or at two thirds.
 const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const SHARE: u32 = 5;

@@ -1,4 +1,4 @@
-//! The watched source of one TLS section: the current configuration, and the watch over its files.
+//! The watched source of one TLS section: the current configuration, and the watch on its files.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ use crate::tls::material;
 use crate::tls::material::{is_set, text};
 use crate::tls::trust::{Report, Trust};
 
-/// A `tls` section, as the rotation needs it.
+/// The interface of a `tls` section for the rotation.
 pub(super) trait Section: Send + Sync + 'static {
     type Config: Send + Sync + 'static;
 
@@ -46,9 +46,9 @@ pub(super) struct Named<'a> {
     pub(super) key: &'static str,
     pub(super) file: &'a Path,
     pub(super) pem: &'a str,
-    /// Role of the certificates in the file, if it has any.
+    /// Role of the certificates in the file; `None` for other files.
     pub(super) kind: Option<CertificateRole>,
-    /// Whether the file is read again at all.
+    /// Whether the file is read again after the start.
     pub(super) watched: bool,
     /// Whether the file decides which clients are admitted.
     pub(super) trust: bool,
@@ -85,12 +85,12 @@ pub(super) struct Built<C> {
     pub(super) config: Arc<C>,
     /// Verifier of clients, if client certificates are required.
     pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// Client authorities in PEM, kept if the file is not read again.
+    /// Client authorities in PEM, kept for a file that is not read again.
     pub(super) client_ca: Option<Vec<u8>>,
     pub(super) certificates: Vec<InUse>,
 }
 
-/// Returns the certificates of a section. Those whose files are not read again are taken from `previous`.
+/// Returns the certificates of a section. Certificates of unwatched files are taken from `previous`.
 pub(super) fn certificates<S: Section>(
     section: &S,
     previous: Option<&Built<S::Config>>,
@@ -107,7 +107,7 @@ pub(super) fn certificates<S: Section>(
             continue;
         };
         let chain = material::certificates(named.key, named.file, &pem)?;
-        // Certificates that webpki accepts but the parser does not are left out of the metrics, but do not prevent the
+        // Certificates that webpki accepts but the parser rejects are left out of the metrics, but do not prevent the
         // start.
         let facts = chain.iter().filter_map(|der| describe(der).ok());
         found.extend(facts.map(|facts| InUse { kind, facts }));
@@ -156,7 +156,7 @@ impl<S: Section> Source<S> {
             true => Files::new(Vec::new()),
             false => Files::new(files.collect()),
         };
-        // Taken before the files are read, so that a concurrent change is detected by the first check.
+        // The stamps are taken before the files are read, so that the first check detects a concurrent change.
         let (seen, used) = (files.stamps(), files.contents());
         let built = section.build(alpn, None)?;
         let now = Instant::now();
@@ -232,7 +232,7 @@ impl<S: Section> Source<S> {
             watching.reread = now + self.section.reload_interval();
             self.read(watching, now);
         }
-        self.complain(watching, now);
+        self.log_failure(watching, now);
     }
 
     /// Reads the files, and uses them if they have changed and are valid.
@@ -246,8 +246,8 @@ impl<S: Section> Source<S> {
         let current = self.current.load_full();
         let changed = watching.files.differing(&watching.used, &contents);
         let built = self.section.build(&alpn, Some(&current)).and_then(|built| {
-            // An expired certificate, or one that is not valid yet, is worse than the current one. The next read tries
-            // again.
+            // An expired certificate, or a certificate that is not valid yet, is worse than the current certificate.
+            // The next read tries again.
             let mut invalid_now = self.section.invalid_now(SystemTime::now()).into_iter();
             let new = invalid_now.find(|error| changed.contains(&error.key));
             new.map_or(Ok(built), Err)
@@ -287,8 +287,8 @@ impl<S: Section> Source<S> {
         );
     }
 
-    /// Logs that the files cannot be used, once the state has lasted, and again every hour.
-    fn complain(&self, watching: &mut Watching, now: Instant) {
+    /// Logs that the files cannot be used, after the state has lasted for some time, and again every hour.
+    fn log_failure(&self, watching: &mut Watching, now: Instant) {
         let Some(bad) = &mut watching.bad else {
             return;
         };
@@ -321,7 +321,7 @@ impl<S: Section> Source<S> {
 }
 
 impl Watching {
-    /// Records unusable files. A certificate and its key are written one after the other, so they may fit at the next
+    /// Records unusable files. A certificate and its key are written one after the other, so they may match at the next
     /// check.
     fn note_bad(&mut self, contents: Contents, reason: String, now: Instant) {
         let since = match &self.bad {
@@ -348,7 +348,7 @@ impl<S: Section> Holder for Source<S> {
     }
 }
 
-/// Returns the own certificate, without the intermediate ones.
+/// Returns the own certificate, without intermediate certificates.
 fn leaf<C>(built: &Built<C>) -> Option<&InUse> {
     let mut certificates = built.certificates.iter();
     certificates.find(|used| used.kind == CertificateRole::Certificate)

@@ -189,7 +189,7 @@ async fn renamed_file_is_in_use_after_seconds() {
 #[tokio::test(start_paused = true)]
 async fn swapped_parent_symlink_is_detected() {
     let mut fixture = Fixture::new("otlp/linked");
-    // As Kubernetes mounts a secret: the files link into `..data`, which links to a directory.
+    // Kubernetes mounts a secret like this: the files link into `..data`, which links to a directory.
     let mount = |name: &str, (certificate, key): (String, String)| {
         let directory = fixture.path(name);
         std::fs::create_dir(&directory).unwrap();
@@ -218,7 +218,7 @@ async fn swapped_parent_symlink_is_detected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_waits_for_its_key_without_a_complaint() {
+async fn certificate_without_its_new_key_is_not_logged() {
     let mut fixture = Fixture::new("otlp/two_steps");
     let source = fixture.start();
     let before = source.config();
@@ -233,7 +233,7 @@ async fn a_certificate_waits_for_its_key_without_a_complaint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unusable_files_change_nothing_and_are_logged_once() {
+async fn unusable_files_are_logged_once_and_not_used() {
     let mut fixture = Fixture::new("otlp/bad");
     let source = fixture.start();
     let before = source.config();
@@ -243,7 +243,7 @@ async fn unusable_files_change_nothing_and_are_logged_once() {
     assert_eq!(fixture.counted(), [0, 1, 0]);
     sleep(MINUTE * 30).await;
     assert_eq!(fixture.counted(), [0, 1, 0]);
-    // A different mistake is logged separately.
+    // Each kind of mistake is logged separately.
     std::fs::remove_file(fixture.path("tls.crt")).unwrap();
     sleep(MINUTE).await;
     assert_eq!(fixture.counted(), [0, 2, 0]);
@@ -263,7 +263,7 @@ async fn unusable_files_change_nothing_and_are_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_outside_its_time_does_not_replace_a_good_one() {
+async fn invalid_now_certificate_does_not_replace_valid_one() {
     let mut fixture = Fixture::new("otlp/expired");
     let _source = fixture.start();
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -278,7 +278,7 @@ async fn a_certificate_outside_its_time_does_not_replace_a_good_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_of_zero_means_never() {
+async fn zero_interval_disables_reload() {
     let mut fixture = Fixture::new("otlp/never");
     fixture.tls.reload_interval = tributary_config::units::Duration::default();
     let source = fixture.start();
@@ -402,7 +402,7 @@ async fn revocation_closes_the_revoked_client_only() {
     fixture.put("ca.pem", &authority.pem);
     fixture.put("crl.pem", &authority.list(2090, None));
     fixture.tls.client_crl_file = fixture.path("crl.pem");
-    // The revocation lists are read again nevertheless.
+    // The revocation lists are still read again.
     fixture.tls.client_ca_file_reload = false;
     let (server, _source) = mutual(&mut fixture);
     let stolen = authority.leaf("stolen", YEAR);
@@ -440,7 +440,7 @@ async fn client_authorities_stay_without_reload_setting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_ends_with_the_certificate_of_its_client() {
+async fn connection_ends_when_client_certificate_expires() {
     let mut fixture = Fixture::new("otlp/ending");
     fixture.put("ca.pem", &fixture.authority.pem);
     let (server, _source) = mutual(&mut fixture);

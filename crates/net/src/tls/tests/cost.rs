@@ -36,7 +36,7 @@ fn handshake(
             server.write_tls(&mut answer).unwrap();
         }
         if let Some(certificates) = server.peer_certificates() {
-            // Once, as the server does after the handshake.
+            // Read once, as the server does after the handshake.
             if !server.is_handshaking() {
                 certificate::describe(&certificates[0]).unwrap();
             }
@@ -53,7 +53,7 @@ fn handshake(
 
 #[tokio::test]
 #[ignore = "a measurement"]
-async fn handshakes_a_second_on_one_core() {
+async fn handshakes_per_second_on_one_core() {
     let ours = Authority::new("our CA");
     let mut server = ours.server();
     server.allowed_client_names = vec!["spiffe://zone.example/ns/*/sa/agent".to_owned()];

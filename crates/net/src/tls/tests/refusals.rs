@@ -400,7 +400,7 @@ async fn refusal_is_explained_to_client_and_operator() {
             assert!(told.contains(words), "{reason:?}: \"{words}\" in {told}");
         }
     }
-    // The same with all required lists.
+    // The same lists, and all required ones.
     let all_lists = ours.list("all.pem", 1, 2999);
     let (served, sent) = meet(&ours.client(serial), &listed(all_lists)).await;
     assert_eq!((served.unwrap().as_deref(), sent), (Some("leaf"), Ok(())));

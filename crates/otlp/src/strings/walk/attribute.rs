@@ -1,5 +1,5 @@
-//! Walks over the attributes of a set: skips irrelevant ones, asks the rewriter about others, and inspects
-//! the strings of the rest.
+//! Walks over the attributes of a set: skips irrelevant attributes, calls the rewriter for attributes that need a
+//! decision, and inspects the strings of the rest.
 
 use std::borrow::Cow;
 
@@ -83,7 +83,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// Handles an attribute that the rewriter decides about.
     fn judged(&mut self, place: StringPlace, part: Part<'a>, depth: u32) -> Walked<R> {
         let (mut key, mut value) = (&b""[..], None);
-        // Several occurrences of a value are merged by readers.
+        // Readers merge several occurrences of a value.
         let mut merged = Vec::new();
         let mut occurrences = (0, 0, 0);
         for field in Fields::new(part.body) {

@@ -112,8 +112,8 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         Ok(())
     }
 
-    /// Returns the signal of the request that bytes in the value of an attribute claim to contain. If the attribute
-    /// has several keys, any of them counts.
+    /// Returns the signal of the request that a bytes value claims to contain. If the attribute has several keys, any
+    /// of the keys may make the claim.
     fn claim(
         &self,
         place: StringPlace,

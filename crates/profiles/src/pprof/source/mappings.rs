@@ -20,8 +20,8 @@ fn boolean(value: bool) -> AnyValue {
 }
 
 impl<'s, 'f> FileReader<'s, 'f> {
-    /// Copies the mapping with this id. Returns the shift of its addresses too. As in pprof, a dangling id means
-    /// none.
+    /// Copies the mapping with this id, and returns the shift of its addresses. As in pprof, a dangling id means no
+    /// mapping.
     pub(super) fn mapping(&mut self, id: u64) -> Result<(MappingId, u64), Error> {
         if id == 0 {
             return Ok((MappingId::default(), 0));
@@ -93,14 +93,14 @@ impl<'s, 'f> FileReader<'s, 'f> {
             }
         }
         mapping.attributes = self.into.attribute_set(&attributes);
-        // Without other content, an unset flag distinguishes the mapping from none.
+        // Without other content, an unset flag distinguishes the mapping from no mapping.
         if mapping == Mapping::default() {
             mapping.attributes = self.flags(&[(names::HAS_FUNCTIONS, false)]);
         }
         Ok(mapping)
     }
 
-    /// Returns the first mapping of the file, that of the main program, if a location is in it.
+    /// Returns the first mapping of the file, which belongs to the main program, if the mapping has a location.
     pub(in super::super) fn main(&self) -> Option<MappingId> {
         self.memo.mappings.get(0)
     }

@@ -1,7 +1,7 @@
 //! Demangles C++ names of the Itanium ABI, in the notation of GNU's `c++filt`.
 //!
-//! The crate `cpp_demangle` 0.5 cannot read names of Clang 18 and later (`Tn`, in templates that use
-//! `std::enable_if`), and writes others wrongly (`T const` for `T const&` in packs).
+//! The crate `cpp_demangle` 0.5 cannot read names of Clang 18 and later (`Tn`, in templates that use `std::enable_if`),
+//! and writes some names wrongly (`T const` for `T const&` in packs).
 
 mod expressions;
 mod names;
@@ -17,8 +17,7 @@ use std::fmt::Write;
 use self::parse::Parser;
 use self::print::Printer;
 
-/// Demangles a name into `output`. Returns false if the name is not mangled; `output` may then hold partial
-/// text.
+/// Demangles a name into `output`. Returns false if the name is not mangled; `output` may then contain partial text.
 pub(super) fn demangle(name: &str, output: &mut impl Write) -> bool {
     if let Some(rest) = name.strip_prefix("_GLOBAL_") {
         return global(rest, output);

@@ -43,7 +43,7 @@ impl<'d, 'a> LoadedUnit<'d, 'a> {
     }
 }
 
-/// The functions of one file's debug information, by the reference to them.
+/// The functions of one file's debug information, by their references.
 pub(super) struct Functions<'d, 'a> {
     pub(super) dwarf: &'d Dwarf<Bytes<'a>>,
     pub(super) headers: Vec<UnitHeader<Bytes<'a>>>,
@@ -77,7 +77,7 @@ impl<'d, 'a> Functions<'d, 'a> {
     pub(super) fn new(dwarf: &'d Dwarf<Bytes<'a>>) -> Self {
         let mut headers = Vec::new();
         let mut units = dwarf.units();
-        // Units behind a damaged header cannot be located.
+        // Units after a damaged header cannot be located.
         while let Ok(Some(header)) = units.next() {
             headers.push(header);
         }
@@ -91,7 +91,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         }
     }
 
-    /// Loads the unit with this number without keeping it.
+    /// Loads the unit with this number without caching it.
     pub(super) fn load(&self, number: usize) -> Result<Rc<LoadedUnit<'d, 'a>>, UnitError> {
         if let Some(loaded) = self.loaded.get(&number) {
             return Ok(Rc::clone(loaded));
@@ -114,7 +114,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         Ok(function)
     }
 
-    /// Returns the function with these names, completed from the entries that they refer to.
+    /// Returns the function with these names, completed from the referenced entries.
     pub(super) fn resolve(
         &mut self,
         here: &Rc<LoadedUnit<'d, 'a>>,
@@ -177,7 +177,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         Ok(target)
     }
 
-    /// Returns the unit that contains an offset, and keeps it for later references.
+    /// Returns the unit that contains an offset, and caches the unit for later references.
     fn unit_of(&mut self, at: DebugInfoOffset) -> Result<Rc<LoadedUnit<'d, 'a>>, UnitError> {
         let behind = self.headers.partition_point(|header| {
             header
@@ -195,7 +195,7 @@ impl<'d, 'a> Functions<'d, 'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Takes the value of an attribute, unless a value is known already.
+    /// Takes the value of an attribute, unless the value is known from another entry.
     pub(super) fn take(
         &mut self,
         dwarf: &Dwarf<Bytes<'a>>,

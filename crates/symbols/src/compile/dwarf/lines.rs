@@ -74,7 +74,7 @@ fn render(
     Some(())
 }
 
-/// Appends to a path; an absolute part replaces it.
+/// Appends to a path; an absolute part replaces the path.
 fn push(path: &mut Vec<u8>, part: &[u8]) {
     if part.starts_with(b"/") {
         path.clear();
@@ -149,7 +149,7 @@ pub(super) fn read(
         };
         let first = begins.last() == Some(&rows.len());
         match rows.last_mut().filter(|_| !first) {
-            // Of several rows at one address, the last one counts.
+            // Of several rows at one address, the last row applies.
             Some(last) if last.address == address => *last = row,
             Some(last) if last.place == row.place && !row.end => {}
             _ => {
@@ -162,7 +162,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Sorts the sequences. Of two overlapping sequences, the first one stays.
+/// Sorts the sequences. Of two overlapping sequences, the first sequence stays.
 fn finish(rows: &mut Vec<Row>, begins: &[usize], unfinished: bool) {
     if unfinished && let Some(last) = rows.last_mut() {
         last.end = true;

@@ -68,8 +68,8 @@ fn parts(path: &Path, mut from: PathBuf) -> PathBuf {
 /// # Errors
 /// Fails if the sections are damaged or exceed the limit for decompression.
 pub(crate) fn split_units(elf: &Elf<'_>) -> Result<Vec<SplitUnit>, ElfError> {
-    // Split units need the addresses in this section. Without it there are no split units, and nothing needs to be
-    // decompressed.
+    // Split units need the addresses in this section. A file without the section has no split units, and needs no
+    // decompression.
     if !elf.has_section(".debug_addr") {
         return Ok(Vec::new());
     }

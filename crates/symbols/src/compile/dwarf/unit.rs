@@ -163,9 +163,9 @@ impl<'m> Reading<'m> {
         };
         let mut unit = dwarf.unit(header)?;
         unit.copy_relocated_attributes(&skeleton.unit);
-        // File numbers refer to the skeleton's table, whose strings are in the skeleton's sections. From DWARF 5
-        // on, GCC writes a single table into the split file, and no attribute points to it. LLVM writes such a
-        // table for type units only.
+        // File numbers refer to the skeleton's table, whose strings are in the skeleton's sections. From DWARF 5 on,
+        // GCC writes a single table into the split file, and no attribute points to the table. LLVM writes such a table
+        // for type units only.
         if unit.line_program.is_none() && unit.header.version() >= 5 && is_of_gcc(dwarf, &unit)? {
             let (size, directory, name) = (unit.header.address_size(), unit.comp_dir, unit.name);
             let own = dwarf
@@ -195,8 +195,8 @@ impl<'m> Reading<'m> {
             let Some(abbreviation) = entries.read_abbreviation()? else {
                 continue;
             };
-            // Every entry closes the entries that do not enclose it, even if the entry itself is not used: sibling
-            // blocks have the same depth.
+            // Every entry closes the entries that do not enclose it, even if the entry is not used: sibling blocks have
+            // the same depth.
             while scopes.last().is_some_and(|scope| scope.depth >= depth) {
                 scopes.pop();
             }
@@ -312,7 +312,7 @@ impl<'m> Reading<'m> {
     }
 
     fn span(&mut self, start: u64, end: u64, depth: isize) -> Result<(), UnitError> {
-        // If a linker drops a function, the function's debug information stays, at an address near 0.
+        // If a linker drops a function, the debug information of the function stays, at an address near 0.
         let Some(code) = range_containing(self.code, start) else {
             return Ok(());
         };

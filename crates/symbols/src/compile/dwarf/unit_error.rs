@@ -5,7 +5,7 @@ use crate::compile::CompileError;
 /// The reason why reading a unit stopped.
 #[derive(Debug)]
 pub(super) enum UnitError {
-    /// The unit is damaged; the parts read so far are kept, and other units are still read.
+    /// The unit is damaged. Its parts before the damage are kept, and other units are still read.
     Damaged,
     /// The whole compilation fails.
     Compile(CompileError),

@@ -19,7 +19,7 @@ pub(super) struct Module {
 /// Location of `.gopclntab`.
 pub(super) struct TableLocation<'data> {
     pub(super) address: u64,
-    /// Bytes from the start of the table, up to its end if the end is known.
+    /// Bytes from the start of the table, up to its end or, if the end is unknown, beyond it.
     pub(super) data: &'data [u8],
     /// End address of the table, if known.
     pub(super) end: Option<u64>,
@@ -46,7 +46,7 @@ pub(super) fn find_table<'data>(elf: &Elf<'data>) -> Option<TableLocation<'data>
                 let data = elf.at(segment.address)?;
                 let mut magics = memchr::memmem::find_iter(data, &[0xff, 0xff, 0xff]);
                 magics.find_map(|at| {
-                    // Little-endian: the searched byte is the second one.
+                    // Little-endian: the searched byte is the second byte.
                     let at = at.checked_sub(1)?;
                     let table = data.get(at..)?;
                     // The linker aligns the table, mostly to a page.
@@ -75,9 +75,9 @@ impl Module {
     ///
     /// `end` is the end of the table, if known.
     pub(super) fn find(elf: &Elf<'_>, table: u64, end: Option<u64>, version: Version) -> Self {
-        // Offsets of the code start and of the candidates for function data. The first candidate is that of Go 1.20
-        // to 1.26. The second is that of Go 1.27, which lays out types and interface tables differently, with the
-        // same version of the table.
+        // Offsets of the code start and of the candidates for function data. The first candidate belongs to Go 1.20 to
+        // 1.26. The second candidate belongs to Go 1.27, which lays out types and interface tables differently, with
+        // the same version of the table.
         let (text, function_data): (u64, &[u64]) = match version {
             Version::Go116 => (176, &[]),
             Version::Go118 => (176, &[304]),
@@ -112,8 +112,8 @@ impl Module {
                 !segment.executable && skipped.is_some_and(|skipped| skipped < segment.file_size)
             })
         };
-        // Data that precedes function data in memory precedes it in this record too: read-only data or types, but
-        // not sizes and offsets.
+        // Data that precedes function data in memory precedes it in this record too: read-only data or types, but not
+        // sizes and offsets.
         let read_data = |offset: u64| {
             let before = field(address, offset.checked_sub(8)?)?;
             field(address, offset).filter(|place| *place >= before && is_data(place))
@@ -131,7 +131,7 @@ const LAST_FIELD: u64 = 512;
 
 /// Returns addresses that hold the address of the table.
 fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64> {
-    /// Maximum number of candidates. If more places look like the record, the first ones are enough.
+    /// Maximum number of candidates. If more addresses look like the record, the first candidates are enough.
     const MOST: usize = 64;
     let by_relocation = relocations.iter().filter(|(_, value)| *value == table);
     let mut found: Vec<_> = by_relocation.map(|(at, _)| *at).take(MOST).collect();

@@ -1,4 +1,4 @@
-//! Parses the header of `.gopclntab` and locates the tables in it.
+//! Parses the header of `.gopclntab` and locates its tables.
 
 use crate::file::format::{u32_at, u64_at};
 
@@ -9,14 +9,14 @@ pub(super) enum Version {
     Go120,
 }
 
-/// Tables of `.gopclntab`. Offsets are checked where they are used.
+/// Tables of `.gopclntab`. Offsets are checked at their use.
 #[derive(Debug, Clone)]
 pub(super) struct Tables<'a> {
     pub(super) version: Version,
     /// Size of the shortest instruction in bytes.
     pub(super) quantum: u64,
     functions: u64,
-    /// Base of function addresses. 0 if the runtime gets the base from elsewhere, and before Go 1.18.
+    /// Base of function addresses. 0 if another source provides the base, and before Go 1.18.
     pub(super) text_start: u64,
     names: &'a [u8],
     units: &'a [u8],
@@ -89,7 +89,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Returns a function by its number. The number after the last one returns the end of the code.
+    /// Returns a function by its number. The number after the last function returns the end of the code.
     pub(super) fn function(&self, number: usize) -> Option<FunctionEntry<'a>> {
         let pair = self.pair();
         let at = number.checked_mul(pair)?;
@@ -135,7 +135,7 @@ impl<'a> Tables<'a> {
 }
 
 impl FunctionEntry<'_> {
-    /// Returns a field after the address, which has eight bytes before Go 1.18 and four bytes since.
+    /// Returns a field after the address, which has eight bytes before Go 1.18 and four bytes in later versions.
     fn field(&self, number: usize) -> Option<u32> {
         let start = match self.version {
             Version::Go116 => 8,
@@ -188,8 +188,8 @@ impl FunctionEntry<'_> {
         self.field(self.last_field() + 1 + INLINE_INDEX as usize)
     }
 
-    /// Returns the place of the inlining tree. Since Go 1.18 the place is an offset into function data. Before Go
-    /// 1.18 it is an address stored as the second value.
+    /// Returns the position of the inlining tree. From Go 1.18 on the position is an offset into function data. Before
+    /// Go 1.18 it is an address stored as the second value.
     pub(super) fn inline_tree(&self) -> Option<u64> {
         let count = self.field(self.last_field())? >> 24;
         if count <= INLINE_TREE {

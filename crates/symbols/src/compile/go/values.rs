@@ -80,7 +80,7 @@ impl Table {
         self.steps.len() as u64
     }
 
-    /// Returns the value at an address; -1 if there is none.
+    /// Returns the value at an address; -1 if the table has no value.
     pub(super) fn at(&self, address: u64) -> i32 {
         let step = self.steps.partition_point(|(end, _)| *end <= address);
         self.steps.get(step).map_or(-1, |(_, value)| *value)
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_read_up_to_its_end() {
+    fn table_is_read_up_to_its_end() {
         // +11 (to 10) for 4 bytes, -1 (to 9) for 300, end.
         let bytes = [22, 4, 1, 0xac, 2, 0, 9, 9];
         let values: Vec<_> = Values::new(&bytes, 100, 1).collect();

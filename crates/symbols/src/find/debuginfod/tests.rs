@@ -228,7 +228,7 @@ async fn led(server: &TestServer, addresses: &[&'static str]) -> (String, Vec<Ve
     led_among(&[server], addresses).await
 }
 
-/// Like [`led`], with more configured servers. Only the first server is asked.
+/// Like [`led`], with several configured servers. Only the first server is queried.
 async fn led_among(
     all: &[&TestServer],
     addresses: &[&'static str],
@@ -261,13 +261,13 @@ async fn public_server_cannot_redirect_into_private_network() {
         ("8.8.8.8:80", "10.0.0.1:80"),
         ("[2600::1]:80", "[::ffff:192.168.0.1]:80"),
         ("8.8.8.8:80", "8.8.4.4:80 10.0.0.1:80"),
-        // One public and one private address count as public.
+        // One public and one private address are treated as public.
         ("8.8.8.8:80 10.0.0.2:80", "10.0.0.3:80"),
     ] {
         let (said, _) = led(&outside, &[server, to]).await;
         assert!(said.contains("private network"), "{to}: {said}");
     }
-    // The internal server redirects to a public one, which redirects back.
+    // The internal server redirects to a public server, which redirects back.
     let within = TestServer::start(None, move |_| redirect(&onward)).await;
     let (said, _) = led(&within, &["10.0.0.1:80", "8.8.8.8:80", "10.0.0.2:80"]).await;
     assert!(said.contains("private network"), "{said}");

@@ -263,7 +263,7 @@ impl<'a> Parser<'a> {
         let operands: &[Id] = match kind {
             "l" => &[dots, first],
             "r" => &[first, dots],
-            // A binary fold: one operand is the pack, the other the initial value.
+            // A binary fold: one operand is the pack, the other operand is the initial value.
             _ => {
                 let second = self.expression()?;
                 &[first, dots, second]

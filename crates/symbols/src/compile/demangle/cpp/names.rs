@@ -63,7 +63,7 @@ pub(super) const OPERATORS: &[(&str, &str, Operands)] = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
     Prefix,
-    /// Behind its operand, or before it with `_`.
+    /// After its operand, or before its operand with `_`.
     Postfix,
     Binary,
     Special,
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
             // The next part is in the initializer of a member.
             self.take("M");
         }
-        // The whole name is no substitution candidate here; `type_` adds it if it is a type.
+        // The whole name is no substitution candidate here; `type_` adds a type to the candidates.
         self.substitutions.pop().ok_or(NotAName)?;
         scope.ok_or(NotAName)
     }
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         self.expect("Z")?;
         let function = self.encoding()?;
         self.expect("E")?;
-        // The name and the parameters identify the function for a reader; its result is omitted.
+        // The name and the parameters identify the function for a reader; its result type is omitted.
         let function = match self.get(function) {
             Some(Node::Function(mut typed)) => {
                 typed.result = None;
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         self.node(Node::Between(function, "::", entity))
     }
 
-    /// Parses the number that distinguishes equal names in one function. It is not displayed.
+    /// Parses the number that distinguishes equal names in one function. The number is not displayed.
     fn discriminator(&mut self) -> Parsed<()> {
         if self.take("__") {
             self.number()?;
@@ -206,7 +206,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Parses a name without its namespaces and classes; `scope` is written before it.
+    /// Parses a name without its namespaces and classes; `scope` is printed before the name.
     fn unqualified_name(
         &mut self,
         mut scope: Option<Id>,

@@ -43,7 +43,7 @@ pub(super) struct Function {
     pub(super) suffix: Option<Id>,
 }
 
-/// A node of the syntax tree, as far as its text needs it.
+/// A node of the syntax tree, reduced to the content that its text needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Node<'a> {
     Text(&'a str),
@@ -65,10 +65,10 @@ pub(super) enum Node<'a> {
     /// Template arguments for one parameter pack.
     Pack(List),
     Expansion(Id),
-    /// A template parameter, by its position. The scope in which it is written decides which argument
+    /// A template parameter, by its position. The scope in which the parameter is written decides which argument
     /// replaces it.
     Argument(u64),
-    /// A name, with the arguments of the template that it names.
+    /// A name, with the arguments of the named template.
     Scoped(Id, List),
     /// Constructor (or destructor, if true) of a class.
     Constructor(Id, bool),
@@ -86,7 +86,7 @@ pub(super) enum Node<'a> {
     Referred(Id, Reference),
     MemberPointer(Id, Id),
     Array(Id, Option<Id>),
-    /// A literal whose type is written before it.
+    /// A literal with its type as a prefix.
     Literal(Id, &'a str, bool),
     /// A number with the suffix that states its type.
     Number(&'a str, &'static str, bool),

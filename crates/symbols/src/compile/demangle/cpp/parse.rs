@@ -27,7 +27,7 @@ pub(super) struct NameState {
     pub(super) arguments: Option<List>,
 }
 
-/// Parser state: the unread text and the nodes so far.
+/// Parser state: the unread text and the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Parser<'a> {
     text: &'a str,
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         digits.parse().map_err(|_| NotAName)
     }
 
-    /// Parses an ordinal: `_` is 0, and a number followed by `_` is one more than the number.
+    /// Parses an ordinal: `_` is 0, and a number followed by `_` is the number plus one.
     pub(super) fn ordinal(&mut self) -> Parsed<u64> {
         if self.take("_") {
             return Ok(0);

@@ -327,7 +327,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         self.text(&number.to_string())
     }
 
-    /// Prints an operand, in parentheses unless it is a name.
+    /// Prints an operand, in parentheses unless the operand is a name.
     fn operand(&mut self, id: Id) -> fmt::Result {
         let is_name = match self.node(id) {
             Some(Node::Text(text)) => !matches!(text, "true" | "false" | "nullptr"),

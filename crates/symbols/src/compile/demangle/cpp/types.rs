@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         Ok(self.substitutable(type_))
     }
 
-    /// Whether a function type begins here, possibly with an exception specification before it.
+    /// Whether a function type begins here, possibly after an exception specification.
     fn is_function(&self) -> bool {
         match self.look() {
             b'F' => true,

@@ -1,25 +1,25 @@
 //! Finds locations by address, as a hint.
 //!
-//! A location consists of a mapping, an address, lines and attributes, but in nearly all profiles the first two
-//! identify it. The address therefore leads to the location added with that address. The reader then compares the
-//! location's content with the input, down to the bytes of the names, instead of hashing and looking up every
-//! string and function. If the hint is wrong or missing, everything is looked up by its full key.
+//! A location consists of a mapping, an address, lines and attributes, but in nearly all profiles the mapping and the
+//! address identify it. The address therefore leads to the location added with the same address. The reader then
+//! compares the location's content with the input, down to the bytes of the names, instead of hashing and looking up
+//! every string and function. If the hint is wrong or missing, everything is looked up by its full key.
 
 use super::id::{Id as _, LocationId, MappingId};
 use crate::entry::Location;
 
-/// Sets of two locations by a hash of mapping and address, the most recent one first. A collision only loses a
-/// hint, so the hash needs no seed.
+/// Hints: sets of two locations by a hash of mapping and address, the most recent location first. A collision only
+/// loses a hint, so the hash needs no seed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places {
-    /// Sets; their number is 0 or a power of two.
+pub(super) struct LocationHints {
+    /// Sets, as many as a power of two, or none.
     sets: Vec<[LocationId; 2]>,
 }
 
-impl Places {
+impl LocationHints {
     fn set(&self, mapping: MappingId, address: u64) -> usize {
-        // Programs are linked to the same address, and locations lie at nearly regular distances. A product alone
-        // keeps such patterns in its low bits; folding its halves together removes them.
+        // Programs are linked to the same address, and locations lie at nearly regular distances. A product keeps such
+        // patterns in its low bits; folding its halves together removes the patterns.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         const FOLD: u64 = 0xa076_1d64_78bd_642f;
         let key = address.wrapping_add((mapping.index() as u64).wrapping_mul(SPREAD));
@@ -28,7 +28,7 @@ impl Places {
         hash as usize & self.sets.len().wrapping_sub(1)
     }
 
-    /// Returns the locations that may match. Index 0 means none.
+    /// Returns the locations that may match. Index 0 means no location.
     #[inline]
     pub(super) fn find(&self, mapping: MappingId, address: u64) -> [LocationId; 2] {
         let set = self.sets.get(self.set(mapping, address));
@@ -67,10 +67,10 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// Counts how many locations are still found for 50 programs of a thousand locations each, at this
-    /// distance from the same start address.
+    /// Counts the locations that are found again for 50 programs of a thousand locations each, at this distance from
+    /// the same start address.
     fn kept(distance: impl Fn(u64) -> u64) -> usize {
-        let mut places = Places::default();
+        let mut hints = LocationHints::default();
         let mut locations = vec![Location::default()];
         for mapping in 1..=50 {
             let mut address = 0x40_1000;
@@ -81,11 +81,11 @@ mod tests {
                     address,
                     ..Location::default()
                 });
-                places.note_last(&locations);
+                hints.note_last(&locations);
             }
         }
         let found = locations.iter().zip(0..).filter(|(location, at)| {
-            let ids = places.find(location.mapping, location.address);
+            let ids = hints.find(location.mapping, location.address);
             ids.contains(&LocationId::new(*at))
         });
         found.count()
