@@ -51,7 +51,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 pub use crate::pipeline::Fault;
-use crate::pipeline::Settle;
+use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Code, Nack, Progress};
 use crate::pipeline::output_memory::OutputMemory;
 use futures_util::future::BoxFuture;
@@ -95,7 +95,7 @@ pub trait Sender: Send + Sync + 'static {
     }
 
     /// Asks a sender that buffers to finish its batches without waiting for more. Returns at once.
-    fn settle(&self, _why: Settle) {}
+    fn request_flush(&self, _reason: FlushReason) {}
 }
 
 /// Result of an attempt that did not fail.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
-use crate::pipeline::Settle;
+use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Batch, Code, Nack, Patience};
 use crate::queue;
 use crate::queue::{
@@ -107,10 +107,10 @@ impl Sender for Offering {
         })
     }
 
-    fn settle(&self, why: Settle) {
+    fn request_flush(&self, reason: FlushReason) {
         for signal in self.outputs.signals() {
             if let Some(next) = self.outputs.get(signal) {
-                next.settle(why);
+                next.request_flush(reason);
             }
         }
     }

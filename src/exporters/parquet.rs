@@ -55,7 +55,7 @@ use crate::component::{
 };
 use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::Code;
-use crate::pipeline::{Component, Settle, Undelivered};
+use crate::pipeline::{Component, FlushReason, Undelivered};
 use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_otlp::Signal;
@@ -207,10 +207,10 @@ impl Sender for Exporter {
         Box::pin(async move { self.files.take(batch).await.map(Taken::Over) })
     }
 
-    fn settle(&self, why: Settle) {
-        match why {
-            Settle::Full => self.files.relieve(self.signal),
-            Settle::Ending => self.files.end(),
+    fn request_flush(&self, reason: FlushReason) {
+        match reason {
+            FlushReason::Full => self.files.relieve(self.signal),
+            FlushReason::Ending => self.files.end(),
         }
     }
 }

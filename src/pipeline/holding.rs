@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::{Consumer, Next, Settle};
+use crate::pipeline::{Consumer, FlushReason, Next};
 use futures_util::future::BoxFuture;
 pub(crate) use life::Life;
 pub(crate) use ready::{Bytes, MAX_READY, Most, Queue};
@@ -75,8 +75,8 @@ impl<H: Entered> Consumer for Entrance<H> {
         !H::ANSWERS_EARLY && self.behind().iter().any(|next| next.stores())
     }
 
-    fn settle(&self, why: Settle) {
-        self.0.holding().hand_on_now(why);
+    fn request_flush(&self, reason: FlushReason) {
+        self.0.holding().request_flush(reason);
     }
 }
 
@@ -155,16 +155,16 @@ impl<G, R: Bytes> Holding<G, R> {
         self.wake.notify_one();
     }
 
-    /// Flushes early. See [`Consumer::settle`](crate::pipeline::Consumer::settle).
-    pub(crate) fn hand_on_now(&self, why: Settle) {
+    /// Flushes early. See [`Consumer::request_flush`](crate::pipeline::Consumer::request_flush).
+    pub(crate) fn request_flush(&self, reason: FlushReason) {
         let mut state = self.state();
-        match why {
-            Settle::Full => state.urged = true,
-            Settle::Ending => state.ending = true,
+        match reason {
+            FlushReason::Full => state.urged = true,
+            FlushReason::Ending => state.ending = true,
         }
         drop(state);
         self.wake();
-        self.next.consumer.settle(why);
+        self.next.consumer.request_flush(reason);
     }
 
     /// Repeats the attempt until it has a result. It waits for a delivery between two attempts. If that takes too long,

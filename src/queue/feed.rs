@@ -10,7 +10,7 @@ use super::entry::{Entry, Job, Request};
 use super::held::Held;
 use super::room::URGE;
 use super::stored::{Credit, Kept, PAUSE, Read, Stored, record};
-use crate::pipeline::Settle;
+use crate::pipeline::FlushReason;
 use tributary_storage::Record;
 
 /// Bytes of records per read.
@@ -72,7 +72,7 @@ async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option
         tokio::select! {
             () = given_back => {}
             () = readable => {}
-            () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.settle(Settle::Full),
+            () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.request_flush(FlushReason::Full),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::stored::Stored;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::episode::Episode;
-use crate::pipeline::{Consumer, Settle};
+use crate::pipeline::{Consumer, FlushReason};
 use crate::queue::metrics::ExporterMetrics;
 use futures_util::future::BoxFuture;
 use tributary_memory::Budget;
@@ -200,11 +200,11 @@ impl SendingQueue {
         if !matches!(place, Err(NoRoom::Full)) {
             // Early enough to leave room for new requests while the sender finishes its batches.
             if sender.gathers() && self.room.free() < self.room.capacity() / 4 {
-                sender.settle(Settle::Full);
+                sender.request_flush(FlushReason::Full);
             }
             return place;
         }
-        sender.settle(Settle::Full);
+        sender.request_flush(FlushReason::Full);
         if !config.block_on_overflow {
             return place;
         }
@@ -217,7 +217,7 @@ impl SendingQueue {
             match timeout(URGE, &mut taking).await {
                 Ok(place) => return place,
                 // Batches that had not reached the sender at the previous call have arrived by now.
-                Err(_) => sender.settle(Settle::Full),
+                Err(_) => sender.request_flush(FlushReason::Full),
             }
         }
     }
@@ -287,7 +287,7 @@ impl SendingQueue {
             let _ = over.await;
             while held.try_join_next().is_some() {}
         }
-        self.delivery.sender.settle(Settle::Ending);
+        self.delivery.sender.request_flush(FlushReason::Ending);
         while held.join_next().await.is_some() {}
     }
 
@@ -305,7 +305,7 @@ impl SendingQueue {
         // In these cases all remaining batches are in flight, and all consumers may be waiting for the sender. So the
         // sender must not wait for more.
         if self.config.is_none() || self.stored.is_some() {
-            self.delivery.sender.settle(Settle::Ending);
+            self.delivery.sender.request_flush(FlushReason::Ending);
         }
     }
 }
@@ -335,10 +335,10 @@ impl Consumer for SendingQueue {
         self.stored.is_some()
     }
 
-    fn settle(&self, why: Settle) {
+    fn request_flush(&self, reason: FlushReason) {
         // A queue on disk has already acknowledged. The end of an upstream stage does not end this exporter.
-        if self.stored.is_none() && why == Settle::Full {
-            self.delivery.sender.settle(why);
+        if self.stored.is_none() && reason == FlushReason::Full {
+            self.delivery.sender.request_flush(reason);
         }
     }
 }

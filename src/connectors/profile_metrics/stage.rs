@@ -21,7 +21,7 @@ use crate::pipeline::holding::{Collected, Holder, Holding, Life, Most};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::pipeline::{Consumer, Next, Settle};
+use crate::pipeline::{Consumer, FlushReason, Next};
 use futures_util::future::BoxFuture;
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Limit, Signal};
@@ -365,7 +365,7 @@ impl Consumer for Entrance {
         Vec::new()
     }
 
-    fn settle(&self, why: Settle) {
-        self.0.holding.hand_on_now(why);
+    fn request_flush(&self, reason: FlushReason) {
+        self.0.holding.request_flush(reason);
     }
 }

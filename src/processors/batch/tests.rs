@@ -8,7 +8,7 @@ use crate::pipeline::Next;
 use crate::pipeline::account::Account;
 use crate::pipeline::batch::Patience;
 use crate::pipeline::testing::{Scripted, span_names, spans};
-use crate::pipeline::{Component, Consumer, FanOut, Settle};
+use crate::pipeline::{Component, Consumer, FanOut, FlushReason};
 use crate::testing::named_batch;
 use tributary_profiles::testing_requests::sample_names;
 
@@ -554,7 +554,7 @@ async fn patient_sender_gets_outcome_after_retries() {
     let outcome = tokio::spawn(async move { consumer.consume(batch).await });
     patience.until_taken_in().await;
     assert!(f.exporter.taken().is_empty() && f.component.idle());
-    f.consumer.settle(Settle::Full);
+    f.consumer.request_flush(FlushReason::Full);
     outcome.await.unwrap().unwrap();
     assert_eq!(f.exporter.taken(), [1]);
 }

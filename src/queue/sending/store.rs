@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::{RETRY_AFTER, SendingQueue, gone};
-use crate::pipeline::Settle;
+use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::queue::arrival::Arrival;
 use crate::queue::config::QueueConfig;
@@ -26,7 +26,7 @@ impl SendingQueue {
         let units = stored.units(record.items, record.len());
         let sender = &self.delivery.sender;
         if sender.gathers() && stored.is_scarce(units) {
-            sender.settle(Settle::Full);
+            sender.request_flush(FlushReason::Full);
         }
         let place = match self.stored_place(stored, units).await {
             Ok(place) => {
@@ -72,7 +72,7 @@ impl SendingQueue {
         loop {
             match timeout(URGE, &mut placing).await {
                 Ok(place) => return place,
-                Err(_) => sender.settle(Settle::Full),
+                Err(_) => sender.request_flush(FlushReason::Full),
             }
         }
     }

@@ -10,7 +10,7 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
-    asked: Mutex<Vec<Settle>>,
+    asked: Mutex<Vec<FlushReason>>,
     /// Identities of all batches, by attempt.
     attempts: Mutex<Vec<Arc<Identity>>>,
     /// Whether the sender ignores requests to finish its batches.
@@ -69,8 +69,8 @@ impl Sender for Gatherer {
         })
     }
 
-    fn settle(&self, why: Settle) {
-        self.asked.lock().unwrap().push(why);
+    fn request_flush(&self, reason: FlushReason) {
+        self.asked.lock().unwrap().push(reason);
         if !self.stubborn {
             self.settle_all(&Ok(Outcome::default()));
         }
@@ -220,7 +220,14 @@ async fn buffering_sender_is_flushed_when_full_and_at_shutdown() {
         }
         let third = bench.consume(request("b", 1)).await;
         assert_eq!(third.is_ok(), block_on_overflow);
-        assert!(bench.gatherer.asked.lock().unwrap().contains(&Settle::Full));
+        assert!(
+            bench
+                .gatherer
+                .asked
+                .lock()
+                .unwrap()
+                .contains(&FlushReason::Full)
+        );
         let component = bench.terminal.component;
         let left = component.shutdown(Instant::now() + SECS(10)).await;
         assert_eq!(left, Undelivered::default());
@@ -230,7 +237,7 @@ async fn buffering_sender_is_flushed_when_full_and_at_shutdown() {
                 .asked
                 .lock()
                 .unwrap()
-                .contains(&Settle::Ending)
+                .contains(&FlushReason::Ending)
         );
     }
 }
