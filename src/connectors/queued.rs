@@ -1,7 +1,7 @@
 //! A queue between a connector and the following pipelines.
 //!
 //! With `storage`, data stays on disk until its outcome is known: stages that buffer for seconds
-//! (see [`Patience`]) leave the data in the queue, so `kill -9` loses none of it.
+//! (see [`PersistedUpstream`]) leave the data in the queue, so `kill -9` loses none of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
 use crate::pipeline::FlushReason;
-use crate::pipeline::batch::{Batch, Code, Nack, Patience};
+use crate::pipeline::batch::{Batch, Code, Nack, PersistedUpstream};
 use crate::queue;
 use crate::queue::{
     Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
@@ -54,8 +54,8 @@ pub(super) fn queued(
 /// Consumer of the queue's batches.
 struct Offering {
     outputs: Outputs,
-    /// The batch has the mark of a queue on disk, which keeps it until the outcome is known. A queue in memory passes
-    /// on the patience of its waiting sender.
+    /// Whether the queue is on disk. Its batches get the mark [`PersistedUpstream`]. A batch of a queue in memory gets
+    /// the mark only if its sender waits for the outcome.
     on_disk: bool,
     budget: Arc<Budget>,
 }
@@ -86,8 +86,8 @@ impl Sender for Offering {
             // sent without a permit: waiting for memory that the queue itself uses could take forever.
             let memory = self.budget.acquire(offered.bytes());
             offered.hold(memory.unwrap_or_else(|_| self.budget.empty_permit()));
-            let patience = Arc::new(Patience::default());
-            offered.patience = Some(patience.clone());
+            let persisted_upstream = Arc::new(PersistedUpstream::default());
+            offered.persisted_upstream = Some(persisted_upstream.clone());
             let (tell, mut outcome) = oneshot::channel();
             let offering = tokio::spawn(async move {
                 // The receiver was dropped, because the queue has stopped.
@@ -99,7 +99,7 @@ impl Sender for Offering {
                 heard = &mut outcome => {
                     heard.unwrap_or_else(|_| Err(gone())).map(Taken::Delivered)
                 }
-                () = patience.until_taken_in() => {
+                () = persisted_upstream.until_buffered() => {
                     offering.detach();
                     Ok(Taken::Over(outcome))
                 }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use crate::pipeline::batch::{Batch, Nack, Patience};
+use crate::pipeline::batch::{Batch, Nack, PersistedUpstream};
 
 /// Upstream senders of the items that a stage emits as one batch.
 #[derive(Default)]
@@ -35,15 +35,15 @@ struct Waiting {
 /// The pending outcome of a batch, for its sender.
 pub(crate) struct Answer {
     outcome: Option<oneshot::Receiver<Result<(), Nack>>>,
-    patience: Option<Arc<Patience>>,
+    persisted_upstream: Option<Arc<PersistedUpstream>>,
 }
 
 impl Senders {
     /// Returns the sender of a batch and its pending outcome. The sender waits if it can wait indefinitely or if
     /// `worth_waiting` is set; otherwise the batch is acknowledged.
     pub(crate) fn of(batch: &mut Batch, worth_waiting: bool) -> (Self, Answer) {
-        let patience = batch.patience.take();
-        let patient = patience.is_some();
+        let persisted_upstream = batch.persisted_upstream.take();
+        let patient = persisted_upstream.is_some();
         if !patient && !worth_waiting {
             return (Senders::acknowledged(batch.items()), Answer::at_once());
         }
@@ -60,7 +60,7 @@ impl Senders {
         };
         let answer = Answer {
             outcome: Some(outcome),
-            patience,
+            persisted_upstream,
         };
         (senders, answer)
     }
@@ -119,8 +119,8 @@ impl Senders {
         self.patient
     }
 
-    /// Returns the patience for the next stage.
-    pub(crate) fn patience(&self) -> Option<Arc<Patience>> {
+    /// Returns the mark for the next stage, if any sender can wait indefinitely.
+    pub(crate) fn persisted_upstream(&self) -> Option<Arc<PersistedUpstream>> {
         self.patient.then(Arc::default)
     }
 
@@ -156,7 +156,7 @@ impl Answer {
     fn at_once() -> Self {
         Answer {
             outcome: None,
-            patience: None,
+            persisted_upstream: None,
         }
     }
 
@@ -165,8 +165,8 @@ impl Answer {
     /// # Errors
     /// The refusal by the next stage, or a refusal because this stage shuts down.
     pub(crate) async fn outcome(self) -> Result<(), Nack> {
-        if let Some(patience) = self.patience {
-            patience.taken_in();
+        if let Some(persisted_upstream) = self.persisted_upstream {
+            persisted_upstream.mark_buffered();
         }
         match self.outcome {
             Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
@@ -259,14 +259,14 @@ mod tests {
 
     #[tokio::test]
     async fn patient_sender_is_notified_of_buffering() {
-        let patience = Arc::new(Patience::default());
+        let persisted_upstream = Arc::new(PersistedUpstream::default());
         let mut batch = spans(["a"]);
-        batch.patience = Some(patience.clone());
+        batch.persisted_upstream = Some(persisted_upstream.clone());
         let (senders, answer) = Senders::of(&mut batch, false);
-        assert!(batch.patience.is_none() && senders.patience().is_some());
+        assert!(batch.persisted_upstream.is_none() && senders.persisted_upstream().is_some());
         assert!(!senders.have_impatient_sender());
         let outcome = tokio::spawn(answer.outcome());
-        patience.until_taken_in().await;
+        persisted_upstream.until_buffered().await;
         senders.tell(&Err(Nack::invalid("bad")));
         assert!(!outcome.await.unwrap().unwrap_err().retryable);
     }

@@ -125,7 +125,7 @@ impl SendingQueue {
         mut batch: Batch,
         arrival: Arrival,
     ) -> Result<(), Nack> {
-        let patience = batch.patience.take();
+        let persisted_upstream = batch.persisted_upstream.take();
         let (partition, pieces) = self.batcher.split(batch, &self.budget).await;
         let mut held = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -153,7 +153,7 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, &arrival, no_room)),
         };
-        let (tell, outcome) = match config.wait_for_result || patience.is_some() {
+        let (tell, outcome) = match config.wait_for_result || persisted_upstream.is_some() {
             true => {
                 let (tell, outcome) = oneshot::channel();
                 (Some(tell), Some(outcome))
@@ -168,8 +168,8 @@ impl SendingQueue {
         if let Some(entries) = self.batcher.push(&partition, entries) {
             return Err(self.give_back(entries));
         }
-        if let Some(patience) = patience {
-            patience.taken_in();
+        if let Some(persisted_upstream) = persisted_upstream {
+            persisted_upstream.mark_buffered();
         }
         match outcome {
             Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),

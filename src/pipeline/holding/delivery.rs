@@ -40,7 +40,7 @@ impl<G, R: Bytes> Holding<G, R> {
         let mut todo = VecDeque::from([batch]);
         while let Some(mut batch) = todo.pop_front() {
             let items = batch.items();
-            batch.patience = senders.patience();
+            batch.persisted_upstream = senders.persisted_upstream();
             let nack = match offer(&self.next, &self.closing, &batch, last).await {
                 Ok(()) => {
                     search.accepted();

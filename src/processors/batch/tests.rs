@@ -6,7 +6,7 @@ use super::*;
 use crate::component::Host;
 use crate::pipeline::Next;
 use crate::pipeline::account::Account;
-use crate::pipeline::batch::Patience;
+use crate::pipeline::batch::PersistedUpstream;
 use crate::pipeline::testing::{Scripted, span_names, spans};
 use crate::pipeline::{Component, Consumer, FanOut, FlushReason};
 use crate::testing::named_batch;
@@ -547,12 +547,12 @@ async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
 #[tokio::test(start_paused = true)]
 async fn patient_sender_gets_outcome_after_retries() {
     let f = fixture(&config(), Scripted::new([Err(Nack::unavailable("later"))]));
-    let patience = Arc::new(Patience::default());
+    let persisted_upstream = Arc::new(PersistedUpstream::default());
     let mut batch = spans(["a"]);
-    batch.patience = Some(patience.clone());
+    batch.persisted_upstream = Some(persisted_upstream.clone());
     let consumer = f.consumer.clone();
     let outcome = tokio::spawn(async move { consumer.consume(batch).await });
-    patience.until_taken_in().await;
+    persisted_upstream.until_buffered().await;
     assert!(f.exporter.taken().is_empty() && f.component.idle());
     f.consumer.request_flush(FlushReason::Full);
     outcome.await.unwrap().unwrap();
