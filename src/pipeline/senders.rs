@@ -14,8 +14,8 @@ pub(crate) struct Senders {
     /// Senders that wait for the outcome and still have their data.
     waiting: SmallVec<[Waiter; 1]>,
     /// Whether any waiting sender can wait indefinitely, and whether any cannot.
-    patient: bool,
-    impatient: bool,
+    any_can_wait: bool,
+    any_cannot_wait: bool,
     /// Whether the emitted data is a summary of the senders' data instead of that data itself.
     summed_up: bool,
     /// Acknowledged items, which only this stage has.
@@ -43,8 +43,8 @@ impl Senders {
     /// `worth_waiting` is set; otherwise the batch is acknowledged.
     pub(crate) fn of(batch: &mut Batch, worth_waiting: bool) -> (Self, Answer) {
         let persisted_upstream = batch.persisted_upstream.take();
-        let patient = persisted_upstream.is_some();
-        if !patient && !worth_waiting {
+        let any_can_wait = persisted_upstream.is_some();
+        if !any_can_wait && !worth_waiting {
             return (Senders::acknowledged(batch.items()), Answer::at_once());
         }
         let (tell, outcome) = oneshot::channel();
@@ -54,8 +54,8 @@ impl Senders {
         })));
         let senders = Senders {
             waiting: SmallVec::from_iter([waiter]),
-            patient,
-            impatient: !patient,
+            any_can_wait,
+            any_cannot_wait: !any_can_wait,
             ..Senders::default()
         };
         let answer = Answer {
@@ -100,8 +100,8 @@ impl Senders {
     }
 
     /// Whether all senders wait and some of them cannot wait for long.
-    pub(crate) fn have_impatient_sender(&self) -> bool {
-        self.all_wait() && self.impatient
+    pub(crate) fn need_outcome_soon(&self) -> bool {
+        self.all_wait() && self.any_cannot_wait
     }
 
     /// Whether the batch is the unmodified data of exactly one waiting sender.
@@ -115,21 +115,21 @@ impl Senders {
     }
 
     /// Whether any sender can wait indefinitely.
-    pub(crate) fn are_patient(&self) -> bool {
-        self.patient
+    pub(crate) fn can_wait(&self) -> bool {
+        self.any_can_wait
     }
 
     /// Returns the mark for the next stage, if any sender can wait indefinitely.
     pub(crate) fn persisted_upstream(&self) -> Option<Arc<PersistedUpstream>> {
-        self.patient.then(Arc::default)
+        self.any_can_wait.then(Arc::default)
     }
 
     /// Splits off the senders of a piece with `items` items.
     pub(crate) fn split(&mut self, items: usize) -> Self {
         Senders {
             waiting: self.waiting.iter().map(Waiter::another).collect(),
-            patient: self.patient,
-            impatient: self.impatient,
+            any_can_wait: self.any_can_wait,
+            any_cannot_wait: self.any_cannot_wait,
             summed_up: self.summed_up,
             acknowledged: self.passed(items),
         }
@@ -138,8 +138,8 @@ impl Senders {
     /// Merges two groups of senders whose items are emitted together.
     pub(crate) fn append(&mut self, mut others: Senders) {
         self.waiting.append(&mut others.waiting);
-        self.patient |= others.patient;
-        self.impatient |= others.impatient;
+        self.any_can_wait |= others.any_can_wait;
+        self.any_cannot_wait |= others.any_cannot_wait;
         self.summed_up |= others.summed_up;
         self.acknowledged += others.acknowledged;
     }
@@ -264,7 +264,7 @@ mod tests {
         batch.persisted_upstream = Some(persisted_upstream.clone());
         let (senders, answer) = Senders::of(&mut batch, false);
         assert!(batch.persisted_upstream.is_none() && senders.persisted_upstream().is_some());
-        assert!(!senders.have_impatient_sender());
+        assert!(!senders.need_outcome_soon());
         let outcome = tokio::spawn(answer.outcome());
         persisted_upstream.until_buffered().await;
         senders.tell(&Err(Nack::invalid("bad")));

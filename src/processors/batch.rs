@@ -154,8 +154,8 @@ impl holding::Bytes for Piece {
         self.batch.bytes()
     }
 
-    fn is_patient(&self) -> bool {
-        self.senders.are_patient()
+    fn can_wait(&self) -> bool {
+        self.senders.can_wait()
     }
 }
 

@@ -28,7 +28,7 @@ impl<G, R: Bytes> Holding<G, R> {
         senders: &mut Senders,
     ) -> Result<(), Nack> {
         let last = Last {
-            first: senders.have_impatient_sender(),
+            first: senders.need_outcome_soon(),
             at_the_end: senders.all_wait(),
         };
         if senders.have_stopped_waiting() {

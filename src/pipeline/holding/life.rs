@@ -31,7 +31,7 @@ async fn flush<H: Holder>(holder: Arc<H>) {
                     break;
                 };
                 let one = Most {
-                    count: usize::from(!ready.is_patient()),
+                    count: usize::from(!ready.can_wait()),
                     bytes: ready.bytes(),
                 };
                 count_under_way += one.count;

@@ -21,7 +21,7 @@ pub(crate) trait Bytes {
 
     /// Whether the next stage may keep the data for long, because its senders wait and still have it. Such a delivery
     /// must not block others.
-    fn is_patient(&self) -> bool {
+    fn can_wait(&self) -> bool {
         false
     }
 }
@@ -67,7 +67,7 @@ impl<R: Bytes> Queue<R> {
         let front = self.waiting.front()?;
         let next = front.bytes();
         let fits = under_way.bytes == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
-        let in_turn = under_way.count < most.count || front.is_patient() && most.count > 1;
+        let in_turn = under_way.count < most.count || front.can_wait() && most.count > 1;
         if !in_turn || !fits {
             return None;
         }

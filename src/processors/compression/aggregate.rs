@@ -117,10 +117,10 @@ impl holding::Bytes for Ready {
         }
     }
 
-    fn is_patient(&self) -> bool {
+    fn can_wait(&self) -> bool {
         match self {
-            Ready::Window(pending) => pending.senders.are_patient(),
-            Ready::Batch(_, senders) => senders.are_patient(),
+            Ready::Window(pending) => pending.senders.can_wait(),
+            Ready::Batch(_, senders) => senders.can_wait(),
         }
     }
 }

@@ -96,10 +96,10 @@ impl holding::Bytes for Ready {
         }
     }
 
-    fn is_patient(&self) -> bool {
+    fn can_wait(&self) -> bool {
         match self {
-            Ready::Interval(interval) => interval.senders.are_patient(),
-            Ready::Passing(_, senders) => senders.are_patient(),
+            Ready::Interval(interval) => interval.senders.can_wait(),
+            Ready::Passing(_, senders) => senders.can_wait(),
         }
     }
 }

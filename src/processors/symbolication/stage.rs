@@ -115,8 +115,8 @@ impl holding::Bytes for Kept {
         self.0.bytes()
     }
 
-    fn is_patient(&self) -> bool {
-        self.1.are_patient()
+    fn can_wait(&self) -> bool {
+        self.1.can_wait()
     }
 }
 
