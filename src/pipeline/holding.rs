@@ -27,7 +27,7 @@ pub(crate) use life::Life;
 pub(crate) use ready::{Bytes, MAX_READY, Most, Queue};
 
 /// Time that a client waits for room before it is refused.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_WAIT_FOR_ROOM: Duration = Duration::from_millis(100);
 
 /// A processor that buffers data.
 pub(crate) trait Holder: Send + Sync + Sized + 'static {
@@ -96,7 +96,7 @@ pub(crate) struct Holding<G, R> {
     state: Mutex<State<G, R>>,
     wake: Notify,
     /// Notified when flushed data leaves the ready queue.
-    gone: Notify,
+    room_freed: Notify,
     /// Cancelled when the processor shuts down, which ends waits between attempts.
     closing: CancellationToken,
 }
@@ -141,7 +141,7 @@ impl<G, R: Bytes> Holding<G, R> {
                 urged: false,
             }),
             wake: Notify::new(),
-            gone: Notify::new(),
+            room_freed: Notify::new(),
             closing: CancellationToken::new(),
         }
     }
@@ -170,26 +170,26 @@ impl<G, R: Bytes> Holding<G, R> {
     /// Repeats the attempt until it has a result. It waits for a delivery between two attempts. If that takes too long,
     /// the client is refused with `full`. So a slightly slower next stage slows the clients down instead of refusing
     /// them.
-    pub(crate) async fn with_patience<T>(
+    pub(crate) async fn retry_while_full<T>(
         &self,
         full: &'static str,
         mut attempt: impl FnMut() -> Result<Option<T>, Nack>,
     ) -> Result<T, Nack> {
         let mut until = None;
         loop {
-            let gone = self.gone.notified();
+            let room_freed = self.room_freed.notified();
             if let Some(done) = attempt()? {
                 return Ok(done);
             }
-            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
-            if timeout_at(until, gone).await.is_err() {
+            let until = *until.get_or_insert_with(|| Instant::now() + MAX_WAIT_FOR_ROOM);
+            if timeout_at(until, room_freed).await.is_err() {
                 return Err(Nack::unavailable(full));
             }
         }
     }
 
     /// Ends the responsibility of the processor for these items.
-    pub(crate) fn settle(&self, items: usize) {
+    pub(crate) fn release(&self, items: usize) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(items);
     }

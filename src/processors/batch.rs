@@ -310,7 +310,7 @@ impl Entered for Batcher {
         let mut offered = within(batch, most, budget).await;
         let holding = &self.holding;
         let take_in = || self.take_in(&mut offered, &mut senders);
-        holding.with_patience(FULL, take_in).await?;
+        holding.retry_while_full(FULL, take_in).await?;
         // Every piece has been assigned its senders by now.
         senders.tell(&Ok(()));
         answer.outcome().await

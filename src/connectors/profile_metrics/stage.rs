@@ -350,7 +350,7 @@ impl Consumer for Entrance {
             let mut read = Some(read);
             let (mut senders, answer) = Senders::of(&mut batch, false);
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
-            gatherer.holding.with_patience(FULL, take_in).await?;
+            gatherer.holding.retry_while_full(FULL, take_in).await?;
             drop(memory);
             // While the request waits, only its measurement stays in memory.
             drop(batch);

@@ -45,7 +45,7 @@ impl<G, R: Bytes> Holding<G, R> {
                 Ok(()) => {
                     search.accepted();
                     // Settled one by one, so that a shutdown in between counts only the remaining parts.
-                    self.settle(senders.passed(items));
+                    self.release(senders.passed(items));
                     continue;
                 }
                 Err(nack) if nack.retryable => return Err(nack),
@@ -63,7 +63,7 @@ impl<G, R: Bytes> Holding<G, R> {
                 Err(_) if is_whole && senders.is_single_waiting_sender() => return Err(nack),
                 Err(_) => {
                     self.give_up(items, &nack);
-                    self.settle(senders.passed(items));
+                    self.release(senders.passed(items));
                 }
             }
         }

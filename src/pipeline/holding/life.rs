@@ -41,7 +41,7 @@ async fn flush<H: Holder>(holder: Arc<H>) {
                     handed_on.await;
                     one
                 });
-                holding.gone.notify_waiters();
+                holding.room_freed.notify_waiters();
             }
             closed && state.ready.is_empty() && under_way.is_empty()
         };

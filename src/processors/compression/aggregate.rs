@@ -271,7 +271,7 @@ impl Pending {
 impl Entered for Gatherer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let room = || self.room();
-        self.holding.with_patience(FULL, room).await?;
+        self.holding.retry_while_full(FULL, room).await?;
         let decoding = decoding::room(batch.wire().parts(), &self.budget);
         let decoding = decoding.map_err(refusal)?;
         let request = batch.wire().to_bytes();

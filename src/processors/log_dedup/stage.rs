@@ -330,7 +330,7 @@ impl Entered for LogCounter {
             self.identity.find(request, &mut found);
         }
         let take_in = || self.take_in(&batch, &found, &mut passing, &mut senders);
-        self.holding.with_patience(FULL, take_in).await?;
+        self.holding.retry_while_full(FULL, take_in).await?;
         // The counted and the passing records have their own senders now.
         senders.tell(&Ok(()));
         // While the request waits, only its counts are in memory.
