@@ -23,7 +23,7 @@ pub(super) struct Builder<'a> {
     host: &'a Host,
     running: Option<&'a Graph>,
     entries: HashMap<&'a PipelineId, Leveled<Arc<dyn Consumer>>>,
-    under_way: HashSet<&'a PipelineId>,
+    in_progress: HashSet<&'a PipelineId>,
     connectors: HashMap<&'a ComponentId, Leveled<Outputs>>,
     /// Services of the extensions that are built.
     extensions: Extensions,
@@ -41,7 +41,7 @@ impl<'a> Builder<'a> {
             host,
             running,
             entries: HashMap::new(),
-            under_way: HashSet::new(),
+            in_progress: HashSet::new(),
             connectors: HashMap::new(),
             extensions: Extensions::default(),
             graph: Graph::default(),
@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
         if let Some(entry) = self.entries.get(id) {
             return Ok(entry.clone());
         }
-        if !self.under_way.insert(id) {
+        if !self.in_progress.insert(id) {
             return Err(GraphError {
                 place,
                 problem: "is part of a cycle".to_owned(),

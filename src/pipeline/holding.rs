@@ -37,7 +37,7 @@ pub(crate) trait Holder: Send + Sync + Sized + 'static {
     type Ready: Bytes + Send;
 
     /// Limit of concurrent deliveries. There may be several, so that a slow delivery does not block the others.
-    const UNDER_WAY: Most;
+    const MAX_DELIVERIES: Most;
 
     /// Returns the common part.
     fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;

@@ -67,11 +67,11 @@ mod tests {
         let switch = Switch::new(old.clone());
         let far = Instant::now() + Duration::from_secs(60);
 
-        let under_way = switch.consume(spans(["first"]));
+        let in_flight = switch.consume(spans(["first"]));
         let replaced = switch.follow(&Switch::new(new.clone()));
         switch.consume(spans(["second"])).await.unwrap();
         let start = Instant::now();
-        let (taken, ()) = tokio::join!(under_way, replaced.emptied(far));
+        let (taken, ()) = tokio::join!(in_flight, replaced.emptied(far));
         taken.unwrap();
 
         assert!(

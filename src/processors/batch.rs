@@ -107,7 +107,7 @@ impl ProcessorConfig for Config {
 }
 
 /// Limit on batches in flight. The same amount may be ready in addition.
-const MAX_UNDER_WAY: Most = Most {
+const MAX_DELIVERIES: Most = Most {
     count: MAX_READY,
     bytes: 8 << 20,
 };
@@ -174,7 +174,7 @@ impl Batcher {
         let Some(first) = offered.first() else {
             return Ok(Some(()));
         };
-        if state.ready.is_full(MAX_UNDER_WAY.bytes / 2) {
+        if state.ready.is_full(MAX_DELIVERIES.bytes / 2) {
             return Ok(None);
         }
         let partition = self.keys.partition(first);
@@ -244,7 +244,7 @@ impl Holder for Batcher {
     type Gathered = Buffered;
     type Ready = Piece;
 
-    const UNDER_WAY: Most = MAX_UNDER_WAY;
+    const MAX_DELIVERIES: Most = MAX_DELIVERIES;
 
     fn holding(&self) -> &Holding<Self::Gathered, Piece> {
         &self.holding

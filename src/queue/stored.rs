@@ -59,7 +59,7 @@ pub(super) struct Stored {
     gauge: Gauge,
     pub(super) ahead: Arc<Ahead>,
     /// Number of records that were read and are neither acknowledged nor returned.
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     ledger: Arc<Ledger>,
     closed: AtomicBool,
 }
@@ -112,7 +112,7 @@ impl Stored {
             reserved: Mutex::default(),
             gauge: ledger.metrics.queue_size.clone(),
             ahead: Ahead::new(&cx.budget),
-            under_way: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             ledger: ledger.clone(),
             closed: AtomicBool::new(false),
         })))
@@ -258,7 +258,7 @@ impl Stored {
 
     /// Whether there is nothing left to do: all data is delivered, or another exporter has acquired the log.
     pub(super) fn idle(&self) -> bool {
-        self.under_way.load(Relaxed) == 0
+        self.in_flight.load(Relaxed) == 0
             && (self.log().usage().records == 0 || !self.lease.reads())
     }
 

@@ -241,7 +241,7 @@ impl Holder for Gatherer {
     type Ready = Window;
 
     // One batch at a time: the CPU time of a service is added up in the order of time.
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Most = Most {
         count: 1,
         bytes: usize::MAX,
     };

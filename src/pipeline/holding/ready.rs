@@ -63,11 +63,11 @@ impl<R: Bytes> Queue<R> {
     }
 
     /// Takes the next batch, if the limit of concurrent deliveries allows it.
-    pub(super) fn pop(&mut self, most: Most, under_way: Most) -> Option<R> {
+    pub(super) fn pop(&mut self, most: Most, in_flight: Most) -> Option<R> {
         let front = self.waiting.front()?;
         let next = front.bytes();
-        let fits = under_way.bytes == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
-        let in_turn = under_way.count < most.count || front.can_wait() && most.count > 1;
+        let fits = in_flight.bytes == 0 || in_flight.bytes.saturating_add(next) <= most.bytes;
+        let in_turn = in_flight.count < most.count || front.can_wait() && most.count > 1;
         if !in_turn || !fits {
             return None;
         }

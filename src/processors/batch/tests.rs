@@ -143,7 +143,7 @@ async fn blocked_next_stage_refuses_clients() {
         }
     };
     assert!(nack.retryable);
-    assert_eq!(accepted, MAX_UNDER_WAY.count + MAX_READY);
+    assert_eq!(accepted, MAX_DELIVERIES.count + MAX_READY);
 }
 
 #[tokio::test(start_paused = true)]

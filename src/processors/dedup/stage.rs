@@ -169,8 +169,8 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         let state = &mut *state;
-        if !state.under_way.clear(self.count) {
-            state.under_way.give_back(&self.keys, self.delivery);
+        if !state.in_flight.clear(self.count) {
+            state.in_flight.give_back(&self.keys, self.delivery);
         }
         if self.accepted {
             let pass = |key: &u128| *key != DUPLICATE && *key != NONE;

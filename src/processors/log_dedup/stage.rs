@@ -210,7 +210,7 @@ impl Holder for LogCounter {
     type Gathered = Option<Interval>;
     type Ready = Ready;
 
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Most = Most {
         count: 4,
         bytes: usize::MAX,
     };

@@ -170,7 +170,7 @@ impl Holder for Keeper {
     type Gathered = Gathered;
     type Ready = Kept;
 
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Most = Most {
         count: 4,
         bytes: usize::MAX,
     };

@@ -34,7 +34,7 @@ struct Marked {
 impl Kept {
     /// Creates the handle of a record. A record dropped before [`begin`](Self::begin) returns to the log.
     pub(super) fn new(stored: &Arc<Stored>, record: &Record) -> Self {
-        stored.under_way.fetch_add(1, Relaxed);
+        stored.in_flight.fetch_add(1, Relaxed);
         Kept {
             stored: stored.clone(),
             record: Marked {
@@ -123,7 +123,7 @@ impl Drop for Kept {
         } else {
             log.acknowledge(sequence, items);
         }
-        self.stored.under_way.fetch_sub(1, Relaxed);
+        self.stored.in_flight.fetch_sub(1, Relaxed);
         self.stored.show();
     }
 }

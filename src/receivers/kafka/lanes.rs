@@ -21,7 +21,7 @@ pub(super) struct Lanes {
     intake: Arc<Intake>,
     stop: CancellationToken,
     lanes: HashMap<Partition, Lane>,
-    under_way: FuturesUnordered<BoxFuture<'static, Settled>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Settled>>,
     /// Bytes of all messages.
     pub(super) bytes: usize,
     /// Bytes of messages in lanes that are not paused.
@@ -69,7 +69,7 @@ impl Lanes {
             intake,
             stop,
             lanes: HashMap::new(),
-            under_way: FuturesUnordered::new(),
+            in_flight: FuturesUnordered::new(),
             bytes: 0,
             free_bytes: 0,
             released: Vec::new(),
@@ -114,7 +114,7 @@ impl Lanes {
 
     /// Whether no message is in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way.is_empty()
+        self.in_flight.is_empty()
     }
 
     /// Adds a message.
@@ -160,7 +160,7 @@ impl Lanes {
 
     /// Waits for the next action. Returns `None` if no message is in flight.
     pub(super) async fn next(&mut self) -> Option<Step> {
-        while let Some(settled) = self.under_way.next().await {
+        while let Some(settled) = self.in_flight.next().await {
             self.bytes -= settled.bytes;
             let partition = settled.partition;
             let lane = self.lanes.get_mut(&partition);
@@ -213,7 +213,7 @@ impl Lanes {
         lane.busy = true;
         let (generation, revoked) = (lane.generation, lane.revoked.clone());
         let (intake, partition) = (self.intake.clone(), partition.clone());
-        self.under_way.push(Box::pin(async move {
+        self.in_flight.push(Box::pin(async move {
             let verdict = intake.take(&message, &revoked).await;
             Settled {
                 partition,

@@ -13,7 +13,7 @@ impl Holder for Gatherer {
     type Gathered = ();
     type Ready = Ready;
 
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Most = Most {
         count: 4,
         bytes: usize::MAX,
     };

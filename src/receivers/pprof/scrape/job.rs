@@ -65,14 +65,14 @@ enum Ended {
 
 /// A request in flight. A cancelled request is logged, because a CPU profile of a minute may be
 /// lost.
-struct UnderWay<'j> {
+struct InFlight<'j> {
     job: &'j Job,
     shared: &'j Shared,
     began: Instant,
     ended: bool,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -165,7 +165,7 @@ impl Job {
             budget: self.intake.budget.clone(),
         };
         let fetch = timeout(self.timeout, self.fetch.fetch(&self.url, &bounds));
-        let mut under_way = UnderWay {
+        let mut in_flight = InFlight {
             job: self,
             shared,
             began,
@@ -175,7 +175,7 @@ impl Job {
             Ok(fetched) => fetched,
             Err(_) => Err(Failure::Slow(self.timeout)),
         };
-        under_way.ended = true;
+        in_flight.ended = true;
         drop(slot);
         let _alone = alone.filter(|_| self.delta);
         let took = began.elapsed();

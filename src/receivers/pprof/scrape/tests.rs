@@ -221,7 +221,7 @@ async fn long_profiles_of_one_server_do_not_overlap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_requests_than_allowed_are_under_way() {
+async fn concurrent_requests_stay_within_limit() {
     let trial = Trial::new(3, []);
     let fake = Fake::new(2 * SECOND, |_| Ok(file(1)));
     let job = |number| trial.job(&format!("http://host/{number}"), None, fake.clone());
