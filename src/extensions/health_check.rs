@@ -257,11 +257,11 @@ mod tests {
         health.set_phase(Phase::Ready);
         assert_eq!(answer(&config, &health).status(), 200);
 
-        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Logs);
-        trouble.begins();
+        let exporter = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Logs);
+        exporter.record_failure();
         assert_eq!(answer(&config, &health).status(), 200);
         assert_eq!(answer(&impatient, &health).status(), 503);
-        trouble.over();
+        exporter.record_delivery();
         assert_eq!(answer(&impatient, &health).status(), 200);
 
         health.set_phase(Phase::Failed);

@@ -107,7 +107,7 @@ impl Delivery {
         self.ledger.metrics.failed_with(error);
         let items = job.iter().map(Entry::items).sum();
         if !trial.is_suspect() {
-            self.ledger.metrics.in_trouble();
+            self.ledger.metrics.not_accepted();
             if self.outage.occurs(items) {
                 tracing::warn!(
                     otelcol.component.id = %self.id,
