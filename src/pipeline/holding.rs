@@ -24,7 +24,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, FlushReason, Next};
 use futures_util::future::BoxFuture;
 pub(crate) use life::Life;
-pub(crate) use ready::{Bytes, MAX_READY, Most, Queue};
+pub(crate) use ready::{Bytes, Deliveries, MAX_READY, Queue};
 
 /// Time that a client waits for room before it is refused.
 const MAX_WAIT_FOR_ROOM: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ pub(crate) trait Holder: Send + Sync + Sized + 'static {
     type Ready: Bytes + Send;
 
     /// Limit of concurrent deliveries. There may be several, so that a slow delivery does not block the others.
-    const MAX_DELIVERIES: Most;
+    const MAX_DELIVERIES: Deliveries;
 
     /// Returns the common part.
     fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;

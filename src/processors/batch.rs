@@ -34,7 +34,7 @@ use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
 use crate::pipeline::holding::{
-    Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
+    Collected, Deliveries, Entered, Entrance, Holder, Holding, Life, MAX_READY, Queue,
 };
 use crate::pipeline::merge::merge;
 use crate::pipeline::partition::{Keys, Partition};
@@ -107,7 +107,7 @@ impl ProcessorConfig for Config {
 }
 
 /// Limit on batches in flight. The same amount may be ready in addition.
-const MAX_DELIVERIES: Most = Most {
+const MAX_DELIVERIES: Deliveries = Deliveries {
     count: MAX_READY,
     bytes: 8 << 20,
 };
@@ -244,7 +244,7 @@ impl Holder for Batcher {
     type Gathered = Buffered;
     type Ready = Piece;
 
-    const MAX_DELIVERIES: Most = MAX_DELIVERIES;
+    const MAX_DELIVERIES: Deliveries = MAX_DELIVERIES;
 
     fn holding(&self) -> &Holding<Self::Gathered, Piece> {
         &self.holding

@@ -17,7 +17,7 @@ use super::{Config, write};
 use crate::component::{BuildContext, Outputs, Terminal};
 use crate::pipeline::account::{Account, DropReason, Pending};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{Collected, Holder, Holding, Life, Most};
+use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding, Life};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
@@ -241,7 +241,7 @@ impl Holder for Gatherer {
     type Ready = Window;
 
     // One batch at a time: the CPU time of a service is added up in the order of time.
-    const MAX_DELIVERIES: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 1,
         bytes: usize::MAX,
     };

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::ready::{Bytes as _, Most};
+use super::ready::{Bytes as _, Deliveries};
 use super::{Collected, Holder};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::{Component, Undelivered};
@@ -23,23 +23,23 @@ async fn flush<H: Holder>(holder: Arc<H>) {
         let done = {
             let mut state = holding.state();
             loop {
-                let now = Most {
+                let now = Deliveries {
                     count: in_flight_count,
                     bytes: in_flight_bytes,
                 };
                 let Some(ready) = state.ready.pop(H::MAX_DELIVERIES, now) else {
                     break;
                 };
-                let one = Most {
+                let delivery = Deliveries {
                     count: usize::from(!ready.can_wait()),
                     bytes: ready.bytes(),
                 };
-                in_flight_count += one.count;
-                in_flight_bytes += one.bytes;
-                let handed_on = holder.hand_on(ready);
+                in_flight_count += delivery.count;
+                in_flight_bytes += delivery.bytes;
+                let delivered = holder.hand_on(ready);
                 in_flight.push(async move {
-                    handed_on.await;
-                    one
+                    delivered.await;
+                    delivery
                 });
                 holding.room_freed.notify_waiters();
             }
@@ -51,9 +51,9 @@ async fn flush<H: Holder>(holder: Arc<H>) {
         tokio::select! {
             () = holding.wake.notified() => {}
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-            Some(one) = in_flight.next() => {
-                in_flight_count -= one.count;
-                in_flight_bytes -= one.bytes;
+            Some(delivery) = in_flight.next() => {
+                in_flight_count -= delivery.count;
+                in_flight_bytes -= delivery.bytes;
             }
         }
     }

@@ -9,7 +9,7 @@ pub(crate) const MAX_READY: usize = 8;
 
 /// Limit or count of concurrent deliveries. A single delivery may exceed the limit in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
+pub(crate) struct Deliveries {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
@@ -53,8 +53,8 @@ impl<R: Bytes> Queue<R> {
     }
 
     /// Whether no more data may be accepted, because of the number or the bytes of the waiting batches.
-    pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
-        self.waiting.len() >= MAX_READY || self.bytes >= most_bytes
+    pub(crate) fn is_full(&self, max_bytes: usize) -> bool {
+        self.waiting.len() >= MAX_READY || self.bytes >= max_bytes
     }
 
     pub(crate) fn push(&mut self, ready: R) {
@@ -63,12 +63,12 @@ impl<R: Bytes> Queue<R> {
     }
 
     /// Takes the next batch, if the limit of concurrent deliveries allows it.
-    pub(super) fn pop(&mut self, most: Most, in_flight: Most) -> Option<R> {
+    pub(super) fn pop(&mut self, max: Deliveries, in_flight: Deliveries) -> Option<R> {
         let front = self.waiting.front()?;
         let next = front.bytes();
-        let fits = in_flight.bytes == 0 || in_flight.bytes.saturating_add(next) <= most.bytes;
-        let in_turn = in_flight.count < most.count || front.can_wait() && most.count > 1;
-        if !in_turn || !fits {
+        let fits = in_flight.bytes == 0 || in_flight.bytes.saturating_add(next) <= max.bytes;
+        let has_slot = in_flight.count < max.count || front.can_wait() && max.count > 1;
+        if !has_slot || !fits {
             return None;
         }
         self.bytes = self.bytes.saturating_sub(next);

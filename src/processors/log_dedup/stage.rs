@@ -15,7 +15,7 @@ use super::fields::Path;
 use super::{Config, zone};
 use crate::component::{BuildContext, Held};
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
-use crate::pipeline::holding::{Collected, Entered, Entrance, Holder, Holding, Life, Most};
+use crate::pipeline::holding::{Collected, Deliveries, Entered, Entrance, Holder, Holding, Life};
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::{CLOSED, Senders};
@@ -210,7 +210,7 @@ impl Holder for LogCounter {
     type Gathered = Option<Interval>;
     type Ready = Ready;
 
-    const MAX_DELIVERIES: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };

@@ -12,7 +12,7 @@ use super::symbolizer::{Binaries, Symbolizer};
 use crate::component::{BuildContext, Held};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{
-    Bytes as _, Collected, Entered, Entrance, Holder, Holding, Life, Most,
+    Bytes as _, Collected, Deliveries, Entered, Entrance, Holder, Holding, Life,
 };
 use crate::pipeline::senders::{Answer, CLOSED, Senders};
 use crate::pipeline::{Consumer, Idle, Next, holding};
@@ -170,7 +170,7 @@ impl Holder for Keeper {
     type Gathered = Gathered;
     type Ready = Kept;
 
-    const MAX_DELIVERIES: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };
