@@ -1,4 +1,4 @@
-//! Health of the process and of its exporters: reported by the service and the exporters, served to probes and people.
+//! Health of the process and of its exporters. The service and the exporters report it; probes and the console read it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -19,7 +19,8 @@ pub struct Health {
     exporters: Mutex<Exporters>,
 }
 
-/// During a reload, several exporters may have one name. The newest one that still exists counts.
+/// Exporters by name. During a reload, several exporters may have the same name; only the newest existing exporter
+/// counts.
 type Exporters = BTreeMap<(ComponentId, Signal), Vec<Weak<ExporterHealth>>>;
 
 /// Phase in the life of the process.
@@ -31,7 +32,7 @@ pub enum Phase {
     Ready,
     /// A stage has panicked. The process is about to end.
     Failed,
-    /// The process was asked to end.
+    /// The process is shutting down.
     Stopping,
 }
 
@@ -54,11 +55,11 @@ pub struct LastError {
     pub message: String,
 }
 
-/// The arrival of requests within the same second. Each of the requests holds it until its outcome is known.
+/// The arrival of all requests within the same second. Each request keeps a reference until its outcome is known.
 #[derive(Debug)]
 pub struct Arrived(Instant);
 
-/// State of one exporter for a person who looks at it.
+/// State of one exporter, for display.
 #[derive(Debug)]
 pub struct ExporterState {
     /// Id of the exporter.
@@ -69,8 +70,8 @@ pub struct ExporterState {
     pub failing: Option<Duration>,
     /// The last error, even if the exporter has delivered since then.
     pub last_error: Option<LastError>,
-    /// Time since the arrival of the oldest request without an outcome, to about a second. A request from a queue on disk
-    /// arrives when it is read.
+    /// Time since the arrival of the oldest request without an outcome, to about a second. A request from a queue on
+    /// disk counts from the time when it is read.
     pub oldest: Option<Duration>,
 }
 
@@ -185,7 +186,7 @@ impl ExporterHealth {
             return current;
         }
         arrivals.retain(|arrived| arrived.strong_count() > 0);
-        // During a long outage a few thousand are left: the older half loses every second one.
+        // Bound the memory during a long outage: thin out the older half.
         if arrivals.len() >= MAX_ARRIVALS {
             let mut index = 0;
             arrivals.retain(|_| {
@@ -220,7 +221,7 @@ impl Arrived {
     const SPAN: Duration = Duration::from_secs(1);
 }
 
-/// Maximum number of arrivals that one exporter remembers. More would only make the age of old requests more exact.
+/// Maximum number of arrivals per exporter. A larger number would only make the age of old requests more exact.
 const MAX_ARRIVALS: usize = 4096;
 
 #[cfg(test)]

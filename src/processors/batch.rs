@@ -288,7 +288,7 @@ impl Holder for Batcher {
         let Piece { batch, mut senders } = piece;
         let partition = self.keys.partition(&batch);
         let mut outcome = Ok(());
-        for batch in merge(batch, self.sizes.most.bytes, &self.budget).await {
+        for batch in merge(batch, self.sizes.max.bytes, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
             let handed_on = self.holding.hand_on(batch, &mut senders);
@@ -297,22 +297,22 @@ impl Holder for Batcher {
         if let Some(count) = self.holding.state().gathered.in_flight.get_mut(&partition) {
             *count -= 1;
         }
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 
 impl Entered for Batcher {
-    const ANSWERS_EARLY: bool = false;
+    const ACKNOWLEDGES_EARLY: bool = false;
 
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
-        let (most, budget) = (self.sizes.most, &self.budget);
+        let (max, budget) = (self.sizes.max, &self.budget);
         let (mut senders, answer) = Senders::of(&mut batch, self.senders_wait);
-        let mut offered = within(batch, most, budget).await;
+        let mut offered = within(batch, max, budget).await;
         let holding = &self.holding;
         let take_in = || self.take_in(&mut offered, &mut senders);
         holding.retry_while_full(FULL, take_in).await?;
         // Every piece has been assigned its senders by now.
-        senders.tell(&Ok(()));
+        senders.report(&Ok(()));
         answer.outcome().await
     }
 }

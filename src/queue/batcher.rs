@@ -29,7 +29,7 @@ const NO_LIMIT: Limit = Limit {
 /// before entries come in.
 pub(super) struct Batcher {
     /// Maximum size of a batch.
-    most: Limit,
+    max: Limit,
     /// Headers that keep batches apart.
     keys: Keys,
     state: Mutex<State>,
@@ -70,9 +70,9 @@ impl Batcher {
             Gathering::new(sizes, *batch.flush_timeout)
         });
         Batcher {
-            most: gathering
+            max: gathering
                 .as_ref()
-                .map_or(NO_LIMIT, |gathering| gathering.sizes().most),
+                .map_or(NO_LIMIT, |gathering| gathering.sizes().max),
             keys: batch.map_or_else(Keys::default, |(_, batch)| {
                 Keys::new(&batch.partition.metadata_keys)
             }),
@@ -93,8 +93,8 @@ impl Batcher {
     }
 
     /// Returns the maximum size of a batch.
-    pub(super) fn most(&self) -> Limit {
-        self.most
+    pub(super) fn max(&self) -> Limit {
+        self.max
     }
 
     /// Returns the headers that keep batches apart.
@@ -109,7 +109,7 @@ impl Batcher {
         budget: &Arc<Budget>,
     ) -> (Partition, Parts<Batch>) {
         let partition = self.keys.partition(&batch);
-        (partition, split::within(batch, self.most, budget).await)
+        (partition, split::within(batch, self.max, budget).await)
     }
 
     /// Adds all entries of one request. Returns them if the queue is closed.
@@ -238,7 +238,7 @@ impl Batcher {
 
 /// Returns the sizes of `sending_queue.batch`, whose unit is one of the two.
 fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
-    let most = match batch.max_size {
+    let max = match batch.max_size {
         0 => usize::MAX,
         size => size,
     };
@@ -253,8 +253,8 @@ fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
         },
     };
     Sizes {
-        enough: of(batch.min_size),
-        most: of(most),
+        min: of(batch.min_size),
+        max: of(max),
     }
 }
 

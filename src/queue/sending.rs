@@ -89,7 +89,7 @@ impl SendingQueue {
             room,
             stored,
             delivery: Delivery {
-                most_bytes: batcher.most().bytes,
+                most_bytes: batcher.max().bytes,
                 id: cx.id.clone(),
                 signal,
                 sender,

@@ -304,7 +304,7 @@ impl Holder for Gatherer {
             let handed_on = self.holding.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 

@@ -95,7 +95,7 @@ impl<H: Holder> Component for Life<H> {
             let holder = self.holder.clone();
             let holding = holder.holding();
             {
-                // Both under one lock: a collector that sees `closed` must find everything ready.
+                // Set both under one lock: `Holder::collect` must flush everything when it sees `closed`.
                 let mut state = holding.state();
                 state.closed = true;
                 state.ending = true;
@@ -105,7 +105,7 @@ impl<H: Holder> Component for Life<H> {
             if let Some(flusher) = &mut self.flusher
                 && timeout_at(deadline, &mut *flusher).await.is_err()
             {
-                // A delivery after this point would be counted twice.
+                // Wait for the end of the task: a delivery after this point would be counted twice.
                 flusher.abort();
                 let _ = flusher.await;
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::pipeline::batch::Batch;
 
-/// Number of flushed batches waiting for the next stage from which clients are refused.
+/// Number of waiting flushed batches from which clients are refused.
 pub(crate) const MAX_READY: usize = 8;
 
 /// Limit or count of concurrent deliveries. A single delivery may exceed the limit in bytes.
@@ -19,8 +19,8 @@ pub(crate) trait Bytes {
     /// Returns the approximate memory size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether the next stage may keep the data for long, because its senders wait and still have it. Such a delivery
-    /// must not block others.
+    /// Whether the senders of the data still have it and can wait, so that the next stage may buffer it for long. Such a
+    /// delivery must not block other deliveries.
     fn can_wait(&self) -> bool {
         false
     }
@@ -52,7 +52,7 @@ impl<R: Bytes> Queue<R> {
         self.waiting.is_empty()
     }
 
-    /// Whether no more data may be accepted, because of the number or the bytes of the waiting batches.
+    /// Whether the number or the bytes of the waiting batches have reached their limit.
     pub(crate) fn is_full(&self, max_bytes: usize) -> bool {
         self.waiting.len() >= MAX_READY || self.bytes >= max_bytes
     }

@@ -242,7 +242,7 @@ impl Holder for LogCounter {
             Ready::Interval(interval) => *interval,
             Ready::Passing(batch, mut senders) => {
                 let outcome = self.holding.hand_on(batch, &mut senders).await;
-                return senders.tell(&outcome);
+                return senders.report(&outcome);
             }
         };
         let Interval {
@@ -300,7 +300,7 @@ impl Holder for LogCounter {
             outcome = outcome.and(handed_on.await);
         }
         merging.over(&outcome);
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 
@@ -332,7 +332,7 @@ impl Entered for LogCounter {
         let take_in = || self.take_in(&batch, &found, &mut passing, &mut senders);
         self.holding.retry_while_full(FULL, take_in).await?;
         // The counted and the passing records have their own senders now.
-        senders.tell(&Ok(()));
+        senders.report(&Ok(()));
         // While the request waits, only its counts are in memory.
         drop(found);
         drop((requests, working, batch));

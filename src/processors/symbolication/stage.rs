@@ -14,7 +14,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{
     Bytes as _, Collected, Deliveries, Entered, Entrance, Holder, Holding, Life,
 };
-use crate::pipeline::senders::{Answer, CLOSED, Senders};
+use crate::pipeline::senders::{CLOSED, PendingOutcome, Senders};
 use crate::pipeline::{Consumer, Idle, Next, holding};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_symbols::library::{Library, LookupAttempt, Pending};
@@ -126,7 +126,7 @@ impl Keeper {
         self: &Arc<Self>,
         mut batch: Batch,
         pending: Vec<Pending>,
-    ) -> Result<Result<Answer, Batch>, Nack> {
+    ) -> Result<Result<PendingOutcome, Batch>, Nack> {
         let mut state = self.holding.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -200,7 +200,7 @@ impl Holder for Keeper {
         let binaries = symbolizer.binaries(&batch, LookupAttempt::Repeated).await;
         let batch = symbolizer.name(batch, binaries).await;
         let outcome = self.holding.hand_on(batch, &mut senders).await;
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 

@@ -51,7 +51,7 @@ impl Holder for Gatherer {
             let merging = self.holding.merging(items, batch.items(), &senders);
             let outcome = self.holding.hand_on(batch, &mut senders).await;
             merging.over(&outcome);
-            senders.tell(&outcome);
+            senders.report(&outcome);
         }
     }
 }
