@@ -4,7 +4,7 @@
 //! consume -> room -> [batcher] -> num_consumers x ( encode once -> send -> [retry] )
 //! ```
 //!
-//! A sender may gather batches, for example in a file, and report their outcomes later ([`Sender::take`]). No consumer
+//! A sender may gather batches, for example in a file, and report their outcomes later ([`Sender::send_or_buffer`]). No consumer
 //! waits for such a batch. The batch keeps its place in the queue and its memory, and is retried like any other batch
 //! if its outcome is a failure.
 //!
@@ -83,15 +83,18 @@ pub trait Sender: Send + Sync + 'static {
     /// Makes one attempt. The future may be dropped at any time. Retries pass the same batch again.
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>>;
 
-    /// Whether [`take`](Self::take) may return [`Taken::Over`].
-    fn gathers(&self) -> bool {
+    /// Whether [`send_or_buffer`](Self::send_or_buffer) may return [`SendOutcome::Buffered`].
+    fn buffers(&self) -> bool {
         false
     }
 
     /// Makes one attempt. A sender that buffers may acknowledge the batch and report its outcome later. The default
     /// calls [`send`](Self::send).
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
-        Box::pin(async move { self.send(batch).await.map(Taken::Delivered) })
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
+        Box::pin(async move { self.send(batch).await.map(SendOutcome::Delivered) })
     }
 
     /// Asks a sender that buffers to finish its batches without waiting for more. Returns at once.
@@ -100,16 +103,16 @@ pub trait Sender: Send + Sync + 'static {
 
 /// Result of an attempt that did not fail.
 #[derive(Debug)]
-pub enum Taken {
+pub enum SendOutcome {
     /// The next hop accepted the batch.
     Delivered(Outcome),
     /// The sender buffers the batch and reports its outcome later. Dropping the other end of the channel fails the
     /// attempt.
-    Over(Settled),
+    Buffered(LaterOutcome),
 }
 
 /// Pending outcome of a batch that a sender took over.
-pub type Settled = oneshot::Receiver<Result<Outcome, SendError>>;
+pub type LaterOutcome = oneshot::Receiver<Result<Outcome, SendError>>;
 
 /// A batch, encoded for the next hop.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Batch, Code, Nack, PersistedUpstream};
 use crate::queue;
 use crate::queue::{
-    Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
+    Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, SendOutcome, Sender, Settings,
 };
 use futures_util::future::BoxFuture;
 use tributary_config::units::Duration as Setting;
@@ -71,15 +71,18 @@ impl Sender for Offering {
         })
     }
 
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
         Box::pin(async move {
             let next = self.outputs.get(batch.signal).cloned();
             let Some(next) = next.filter(|_| self.on_disk || batch.identity.is_awaited) else {
-                return self.send(batch).await.map(Taken::Delivered);
+                return self.send(batch).await.map(SendOutcome::Delivered);
             };
             let mut offered = offered(batch);
             // The queue releases its memory once the batch is accepted. Without room for both copies, the batch is
@@ -97,11 +100,11 @@ impl Sender for Offering {
             tokio::select! {
                 biased;
                 heard = &mut outcome => {
-                    heard.unwrap_or_else(|_| Err(gone())).map(Taken::Delivered)
+                    heard.unwrap_or_else(|_| Err(gone())).map(SendOutcome::Delivered)
                 }
                 () = persisted_upstream.until_buffered() => {
                     offering.detach();
-                    Ok(Taken::Over(outcome))
+                    Ok(SendOutcome::Buffered(outcome))
                 }
             }
         })

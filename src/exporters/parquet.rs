@@ -56,7 +56,7 @@ use crate::component::{
 use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, FlushReason, Undelivered};
-use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
+use crate::queue::{Encoded, Outcome, SendError, SendOutcome, Sender, Settings};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_otlp::Signal;
 
@@ -199,12 +199,15 @@ impl Sender for Exporter {
         })
     }
 
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
-        Box::pin(async move { self.files.take(batch).await.map(Taken::Over) })
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
+        Box::pin(async move { self.files.take(batch).await.map(SendOutcome::Buffered) })
     }
 
     fn request_flush(&self, reason: FlushReason) {

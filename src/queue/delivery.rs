@@ -17,7 +17,7 @@ use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job};
 use super::ledger::Ledger;
-use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken, entry};
+use super::{Encoded, Fault, Identity, Outcome, SendError, SendOutcome, Sender, entry};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
@@ -188,8 +188,8 @@ impl Delivery {
                 Err(error) => (Err(error.clone()), DropReason::Permanent),
             };
             let outcome = match attempted {
-                Ok(Taken::Delivered(outcome)) => Ok(outcome),
-                Ok(Taken::Over(outcome)) => {
+                Ok(SendOutcome::Delivered(outcome)) => Ok(outcome),
+                Ok(SendOutcome::Buffered(outcome)) => {
                     job.iter_mut().for_each(Entry::taken_over);
                     *turn = None;
                     // The entries keep the content that another attempt needs.
@@ -259,9 +259,9 @@ impl Delivery {
         }
     }
 
-    async fn attempt(&self, batch: &Encoded) -> Result<Taken, SendError> {
+    async fn attempt(&self, batch: &Encoded) -> Result<SendOutcome, SendError> {
         let begun = Instant::now();
-        let sending = self.sender.take(batch);
+        let sending = self.sender.send_or_buffer(batch);
         let outcome = match self.timeout {
             None => sending.await,
             Some(limit) => timeout(limit, sending).await.unwrap_or_else(|_| {

@@ -72,7 +72,7 @@ async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option
         tokio::select! {
             () = given_back => {}
             () = readable => {}
-            () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.request_flush(FlushReason::Full),
+            () = sleep(URGE), if delivery.sender.buffers() => delivery.sender.request_flush(FlushReason::Full),
         }
     }
 }

@@ -59,7 +59,7 @@ impl SendingQueue {
         let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
         let batcher = Batcher::new(settings.queue.as_ref());
-        let packs = sender.gathers()
+        let packs = sender.buffers()
             && settings
                 .queue
                 .as_ref()
@@ -73,7 +73,7 @@ impl SendingQueue {
             }
             None => None,
         };
-        let aside = stored.clone().filter(|_| !sender.gathers());
+        let aside = stored.clone().filter(|_| !sender.buffers());
         let aside = aside.map(|stored| {
             let consumers = settings
                 .queue
@@ -199,7 +199,7 @@ impl SendingQueue {
         let sender = &self.delivery.sender;
         if !matches!(place, Err(NoRoom::Full)) {
             // Early enough to leave room for new requests while the sender finishes its batches.
-            if sender.gathers() && self.room.free() < self.room.capacity() / 4 {
+            if sender.buffers() && self.room.free() < self.room.capacity() / 4 {
                 sender.request_flush(FlushReason::Full);
             }
             return place;
@@ -209,7 +209,7 @@ impl SendingQueue {
             return place;
         }
         let taking = self.room.take(units);
-        if !sender.gathers() {
+        if !sender.buffers() {
             return taking.await;
         }
         tokio::pin!(taking);
@@ -272,7 +272,7 @@ impl SendingQueue {
             for entry in &job {
                 metrics.queue_wait_seconds.record(entry.age().as_secs_f64());
             }
-            if !self.delivery.sender.gathers() && self.delivery.aside.is_none() {
+            if !self.delivery.sender.buffers() && self.delivery.aside.is_none() {
                 self.delivery.deliver(job, None).await;
                 continue;
             }

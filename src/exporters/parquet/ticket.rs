@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::partition::Key;
-use crate::queue::{Identity, Outcome, SendError, Settled};
+use crate::queue::{Identity, LaterOutcome, Outcome, SendError};
 
 /// The rows of a batch for one file. A batch with rows for more files than may be open is written
 /// in several steps, each with a limited number of partitions. The assignment depends on the batch
@@ -47,7 +47,7 @@ type Finished = HashSet<Share>;
 
 impl Ticket {
     /// Returns a ticket for the batch of that identity, and the outcome that the queue waits for.
-    pub(super) fn new(batch: &Arc<Identity>, partly: &Arc<Partly>) -> (Arc<Self>, Settled) {
+    pub(super) fn new(batch: &Arc<Identity>, partly: &Arc<Partly>) -> (Arc<Self>, LaterOutcome) {
         let (tell, outcome) = oneshot::channel();
         let state = State {
             finished: partly.take(batch).unwrap_or_default(),

@@ -25,7 +25,7 @@ impl SendingQueue {
         let record = stored.record(&mut batch);
         let units = stored.units(record.items, record.len());
         let sender = &self.delivery.sender;
-        if sender.gathers() && stored.is_scarce(units) {
+        if sender.buffers() && stored.is_scarce(units) {
             sender.request_flush(FlushReason::Full);
         }
         let place = match self.stored_place(stored, units).await {
@@ -65,7 +65,7 @@ impl SendingQueue {
     async fn stored_place(&self, stored: &Arc<Stored>, units: usize) -> Result<Place, NoRoom> {
         let sender = &self.delivery.sender;
         let placing = stored.place(units);
-        if !sender.gathers() {
+        if !sender.buffers() {
             return placing.await;
         }
         tokio::pin!(placing);

@@ -51,21 +51,24 @@ impl Gatherer {
 
 impl Sender for Gatherer {
     fn send<'a>(&'a self, _: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(async { panic!("a sender that gathers is asked to take") })
+        Box::pin(async { panic!("a buffering sender must not be called through send") })
     }
 
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
         Box::pin(async {
             let (tell, outcome) = oneshot::channel();
             let names = names(&batch.chunks.concat());
             self.waiting.fetch_add(batch.held, Relaxed);
             self.held.lock().unwrap().push(Held { names, tell });
             self.attempts.lock().unwrap().push(batch.identity.clone());
-            Ok(Taken::Over(outcome))
+            Ok(SendOutcome::Buffered(outcome))
         })
     }
 
