@@ -46,7 +46,7 @@ struct State {
 }
 
 /// A job taken by a consumer.
-pub(super) struct Taken<'a> {
+pub(super) struct ActiveJob<'a> {
     batcher: &'a Batcher,
     job: Job,
 }
@@ -147,7 +147,7 @@ impl Batcher {
     }
 
     /// Waits for the next job. Returns `None` once the queue is closed and empty.
-    pub(super) async fn next(&self) -> Option<Taken<'_>> {
+    pub(super) async fn next(&self) -> Option<ActiveJob<'_>> {
         loop {
             let ready = self.job_ready.notified();
             tokio::pin!(ready);
@@ -157,7 +157,7 @@ impl Batcher {
                 let mut state = self.lock();
                 if let Some(job) = state.ready.pop_front() {
                     state.busy += 1;
-                    return Some(Taken { batcher: self, job });
+                    return Some(ActiveJob { batcher: self, job });
                 }
                 if state.closed {
                     return None;
@@ -258,14 +258,14 @@ fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
     }
 }
 
-impl Taken<'_> {
+impl ActiveJob<'_> {
     /// Takes the job out; the consumer stays busy until `self` is dropped.
-    pub(super) fn take(&mut self) -> Job {
+    pub(super) fn take_job(&mut self) -> Job {
         std::mem::take(&mut self.job)
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for ActiveJob<'_> {
     fn drop(&mut self) {
         self.batcher.lock().busy -= 1;
     }

@@ -262,8 +262,8 @@ impl SendingQueue {
     pub(super) async fn work(self: Arc<Self>) {
         // Tracks batches that a sender buffers. If this task is dropped, they count as lost.
         let mut held = JoinSet::new();
-        while let Some(mut taken) = self.batcher.next().await {
-            let job = taken.take();
+        while let Some(mut active) = self.batcher.next().await {
+            let job = active.take_job();
             let metrics = &self.delivery.ledger.metrics;
             let items: usize = job.iter().map(Entry::items).sum();
             let bytes: usize = job.iter().map(Entry::bytes).sum();
