@@ -123,7 +123,7 @@ impl Delivery {
                     Err(Stop::Dead(error)) => {
                         trial.begin_again();
                         // Entries that could not be written to the dead letters stay in the queue.
-                        let left = self.bury(job, &error).await;
+                        let left = self.move_to_dead_letters(job, &error).await;
                         todo.extend((!left.is_empty()).then_some(left));
                         continue;
                     }

@@ -46,7 +46,7 @@ pub(super) struct Stored {
     storage: Arc<Storage>,
     logs: Logs,
     name: QueueName,
-    burying: tokio::sync::Mutex<()>,
+    dead_letter_lock: tokio::sync::Mutex<()>,
     /// Episode in which the queue is full and drops its oldest data.
     dropping: Episode,
     recovered: Mutex<Option<Recovered>>,
@@ -103,7 +103,7 @@ impl Stored {
             storage,
             logs: cx.stored_queues.clone(),
             name,
-            burying: Default::default(),
+            dead_letter_lock: Default::default(),
             dropping: Episode::default(),
             recovered: Mutex::new(recovered),
             config: config.clone(),
@@ -175,9 +175,9 @@ impl Stored {
 
     /// Adds a batch to the dead letters of this queue and returns their directory. The dead letters are opened for each
     /// batch, so that an operator can drain them while the collector runs.
-    pub(super) async fn bury(&self, mut batch: Batch) -> Result<PathBuf, String> {
+    pub(super) async fn add_dead_letter(&self, mut batch: Batch) -> Result<PathBuf, String> {
         let record = self.record(&mut batch);
-        let _one_at_a_time = self.burying.lock().await;
+        let _guard = self.dead_letter_lock.lock().await;
         let (storage, logs, name) = (self.storage.clone(), self.logs.clone(), self.name.clone());
         let open = move || storage.open_dead_letters(&logs, &name);
         let opened = tokio::task::spawn_blocking(open).await;

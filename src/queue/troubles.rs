@@ -39,7 +39,7 @@ impl Delivery {
     }
 
     /// Moves a job to the dead letters of its queue. Returns the entries that could not be written there.
-    pub(super) async fn bury(&self, job: Job, error: &SendError) -> Job {
+    pub(super) async fn move_to_dead_letters(&self, job: Job, error: &SendError) -> Job {
         let Some(aside) = &self.aside else {
             return job;
         };
@@ -51,7 +51,7 @@ impl Delivery {
                 left.push(entry);
                 continue;
             };
-            match aside.stored.bury(batch).await {
+            match aside.stored.add_dead_letter(batch).await {
                 Ok(directory) => {
                     tracing::error!(
                         otelcol.component.id = %self.id,
