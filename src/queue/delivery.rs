@@ -190,7 +190,7 @@ impl Delivery {
             let outcome = match attempted {
                 Ok(SendOutcome::Delivered(outcome)) => Ok(outcome),
                 Ok(SendOutcome::Buffered(outcome)) => {
-                    job.iter_mut().for_each(Entry::taken_over);
+                    job.iter_mut().for_each(Entry::release_memory);
                     *turn = None;
                     // The entries keep the content that another attempt needs.
                     drop((ready, alone.take()));
@@ -244,7 +244,7 @@ impl Delivery {
                 }
                 Some(wait) => {
                     self.will_retry(job, &error, wait, trial);
-                    if self.make_way(job, turn, trial) {
+                    if self.release_resources(job, turn, trial) {
                         encoded = None;
                     }
                     drop(alone.take());

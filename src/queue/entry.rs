@@ -114,7 +114,7 @@ impl Entry {
         self.held.as_mut().map(Held::content)
     }
 
-    /// Returns the bytes that the entry keeps in memory while the sender [buffers](Self::taken_over) the batch.
+    /// Returns the bytes that the entry keeps in memory while the sender [buffers](Self::release_memory) the batch.
     pub(super) fn held_bytes(&self) -> usize {
         let held = self.held.as_ref().filter(|_| !self.unloads());
         held.map_or(0, Held::stored_bytes)
@@ -135,7 +135,7 @@ impl Entry {
     }
 
     /// Records that a sender took the entry over. If the content is on disk, it is unloaded.
-    pub(super) fn taken_over(&mut self) {
+    pub(super) fn release_memory(&mut self) {
         if self.unload()
             && let Some(kept) = &self.request.kept
         {

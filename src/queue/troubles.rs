@@ -19,14 +19,19 @@ impl Delivery {
 
     /// Releases the resources that a failed job does not need until its next attempt. Returns true if the content has
     /// to be loaded again.
-    pub(super) fn make_way(&self, job: &mut Job, turn: &mut Turn, trial: &mut Trial) -> bool {
+    pub(super) fn release_resources(
+        &self,
+        job: &mut Job,
+        turn: &mut Turn,
+        trial: &mut Trial,
+    ) -> bool {
         let Some(aside) = &self.aside else {
             return false;
         };
         if trial.set_aside(aside) {
             // The consumer continues with the next job.
             *turn = None;
-            job.iter_mut().for_each(Entry::taken_over);
+            job.iter_mut().for_each(Entry::release_memory);
             return true;
         }
         if trial.fails_again() {
