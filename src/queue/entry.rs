@@ -181,7 +181,7 @@ impl Entry {
     pub(super) fn delivered(mut self) {
         self.held = None;
         if let Some(kept) = &self.request.kept {
-            kept.settle(self.items);
+            kept.add_finished(self.items);
         }
     }
 
@@ -254,9 +254,9 @@ impl Entry {
         self.held = None;
         if let Some(kept) = &self.request.kept {
             if reason == DropReason::Shutdown {
-                return kept.give_back();
+                return kept.return_to_log();
             }
-            kept.settle(self.items);
+            kept.add_finished(self.items);
         }
         if self.is_awaited() {
             self.ledger.metrics.returned(self.items);

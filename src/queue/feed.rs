@@ -60,9 +60,9 @@ async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option
         let readable = stored.log().readable();
         tokio::pin!(readable);
         readable.as_mut().enable();
-        let given_back = stored.ahead.given_back();
-        tokio::pin!(given_back);
-        given_back.as_mut().enable();
+        let released = stored.ahead.released();
+        tokio::pin!(released);
+        released.as_mut().enable();
         if !stored.reads() {
             return None;
         }
@@ -70,7 +70,7 @@ async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option
             return Some(credit);
         }
         tokio::select! {
-            () = given_back => {}
+            () = released => {}
             () = readable => {}
             () = sleep(URGE), if delivery.sender.buffers() => delivery.sender.request_flush(FlushReason::Full),
         }

@@ -166,7 +166,7 @@ impl SendingQueue {
         let entries: Job = held.into_iter().map(entry).collect();
         drop(request);
         if let Some(entries) = self.batcher.push(&partition, entries) {
-            return Err(self.give_back(entries));
+            return Err(self.refuse_entries(entries));
         }
         if let Some(persisted_upstream) = persisted_upstream {
             persisted_upstream.mark_buffered();
@@ -250,7 +250,7 @@ impl SendingQueue {
     }
 
     /// Returns entries to the sender, because the queue was closed meanwhile.
-    fn give_back(&self, entries: Job) -> Nack {
+    fn refuse_entries(&self, entries: Job) -> Nack {
         for entry in entries {
             self.delivery.ledger.metrics.refused(entry.items());
             entry.delivered();

@@ -13,7 +13,7 @@ use tributary_memory::{Budget, Permit, StoredQueue};
 pub(in crate::queue) struct Ahead {
     queue: StoredQueue,
     taken: AtomicUsize,
-    given_back: Notify,
+    released: Notify,
 }
 
 /// A share of a queue's read-ahead, released on drop.
@@ -28,7 +28,7 @@ impl Ahead {
         Arc::new(Ahead {
             queue: budget.stored_queue(),
             taken: AtomicUsize::new(0),
-            given_back: Notify::new(),
+            released: Notify::new(),
         })
     }
 
@@ -55,8 +55,8 @@ impl Ahead {
     }
 
     /// Completes when credit is released after this call.
-    pub(in crate::queue) fn given_back(&self) -> tokio::sync::futures::Notified<'_> {
-        self.given_back.notified()
+    pub(in crate::queue) fn released(&self) -> tokio::sync::futures::Notified<'_> {
+        self.released.notified()
     }
 
     /// Counts the memory of a record that was read from disk.
@@ -68,6 +68,6 @@ impl Ahead {
 impl Drop for Credit {
     fn drop(&mut self) {
         self.ahead.taken.fetch_sub(self.bytes, Relaxed);
-        self.ahead.given_back.notify_waiters();
+        self.ahead.released.notify_waiters();
     }
 }

@@ -18,9 +18,9 @@ pub(in crate::queue) struct Kept {
     record: Marked,
     /// The record's share of the read-ahead.
     credit: Mutex<Option<Credit>>,
-    given_back: AtomicBool,
+    returns_to_log: AtomicBool,
     /// Items that are already delivered or dropped. They are sent again if the record is returned.
-    settled: AtomicUsize,
+    finished_items: AtomicUsize,
 }
 
 /// A record without its content.
@@ -43,14 +43,14 @@ impl Kept {
                 place: record.place,
             },
             credit: Mutex::new(None),
-            given_back: AtomicBool::new(true),
-            settled: AtomicUsize::new(0),
+            returns_to_log: AtomicBool::new(true),
+            finished_items: AtomicUsize::new(0),
         }
     }
 
-    /// From now on, dropping the record acknowledges it, unless [`give_back`](Self::give_back) is called first.
+    /// From now on, dropping the record acknowledges it, unless [`return_to_log`](Self::return_to_log) is called first.
     pub(in crate::queue) fn begin(&mut self) {
-        *self.given_back.get_mut() = false;
+        *self.returns_to_log.get_mut() = false;
     }
 
     /// Returns the number of items in the record.
@@ -59,13 +59,13 @@ impl Kept {
     }
 
     /// Returns the record to the log, whose next reader sends it again.
-    pub(in crate::queue) fn give_back(&self) {
-        self.given_back.store(true, Relaxed);
+    pub(in crate::queue) fn return_to_log(&self) {
+        self.returns_to_log.store(true, Relaxed);
     }
 
     /// Counts items that were delivered or dropped.
-    pub(in crate::queue) fn settle(&self, items: usize) {
-        self.settled.fetch_add(items, Relaxed);
+    pub(in crate::queue) fn add_finished(&self, items: usize) {
+        self.finished_items.fetch_add(items, Relaxed);
     }
 
     /// Keeps the record's share of the read-ahead.
@@ -113,12 +113,12 @@ impl Drop for Kept {
             place,
         } = self.record;
         let log = self.stored.log();
-        if *self.given_back.get_mut() {
+        if *self.returns_to_log.get_mut() {
             // These items are counted again when they are sent again.
             self.stored
                 .ledger
                 .metrics
-                .recovered(*self.settled.get_mut());
+                .recovered(*self.finished_items.get_mut());
             log.give_back(sequence, place);
         } else {
             log.acknowledge(sequence, items);
