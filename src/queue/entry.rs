@@ -10,7 +10,7 @@ use tokio::time::{Duration, Instant};
 use super::held::{Content, Held};
 pub(super) use super::ledger::Ledger;
 use super::room::Place;
-use super::stored::Kept;
+use super::stored::RecordHandle;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::health::Arrived;
@@ -26,7 +26,7 @@ pub(super) struct Request {
     /// Time at which the queue accepted the request, or read it from disk.
     since: Instant,
     /// Record that the request was read from. Dropped together with the request.
-    kept: Option<Kept>,
+    handle: Option<RecordHandle>,
     _place: Option<Place>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     _arrived: Arc<Arrived>,
@@ -52,7 +52,7 @@ impl Request {
     ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
-            kept: None,
+            handle: None,
             _place: place,
             waiting,
             _arrived: arrived,
@@ -61,10 +61,10 @@ impl Request {
     }
 
     /// Creates a request that was read from a log. The log keeps the record until the request has its outcome.
-    pub(super) fn of_record(kept: Kept, arrived: Arc<Arrived>) -> Arc<Self> {
+    pub(super) fn of_record(handle: RecordHandle, arrived: Arc<Arrived>) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
-            kept: Some(kept),
+            handle: Some(handle),
             _place: None,
             waiting: None,
             _arrived: arrived,
@@ -122,8 +122,8 @@ impl Entry {
 
     /// Whether the content can be unloaded from memory because all of it is on disk.
     fn unloads(&self) -> bool {
-        let kept = self.request.kept.as_ref();
-        kept.is_some_and(|kept| kept.items() == self.items)
+        let handle = self.request.handle.as_ref();
+        handle.is_some_and(|handle| handle.items() == self.items)
     }
 
     /// Compresses the content in memory.
@@ -137,9 +137,9 @@ impl Entry {
     /// Records that a sender took the entry over. If the content is on disk, it is unloaded.
     pub(super) fn release_memory(&mut self) {
         if self.unload()
-            && let Some(kept) = &self.request.kept
+            && let Some(handle) = &self.request.handle
         {
-            kept.unloaded();
+            handle.unloaded();
         }
     }
 
@@ -170,8 +170,8 @@ impl Entry {
     /// Reads the content from disk again if it was unloaded.
     pub(super) async fn reload(&mut self) {
         if let Some(Held::OnDisk { .. }) = &self.held
-            && let Some(kept) = &self.request.kept
-            && let Some(batch) = kept.reload().await
+            && let Some(handle) = &self.request.handle
+            && let Some(batch) = handle.reload().await
         {
             self.held = Some(Held::Plain(batch));
         }
@@ -180,8 +180,8 @@ impl Entry {
     /// Records the delivery. The caller counts the items, because it knows about partial successes.
     pub(super) fn delivered(mut self) {
         self.held = None;
-        if let Some(kept) = &self.request.kept {
-            kept.add_finished(self.items);
+        if let Some(handle) = &self.request.handle {
+            handle.add_finished(self.items);
         }
     }
 
@@ -233,7 +233,7 @@ impl Entry {
 
     /// Whether a log keeps the data until the outcome is known.
     pub(super) fn is_on_disk(&self) -> bool {
-        self.request.kept.is_some()
+        self.request.handle.is_some()
     }
 
     /// Whether the sender waits for the outcome and so keeps the data.
@@ -252,11 +252,11 @@ impl Entry {
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {
         self.held = None;
-        if let Some(kept) = &self.request.kept {
+        if let Some(handle) = &self.request.handle {
             if reason == DropReason::Shutdown {
-                return kept.return_to_log();
+                return handle.return_to_log();
             }
-            kept.add_finished(self.items);
+            handle.add_finished(self.items);
         }
         if self.is_awaited() {
             self.ledger.metrics.returned(self.items);

@@ -9,7 +9,7 @@ use super::delivery::Delivery;
 use super::entry::{Entry, Job, Request};
 use super::held::Held;
 use super::room::URGE;
-use super::stored::{Credit, Kept, PAUSE, Read, Stored, record};
+use super::stored::{Credit, PAUSE, Read, RecordHandle, Stored, record};
 use crate::pipeline::FlushReason;
 use tributary_storage::Record;
 
@@ -26,13 +26,13 @@ pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Del
         readable.as_mut().enable();
         match stored.next(CHUNK).await {
             Ok(Read::Records(records)) => {
-                for (kept, record) in records {
+                for (handle, record) in records {
                     // The remaining records return to the log on drop.
                     let Some(credit) = credit(stored, delivery, &record).await else {
                         break;
                     };
-                    kept.hold(credit);
-                    push(stored, batcher, delivery, kept, record).await;
+                    handle.hold(credit);
+                    push(stored, batcher, delivery, handle, record).await;
                 }
             }
             Ok(Read::Empty) => readable.await,
@@ -81,7 +81,7 @@ async fn push(
     stored: &Arc<Stored>,
     batcher: &Batcher,
     delivery: &Delivery,
-    mut kept: Kept,
+    mut handle: RecordHandle,
     mut record: Record,
 ) {
     let items = record.items;
@@ -95,7 +95,7 @@ async fn push(
              program writes to the directory."
         );
         delivery.ledger.damaged(items);
-        kept.begin();
+        handle.begin();
         return;
     };
     match memory.is_empty() {
@@ -105,8 +105,8 @@ async fn push(
     }
     let (partition, pieces) = batcher.split(batch, &delivery.budget).await;
     // From here on, each piece has an outcome or returns the record.
-    kept.begin();
-    let request = Request::of_record(kept, delivery.ledger.metrics.arrived());
+    handle.begin();
+    let request = Request::of_record(handle, delivery.ledger.metrics.arrived());
     let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
     let entries: Job = pieces.into_iter().map(entry).collect();
     drop(request);

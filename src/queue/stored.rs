@@ -8,7 +8,7 @@
 //! ends or is replaced, records that were read but not delivered are returned to the log for the next reader.
 
 mod ahead;
-mod kept;
+mod handle;
 mod place;
 pub(super) mod record;
 
@@ -29,7 +29,7 @@ use crate::pipeline::batch::Batch;
 use crate::pipeline::episode::Episode;
 use ahead::Ahead;
 pub(super) use ahead::Credit;
-pub(super) use kept::Kept;
+pub(super) use handle::RecordHandle;
 pub(super) use place::Place;
 pub use record::decode;
 use tributary_otlp::Signal;
@@ -66,7 +66,7 @@ pub(super) struct Stored {
 
 /// Result of a read.
 pub(super) enum Read {
-    Records(Vec<(Kept, Record)>),
+    Records(Vec<(RecordHandle, Record)>),
     Empty,
     /// Another exporter gets the records from now on.
     Ended,
@@ -212,7 +212,7 @@ impl Stored {
                 let records = records.into_iter();
                 Read::Records(
                     records
-                        .map(|record| (Kept::new(self, &record), record))
+                        .map(|record| (RecordHandle::new(self, &record), record))
                         .collect(),
                 )
             }

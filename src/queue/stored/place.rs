@@ -89,7 +89,7 @@ impl Stored {
         let Ok(Read::Records(records)) = self.next(1).await else {
             return false;
         };
-        for (mut kept, record) in records {
+        for (mut handle, record) in records {
             self.ledger.dropped(record.items, DropReason::QueueFull);
             if self.dropping.occurs(record.items) {
                 tracing::error!(
@@ -98,7 +98,7 @@ impl Stored {
                      raise `sending_queue.queue_size`."
                 );
             }
-            kept.begin();
+            handle.begin();
         }
         true
     }

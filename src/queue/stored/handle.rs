@@ -13,9 +13,9 @@ use crate::pipeline::batch::Batch;
 use tributary_storage::{Place, Record};
 
 /// The record that a request was read from. On drop, the record is acknowledged or returned to the log.
-pub(in crate::queue) struct Kept {
+pub(in crate::queue) struct RecordHandle {
     stored: Arc<Stored>,
-    record: Marked,
+    record: RecordRef,
     /// The record's share of the read-ahead.
     credit: Mutex<Option<Credit>>,
     returns_to_log: AtomicBool,
@@ -25,19 +25,19 @@ pub(in crate::queue) struct Kept {
 
 /// A record without its content.
 #[derive(Debug, Clone, Copy)]
-struct Marked {
+struct RecordRef {
     sequence: u64,
     items: usize,
     place: Place,
 }
 
-impl Kept {
+impl RecordHandle {
     /// Creates the handle of a record. A record dropped before [`begin`](Self::begin) returns to the log.
     pub(super) fn new(stored: &Arc<Stored>, record: &Record) -> Self {
         stored.in_flight.fetch_add(1, Relaxed);
-        Kept {
+        RecordHandle {
             stored: stored.clone(),
-            record: Marked {
+            record: RecordRef {
                 sequence: record.sequence,
                 items: record.items,
                 place: record.place,
@@ -82,7 +82,7 @@ impl Kept {
     pub(in crate::queue) async fn reload(&self) -> Option<Batch> {
         loop {
             let log = self.stored.log().clone();
-            let Marked {
+            let RecordRef {
                 sequence, place, ..
             } = self.record;
             let read = tokio::task::spawn_blocking(move || log.reread(sequence, place)).await;
@@ -105,9 +105,9 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RecordHandle {
     fn drop(&mut self) {
-        let Marked {
+        let RecordRef {
             sequence,
             items,
             place,
