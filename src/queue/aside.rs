@@ -25,14 +25,14 @@ const ATTEMPTS: u32 = 3;
 /// Counted failures after which a record is a suspect.
 const COUNTED_FAILURES: u32 = 5;
 /// Limit of records set aside, per consumer. A total outage also sets this many aside.
-const PLACES: usize = 10;
+const SLOTS_PER_CONSUMER: usize = 10;
 /// Time for which a suspect is retried before it goes to the dead letters.
 const DEAD_LETTER_AFTER: Duration = Duration::from_secs(3600);
 
 /// The records of one queue that are set aside.
 pub(super) struct Aside {
     pub(super) stored: Arc<Stored>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     gauge: Gauge,
     /// Numbers of delivered jobs, and of failed attempts of jobs that were not set aside.
     delivered: AtomicU64,
@@ -47,10 +47,10 @@ pub(super) struct Trial {
     /// Counters of the queue at the time of the job's last failure.
     delivered: u64,
     failed: u64,
-    place: Option<Place>,
+    slot: Option<SetAsideSlot>,
 }
 
-struct Place {
+struct SetAsideSlot {
     since: Instant,
     gauge: Gauge,
     _permit: OwnedSemaphorePermit,
@@ -58,10 +58,12 @@ struct Place {
 
 impl Aside {
     pub(super) fn new(stored: Arc<Stored>, consumers: usize, gauge: Gauge) -> Self {
-        let places = consumers.saturating_mul(PLACES).min(Semaphore::MAX_PERMITS);
+        let slots = consumers
+            .saturating_mul(SLOTS_PER_CONSUMER)
+            .min(Semaphore::MAX_PERMITS);
         Aside {
             stored,
-            places: Arc::new(Semaphore::new(places)),
+            slots: Arc::new(Semaphore::new(slots)),
             gauge,
             delivered: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -75,7 +77,7 @@ impl Aside {
 
     /// Whether suspects block other data: no more records can be set aside, or the queue is nearly full.
     fn is_pressed(&self) -> bool {
-        self.places.available_permits() == 0 || self.stored.is_scarce(0)
+        self.slots.available_permits() == 0 || self.stored.is_scarce(0)
     }
 }
 
@@ -87,7 +89,7 @@ impl Trial {
             return;
         }
         let delivered = aside.delivered.load(Relaxed);
-        if self.place.is_none() {
+        if self.slot.is_none() {
             aside.failed.fetch_add(1, Relaxed);
         }
         let failed = aside.failed.load(Relaxed);
@@ -102,14 +104,14 @@ impl Trial {
 
     /// Sets the job aside if it has failed often enough and there is room. Returns true if this call did so.
     pub(super) fn set_aside(&mut self, aside: &Aside) -> bool {
-        if self.place.is_some() || self.failures < ATTEMPTS {
+        if self.slot.is_some() || self.failures < ATTEMPTS {
             return false;
         }
-        let Ok(permit) = aside.places.clone().try_acquire_owned() else {
+        let Ok(permit) = aside.slots.clone().try_acquire_owned() else {
             return false;
         };
         aside.gauge.increment(1);
-        self.place = Some(Place {
+        self.slot = Some(SetAsideSlot {
             since: Instant::now(),
             gauge: aside.gauge.clone(),
             _permit: permit,
@@ -118,7 +120,7 @@ impl Trial {
     }
 
     pub(super) fn is_aside(&self) -> bool {
-        self.place.is_some()
+        self.slot.is_some()
     }
 
     /// Whether the job has failed more than once in a row.
@@ -133,17 +135,17 @@ impl Trial {
 
     /// Whether a suspect should go to the dead letters now.
     pub(super) fn is_over(&self, aside: &Aside) -> bool {
-        let long = |place: &Place| place.since.elapsed() >= DEAD_LETTER_AFTER;
-        self.is_suspect() && (aside.is_pressed() || self.place.as_ref().is_some_and(long))
+        let long = |slot: &SetAsideSlot| slot.since.elapsed() >= DEAD_LETTER_AFTER;
+        self.is_suspect() && (aside.is_pressed() || self.slot.as_ref().is_some_and(long))
     }
 
-    /// Resets the history for a part of the job, which keeps the place.
+    /// Resets the history for a part of the job, which keeps the slot.
     pub(super) fn begin_again(&mut self) {
         self.counted = 0;
     }
 }
 
-impl Drop for Place {
+impl Drop for SetAsideSlot {
     fn drop(&mut self) {
         self.gauge.decrement(1);
     }

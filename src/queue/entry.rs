@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 
 use super::held::{Content, Held};
 pub(super) use super::ledger::Ledger;
-use super::room::Place;
+use super::room::Reservation;
 use super::stored::RecordHandle;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
@@ -27,7 +27,7 @@ pub(super) struct Request {
     since: Instant,
     /// Record that the request was read from. Dropped together with the request.
     handle: Option<RecordHandle>,
-    _place: Option<Place>,
+    _reservation: Option<Reservation>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     _arrived: Arc<Arrived>,
     failed: Mutex<Option<Nack>>,
@@ -43,17 +43,17 @@ pub(super) struct Entry {
 }
 
 impl Request {
-    /// Creates a request with its `place` in the queue. The sender of `waiting` gets the outcome and keeps the data until
+    /// Creates a request with its `reservation` in the queue. The sender of `waiting` gets the outcome and keeps the data until
     /// then.
     pub(super) fn new(
-        place: Option<Place>,
+        reservation: Option<Reservation>,
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
         arrived: Arc<Arrived>,
     ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
             handle: None,
-            _place: place,
+            _reservation: reservation,
             waiting,
             _arrived: arrived,
             failed: Mutex::new(None),
@@ -65,7 +65,7 @@ impl Request {
         Arc::new(Request {
             since: Instant::now(),
             handle: Some(handle),
-            _place: None,
+            _reservation: None,
             waiting: None,
             _arrived: arrived,
             failed: Mutex::default(),

@@ -19,7 +19,7 @@ pub(super) struct Room {
 
 /// A share of the room, released on drop.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Reservation {
     units: u32,
     gauge: Gauge,
     _permit: OwnedSemaphorePermit,
@@ -58,20 +58,20 @@ impl Room {
     }
 
     /// Takes room, or fails at once.
-    pub(super) fn try_take(&self, units: usize) -> Result<Place, NoRoom> {
+    pub(super) fn try_take(&self, units: usize) -> Result<Reservation, NoRoom> {
         let units = self.checked(units)?;
         match self.free.clone().try_acquire_many_owned(units) {
-            Ok(permit) => Ok(self.place(units, permit)),
+            Ok(permit) => Ok(self.reserve(units, permit)),
             Err(TryAcquireError::NoPermits) => Err(NoRoom::Full),
             Err(TryAcquireError::Closed) => Err(NoRoom::Closed),
         }
     }
 
     /// Takes room, waiting until there is enough.
-    pub(super) async fn take(&self, units: usize) -> Result<Place, NoRoom> {
+    pub(super) async fn take(&self, units: usize) -> Result<Reservation, NoRoom> {
         let units = self.checked(units)?;
         match self.free.clone().acquire_many_owned(units).await {
-            Ok(permit) => Ok(self.place(units, permit)),
+            Ok(permit) => Ok(self.reserve(units, permit)),
             Err(_) => Err(NoRoom::Closed),
         }
     }
@@ -81,9 +81,9 @@ impl Room {
         self.free.close();
     }
 
-    fn place(&self, units: u32, permit: OwnedSemaphorePermit) -> Place {
+    fn reserve(&self, units: u32, permit: OwnedSemaphorePermit) -> Reservation {
         self.gauge.increment(units);
-        Place {
+        Reservation {
             units,
             gauge: self.gauge.clone(),
             _permit: permit,
@@ -99,7 +99,7 @@ impl Room {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.gauge.decrement(self.units);
     }

@@ -19,7 +19,7 @@ use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Request};
 use super::held::Held;
 use super::ledger::Ledger;
-use super::room::{NoRoom, Place, Room, URGE};
+use super::room::{NoRoom, Reservation, Room, URGE};
 use super::stored::Stored;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::batch::{Batch, Nack};
@@ -142,10 +142,10 @@ impl SendingQueue {
         };
         // An empty request has a cost too.
         let units = units.max(1);
-        let place = match self.place(config, units).await {
-            Ok(place) => {
+        let reservation = match self.reserve(config, units).await {
+            Ok(reservation) => {
                 self.delivery.has_room();
-                place
+                reservation
             }
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
@@ -161,7 +161,7 @@ impl SendingQueue {
             false => (None, None),
         };
         let ledger = arrival.taken();
-        let request = Request::new(Some(place), tell, ledger.metrics.arrived());
+        let request = Request::new(Some(reservation), tell, ledger.metrics.arrived());
         let entry = |held| Entry::new(held, request.clone(), ledger.clone());
         let entries: Job = held.into_iter().map(entry).collect();
         drop(request);
@@ -189,24 +189,24 @@ impl SendingQueue {
         too_large || (!hopeless && self.batcher.is_backlogged(config.num_consumers))
     }
 
-    async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, NoRoom> {
+    async fn reserve(&self, config: &QueueConfig, units: usize) -> Result<Reservation, NoRoom> {
         // A queue that drops on overflow must not block others, so it must not use scarce memory either.
         let holds_some = self.room.free() < self.room.capacity();
         if config.drop_on_overflow && holds_some && self.budget.is_scarce() {
             return Err(NoRoom::Full);
         }
-        let place = self.room.try_take(units);
+        let reservation = self.room.try_take(units);
         let sender = &self.delivery.sender;
-        if !matches!(place, Err(NoRoom::Full)) {
+        if !matches!(reservation, Err(NoRoom::Full)) {
             // Early enough to leave room for new requests while the sender finishes its batches.
             if sender.buffers() && self.room.free() < self.room.capacity() / 4 {
                 sender.request_flush(FlushReason::Full);
             }
-            return place;
+            return reservation;
         }
         sender.request_flush(FlushReason::Full);
         if !config.block_on_overflow {
-            return place;
+            return reservation;
         }
         let taking = self.room.take(units);
         if !sender.buffers() {
@@ -215,7 +215,7 @@ impl SendingQueue {
         tokio::pin!(taking);
         loop {
             match timeout(URGE, &mut taking).await {
-                Ok(place) => return place,
+                Ok(reservation) => return reservation,
                 // Batches that had not reached the sender at the previous call have arrived by now.
                 Err(_) => sender.request_flush(FlushReason::Full),
             }

@@ -1,7 +1,7 @@
 //! A queue on disk: requests are appended to a log, and read back when they can be sent.
 //!
 //! ```text
-//! consume -> place -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
+//! consume -> reserve -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
 //! ```
 //!
 //! Memory holds only the records that are sent next, within the queue's share of the memory budget. When the exporter
@@ -9,8 +9,8 @@
 
 mod ahead;
 mod handle;
-mod place;
 pub(super) mod record;
+mod reservation;
 
 use std::io;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ use crate::pipeline::episode::Episode;
 use ahead::Ahead;
 pub(super) use ahead::Credit;
 pub(super) use handle::RecordHandle;
-pub(super) use place::Place;
 pub use record::decode;
+pub(super) use reservation::LogReservation;
 use tributary_otlp::Signal;
 use tributary_storage::{
     AppendError, Lease, Log, Logs, NewRecord, Next, QueueName, Record, Recovered, Storage,

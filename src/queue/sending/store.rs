@@ -10,7 +10,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use crate::queue::arrival::Arrival;
 use crate::queue::config::QueueConfig;
 use crate::queue::room::{NoRoom, URGE};
-use crate::queue::stored::{Place, Stored};
+use crate::queue::stored::{LogReservation, Stored};
 use tributary_storage::AppendError;
 
 impl SendingQueue {
@@ -28,10 +28,10 @@ impl SendingQueue {
         if sender.buffers() && stored.is_scarce(units) {
             sender.request_flush(FlushReason::Full);
         }
-        let place = match self.stored_place(stored, units).await {
-            Ok(place) => {
+        let reservation = match self.reserve_in_log(stored, units).await {
+            Ok(reservation) => {
                 self.delivery.has_room();
-                place
+                reservation
             }
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
@@ -43,8 +43,8 @@ impl SendingQueue {
         let log = stored.clone();
         let appended = tokio::spawn(async move {
             let outcome = log.append(record).await;
-            // Dropped after the append: until then the batch and its place count in the memory budget and in the queue.
-            drop((batch, place));
+            // Dropped after the append: until then the batch and its reservation count in the memory budget and in the queue.
+            drop((batch, reservation));
             if outcome.is_ok() {
                 arrival.taken();
             }
@@ -62,16 +62,20 @@ impl SendingQueue {
     }
 
     /// Waits for room in the log. Meanwhile, a sender that buffers is asked repeatedly to flush.
-    async fn stored_place(&self, stored: &Arc<Stored>, units: usize) -> Result<Place, NoRoom> {
+    async fn reserve_in_log(
+        &self,
+        stored: &Arc<Stored>,
+        units: usize,
+    ) -> Result<LogReservation, NoRoom> {
         let sender = &self.delivery.sender;
-        let placing = stored.place(units);
+        let reserving = stored.reserve(units);
         if !sender.buffers() {
-            return placing.await;
+            return reserving.await;
         }
-        tokio::pin!(placing);
+        tokio::pin!(reserving);
         loop {
-            match timeout(URGE, &mut placing).await {
-                Ok(place) => return place,
+            match timeout(URGE, &mut reserving).await {
+                Ok(reservation) => return reservation,
                 Err(_) => sender.request_flush(FlushReason::Full),
             }
         }

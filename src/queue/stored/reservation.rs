@@ -9,23 +9,26 @@ use crate::queue::config::Overflow;
 use crate::queue::room::NoRoom;
 
 /// Room for a record that is being appended. Released on drop, when the log counts the record or the append has failed.
-pub(in crate::queue) struct Place {
+pub(in crate::queue) struct LogReservation {
     stored: Arc<Stored>,
     units: usize,
 }
 
 impl Stored {
     /// Takes room for a batch. If configured to do so, drops older data or waits.
-    pub(in crate::queue) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+    pub(in crate::queue) async fn reserve(
+        self: &Arc<Self>,
+        units: usize,
+    ) -> Result<LogReservation, NoRoom> {
         loop {
             let freed = self.log().freed();
             tokio::pin!(freed);
             // Registered before the check, so that no notification is lost.
             freed.as_mut().enable();
-            let no_room = match self.try_place(units) {
-                Ok(place) => {
+            let no_room = match self.try_reserve(units) {
+                Ok(reservation) => {
                     self.drops_nothing();
-                    return Ok(place);
+                    return Ok(reservation);
                 }
                 Err(no_room) => no_room,
             };
@@ -64,7 +67,7 @@ impl Stored {
         self.held().saturating_add(units) > size - size / 4
     }
 
-    fn try_place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+    fn try_reserve(self: &Arc<Self>, units: usize) -> Result<LogReservation, NoRoom> {
         if self.closed.load(Relaxed) {
             return Err(NoRoom::Closed);
         }
@@ -78,7 +81,7 @@ impl Stored {
             return Err(NoRoom::Full);
         }
         *reserved += units;
-        Ok(Place {
+        Ok(LogReservation {
             stored: self.clone(),
             units,
         })
@@ -104,7 +107,7 @@ impl Stored {
     }
 }
 
-impl Drop for Place {
+impl Drop for LogReservation {
     fn drop(&mut self) {
         let mut reserved = self.stored.reserved.lock();
         *reserved -= self.units;
