@@ -16,12 +16,12 @@
 //! itself.
 
 mod arrival;
-mod aside;
 mod backoff;
 mod batcher;
 mod config;
 mod delivery;
 mod entry;
+mod failures;
 mod feed;
 mod held;
 mod ledger;
@@ -30,8 +30,8 @@ mod partly;
 mod queues;
 mod room;
 mod sending;
+mod set_aside;
 mod stored;
-mod troubles;
 
 #[cfg(feature = "kafka")]
 pub(crate) use backoff::Backoff;

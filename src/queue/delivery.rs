@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::encoding::Ready;
-use super::aside::{Aside, Trial};
 use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job};
 use super::ledger::Ledger;
+use super::set_aside::{FailureHistory, SetAside};
 use super::{Encoded, Fault, Identity, Outcome, SendError, SendOutcome, Sender, entry};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
@@ -42,7 +42,7 @@ pub(super) struct Delivery {
     /// Cancelled when the queue shuts down. This ends current waits and shortens later ones.
     pub(super) stopping: CancellationToken,
     /// Only for a queue on disk: jobs that fail repeatedly release their consumers.
-    pub(super) aside: Option<Aside>,
+    pub(super) set_aside: Option<SetAside>,
     /// Jobs without a consumer are loaded and sent one at a time. Otherwise their number would determine the memory
     /// use.
     pub(super) alone: Semaphore,
@@ -99,12 +99,12 @@ impl Delivery {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let mut search = Search::default();
-        let (mut trial, mut again) = (Trial::default(), Vec::new());
+        let (mut history, mut again) = (FailureHistory::default(), Vec::new());
         // Large parts first: if the sends run out, most of the data has been delivered.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
             let Failure { reason, error } =
-                match self.send(&mut job, started, &mut turn, &mut trial).await {
+                match self.send(&mut job, started, &mut turn, &mut history).await {
                     Ok(outcome) => {
                         search.accepted();
                         self.succeeded();
@@ -121,7 +121,7 @@ impl Delivery {
                         continue;
                     }
                     Err(Stop::Dead(error)) => {
-                        trial.begin_again();
+                        history.reset();
                         // Entries that could not be written to the dead letters stay in the queue.
                         let left = self.move_to_dead_letters(job, &error).await;
                         todo.extend((!left.is_empty()).then_some(left));
@@ -148,7 +148,7 @@ impl Delivery {
         job: &mut Job,
         started: Instant,
         turn: &mut Turn,
-        trial: &mut Trial,
+        history: &mut FailureHistory,
     ) -> Result<Outcome, Stop> {
         let identity = Arc::new(Identity {
             is_awaited: job.iter().any(Entry::is_awaited),
@@ -165,7 +165,7 @@ impl Delivery {
                 true => self.alone.acquire().await.ok(),
                 false => None,
             };
-            if trial.is_aside() && self.stopping.is_cancelled() {
+            if history.is_set_aside() && self.stopping.is_cancelled() {
                 return Err(Stop::Failed(Failure {
                     reason: DropReason::Shutdown,
                     error: given_up(),
@@ -216,12 +216,12 @@ impl Delivery {
                 }
                 Err(error) => error,
             };
-            if let Some(aside) = &self.aside {
-                trial.failed(aside, &error);
-                if trial.is_suspect() && job.len() > 1 {
+            if let Some(set_aside) = &self.set_aside {
+                history.failed(set_aside, &error);
+                if history.is_suspect() && job.len() > 1 {
                     return Err(Stop::Suspect);
                 }
-                if trial.is_over(aside) {
+                if history.is_dead_letter(set_aside) {
                     return Err(Stop::Dead(error));
                 }
             }
@@ -243,8 +243,8 @@ impl Delivery {
                     continue;
                 }
                 Some(wait) => {
-                    self.will_retry(job, &error, wait, trial);
-                    if self.release_resources(job, turn, trial) {
+                    self.will_retry(job, &error, wait, history);
+                    if self.release_resources(job, turn, history) {
                         encoded = None;
                     }
                     drop(alone.take());

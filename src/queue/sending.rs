@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Sender;
 use super::arrival::Arrival;
-use super::aside::Aside;
 use super::batcher::Batcher;
 use super::config::{HeldCompression, QueueConfig, Settings, Sizer};
 use super::delivery::{Delivery, Logs};
@@ -20,6 +19,7 @@ use super::entry::{Entry, Job, Request};
 use super::held::Held;
 use super::ledger::Ledger;
 use super::room::{NoRoom, Reservation, Room, URGE};
+use super::set_aside::SetAside;
 use super::stored::Stored;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::batch::{Batch, Nack};
@@ -73,13 +73,13 @@ impl SendingQueue {
             }
             None => None,
         };
-        let aside = stored.clone().filter(|_| !sender.buffers());
-        let aside = aside.map(|stored| {
+        let set_aside = stored.clone().filter(|_| !sender.buffers());
+        let set_aside = set_aside.map(|stored| {
             let consumers = settings
                 .queue
                 .as_ref()
                 .map_or(1, |queue| queue.num_consumers);
-            Aside::new(stored, consumers, ledger.metrics.set_aside.clone())
+            SetAside::new(stored, consumers, ledger.metrics.set_aside.clone())
         });
         let retry = settings.retry.as_ref();
         let retry = retry.map(|retry| retry.of_queue(stored.is_some()));
@@ -97,7 +97,7 @@ impl SendingQueue {
                 timeout: (!settings.timeout.is_zero()).then_some(settings.timeout),
                 ledger,
                 stopping: CancellationToken::new(),
-                aside,
+                set_aside,
                 alone: Semaphore::new(1),
                 outage: Episode::default(),
                 full: Episode::default(),
@@ -272,7 +272,7 @@ impl SendingQueue {
             for entry in &job {
                 metrics.queue_wait_seconds.record(entry.age().as_secs_f64());
             }
-            if !self.delivery.sender.buffers() && self.delivery.aside.is_none() {
+            if !self.delivery.sender.buffers() && self.delivery.set_aside.is_none() {
                 self.delivery.deliver(job, None).await;
                 continue;
             }

@@ -9,9 +9,9 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
+mod failures;
 mod gathering;
 mod stored;
-mod troubles;
 
 use super::*;
 use crate::component::{BuildContext, Terminal};

@@ -30,7 +30,7 @@ const SLOTS_PER_CONSUMER: usize = 10;
 const DEAD_LETTER_AFTER: Duration = Duration::from_secs(3600);
 
 /// The records of one queue that are set aside.
-pub(super) struct Aside {
+pub(super) struct SetAside {
     pub(super) stored: Arc<Stored>,
     slots: Arc<Semaphore>,
     gauge: Gauge,
@@ -41,9 +41,9 @@ pub(super) struct Aside {
 
 /// Failure history of one job.
 #[derive(Default)]
-pub(super) struct Trial {
+pub(super) struct FailureHistory {
     failures: u32,
-    counted: u32,
+    counted_failures: u32,
     /// Counters of the queue at the time of the job's last failure.
     delivered: u64,
     failed: u64,
@@ -56,12 +56,12 @@ struct SetAsideSlot {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Aside {
+impl SetAside {
     pub(super) fn new(stored: Arc<Stored>, consumers: usize, gauge: Gauge) -> Self {
         let slots = consumers
             .saturating_mul(SLOTS_PER_CONSUMER)
             .min(Semaphore::MAX_PERMITS);
-        Aside {
+        SetAside {
             stored,
             slots: Arc::new(Semaphore::new(slots)),
             gauge,
@@ -76,72 +76,72 @@ impl Aside {
     }
 
     /// Whether suspects block other data: no more records can be set aside, or the queue is nearly full.
-    fn is_pressed(&self) -> bool {
+    fn lacks_room(&self) -> bool {
         self.slots.available_permits() == 0 || self.stored.is_scarce(0)
     }
 }
 
-impl Trial {
+impl FailureHistory {
     /// Records a failed attempt that may be retried.
-    pub(super) fn failed(&mut self, aside: &Aside, error: &SendError) {
+    pub(super) fn failed(&mut self, set_aside: &SetAside, error: &SendError) {
         // Throttling applies to all data, so a throttled attempt does not count against this job.
         if error.throttle.is_some() || error.code == Code::ResourceExhausted {
             return;
         }
-        let delivered = aside.delivered.load(Relaxed);
+        let delivered = set_aside.delivered.load(Relaxed);
         if self.slot.is_none() {
-            aside.failed.fetch_add(1, Relaxed);
+            set_aside.failed.fetch_add(1, Relaxed);
         }
-        let failed = aside.failed.load(Relaxed);
+        let failed = set_aside.failed.load(Relaxed);
         // If the next hop refuses most jobs, the next hop is at fault.
         let others_succeed = delivered - self.delivered > failed - self.failed;
         if self.failures > 0 && others_succeed {
-            self.counted += 1;
+            self.counted_failures += 1;
         }
         self.failures += 1;
         (self.delivered, self.failed) = (delivered, failed);
     }
 
     /// Sets the job aside if it has failed often enough and there is room. Returns true if this call did so.
-    pub(super) fn set_aside(&mut self, aside: &Aside) -> bool {
+    pub(super) fn try_set_aside(&mut self, set_aside: &SetAside) -> bool {
         if self.slot.is_some() || self.failures < ATTEMPTS {
             return false;
         }
-        let Ok(permit) = aside.slots.clone().try_acquire_owned() else {
+        let Ok(permit) = set_aside.slots.clone().try_acquire_owned() else {
             return false;
         };
-        aside.gauge.increment(1);
+        set_aside.gauge.increment(1);
         self.slot = Some(SetAsideSlot {
             since: Instant::now(),
-            gauge: aside.gauge.clone(),
+            gauge: set_aside.gauge.clone(),
             _permit: permit,
         });
         true
     }
 
-    pub(super) fn is_aside(&self) -> bool {
+    pub(super) fn is_set_aside(&self) -> bool {
         self.slot.is_some()
     }
 
     /// Whether the job has failed more than once in a row.
-    pub(super) fn fails_again(&self) -> bool {
+    pub(super) fn failed_repeatedly(&self) -> bool {
         self.failures > 1
     }
 
     /// Whether the job is at fault, and not the next hop.
     pub(super) fn is_suspect(&self) -> bool {
-        self.is_aside() && self.counted >= COUNTED_FAILURES
+        self.is_set_aside() && self.counted_failures >= COUNTED_FAILURES
     }
 
     /// Whether a suspect should go to the dead letters now.
-    pub(super) fn is_over(&self, aside: &Aside) -> bool {
+    pub(super) fn is_dead_letter(&self, set_aside: &SetAside) -> bool {
         let long = |slot: &SetAsideSlot| slot.since.elapsed() >= DEAD_LETTER_AFTER;
-        self.is_suspect() && (aside.is_pressed() || self.slot.as_ref().is_some_and(long))
+        self.is_suspect() && (set_aside.lacks_room() || self.slot.as_ref().is_some_and(long))
     }
 
     /// Resets the history for a part of the job, which keeps the slot.
-    pub(super) fn begin_again(&mut self) {
-        self.counted = 0;
+    pub(super) fn reset(&mut self) {
+        self.counted_failures = 0;
     }
 }
 

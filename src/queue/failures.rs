@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::SendError;
-use super::aside::Trial;
 use super::delivery::{Delivery, Turn};
 use super::entry::{Entry, Job};
+use super::set_aside::FailureHistory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 
@@ -23,18 +23,18 @@ impl Delivery {
         &self,
         job: &mut Job,
         turn: &mut Turn,
-        trial: &mut Trial,
+        history: &mut FailureHistory,
     ) -> bool {
-        let Some(aside) = &self.aside else {
+        let Some(set_aside) = &self.set_aside else {
             return false;
         };
-        if trial.set_aside(aside) {
+        if history.try_set_aside(set_aside) {
             // The consumer continues with the next job.
             *turn = None;
             job.iter_mut().for_each(Entry::release_memory);
             return true;
         }
-        if trial.fails_again() {
+        if history.failed_repeatedly() {
             for entry in job {
                 entry.unload();
             }
@@ -45,7 +45,7 @@ impl Delivery {
 
     /// Moves a job to the dead letters of its queue. Returns the entries that could not be written there.
     pub(super) async fn move_to_dead_letters(&self, job: Job, error: &SendError) -> Job {
-        let Some(aside) = &self.aside else {
+        let Some(set_aside) = &self.set_aside else {
             return job;
         };
         let mut left = Job::new();
@@ -56,7 +56,7 @@ impl Delivery {
                 left.push(entry);
                 continue;
             };
-            match aside.stored.add_dead_letter(batch).await {
+            match set_aside.stored.add_dead_letter(batch).await {
                 Ok(directory) => {
                     tracing::error!(
                         otelcol.component.id = %self.id,
@@ -91,8 +91,8 @@ impl Delivery {
 
     /// Records a delivered job.
     pub(super) fn succeeded(&self) {
-        if let Some(aside) = &self.aside {
-            aside.delivered();
+        if let Some(set_aside) = &self.set_aside {
+            set_aside.delivered();
         }
         if let Some(ended) = self.outage.over() {
             tracing::info!(
@@ -107,11 +107,17 @@ impl Delivery {
     }
 
     /// Counts and logs a failed attempt that will be retried.
-    pub(super) fn will_retry(&self, job: &Job, error: &SendError, wait: Duration, trial: &Trial) {
+    pub(super) fn will_retry(
+        &self,
+        job: &Job,
+        error: &SendError,
+        wait: Duration,
+        history: &FailureHistory,
+    ) {
         self.ledger.metrics.attempt_failed();
         self.ledger.metrics.failed_with(error);
         let items = job.iter().map(Entry::items).sum();
-        if !trial.is_suspect() {
+        if !history.is_suspect() {
             self.ledger.metrics.not_accepted();
             if self.outage.occurs(items) {
                 tracing::warn!(
