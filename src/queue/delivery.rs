@@ -45,7 +45,7 @@ pub(super) struct Delivery {
     pub(super) set_aside: Option<SetAside>,
     /// Jobs without a consumer are loaded and sent one at a time. Otherwise their number would determine the memory
     /// use.
-    pub(super) alone: Semaphore,
+    pub(super) without_consumer: Semaphore,
     /// Episode in which the next hop accepts no data.
     pub(super) outage: Episode,
     /// Episode in which the queue has no room.
@@ -69,7 +69,7 @@ pub(super) struct Logs {
 }
 
 /// Handle of the job's consumer. The consumer goes on when the handle is dropped.
-pub(super) type Turn = Option<oneshot::Sender<Infallible>>;
+pub(super) type ConsumerHandle = Option<oneshot::Sender<Infallible>>;
 
 /// Reason why a job was not delivered unchanged.
 enum Stop {
@@ -95,7 +95,7 @@ impl Delivery {
     /// other requests with it.
     ///
     /// Returns jobs for the consumers to try instead: halves of a job that fails while other data is delivered.
-    pub(super) async fn deliver(&self, job: Job, mut turn: Turn) -> Vec<Job> {
+    pub(super) async fn deliver(&self, job: Job, mut consumer: ConsumerHandle) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let mut search = Search::default();
@@ -103,31 +103,33 @@ impl Delivery {
         // Large parts first: if the sends run out, most of the data has been delivered.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
-            let Failure { reason, error } =
-                match self.send(&mut job, started, &mut turn, &mut history).await {
-                    Ok(outcome) => {
-                        search.accepted();
-                        self.succeeded();
-                        self.delivered(job, outcome);
-                        continue;
-                    }
-                    Err(Stop::Failed(failure)) => failure,
-                    Err(Stop::Apart(groups)) => {
-                        encoding::regroup(job, groups, &mut todo);
-                        continue;
-                    }
-                    Err(Stop::Suspect) => {
-                        again.extend(entry::halves(job));
-                        continue;
-                    }
-                    Err(Stop::Dead(error)) => {
-                        history.reset();
-                        // Entries that could not be written to the dead letters stay in the queue.
-                        let left = self.move_to_dead_letters(job, &error).await;
-                        todo.extend((!left.is_empty()).then_some(left));
-                        continue;
-                    }
-                };
+            let Failure { reason, error } = match self
+                .send(&mut job, started, &mut consumer, &mut history)
+                .await
+            {
+                Ok(outcome) => {
+                    search.accepted();
+                    self.succeeded();
+                    self.delivered(job, outcome);
+                    continue;
+                }
+                Err(Stop::Failed(failure)) => failure,
+                Err(Stop::Apart(groups)) => {
+                    encoding::regroup(job, groups, &mut todo);
+                    continue;
+                }
+                Err(Stop::Suspect) => {
+                    again.extend(entry::halves(job));
+                    continue;
+                }
+                Err(Stop::Dead(error)) => {
+                    history.reset();
+                    // Entries that could not be written to the dead letters stay in the queue.
+                    let left = self.move_to_dead_letters(job, &error).await;
+                    todo.extend((!left.is_empty()).then_some(left));
+                    continue;
+                }
+            };
             if error.fault != Fault::Elsewhere {
                 for entry in &mut job {
                     // Splitting a batch needs its content.
@@ -147,7 +149,7 @@ impl Delivery {
         &self,
         job: &mut Job,
         started: Instant,
-        turn: &mut Turn,
+        consumer: &mut ConsumerHandle,
         history: &mut FailureHistory,
     ) -> Result<Outcome, Stop> {
         let identity = Arc::new(Identity {
@@ -161,10 +163,11 @@ impl Delivery {
             .map(|retry| Backoff::new(retry, started));
         loop {
             // Held while the content is in memory, until it is unloaded again.
-            let mut alone = match turn.is_none() && job.iter().any(Entry::is_unloaded) {
-                true => self.alone.acquire().await.ok(),
-                false => None,
-            };
+            let mut without_consumer =
+                match consumer.is_none() && job.iter().any(Entry::is_unloaded) {
+                    true => self.without_consumer.acquire().await.ok(),
+                    false => None,
+                };
             if history.is_set_aside() && self.stopping.is_cancelled() {
                 return Err(Stop::Failed(Failure {
                     reason: DropReason::Shutdown,
@@ -191,9 +194,9 @@ impl Delivery {
                 Ok(SendOutcome::Delivered(outcome)) => Ok(outcome),
                 Ok(SendOutcome::Buffered(outcome)) => {
                     job.iter_mut().for_each(Entry::release_memory);
-                    *turn = None;
+                    *consumer = None;
                     // The entries keep the content that another attempt needs.
-                    drop((ready, alone.take()));
+                    drop((ready, without_consumer.take()));
                     let since = Instant::now();
                     let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
                     if let Some(backoff) = &mut backoff {
@@ -238,16 +241,16 @@ impl Delivery {
                 None => DropReason::RetriesExhausted,
                 // Data in memory is lost when the process ends, so retry until then.
                 Some(wait) if stopping => {
-                    drop(alone.take());
+                    drop(without_consumer.take());
                     sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
                     continue;
                 }
                 Some(wait) => {
                     self.will_retry(job, &error, wait, history);
-                    if self.release_resources(job, turn, history) {
+                    if self.release_resources(job, consumer, history) {
                         encoded = None;
                     }
-                    drop(alone.take());
+                    drop(without_consumer.take());
                     tokio::select! {
                         () = sleep(wait) => {}
                         () = self.stopping.cancelled() => {}

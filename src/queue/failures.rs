@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::SendError;
-use super::delivery::{Delivery, Turn};
+use super::delivery::{ConsumerHandle, Delivery};
 use super::entry::{Entry, Job};
 use super::set_aside::FailureHistory;
 use crate::pipeline::account::DropReason;
@@ -22,7 +22,7 @@ impl Delivery {
     pub(super) fn release_resources(
         &self,
         job: &mut Job,
-        turn: &mut Turn,
+        consumer: &mut ConsumerHandle,
         history: &mut FailureHistory,
     ) -> bool {
         let Some(set_aside) = &self.set_aside else {
@@ -30,7 +30,7 @@ impl Delivery {
         };
         if history.try_set_aside(set_aside) {
             // The consumer continues with the next job.
-            *turn = None;
+            *consumer = None;
             job.iter_mut().for_each(Entry::release_memory);
             return true;
         }

@@ -98,7 +98,7 @@ impl SendingQueue {
                 ledger,
                 stopping: CancellationToken::new(),
                 set_aside,
-                alone: Semaphore::new(1),
+                without_consumer: Semaphore::new(1),
                 outage: Episode::default(),
                 full: Episode::default(),
                 packs_in: packs.then(|| cx.budget.clone()),
@@ -276,15 +276,15 @@ impl SendingQueue {
                 self.delivery.deliver(job, None).await;
                 continue;
             }
-            let (turn, over) = oneshot::channel();
+            let (consumer, released) = oneshot::channel();
             let queue = self.clone();
             held.spawn(async move {
-                for job in queue.delivery.deliver(job, Some(turn)).await {
+                for job in queue.delivery.deliver(job, Some(consumer)).await {
                     queue.batcher.push_job(job);
                 }
             });
             // Always an error: the channel closes without a message.
-            let _ = over.await;
+            let _ = released.await;
             while held.try_join_next().is_some() {}
         }
         self.delivery.sender.request_flush(FlushReason::Ending);
