@@ -33,12 +33,12 @@ impl Arrival {
     /// Counts the items as dropped, because the queue is full and configured to drop.
     pub(super) fn dropped(self, delivery: &Delivery) {
         let items = self.items();
-        self.taken().dropped(items, DropReason::QueueFull);
-        delivery.is_full(items, true);
+        self.accepted().dropped(items, DropReason::QueueFull);
+        delivery.log_full(items, true);
     }
 
     /// Ends the account here, because the queue took the items.
-    pub(super) fn taken(self) -> Arc<Ledger> {
+    pub(super) fn accepted(self) -> Arc<Ledger> {
         let ledger = self.0.counters().clone();
         self.0.accepted();
         ledger

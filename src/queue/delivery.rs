@@ -28,7 +28,7 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
 /// Maximum wait between attempts during the shutdown, unless the server asks for a longer one.
-const LAST_WAITS: Duration = Duration::from_millis(500);
+const MAX_WAIT_AT_SHUTDOWN: Duration = Duration::from_millis(500);
 
 /// Delivers the jobs of one queue.
 pub(super) struct Delivery {
@@ -51,9 +51,9 @@ pub(super) struct Delivery {
     /// Episode in which the queue has no room.
     pub(super) full: Episode,
     /// Budget for compressed copies of batches that a sender buffers. `None` means no compression.
-    pub(super) packs_in: Option<Arc<Budget>>,
+    pub(super) compression_budget: Option<Arc<Budget>>,
     /// Maximum size in bytes of requests of profiles after merging.
-    pub(super) most_bytes: usize,
+    pub(super) max_bytes: usize,
     pub(super) budget: Arc<Budget>,
     pub(super) logs: Logs,
 }
@@ -75,11 +75,11 @@ pub(super) type ConsumerHandle = Option<oneshot::Sender<Infallible>>;
 enum Stop {
     Failed(Failure),
     /// The requests cannot be sent as one. Each group, given as positions in the job, can be.
-    Apart(Vec<Vec<usize>>),
+    Groups(Vec<Vec<usize>>),
     /// The job fails while other data is delivered, so one of its records may be the cause.
     Suspect,
     /// The job failed for so long while other data was delivered that it goes to the dead letters.
-    Dead(SendError),
+    DeadLetter(SendError),
 }
 
 /// Outcome of a batch that was not delivered.
@@ -114,7 +114,7 @@ impl Delivery {
                     continue;
                 }
                 Err(Stop::Failed(failure)) => failure,
-                Err(Stop::Apart(groups)) => {
+                Err(Stop::Groups(groups)) => {
                     encoding::regroup(job, groups, &mut todo);
                     continue;
                 }
@@ -122,7 +122,7 @@ impl Delivery {
                     again.extend(entry::halves(job));
                     continue;
                 }
-                Err(Stop::Dead(error)) => {
+                Err(Stop::DeadLetter(error)) => {
                     history.reset();
                     // Entries that could not be written to the dead letters stay in the queue.
                     let left = self.move_to_dead_letters(job, &error).await;
@@ -171,14 +171,14 @@ impl Delivery {
             if history.is_set_aside() && self.stopping.is_cancelled() {
                 return Err(Stop::Failed(Failure {
                     reason: DropReason::Shutdown,
-                    error: given_up(),
+                    error: dropped_by_sender(),
                 }));
             }
             let ready = match encoded.take() {
                 Some(batch) => Ok(batch),
                 None => match self.encode(job, &identity).await {
                     Ok(Ready::Whole(batch, permit)) => Ok((batch, permit)),
-                    Ok(Ready::Apart(groups)) => return Err(Stop::Apart(groups)),
+                    Ok(Ready::Groups(groups)) => return Err(Stop::Groups(groups)),
                     Err(error) => Err(error),
                 },
             };
@@ -198,7 +198,7 @@ impl Delivery {
                     // The entries keep the content that another attempt needs.
                     drop((ready, without_consumer.take()));
                     let since = Instant::now();
-                    let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
+                    let outcome = outcome.await.unwrap_or_else(|_| Err(dropped_by_sender()));
                     if let Some(backoff) = &mut backoff {
                         backoff.pause(since.elapsed());
                     }
@@ -225,7 +225,7 @@ impl Delivery {
                     return Err(Stop::Suspect);
                 }
                 if history.is_dead_letter(set_aside) {
-                    return Err(Stop::Dead(error));
+                    return Err(Stop::DeadLetter(error));
                 }
             }
             let wait = backoff
@@ -242,7 +242,11 @@ impl Delivery {
                 // Data in memory is lost when the process ends, so retry until then.
                 Some(wait) if stopping => {
                     drop(without_consumer.take());
-                    sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
+                    sleep(
+                        wait.min(MAX_WAIT_AT_SHUTDOWN)
+                            .max(error.throttle.unwrap_or_default()),
+                    )
+                    .await;
                     continue;
                 }
                 Some(wait) => {
@@ -375,7 +379,7 @@ impl Delivery {
 }
 
 /// The error if a sender took a batch over and dropped it without an outcome.
-fn given_up() -> SendError {
+fn dropped_by_sender() -> SendError {
     SendError::transient(
         Code::Unavailable,
         "the exporter ended without sending the batch",

@@ -21,7 +21,7 @@ use tributary_memory::Budget;
 /// Entries that are sent as one batch.
 pub(super) type Job = SmallVec<[Entry; 1]>;
 
-/// A request that the queue accepted. Its pieces share it; the last piece reports the outcome to a waiting sender.
+/// A request that the queue accepted. Its parts share it; the last part reports the outcome to a waiting sender.
 pub(super) struct Request {
     /// Time at which the queue accepted the request, or read it from disk.
     since: Instant,
@@ -218,7 +218,7 @@ impl Entry {
             return Job::from_iter([self]);
         };
         match batch.halve(fault) {
-            Ok(parts) => parts.into_iter().map(|part| self.piece(part)).collect(),
+            Ok(parts) => parts.into_iter().map(|part| self.part(part)).collect(),
             Err(batch) => {
                 self.held = Some(Held::Plain(batch));
                 Job::from_iter([self])
@@ -242,12 +242,8 @@ impl Entry {
     }
 
     /// Creates an entry for a part of this one.
-    fn piece(&self, piece: Batch) -> Entry {
-        Entry::new(
-            Held::Plain(piece),
-            self.request.clone(),
-            self.ledger.clone(),
-        )
+    fn part(&self, part: Batch) -> Entry {
+        Entry::new(Held::Plain(part), self.request.clone(), self.ledger.clone())
     }
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {

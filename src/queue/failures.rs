@@ -158,7 +158,7 @@ impl Delivery {
     }
 
     /// Logs the beginning of an episode in which the queue is full.
-    pub(super) fn is_full(&self, items: usize, drops: bool) {
+    pub(super) fn log_full(&self, items: usize, drops: bool) {
         if !self.full.occurs(items) {
             return;
         }
@@ -182,7 +182,7 @@ impl Delivery {
     }
 
     /// Logs that the queue has room again, and the data affected while it was full.
-    pub(super) fn has_room(&self) {
+    pub(super) fn log_room(&self) {
         if let Some(ended) = self.full.over() {
             tracing::info!(
                 otelcol.component.id = %self.id,

@@ -8,8 +8,8 @@ use super::batcher::Batcher;
 use super::delivery::Delivery;
 use super::entry::{Entry, Job, Request};
 use super::held::Held;
-use super::room::URGE;
-use super::stored::{Credit, PAUSE, Read, RecordHandle, Stored, record};
+use super::room::FLUSH_REQUEST_INTERVAL;
+use super::stored::{Credit, READ_RETRY_INTERVAL, Read, RecordHandle, Stored, record};
 use crate::pipeline::FlushReason;
 use tributary_storage::Record;
 
@@ -42,10 +42,10 @@ pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Del
                     directory = %stored.log().directory().display(), %error,
                     "Cannot read a queue on disk; retrying. Check its directory and the disk."
                 );
-                sleep(PAUSE).await;
+                sleep(READ_RETRY_INTERVAL).await;
             }
         }
-        stored.show();
+        stored.update_metrics();
     }
     // Records in flight get at most one more attempt. The remaining records belong to another exporter.
     delivery.stopping.cancel();
@@ -72,7 +72,7 @@ async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option
         tokio::select! {
             () = released => {}
             () = readable => {}
-            () = sleep(URGE), if delivery.sender.buffers() => delivery.sender.request_flush(FlushReason::Full),
+            () = sleep(FLUSH_REQUEST_INTERVAL), if delivery.sender.buffers() => delivery.sender.request_flush(FlushReason::Full),
         }
     }
 }
@@ -103,12 +103,12 @@ async fn push(
         // The batch shares its bytes with the request that it came in, whose permits count them.
         false => batch.share(memory),
     }
-    let (partition, pieces) = batcher.split(batch, &delivery.budget).await;
-    // From here on, each piece has an outcome or returns the record.
+    let (partition, parts) = batcher.split(batch, &delivery.budget).await;
+    // From here on, each part has an outcome or returns the record.
     handle.begin();
     let request = Request::of_record(handle, delivery.ledger.metrics.arrived());
-    let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
-    let entries: Job = pieces.into_iter().map(entry).collect();
+    let entry = |part| Entry::new(Held::Plain(part), request.clone(), delivery.ledger.clone());
+    let entries: Job = parts.into_iter().map(entry).collect();
     drop(request);
     // If the queue is closed, the entries are dropped and the record returns to the log.
     drop(batcher.push(&partition, entries));

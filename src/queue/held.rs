@@ -134,7 +134,7 @@ impl Held {
         match self {
             Held::Plain(batch) => Content::Plain(batch.wire().clone()),
             Held::Packed { block, lengths, .. } => Content::Packed(block.clone(), lengths.clone()),
-            Held::OnDisk { .. } => Content::Gone,
+            Held::OnDisk { .. } => Content::Missing,
         }
     }
 
@@ -155,7 +155,7 @@ impl Held {
                 }
                 Ok(batch)
             }
-            Held::OnDisk { .. } => Err(gone()),
+            Held::OnDisk { .. } => Err(missing()),
         }
     }
 }
@@ -168,7 +168,7 @@ pub(super) enum Content {
     /// An LZ4 block, and the uncompressed size in bytes of each request.
     Packed(Bytes, Arc<[usize]>),
     /// The content was only on disk and is damaged there.
-    Gone,
+    Missing,
 }
 
 impl Content {
@@ -181,7 +181,7 @@ impl Content {
     pub(super) fn bytes_to_expand(&self) -> usize {
         match self {
             Content::Packed(_, lengths) => lengths.iter().sum(),
-            Content::Plain(_) | Content::Gone => 0,
+            Content::Plain(_) | Content::Missing => 0,
         }
     }
 
@@ -189,7 +189,7 @@ impl Content {
     pub(super) fn requests(self) -> Result<Requests, Damaged> {
         match self {
             Content::Plain(requests) => Ok(requests),
-            Content::Gone => Err(gone()),
+            Content::Missing => Err(missing()),
             Content::Packed(block, lengths) => {
                 let bytes = lengths.iter().sum();
                 let whole = lz4_flex::block::decompress(&block, bytes)
@@ -208,7 +208,7 @@ impl Content {
     }
 }
 
-fn gone() -> Damaged {
+fn missing() -> Damaged {
     Damaged("its file is damaged or was removed".to_owned())
 }
 

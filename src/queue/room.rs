@@ -7,7 +7,7 @@ use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 /// Interval at which a sender that buffers is asked again to flush.
-pub(super) const URGE: Duration = Duration::from_millis(100);
+pub(super) const FLUSH_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A bounded number of units: requests, items or bytes. Waiting is fair and cancellation-safe.
 #[derive(Debug)]

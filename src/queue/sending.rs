@@ -18,7 +18,7 @@ use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Request};
 use super::held::Held;
 use super::ledger::Ledger;
-use super::room::{NoRoom, Reservation, Room, URGE};
+use super::room::{FLUSH_REQUEST_INTERVAL, NoRoom, Reservation, Room};
 use super::set_aside::SetAside;
 use super::stored::Stored;
 use crate::component::{BuildContext, BuildError};
@@ -89,7 +89,7 @@ impl SendingQueue {
             room,
             stored,
             delivery: Delivery {
-                most_bytes: batcher.max().bytes,
+                max_bytes: batcher.max().bytes,
                 id: cx.id.clone(),
                 signal,
                 sender,
@@ -101,7 +101,7 @@ impl SendingQueue {
                 without_consumer: Semaphore::new(1),
                 outage: Episode::default(),
                 full: Episode::default(),
-                packs_in: packs.then(|| cx.budget.clone()),
+                compression_budget: packs.then(|| cx.budget.clone()),
                 budget: cx.budget.clone(),
                 logs: Logs::default(),
             },
@@ -112,11 +112,11 @@ impl SendingQueue {
     /// Sends the batch while the upstream sender waits and keeps its data.
     async fn send_now(&self, batch: Batch, arrival: Arrival) -> Result<(), Nack> {
         let (tell, outcome) = oneshot::channel();
-        let ledger = arrival.taken();
+        let ledger = arrival.accepted();
         let request = Request::new(None, Some(tell), ledger.metrics.arrived());
         let entry = Entry::new(Held::Plain(batch), request, ledger);
         self.delivery.deliver(Job::from_iter([entry]), None).await;
-        outcome.await.unwrap_or_else(|_| Err(gone()))
+        outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 
     async fn enqueue(
@@ -126,13 +126,13 @@ impl SendingQueue {
         arrival: Arrival,
     ) -> Result<(), Nack> {
         let persisted_upstream = batch.persisted_upstream.take();
-        let (partition, pieces) = self.batcher.split(batch, &self.budget).await;
-        let mut held = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            held.push(if self.must_pack(config, &piece) {
-                Held::pack(piece, &self.budget).await
+        let (partition, parts) = self.batcher.split(batch, &self.budget).await;
+        let mut held = Vec::with_capacity(parts.len());
+        for part in parts {
+            held.push(if self.must_pack(config, &part) {
+                Held::pack(part, &self.budget).await
             } else {
-                Held::Plain(piece)
+                Held::Plain(part)
             });
         }
         let units = match config.sizer() {
@@ -144,7 +144,7 @@ impl SendingQueue {
         let units = units.max(1);
         let reservation = match self.reserve(config, units).await {
             Ok(reservation) => {
-                self.delivery.has_room();
+                self.delivery.log_room();
                 reservation
             }
             Err(NoRoom::Full) if config.drop_on_overflow => {
@@ -160,7 +160,7 @@ impl SendingQueue {
             }
             false => (None, None),
         };
-        let ledger = arrival.taken();
+        let ledger = arrival.accepted();
         let request = Request::new(Some(reservation), tell, ledger.metrics.arrived());
         let entry = |held| Entry::new(held, request.clone(), ledger.clone());
         let entries: Job = held.into_iter().map(entry).collect();
@@ -172,7 +172,7 @@ impl SendingQueue {
             persisted_upstream.mark_buffered();
         }
         match outcome {
-            Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
+            Some(outcome) => outcome.await.unwrap_or_else(|_| Err(closed())),
             None => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ impl SendingQueue {
         }
         tokio::pin!(taking);
         loop {
-            match timeout(URGE, &mut taking).await {
+            match timeout(FLUSH_REQUEST_INTERVAL, &mut taking).await {
                 Ok(reservation) => return reservation,
                 // Batches that had not reached the sender at the previous call have arrived by now.
                 Err(_) => sender.request_flush(FlushReason::Full),
@@ -231,10 +231,10 @@ impl SendingQueue {
     ) -> Nack {
         match no_room {
             NoRoom::Full => {
-                self.delivery.is_full(arrival.items(), false);
+                self.delivery.log_full(arrival.items(), false);
                 Nack::exhausted("sending queue is full", RETRY_AFTER)
             }
-            NoRoom::Closed => gone(),
+            NoRoom::Closed => closed(),
             NoRoom::TooLarge => Nack::invalid(format!(
                 "the request ({units} {unit}) is larger than the whole sending queue of exporter {id} \
                  (queue_size: {capacity}); send smaller requests or raise sending_queue.queue_size",
@@ -255,7 +255,7 @@ impl SendingQueue {
             self.delivery.ledger.metrics.refused(entry.items());
             entry.delivered();
         }
-        gone()
+        closed()
     }
 
     /// Delivers jobs until the queue is closed and empty. Each consumer of the queue runs this once.
@@ -320,7 +320,7 @@ impl Consumer for SendingQueue {
                 Some(config) if let Some(stored) = &self.stored => {
                     self.store(stored, config, batch, arrival).await
                 }
-                _ if stopping => Err(gone()),
+                _ if stopping => Err(closed()),
                 Some(config) => self.enqueue(config, batch, arrival).await,
                 None => self.send_now(batch, arrival).await,
             }
@@ -343,6 +343,6 @@ impl Consumer for SendingQueue {
     }
 }
 
-fn gone() -> Nack {
+fn closed() -> Nack {
     Nack::unavailable("the exporter is shutting down")
 }

@@ -38,7 +38,7 @@ use tributary_storage::{
 };
 
 /// Wait after a file could not be read.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const READ_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The log of one queue, and the state of its records in flight.
 pub(super) struct Stored {
@@ -94,8 +94,8 @@ impl Stored {
             exporter: cx.id.clone(),
             signal,
         };
-        let most = (config.sizer() == Sizer::Bytes).then_some(config.queue_size as u64);
-        let opened = storage.open(&cx.stored_queues, &name, most);
+        let max_bytes = (config.sizer() == Sizer::Bytes).then_some(config.queue_size as u64);
+        let opened = storage.open(&cx.stored_queues, &name, max_bytes);
         let (lease, recovered) =
             opened.map_err(|error| BuildError(format!("sending_queue::storage: {error}")))?;
         Ok(Some(Arc::new(Stored {
@@ -132,7 +132,7 @@ impl Stored {
             self.report(&recovered);
         }
         self.lease.take_over();
-        self.show();
+        self.update_metrics();
     }
 
     fn report(&self, found: &Recovered) {
@@ -169,7 +169,7 @@ impl Stored {
     /// Appends a record. The record is durable when this returns.
     pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let outcome = self.log().append(record).await;
-        self.show();
+        self.update_metrics();
         outcome
     }
 
@@ -194,20 +194,20 @@ impl Stored {
     }
 
     /// Returns the next records, reading from disk if necessary. Records that are dropped return to the log.
-    pub(super) async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
-        if let Some(read) = self.read(most, false)? {
+    pub(super) async fn next(self: &Arc<Self>, max_bytes: usize) -> io::Result<Read> {
+        if let Some(read) = self.read(max_bytes, false)? {
             return Ok(read);
         }
         let stored = self.clone();
-        let reading = tokio::task::spawn_blocking(move || stored.read(most, true));
+        let reading = tokio::task::spawn_blocking(move || stored.read(max_bytes, true));
         // Fails only if the runtime shuts down.
         let read = reading.await.unwrap_or(Ok(None))?;
         Ok(read.unwrap_or(Read::Ended))
     }
 
     /// Returns `None` if the read would need the disk and `from_disk` is false.
-    fn read(self: &Arc<Self>, most: usize, from_disk: bool) -> io::Result<Option<Read>> {
-        Ok(Some(match self.lease.next(most, from_disk)? {
+    fn read(self: &Arc<Self>, max_bytes: usize, from_disk: bool) -> io::Result<Option<Read>> {
+        Ok(Some(match self.lease.next(max_bytes, from_disk)? {
             Next::Records(records) => {
                 let records = records.into_iter();
                 Read::Records(
@@ -236,7 +236,7 @@ impl Stored {
     }
 
     /// Returns the units of the records in the log.
-    fn held(&self) -> usize {
+    fn used_units(&self) -> usize {
         let usage = self.log().usage();
         count(match self.config.sizer() {
             Sizer::Requests => usage.records,
@@ -246,13 +246,13 @@ impl Stored {
     }
 
     /// Updates the queue metrics and counts records that turned out to be lost.
-    pub(super) fn show(&self) {
+    pub(super) fn update_metrics(&self) {
         let lost = self.log().take_lost_items();
         if lost > 0 {
             self.ledger.damaged(count(lost));
         }
         if self.lease.reads() {
-            self.gauge.set(self.held() as f64);
+            self.gauge.set(self.used_units() as f64);
         }
     }
 
@@ -279,7 +279,7 @@ impl Stored {
         let closed = tokio::task::spawn_blocking(move || stored.lease.close()).await;
         if matches!(closed, Ok(true)) {
             // Closing the log detects lost records.
-            self.show();
+            self.update_metrics();
             let left = self.log().usage().items;
             self.ledger.metrics.kept(count(left));
             self.gauge.set(0.0);

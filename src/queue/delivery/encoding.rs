@@ -22,7 +22,7 @@ pub(super) enum Ready {
     Whole(Encoded, Permit),
     /// Groups of positions of requests. The requests of one group can be sent as one batch; all requests together
     /// cannot.
-    Apart(Vec<Vec<usize>>),
+    Groups(Vec<Vec<usize>>),
 }
 
 impl Delivery {
@@ -39,7 +39,7 @@ impl Delivery {
         let bytes: usize = job.iter().map(Entry::bytes).sum();
         let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
         let packed = content.iter().any(Content::is_packed);
-        let (sender, signal, most_bytes) = (self.sender.clone(), self.signal, self.most_bytes);
+        let (sender, signal, max_bytes) = (self.sender.clone(), self.signal, self.max_bytes);
         let joins = signal == Signal::Profiles && content.len() > 1;
         let budget = self.budget.clone();
         let work = move || {
@@ -57,7 +57,7 @@ impl Delivery {
                 })?);
             }
             if joins {
-                let joined = merge_profiles(requests.parts(), most_bytes, &memory);
+                let joined = merge_profiles(requests.parts(), max_bytes, &memory);
                 let mut joined = joined.map_err(|_| SendError::no_memory(&memory))?;
                 if joined.len() != 1 {
                     let groups = joined.into_iter().map(|joined| joined.parts);
@@ -89,7 +89,7 @@ impl Delivery {
         } else {
             work()?
         };
-        if let Some(budget) = &self.packs_in {
+        if let Some(budget) = &self.compression_budget {
             for entry in job.iter_mut() {
                 entry.pack(budget).await;
             }
@@ -105,7 +105,7 @@ impl Delivery {
                 };
                 Ready::Whole(encoded, permit)
             }
-            Err(groups) => Ready::Apart(groups),
+            Err(groups) => Ready::Groups(groups),
         })
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{RETRY_AFTER, SendingQueue, gone};
+use super::{RETRY_AFTER, SendingQueue, closed};
 use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::queue::arrival::Arrival;
 use crate::queue::config::QueueConfig;
-use crate::queue::room::{NoRoom, URGE};
+use crate::queue::room::{FLUSH_REQUEST_INTERVAL, NoRoom};
 use crate::queue::stored::{LogReservation, Stored};
 use tributary_storage::AppendError;
 
@@ -30,7 +30,7 @@ impl SendingQueue {
         }
         let reservation = match self.reserve_in_log(stored, units).await {
             Ok(reservation) => {
-                self.delivery.has_room();
+                self.delivery.log_room();
                 reservation
             }
             Err(NoRoom::Full) if config.drop_on_overflow => {
@@ -46,7 +46,7 @@ impl SendingQueue {
             // Dropped after the append: until then the batch and its reservation count in the memory budget and in the queue.
             drop((batch, reservation));
             if outcome.is_ok() {
-                arrival.taken();
+                arrival.accepted();
             }
             outcome
         });
@@ -57,7 +57,7 @@ impl SendingQueue {
                 format!("sending queue: {error}"),
                 RETRY_AFTER,
             )),
-            Ok(Err(AppendError::Closed)) | Err(_) => Err(gone()),
+            Ok(Err(AppendError::Closed)) | Err(_) => Err(closed()),
         }
     }
 
@@ -74,7 +74,7 @@ impl SendingQueue {
         }
         tokio::pin!(reserving);
         loop {
-            match timeout(URGE, &mut reserving).await {
+            match timeout(FLUSH_REQUEST_INTERVAL, &mut reserving).await {
                 Ok(reservation) => return reservation,
                 Err(_) => sender.request_flush(FlushReason::Full),
             }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::ahead::Credit;
-use super::{PAUSE, Stored, record};
+use super::{READ_RETRY_INTERVAL, Stored, record};
 use crate::pipeline::batch::Batch;
 use tributary_storage::{Place, Record};
 
@@ -97,7 +97,7 @@ impl RecordHandle {
                 Ok(Err(error)) => {
                     tracing::error!(%error, "Cannot read a queue on disk; retrying. Check its directory and the \
                                              disk.");
-                    sleep(PAUSE).await;
+                    sleep(READ_RETRY_INTERVAL).await;
                 }
                 Err(_) => return None,
             }
@@ -124,6 +124,6 @@ impl Drop for RecordHandle {
             log.acknowledge(sequence, items);
         }
         self.stored.in_flight.fetch_sub(1, Relaxed);
-        self.stored.show();
+        self.stored.update_metrics();
     }
 }

@@ -27,7 +27,7 @@ impl Stored {
             freed.as_mut().enable();
             let no_room = match self.try_reserve(units) {
                 Ok(reservation) => {
-                    self.drops_nothing();
+                    self.log_room();
                     return Ok(reservation);
                 }
                 Err(no_room) => no_room,
@@ -50,7 +50,7 @@ impl Stored {
     }
 
     /// Logs that the queue has room again, and the data dropped meanwhile.
-    fn drops_nothing(&self) {
+    fn log_room(&self) {
         if let Some(ended) = self.dropping.over() {
             tracing::info!(
                 directory = %self.log().directory().display(),
@@ -64,7 +64,7 @@ impl Stored {
     /// Whether less than a quarter of the queue would remain free after `units` more.
     pub(in crate::queue) fn is_scarce(&self, units: usize) -> bool {
         let size = self.config.queue_size;
-        self.held().saturating_add(units) > size - size / 4
+        self.used_units().saturating_add(units) > size - size / 4
     }
 
     fn try_reserve(self: &Arc<Self>, units: usize) -> Result<LogReservation, NoRoom> {
@@ -75,7 +75,7 @@ impl Stored {
             return Err(NoRoom::TooLarge);
         }
         let mut reserved = self.reserved.lock();
-        let taken = self.held().saturating_add(*reserved);
+        let taken = self.used_units().saturating_add(*reserved);
         if taken.saturating_add(units) > self.config.queue_size {
             self.log().make_room();
             return Err(NoRoom::Full);
