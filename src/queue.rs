@@ -26,7 +26,7 @@ mod feed;
 mod held;
 mod ledger;
 pub mod metrics;
-mod partly;
+mod partial;
 mod queues;
 mod room;
 mod sending;
@@ -39,8 +39,8 @@ pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Settings, Sizer,
 };
-pub(crate) use config::{holds_up_pipelines, warn_of_giving_up};
-pub use partly::Partly;
+pub(crate) use config::{blocks_pipelines, warn_about_retry_limit};
+pub use partial::PartialDeliveries;
 pub use queues::terminal;
 pub use stored::decode as decode_record;
 

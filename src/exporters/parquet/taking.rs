@@ -17,7 +17,7 @@ impl Files {
     /// If no row of the batch is in any file.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<LaterOutcome, SendError> {
         let _taking = Taking::new(self);
-        let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
+        let (ticket, outcome) = Ticket::new(&batch.identity, &self.partial);
         let mut is_large = batch.bytes() > LARGE_BATCH;
         let mut has_first = false;
         loop {
