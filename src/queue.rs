@@ -23,10 +23,10 @@ mod delivery;
 mod entry;
 mod failures;
 mod feed;
-mod held;
 mod ledger;
 pub mod metrics;
 mod partial;
+mod payload;
 mod queues;
 mod room;
 mod sending;
@@ -124,7 +124,7 @@ pub struct Encoded {
     /// Chunks of the body, in order.
     pub chunks: Arc<[Bytes]>,
     /// Bytes that the queue or the waiting upstream sender keeps for a retry while the sender buffers the batch.
-    pub held: usize,
+    pub retained_bytes: usize,
     /// Identity of the batch. Its address is the same in all attempts, and different from the address of any other
     /// batch.
     pub identity: Arc<Identity>,

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_valid_and_the_collectors() {
+    fn defaults_are_valid_and_equal_the_collector() {
         let queue: QueueConfig = serde_yaml::from_str("{}").unwrap();
         assert_eq!(queue, QueueConfig::default());
         assert_eq!((queue.num_consumers, queue.queue_size), (10, 1000));
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_reported_at_its_key() {
+    fn rule_violations_are_reported_at_their_keys() {
         let queue = QueueConfig {
             num_consumers: 0,
             queue_size: 0,

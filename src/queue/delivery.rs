@@ -162,7 +162,7 @@ impl Delivery {
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
         loop {
-            // Held while the content is in memory, until it is unloaded again.
+            // Payload while the content is in memory, until it is unloaded again.
             let mut without_consumer =
                 match consumer.is_none() && job.iter().any(Entry::is_unloaded) {
                     true => self.without_consumer.acquire().await.ok(),

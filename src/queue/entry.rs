@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
 
-use super::held::{Content, Held};
 pub(super) use super::ledger::Ledger;
+use super::payload::{Content, Payload};
 use super::room::Reservation;
 use super::stored::RecordHandle;
 use crate::pipeline::account::DropReason;
@@ -36,7 +36,7 @@ pub(super) struct Request {
 /// A request or a part of one, which must end as delivered, dropped or returned. Dropping an entry without an outcome
 /// counts it as returned if the sender still waits, and otherwise as lost in the shutdown.
 pub(super) struct Entry {
-    held: Option<Held>,
+    payload: Option<Payload>,
     items: usize,
     request: Arc<Request>,
     ledger: Arc<Ledger>,
@@ -85,10 +85,10 @@ impl Drop for Request {
 
 impl Entry {
     /// Creates an entry of `request`.
-    pub(super) fn new(held: Held, request: Arc<Request>, ledger: Arc<Ledger>) -> Self {
+    pub(super) fn new(payload: Payload, request: Arc<Request>, ledger: Arc<Ledger>) -> Self {
         Entry {
-            items: held.items(),
-            held: Some(held),
+            items: payload.items(),
+            payload: Some(payload),
             request,
             ledger,
         }
@@ -106,18 +106,18 @@ impl Entry {
 
     /// Returns the bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
-        self.held.as_ref().map_or(0, Held::bytes)
+        self.payload.as_ref().map_or(0, Payload::bytes)
     }
 
     /// Returns the content, to be decompressed by the caller.
     pub(super) fn content(&mut self) -> Option<Content> {
-        self.held.as_mut().map(Held::content)
+        self.payload.as_mut().map(Payload::content)
     }
 
     /// Returns the bytes that the entry keeps in memory while the sender [buffers](Self::release_memory) the batch.
-    pub(super) fn held_bytes(&self) -> usize {
-        let held = self.held.as_ref().filter(|_| !self.unloads());
-        held.map_or(0, Held::stored_bytes)
+    pub(super) fn retained_bytes(&self) -> usize {
+        let payload = self.payload.as_ref().filter(|_| !self.unloads());
+        payload.map_or(0, Payload::stored_bytes)
     }
 
     /// Whether the content can be unloaded from memory because all of it is on disk.
@@ -128,9 +128,9 @@ impl Entry {
 
     /// Compresses the content in memory.
     pub(super) async fn pack(&mut self, budget: &Arc<Budget>) {
-        if let Some(Held::Plain(batch)) = &self.held {
+        if let Some(Payload::Plain(batch)) = &self.payload {
             // A clone is compressed, so that the entry still has its content if the future is dropped.
-            self.held = Some(Held::pack(batch.clone(), budget).await);
+            self.payload = Some(Payload::pack(batch.clone(), budget).await);
         }
     }
 
@@ -147,39 +147,39 @@ impl Entry {
     /// instead.
     pub(super) fn unload(&mut self) -> bool {
         if self.unloads()
-            && let Some(held) = &mut self.held
+            && let Some(payload) = &mut self.payload
         {
-            held.unload();
+            payload.unload();
         }
         self.is_unloaded()
     }
 
     /// Whether the content is on disk only.
     pub(super) fn is_unloaded(&self) -> bool {
-        matches!(self.held, Some(Held::OnDisk { .. }))
+        matches!(self.payload, Some(Payload::OnDisk { .. }))
     }
 
     /// Returns the batch, which shares its bytes with the entry.
     pub(super) fn batch(&self) -> Option<Batch> {
-        match &self.held {
-            Some(Held::Plain(batch)) => Some(batch.clone()),
+        match &self.payload {
+            Some(Payload::Plain(batch)) => Some(batch.clone()),
             _ => None,
         }
     }
 
     /// Reads the content from disk again if it was unloaded.
     pub(super) async fn reload(&mut self) {
-        if let Some(Held::OnDisk { .. }) = &self.held
+        if let Some(Payload::OnDisk { .. }) = &self.payload
             && let Some(handle) = &self.request.handle
             && let Some(batch) = handle.reload().await
         {
-            self.held = Some(Held::Plain(batch));
+            self.payload = Some(Payload::Plain(batch));
         }
     }
 
     /// Records the delivery. The caller counts the items, because it knows about partial successes.
     pub(super) fn delivered(mut self) {
-        self.held = None;
+        self.payload = None;
         if let Some(handle) = &self.request.handle {
             handle.add_finished(self.items);
         }
@@ -192,8 +192,8 @@ impl Entry {
 
     /// Bytes of memory that [`halve`](Self::halve) takes, including the content if it is compressed.
     fn bytes_to_halve(&mut self, fault: Fault) -> usize {
-        let joined = self.held.as_ref().is_some_and(Held::is_joined);
-        let (signal, items) = (self.held.as_ref().map(Held::signal), self.items);
+        let joined = self.payload.as_ref().is_some_and(Payload::is_joined);
+        let (signal, items) = (self.payload.as_ref().map(Payload::signal), self.items);
         let Some(content) = self.content() else {
             return 0;
         };
@@ -214,13 +214,13 @@ impl Entry {
         if fault != Fault::Size && self.is_awaited() {
             return Job::from_iter([self]);
         }
-        let Some(Ok(batch)) = self.held.take().map(Held::into_batch) else {
+        let Some(Ok(batch)) = self.payload.take().map(Payload::into_batch) else {
             return Job::from_iter([self]);
         };
         match batch.halve(fault) {
             Ok(parts) => parts.into_iter().map(|part| self.part(part)).collect(),
             Err(batch) => {
-                self.held = Some(Held::Plain(batch));
+                self.payload = Some(Payload::Plain(batch));
                 Job::from_iter([self])
             }
         }
@@ -243,11 +243,15 @@ impl Entry {
 
     /// Creates an entry for a part of this one.
     fn part(&self, part: Batch) -> Entry {
-        Entry::new(Held::Plain(part), self.request.clone(), self.ledger.clone())
+        Entry::new(
+            Payload::Plain(part),
+            self.request.clone(),
+            self.ledger.clone(),
+        )
     }
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {
-        self.held = None;
+        self.payload = None;
         if let Some(handle) = &self.request.handle {
             if reason == DropReason::Shutdown {
                 return handle.return_to_log();
@@ -266,7 +270,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if self.held.is_some() {
+        if self.payload.is_some() {
             let nack = Nack::unavailable("the exporter stopped before it delivered the request");
             self.fail(DropReason::Shutdown, nack);
         }

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::batcher::Batcher;
 use super::delivery::Delivery;
 use super::entry::{Entry, Job, Request};
-use super::held::Held;
+use super::payload::Payload;
 use super::room::FLUSH_REQUEST_INTERVAL;
 use super::stored::{Credit, READ_RETRY_INTERVAL, Read, RecordHandle, Stored, record};
 use crate::pipeline::FlushReason;
@@ -107,7 +107,13 @@ async fn push(
     // From here on, each part has an outcome or returns the record.
     handle.begin();
     let request = Request::of_record(handle, delivery.ledger.metrics.arrived());
-    let entry = |part| Entry::new(Held::Plain(part), request.clone(), delivery.ledger.clone());
+    let entry = |part| {
+        Entry::new(
+            Payload::Plain(part),
+            request.clone(),
+            delivery.ledger.clone(),
+        )
+    };
     let entries: Job = parts.into_iter().map(entry).collect();
     drop(request);
     // If the queue is closed, the entries are dropped and the record returns to the log.

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn room_is_bounded_and_comes_back() {
+    async fn room_is_bounded_and_released() {
         let room = Room::new(10, Gauge::noop());
         let held = room.try_take(7).unwrap();
         assert_eq!(room.try_take(4).unwrap_err(), NoRoom::Full);

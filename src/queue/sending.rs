@@ -16,8 +16,8 @@ use super::batcher::Batcher;
 use super::config::{HeldCompression, QueueConfig, Settings, Sizer};
 use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Request};
-use super::held::Held;
 use super::ledger::Ledger;
+use super::payload::Payload;
 use super::room::{FLUSH_REQUEST_INTERVAL, NoRoom, Reservation, Room};
 use super::set_aside::SetAside;
 use super::stored::Stored;
@@ -114,7 +114,7 @@ impl SendingQueue {
         let (tell, outcome) = oneshot::channel();
         let ledger = arrival.accepted();
         let request = Request::new(None, Some(tell), ledger.metrics.arrived());
-        let entry = Entry::new(Held::Plain(batch), request, ledger);
+        let entry = Entry::new(Payload::Plain(batch), request, ledger);
         self.delivery.deliver(Job::from_iter([entry]), None).await;
         outcome.await.unwrap_or_else(|_| Err(closed()))
     }
@@ -127,18 +127,18 @@ impl SendingQueue {
     ) -> Result<(), Nack> {
         let persisted_upstream = batch.persisted_upstream.take();
         let (partition, parts) = self.batcher.split(batch, &self.budget).await;
-        let mut held = Vec::with_capacity(parts.len());
+        let mut payloads = Vec::with_capacity(parts.len());
         for part in parts {
-            held.push(if self.must_pack(config, &part) {
-                Held::pack(part, &self.budget).await
+            payloads.push(if self.must_pack(config, &part) {
+                Payload::pack(part, &self.budget).await
             } else {
-                Held::Plain(part)
+                Payload::Plain(part)
             });
         }
         let units = match config.sizer() {
             Sizer::Requests => 1,
-            Sizer::Items => held.iter().map(Held::items).sum(),
-            Sizer::Bytes => held.iter().map(Held::stored_bytes).sum(),
+            Sizer::Items => payloads.iter().map(Payload::items).sum(),
+            Sizer::Bytes => payloads.iter().map(Payload::stored_bytes).sum(),
         };
         // An empty request has a cost too.
         let units = units.max(1);
@@ -162,8 +162,8 @@ impl SendingQueue {
         };
         let ledger = arrival.accepted();
         let request = Request::new(Some(reservation), tell, ledger.metrics.arrived());
-        let entry = |held| Entry::new(held, request.clone(), ledger.clone());
-        let entries: Job = held.into_iter().map(entry).collect();
+        let entry = |payload| Entry::new(payload, request.clone(), ledger.clone());
+        let entries: Job = payloads.into_iter().map(entry).collect();
         drop(request);
         if let Some(entries) = self.batcher.push(&partition, entries) {
             return Err(self.refuse_entries(entries));
@@ -184,9 +184,9 @@ impl SendingQueue {
             return false;
         }
         let in_bytes = config.sizer() == Sizer::Bytes;
-        let hopeless = in_bytes && self.room.free() < batch.bytes() / 16;
-        let too_large = in_bytes && batch.bytes() > self.room.capacity();
-        too_large || (!hopeless && self.batcher.is_backlogged(config.num_consumers))
+        let is_nearly_full = in_bytes && self.room.free() < batch.bytes() / 16;
+        let is_too_large = in_bytes && batch.bytes() > self.room.capacity();
+        is_too_large || (!is_nearly_full && self.batcher.is_backlogged(config.num_consumers))
     }
 
     async fn reserve(&self, config: &QueueConfig, units: usize) -> Result<Reservation, NoRoom> {
@@ -261,7 +261,7 @@ impl SendingQueue {
     /// Delivers jobs until the queue is closed and empty. Each consumer of the queue runs this once.
     pub(super) async fn work(self: Arc<Self>) {
         // Tracks batches that a sender buffers. If this task is dropped, they count as lost.
-        let mut held = JoinSet::new();
+        let mut deliveries = JoinSet::new();
         while let Some(mut active) = self.batcher.next().await {
             let job = active.take_job();
             let metrics = &self.delivery.ledger.metrics;
@@ -278,17 +278,17 @@ impl SendingQueue {
             }
             let (consumer, released) = oneshot::channel();
             let queue = self.clone();
-            held.spawn(async move {
+            deliveries.spawn(async move {
                 for job in queue.delivery.deliver(job, Some(consumer)).await {
                     queue.batcher.push_job(job);
                 }
             });
             // Always an error: the channel closes without a message.
             let _ = released.await;
-            while held.try_join_next().is_some() {}
+            while deliveries.try_join_next().is_some() {}
         }
         self.delivery.sender.request_flush(FlushReason::Ending);
-        while held.join_next().await.is_some() {}
+        while deliveries.join_next().await.is_some() {}
     }
 
     /// Refuses new requests and ends waits.

@@ -11,7 +11,7 @@ use crate::pipeline::merge::merge_profiles;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::turns::BLOCKING_BYTES;
 use crate::queue::entry::{Entry, Job};
-use crate::queue::held::Content;
+use crate::queue::payload::Content;
 use crate::queue::{Encoded, Fault, Identity, SendError};
 use tributary_memory::Permit;
 use tributary_otlp::{Requests, Signal};
@@ -100,7 +100,7 @@ impl Delivery {
                     signal,
                     items,
                     chunks: chunks.into(),
-                    held: job.iter().map(Entry::held_bytes).sum(),
+                    retained_bytes: job.iter().map(Entry::retained_bytes).sum(),
                     identity: identity.clone(),
                 };
                 Ready::Whole(encoded, permit)

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_very_many_requests_comes_back_in_linear_time() {
+    fn batch_of_many_requests_is_decoded_in_linear_time() {
         let one = Bytes::from_static(b"one");
         let requests = Requests::from_iter(std::iter::repeat_n(one, 200_000));
         let mut batch = Batch::new(Signal::Logs, 200_000, requests);

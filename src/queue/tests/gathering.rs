@@ -1,4 +1,4 @@
-//! Tests of the queue's guarantees with a sender that takes batches over and reports their outcomes later.
+//! Tests of the queue's guarantees with a sender that buffers batches and reports their outcomes later.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// A sender that buffers every batch, and reports outcomes when the test asks for them.
+/// A sender that buffers every batch, and reports outcomes at the request of the test.
 #[derive(Default)]
 pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
@@ -40,7 +40,7 @@ impl Gatherer {
         settled.count()
     }
 
-    /// Reports the outcome of the batch with the span of that name.
+    /// Reports the outcome of the batch with the span `name`.
     fn settle_one(&self, name: &str, outcome: Result<Outcome, SendError>) {
         let mut all = self.held.lock().unwrap();
         let has = |held: &Held| held.names.iter().any(|other| other == name);
@@ -65,7 +65,7 @@ impl Sender for Gatherer {
         Box::pin(async {
             let (tell, outcome) = oneshot::channel();
             let names = names(&batch.chunks.concat());
-            self.waiting.fetch_add(batch.held, Relaxed);
+            self.waiting.fetch_add(batch.retained_bytes, Relaxed);
             self.held.lock().unwrap().push(Held { names, tell });
             self.attempts.lock().unwrap().push(batch.identity.clone());
             Ok(SendOutcome::Buffered(outcome))
