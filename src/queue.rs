@@ -4,16 +4,15 @@
 //! consume -> room -> [batcher] -> num_consumers x ( encode once -> send -> [retry] )
 //! ```
 //!
-//! A sender may gather batches, for example in a file, and report their outcomes later ([`Sender::send_or_buffer`]). No consumer
-//! waits for such a batch. The batch keeps its place in the queue and its memory, and is retried like any other batch
-//! if its outcome is a failure.
+//! A sender may buffer batches, for example in a file, and report their outcomes later ([`Sender::send_or_buffer`]). No
+//! consumer waits for such a batch. The batch keeps its place in the queue and its memory. If its outcome is a failure,
+//! the batch is retried.
 //!
 //! With `storage`, requests are first appended to a log on disk, and go from there to the batcher. See `stored`.
 //!
-//! The queue keeps accepted requests until they are delivered or dropped. So `queue_size` bounds everything that an
-//! exporter holds, including batches in flight and batches that wait for a retry. Every incoming item ends in exactly
-//! one outcome of `ExporterMetrics`. An `Entry` that is dropped without an outcome, because a task ended early, counts
-//! itself.
+//! The queue keeps accepted requests until they are delivered or dropped, so `queue_size` also bounds batches in flight
+//! and batches that wait for a retry. Every incoming item has exactly one outcome in `ExporterMetrics`. If a task ends
+//! early, its entries have no outcome and are counted when they are dropped.
 
 mod arrival;
 mod backoff;
@@ -59,12 +58,12 @@ use tributary_otlp::{Requests, Signal};
 
 /// The part of an exporter that sends one batch to the next hop.
 pub trait Sender: Send + Sync + 'static {
-    /// Encodes the requests for [`send`](Self::send). The default leaves them as they are. Called once per batch,
-    /// before the first attempt. The memory of the output is taken from `memory` before the output is made.
+    /// Encodes the requests for [`send`](Self::send). The default returns the requests unchanged. Called once per batch,
+    /// before the first attempt. An implementation reserves the output in `memory` before it allocates the output.
     ///
     /// # Errors
     /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format;
-    /// [`SendError::no_memory`] when there is no memory for it.
+    /// [`SendError::no_memory`] when there is no memory for the output.
     fn encode(
         &self,
         _signal: Signal,
@@ -88,8 +87,8 @@ pub trait Sender: Send + Sync + 'static {
         false
     }
 
-    /// Makes one attempt. A sender that buffers may acknowledge the batch and report its outcome later. The default
-    /// calls [`send`](Self::send).
+    /// Makes one attempt. A buffering sender may return before the outcome is known. The default calls
+    /// [`send`](Self::send).
     fn send_or_buffer<'a>(
         &'a self,
         batch: &'a Encoded,
@@ -97,7 +96,7 @@ pub trait Sender: Send + Sync + 'static {
         Box::pin(async move { self.send(batch).await.map(SendOutcome::Delivered) })
     }
 
-    /// Asks a sender that buffers to finish its batches without waiting for more. Returns at once.
+    /// Requests that a buffering sender finishes its batches without waiting for more. Returns at once.
     fn request_flush(&self, _reason: FlushReason) {}
 }
 
@@ -106,12 +105,12 @@ pub trait Sender: Send + Sync + 'static {
 pub enum SendOutcome {
     /// The next hop accepted the batch.
     Delivered(Outcome),
-    /// The sender buffers the batch and reports its outcome later. Dropping the other end of the channel fails the
-    /// attempt.
+    /// The sender buffers the batch and reports its outcome later. If it drops its end of the channel, the attempt has
+    /// failed.
     Buffered(LaterOutcome),
 }
 
-/// Pending outcome of a batch that a sender took over.
+/// Pending outcome of a batch that a sender buffers.
 pub type LaterOutcome = oneshot::Receiver<Result<Outcome, SendError>>;
 
 /// A batch, encoded for the next hop.
@@ -133,7 +132,7 @@ pub struct Encoded {
 /// State that all attempts to send a batch share.
 #[derive(Debug, Default)]
 pub struct Identity {
-    /// Branches behind the sender that have already taken the batch.
+    /// Branches behind the sender that have already accepted the batch.
     pub progress: Arc<Progress>,
     /// Whether an upstream sender waits for the outcome and keeps the batch until then.
     pub is_awaited: bool,

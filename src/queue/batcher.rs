@@ -25,12 +25,12 @@ const NO_LIMIT: Limit = Limit {
 
 /// Entries between the producers and the consumers of the queue.
 ///
-/// The lock is held for a few pointer moves, never across an await. Expensive work (splitting, compressing) is done
-/// before entries come in.
+/// The lock is held for a few pointer moves, never across an await. Expensive work (splitting, compressing) runs before
+/// entries are added.
 pub(super) struct Batcher {
     /// Maximum size of a batch.
     max: Limit,
-    /// Headers that keep batches apart.
+    /// Headers whose values must be equal within a batch.
     keys: Keys,
     state: Mutex<State>,
     job_ready: Notify,
@@ -97,7 +97,7 @@ impl Batcher {
         self.max
     }
 
-    /// Returns the headers that keep batches apart.
+    /// Returns the headers whose values must be equal within a batch.
     pub(super) fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -112,7 +112,7 @@ impl Batcher {
         (partition, split::within(batch, self.max, budget).await)
     }
 
-    /// Adds all entries of one request. Returns them if the queue is closed.
+    /// Adds all entries of one request. Returns the entries if the queue is closed.
     #[must_use]
     pub(super) fn push(&self, partition: &Partition, entries: Job) -> Option<Job> {
         let mut state = self.lock();
@@ -151,7 +151,7 @@ impl Batcher {
         loop {
             let ready = self.job_ready.notified();
             tokio::pin!(ready);
-            // Registered before the check, so that no notification is lost.
+            // Register before the check, so that no notification is lost.
             ready.as_mut().enable();
             {
                 let mut state = self.lock();
@@ -195,14 +195,14 @@ impl Batcher {
         self.job_ready.notify_waiters();
     }
 
-    /// Drops all entries that no consumer took.
+    /// Drops all entries that no consumer has taken.
     pub(super) fn clear(&self) {
         let abandoned = {
             let mut state = self.lock();
             let open = state.gathering.as_mut().map(Gathering::take_all);
             (std::mem::take(&mut state.ready), open)
         };
-        // Dropped after the lock is released: dropped entries count themselves.
+        // Drop outside the lock, because dropped entries update counters.
         drop(abandoned);
     }
 
@@ -231,12 +231,11 @@ impl Batcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock. If it did, the state would still be consistent.
         self.state.lock()
     }
 }
 
-/// Returns the sizes of `sending_queue.batch`, whose unit is one of the two.
+/// Returns the sizes of `sending_queue.batch` in the unit `sizer`; the other unit has no limit.
 fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
     let max = match batch.max_size {
         0 => usize::MAX,
@@ -259,7 +258,7 @@ fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
 }
 
 impl ActiveJob<'_> {
-    /// Takes the job out; the consumer stays busy until `self` is dropped.
+    /// Takes the job. The consumer counts as busy until `self` is dropped.
     pub(super) fn take_job(&mut self) -> Job {
         std::mem::take(&mut self.job)
     }

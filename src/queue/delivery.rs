@@ -1,4 +1,4 @@
-//! Delivery of one job: encode once, send, retry, and split a batch that was refused as a whole.
+//! Delivery of one job: encode once, send, retry, and split a batch that was refused permanently.
 
 mod encoding;
 
@@ -27,7 +27,7 @@ use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
-/// Maximum wait between attempts during the shutdown, unless the server asks for a longer one.
+/// Maximum wait between attempts during the shutdown, unless the server asks for a longer wait.
 const MAX_WAIT_AT_SHUTDOWN: Duration = Duration::from_millis(500);
 
 /// Delivers the jobs of one queue.
@@ -39,12 +39,11 @@ pub(super) struct Delivery {
     /// Timeout of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
-    /// Cancelled when the queue shuts down. This ends current waits and shortens later ones.
+    /// Cancelled when the queue shuts down, which ends current waits and shortens later waits.
     pub(super) stopping: CancellationToken,
     /// Only for a queue on disk: jobs that fail repeatedly release their consumers.
     pub(super) set_aside: Option<SetAside>,
-    /// Jobs without a consumer are loaded and sent one at a time. Otherwise their number would determine the memory
-    /// use.
+    /// Permit to load and send a job without a consumer. A single permit bounds the memory of all such jobs.
     pub(super) without_consumer: Semaphore,
     /// Episode in which the next hop accepts no data.
     pub(super) outage: Episode,
@@ -68,17 +67,17 @@ pub(super) struct Logs {
     partial: SampledLog,
 }
 
-/// Handle of the job's consumer. The consumer goes on when the handle is dropped.
+/// Handle of the consumer that waits for a job. When the handle is dropped, the consumer continues with the next job.
 pub(super) type ConsumerHandle = Option<oneshot::Sender<Infallible>>;
 
 /// Reason why a job was not delivered unchanged.
 enum Stop {
     Failed(Failure),
-    /// The requests cannot be sent as one. Each group, given as positions in the job, can be.
+    /// The requests cannot be merged into one. The requests of each group (positions in the job) can.
     Groups(Vec<Vec<usize>>),
     /// The job fails while other data is delivered, so one of its records may be the cause.
     Suspect,
-    /// The job failed for so long while other data was delivered that it goes to the dead letters.
+    /// The job has failed for too long while other data was delivered, and goes to the dead letters.
     DeadLetter(SendError),
 }
 
@@ -91,16 +90,16 @@ struct Failure {
 impl Delivery {
     /// Sends a job until each of its entries has an outcome.
     ///
-    /// A merged batch that is refused permanently is sent again in halves, so that one bad request does not take the
-    /// other requests with it.
+    /// If a merged batch is refused permanently, its halves are sent separately, so that one bad request does not cause
+    /// the loss of the other requests.
     ///
-    /// Returns jobs for the consumers to try instead: halves of a job that fails while other data is delivered.
+    /// Returns new jobs for the consumers: the halves of a job that fails while other data is delivered.
     pub(super) async fn deliver(&self, job: Job, mut consumer: ConsumerHandle) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let mut search = Search::default();
         let (mut history, mut again) = (FailureHistory::default(), Vec::new());
-        // Large parts first: if the sends run out, most of the data has been delivered.
+        // Send large parts first: when the search has used up its sends, most of the data has been delivered.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
             let Failure { reason, error } = match self
@@ -162,7 +161,7 @@ impl Delivery {
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
         loop {
-            // Payload while the content is in memory, until it is unloaded again.
+            // Keep the permit while the content is in memory.
             let mut without_consumer =
                 match consumer.is_none() && job.iter().any(Entry::is_unloaded) {
                     true => self.without_consumer.acquire().await.ok(),
@@ -232,8 +231,7 @@ impl Delivery {
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
             let stopping = self.stopping.is_cancelled();
-            // An upstream sender that waits still has the data and can send it elsewhere. A record on disk is kept as
-            // well.
+            // A waiting upstream sender still has the data and can send it elsewhere, and the log keeps a record.
             let returned = stopping && job.iter().all(Entry::is_kept);
             let reason = match wait {
                 _ if returned => DropReason::Shutdown,
@@ -378,7 +376,7 @@ impl Delivery {
     }
 }
 
-/// The error if a sender took a batch over and dropped it without an outcome.
+/// Returns the error for a batch that a buffering sender dropped without an outcome.
 fn dropped_by_sender() -> SendError {
     SendError::transient(
         Code::Unavailable,
@@ -386,7 +384,7 @@ fn dropped_by_sender() -> SendError {
     )
 }
 
-/// Rounds for log lines.
+/// Rounds an interval for log lines.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }

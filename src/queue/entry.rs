@@ -21,11 +21,11 @@ use tributary_memory::Budget;
 /// Entries that are sent as one batch.
 pub(super) type Job = SmallVec<[Entry; 1]>;
 
-/// A request that the queue accepted. Its parts share it; the last part reports the outcome to a waiting sender.
+/// A request that the queue accepted, shared by its entries. The last entry reports the outcome to a waiting sender.
 pub(super) struct Request {
     /// Time at which the queue accepted the request, or read it from disk.
     since: Instant,
-    /// Record that the request was read from. Dropped together with the request.
+    /// Handle of the record that the request was read from.
     handle: Option<RecordHandle>,
     _reservation: Option<Reservation>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
@@ -33,8 +33,8 @@ pub(super) struct Request {
     failed: Mutex<Option<Nack>>,
 }
 
-/// A request or a part of one, which must end as delivered, dropped or returned. Dropping an entry without an outcome
-/// counts it as returned if the sender still waits, and otherwise as lost in the shutdown.
+/// A request or a part of a request, which must end as delivered, dropped or returned. An entry that is dropped without
+/// an outcome counts as returned if the sender still waits, and otherwise as lost in the shutdown.
 pub(super) struct Entry {
     payload: Option<Payload>,
     items: usize,
@@ -77,7 +77,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         let failed = self.failed.get_mut();
         if let Some(waiting) = self.waiting.take() {
-            // The send fails if the sender stopped waiting; then it still has the data.
+            // The send fails if the sender has stopped waiting and thus still has the data.
             let _ = waiting.send(failed.take().map_or(Ok(()), Err));
         }
     }
@@ -134,7 +134,8 @@ impl Entry {
         }
     }
 
-    /// Records that a sender took the entry over. If the content is on disk, it is unloaded.
+    /// Releases the memory and the read-ahead credit of an entry that needs no content for now, if the content is on
+    /// disk.
     pub(super) fn release_memory(&mut self) {
         if self.unload()
             && let Some(handle) = &self.request.handle
@@ -143,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// Unloads the content if all of it is on disk. The read-ahead credit stays taken, so no other record is read
+    /// Unloads the content if all of it is on disk. The entry keeps its read-ahead credit, so no other record is read
     /// instead.
     pub(super) fn unload(&mut self) -> bool {
         if self.unloads()
@@ -177,7 +178,7 @@ impl Entry {
         }
     }
 
-    /// Records the delivery. The caller counts the items, because it knows about partial successes.
+    /// Records the delivery. The caller counts the items, because some may have been rejected (partial success).
     pub(super) fn delivered(mut self) {
         self.payload = None;
         if let Some(handle) = &self.request.handle {
@@ -208,8 +209,8 @@ impl Entry {
     }
 
     /// Splits the entry into entries that can be sent separately. Returns the entry unchanged if it cannot be split.
-    /// If the sender waits, only an entry that is too large is split: the sender still has the data, and can retry
-    /// its requests one by one.
+    /// If the sender waits, only a too large entry is split, because the sender still has the data and can retry its
+    /// requests separately.
     fn halve(mut self, fault: Fault) -> Job {
         if fault != Fault::Size && self.is_awaited() {
             return Job::from_iter([self]);
@@ -236,12 +237,12 @@ impl Entry {
         self.request.handle.is_some()
     }
 
-    /// Whether the sender waits for the outcome and so keeps the data.
+    /// Whether the sender waits for the outcome and thus keeps the data.
     pub(super) fn is_awaited(&self) -> bool {
         self.request.waiting.is_some()
     }
 
-    /// Creates an entry for a part of this one.
+    /// Creates an entry for a part of this entry.
     fn part(&self, part: Batch) -> Entry {
         Entry::new(
             Payload::Plain(part),

@@ -10,8 +10,8 @@ use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 
 impl Delivery {
-    /// Whether the refusal is about credentials of the exporter, which may be renewed later. A sender that waits is
-    /// refused at once, since its own credentials may be the ones at fault.
+    /// Whether the next hop refuses the exporter's credentials, which may be renewed later. A waiting sender is refused
+    /// at once, because its own credentials may be at fault.
     pub(super) fn may_be_renewed(&self, job: &Job, error: &SendError) -> bool {
         let is_about_them = matches!(error.code, Code::Unauthenticated | Code::PermissionDenied);
         is_about_them && self.retry.is_some() && !job.iter().any(Entry::is_awaited)
@@ -29,7 +29,6 @@ impl Delivery {
             return false;
         };
         if history.try_set_aside(set_aside) {
-            // The consumer continues with the next job.
             *consumer = None;
             job.iter_mut().for_each(Entry::release_memory);
             return true;
@@ -43,7 +42,7 @@ impl Delivery {
         false
     }
 
-    /// Moves a job to the dead letters of its queue. Returns the entries that could not be written there.
+    /// Moves a job to the dead letters of its queue. Returns the entries that could not be moved.
     pub(super) async fn move_to_dead_letters(&self, job: Job, error: &SendError) -> Job {
         let Some(set_aside) = &self.set_aside else {
             return job;
@@ -181,7 +180,7 @@ impl Delivery {
         }
     }
 
-    /// Logs that the queue has room again, and the data affected while it was full.
+    /// Logs that the queue has room again, with the totals of refused or dropped data.
     pub(super) fn log_room(&self) {
         if let Some(ended) = self.full.over() {
             tracing::info!(

@@ -16,13 +16,13 @@ use tributary_storage::Record;
 /// Bytes of records per read.
 const CHUNK: usize = 256 << 10;
 
-/// Passes records to the batcher as credit allows, until another exporter takes the log over or the queue is closed.
+/// Passes records to the batcher as credit allows, until another exporter acquires the log or the queue is closed.
 pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
     while stored.reads() {
         stored.log().keep_recent(stored.ahead.allowance() / 2);
         let readable = stored.log().readable();
         tokio::pin!(readable);
-        // Registered before the check, so that no notification is lost.
+        // Register before the check, so that no notification is lost.
         readable.as_mut().enable();
         match stored.next(CHUNK).await {
             Ok(Read::Records(records)) => {
@@ -47,13 +47,13 @@ pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Del
         }
         stored.update_metrics();
     }
-    // Records in flight get at most one more attempt. The remaining records belong to another exporter.
+    // Records in flight get at most one more attempt. All other records belong to another exporter.
     delivery.stopping.cancel();
     batcher.clear();
 }
 
-/// Waits until consumers release credit for the record. Meanwhile, a sender that buffers is asked to finish its
-/// batches. Returns `None` if another exporter acquires the log first.
+/// Waits until consumers release credit for the record, and repeatedly requests a flush from a buffering sender.
+/// Returns `None` if another exporter acquires the log first.
 async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option<Credit> {
     let bytes = stored.ahead_of(record);
     loop {
@@ -100,11 +100,11 @@ async fn push(
     };
     match memory.is_empty() {
         true => batch.hold(stored.ahead.memory(bytes)),
-        // The batch shares its bytes with the request that it came in, whose permits count them.
+        // The batch shares its bytes with the original request, whose permits count them.
         false => batch.share(memory),
     }
     let (partition, parts) = batcher.split(batch, &delivery.budget).await;
-    // From here on, each part has an outcome or returns the record.
+    // From here on, each entry has an outcome or returns the record to the log.
     handle.begin();
     let request = Request::of_record(handle, delivery.ledger.metrics.arrived());
     let entry = |part| {

@@ -106,7 +106,7 @@ impl ExporterMetrics {
         self.health.record_arrival()
     }
 
-    /// Counts items from a pipeline. They are in flight until one of the methods below is called for them.
+    /// Counts items from a pipeline. The items are in flight until another method counts their outcome.
     pub fn received(&self, items: usize) {
         self.account.received(items);
     }
@@ -118,7 +118,7 @@ impl ExporterMetrics {
         self.account.refused(items);
     }
 
-    /// Counts items found in the stored queue. They are in flight from now on.
+    /// Counts items found in the stored queue. The items are in flight from now on.
     pub fn recovered(&self, items: usize) {
         self.recovered.increment(items as u64);
         self.account.in_flight.increment(items as f64);
@@ -130,7 +130,7 @@ impl ExporterMetrics {
         self.account.in_flight.decrement(items as f64);
     }
 
-    /// Counts items that were not delivered and whose waiting sender got the error and still has them.
+    /// Counts undelivered items whose waiting sender got the error and still has the items.
     pub fn returned(&self, items: usize) {
         self.send_failed.increment(items as u64);
         self.account.refused(items);

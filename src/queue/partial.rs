@@ -1,4 +1,4 @@
-//! Memory of a sender about partly delivered batches.
+//! Progress of partly delivered batches, for senders.
 
 use std::sync::{Arc, Weak};
 
@@ -31,7 +31,7 @@ impl<T> PartialDeliveries<T> {
     /// Records the progress of the batch.
     pub fn remember(&self, batch: &Weak<Identity>, done: T) {
         let mut all = self.0.lock();
-        // Batches without strong references were dropped and will not be retried.
+        // A batch without strong references was dropped and will not be retried.
         all.retain(|(batch, _)| batch.strong_count() > 0);
         all.push((batch.clone(), done));
     }

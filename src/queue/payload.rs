@@ -29,7 +29,7 @@ pub(super) enum Payload {
         /// Keeps the compressed bytes counted in the memory budget.
         _permit: Permit,
     },
-    /// Only on disk, in the log that it was read from.
+    /// Only on disk, in the log.
     OnDisk {
         /// The signal.
         signal: Signal,
@@ -42,7 +42,7 @@ pub(super) enum Payload {
     },
 }
 
-/// Error if a block does not decompress to the original content. The cause is corrupted memory.
+/// Error for content that cannot be restored: corrupted memory, or a damaged or missing file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read a queued batch: {0}")]
 pub(super) struct Damaged(String);
@@ -77,7 +77,7 @@ impl Payload {
         }
     }
 
-    /// Drops the content, which is on disk.
+    /// Releases the content, which is on disk.
     pub(super) fn unload(&mut self) {
         *self = Payload::OnDisk {
             signal: self.signal(),
@@ -129,7 +129,7 @@ impl Payload {
         }
     }
 
-    /// Returns the content, which shares its bytes.
+    /// Returns the content, which shares its bytes with the payload.
     pub(super) fn content(&mut self) -> Content {
         match self {
             Payload::Plain(batch) => Content::Plain(batch.wire().clone()),
@@ -216,7 +216,7 @@ fn missing() -> Damaged {
 
 fn compress(requests: &Requests) -> Bytes {
     let block = lz4_flex::block::compress(&requests.to_bytes());
-    // Shrinks the output buffer, which was sized for the worst case. The block may be kept for minutes.
+    // Shrink the output buffer, which was sized for the worst case: the block may be kept for minutes.
     block.into_boxed_slice().into()
 }
 

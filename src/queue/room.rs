@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// Interval at which a sender that buffers is asked again to flush.
+/// Interval of repeated flush requests to a buffering sender.
 pub(super) const FLUSH_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A bounded number of units: requests, items or bytes. Waiting is fair and cancellation-safe.
@@ -76,7 +76,7 @@ impl Room {
         }
     }
 
-    /// Refuses all requests from now on, including those that wait.
+    /// Refuses all requests from now on, including waiting requests.
     pub(super) fn close(&self) {
         self.free.close();
     }

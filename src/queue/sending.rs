@@ -30,7 +30,7 @@ use futures_util::future::BoxFuture;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 
-/// Retry delay for a refused sender: roughly the time in which the queue drains by a batch.
+/// Retry delay for a refused sender: roughly the time in which a batch leaves the queue.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The queue of one exporter and signal.
@@ -140,7 +140,7 @@ impl SendingQueue {
             Sizer::Items => payloads.iter().map(Payload::items).sum(),
             Sizer::Bytes => payloads.iter().map(Payload::stored_bytes).sum(),
         };
-        // An empty request has a cost too.
+        // An empty request also takes memory.
         let units = units.max(1);
         let reservation = match self.reserve(config, units).await {
             Ok(reservation) => {
@@ -177,8 +177,8 @@ impl SendingQueue {
         }
     }
 
-    /// Whether to compress the batch. Compression costs time, so only batches that have to wait are compressed. It is
-    /// pointless if the queue is nearly full, since LZ4 rarely compresses to a sixteenth.
+    /// Whether to compress the batch. Compression takes time, so only batches that have to wait are compressed. If even
+    /// a sixteenth of the batch would not fit, the batch is not compressed, since LZ4 rarely compresses better.
     fn must_pack(&self, config: &QueueConfig, batch: &Batch) -> bool {
         if config.compression == HeldCompression::None {
             return false;
@@ -190,7 +190,7 @@ impl SendingQueue {
     }
 
     async fn reserve(&self, config: &QueueConfig, units: usize) -> Result<Reservation, NoRoom> {
-        // A queue that drops on overflow must not block others, so it must not use scarce memory either.
+        // A queue that drops on overflow must not block other exporters, so it must not use scarce memory either.
         let holds_some = self.room.free() < self.room.capacity();
         if config.drop_on_overflow && holds_some && self.budget.is_scarce() {
             return Err(NoRoom::Full);
@@ -198,7 +198,7 @@ impl SendingQueue {
         let reservation = self.room.try_take(units);
         let sender = &self.delivery.sender;
         if !matches!(reservation, Err(NoRoom::Full)) {
-            // Early enough to leave room for new requests while the sender finishes its batches.
+            // Flush early enough to leave room for new requests while the sender finishes its batches.
             if sender.buffers() && self.room.free() < self.room.capacity() / 4 {
                 sender.request_flush(FlushReason::Full);
             }
@@ -216,7 +216,7 @@ impl SendingQueue {
         loop {
             match timeout(FLUSH_REQUEST_INTERVAL, &mut taking).await {
                 Ok(reservation) => return reservation,
-                // Batches that had not reached the sender at the previous call have arrived by now.
+                // Repeat the request for batches that reached the sender after the previous request.
                 Err(_) => sender.request_flush(FlushReason::Full),
             }
         }
@@ -249,7 +249,7 @@ impl SendingQueue {
         }
     }
 
-    /// Returns entries to the sender, because the queue was closed meanwhile.
+    /// Refuses the entries, because the queue was closed in the meantime.
     fn refuse_entries(&self, entries: Job) -> Nack {
         for entry in entries {
             self.delivery.ledger.metrics.refused(entry.items());
@@ -260,7 +260,7 @@ impl SendingQueue {
 
     /// Delivers jobs until the queue is closed and empty. Each consumer of the queue runs this once.
     pub(super) async fn work(self: Arc<Self>) {
-        // Tracks batches that a sender buffers. If this task is dropped, they count as lost.
+        // Batches that a sender buffers. If this task is dropped, the batches count as lost.
         let mut deliveries = JoinSet::new();
         while let Some(mut active) = self.batcher.next().await {
             let job = active.take_job();
@@ -302,8 +302,8 @@ impl SendingQueue {
             stored.stop();
             self.batcher.clear();
         }
-        // In these cases all remaining batches are in flight, and all consumers may be waiting for the sender. So the
-        // sender must not wait for more.
+        // In these cases all remaining batches are in flight and all consumers may be waiting for the sender, so the
+        // sender must not wait for more batches.
         if self.config.is_none() || self.stored.is_some() {
             self.delivery.sender.request_flush(FlushReason::Ending);
         }
@@ -316,7 +316,7 @@ impl Consumer for SendingQueue {
             let arrival = Arrival::new(&self.delivery.ledger, batch.items());
             let stopping = self.delivery.stopping.is_cancelled();
             match &self.config {
-                // Also correct if a replacement exporter already reads the log.
+                // The log accepts data even if a replacement exporter already reads it.
                 Some(config) if let Some(stored) = &self.stored => {
                     self.store(stored, config, batch, arrival).await
                 }

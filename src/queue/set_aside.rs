@@ -4,9 +4,8 @@
 //! consumer: attempt, attempt, attempt --fails--> set aside, one attempt at a time --fails for an hour--> dead letters
 //! ```
 //!
-//! A record whose first attempts fail releases its consumer and its memory, since the log has the record. It is retried
-//! beside the consumers. While the next hop accepts nothing at all, such a record looks like any other. Once the next
-//! hop accepts other data, each further failure counts against the record.
+//! If its first attempts fail, a record releases its consumer and its memory, because the log has the record. The record
+//! is then retried beside the consumers. Its failures count only while the next hop accepts other data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +23,7 @@ use crate::pipeline::batch::Code;
 const ATTEMPTS: u32 = 3;
 /// Counted failures after which a record is a suspect.
 const COUNTED_FAILURES: u32 = 5;
-/// Limit of records set aside, per consumer. A total outage also sets this many aside.
+/// Limit of records set aside, per consumer. A total outage reaches this limit.
 const SLOTS_PER_CONSUMER: usize = 10;
 /// Time for which a suspect is retried before it goes to the dead letters.
 const DEAD_LETTER_AFTER: Duration = Duration::from_secs(3600);
@@ -34,8 +33,9 @@ pub(super) struct SetAside {
     pub(super) stored: Arc<Stored>,
     slots: Arc<Semaphore>,
     gauge: Gauge,
-    /// Numbers of delivered jobs, and of failed attempts of jobs that were not set aside.
+    /// Number of delivered jobs.
     delivered: AtomicU64,
+    /// Number of failed attempts of jobs that were not set aside.
     failed: AtomicU64,
 }
 
@@ -75,7 +75,7 @@ impl SetAside {
         self.delivered.fetch_add(1, Relaxed);
     }
 
-    /// Whether suspects block other data: no more records can be set aside, or the queue is nearly full.
+    /// Whether suspects block other data: no further record can be set aside, or the queue is nearly full.
     fn lacks_room(&self) -> bool {
         self.slots.available_permits() == 0 || self.stored.is_scarce(0)
     }
@@ -93,7 +93,7 @@ impl FailureHistory {
             set_aside.failed.fetch_add(1, Relaxed);
         }
         let failed = set_aside.failed.load(Relaxed);
-        // If the next hop refuses most jobs, the next hop is at fault.
+        // If most jobs fail, the next hop is at fault, not this job.
         let others_succeed = delivered - self.delivered > failed - self.failed;
         if self.failures > 0 && others_succeed {
             self.counted_failures += 1;
@@ -102,7 +102,7 @@ impl FailureHistory {
         (self.delivered, self.failed) = (delivered, failed);
     }
 
-    /// Sets the job aside if it has failed often enough and there is room. Returns true if this call did so.
+    /// Sets the job aside if it has failed often enough and there is room. Returns whether this call set it aside.
     pub(super) fn try_set_aside(&mut self, set_aside: &SetAside) -> bool {
         if self.slot.is_some() || self.failures < ATTEMPTS {
             return false;
@@ -133,13 +133,13 @@ impl FailureHistory {
         self.is_set_aside() && self.counted_failures >= COUNTED_FAILURES
     }
 
-    /// Whether a suspect should go to the dead letters now.
+    /// Whether the job must move to the dead letters now.
     pub(super) fn is_dead_letter(&self, set_aside: &SetAside) -> bool {
         let long = |slot: &SetAsideSlot| slot.since.elapsed() >= DEAD_LETTER_AFTER;
         self.is_suspect() && (set_aside.lacks_room() || self.slot.as_ref().is_some_and(long))
     }
 
-    /// Resets the history for a part of the job, which keeps the slot.
+    /// Resets the counted failures, for the remaining part of the job, which keeps the slot.
     pub(super) fn reset(&mut self) {
         self.counted_failures = 0;
     }

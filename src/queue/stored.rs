@@ -4,8 +4,8 @@
 //! consume -> reserve -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
 //! ```
 //!
-//! Memory holds only the records that are sent next, within the queue's share of the memory budget. When the exporter
-//! ends or is replaced, records that were read but not delivered are returned to the log for the next reader.
+//! Only the records that are sent next are in memory, within the queue's share of the memory budget. When the exporter
+//! ends or is replaced, records that were read but not delivered return to the log for the next reader.
 
 mod ahead;
 mod handle;
@@ -37,7 +37,7 @@ use tributary_storage::{
     AppendError, Lease, Log, Logs, NewRecord, Next, QueueName, Record, Recovered, Storage,
 };
 
-/// Wait after a file could not be read.
+/// Wait after a failed read of a file.
 pub(super) const READ_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The log of one queue, and the state of its records in flight.
@@ -51,7 +51,7 @@ pub(super) struct Stored {
     dropping: Episode,
     recovered: Mutex<Option<Recovered>>,
     config: QueueConfig,
-    /// Names of the headers that keep batches apart.
+    /// Names of the headers whose values must be equal within a batch.
     headers: Vec<String>,
     pub(super) signal: Signal,
     /// Units of the records that are being appended.
@@ -118,7 +118,7 @@ impl Stored {
         })))
     }
 
-    /// Acquires the log from the exporter that this one replaces, and logs the recovered data.
+    /// Acquires the log from the replaced exporter, and reports the recovered data.
     pub(super) fn start(&self) {
         let recovered = self.recovered.lock().take();
         if let Some(recovered) = recovered {
@@ -155,18 +155,18 @@ impl Stored {
     pub(super) fn units(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,
-            // An empty request has a cost too.
+            // An empty request also takes space.
             Sizer::Items => items.max(1),
             Sizer::Bytes => Log::bytes_for(bytes),
         }
     }
 
-    /// Encodes a batch as a record. The two share their bytes.
+    /// Encodes a batch as a record, which shares the bytes of the batch.
     pub(super) fn record(&self, batch: &mut Batch) -> NewRecord {
         record::encode(batch, &self.headers)
     }
 
-    /// Appends a record. The record is durable when this returns.
+    /// Appends a record durably.
     pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let outcome = self.log().append(record).await;
         self.update_metrics();
@@ -200,7 +200,7 @@ impl Stored {
         }
         let stored = self.clone();
         let reading = tokio::task::spawn_blocking(move || stored.read(max_bytes, true));
-        // Fails only if the runtime shuts down.
+        // The task fails only if the runtime shuts down.
         let read = reading.await.unwrap_or(Ok(None))?;
         Ok(read.unwrap_or(Read::Ended))
     }
@@ -245,7 +245,7 @@ impl Stored {
         })
     }
 
-    /// Updates the queue metrics and counts records that turned out to be lost.
+    /// Updates the queue metrics, and counts lost records.
     pub(super) fn update_metrics(&self) {
         let lost = self.log().take_lost_items();
         if lost > 0 {
@@ -256,7 +256,7 @@ impl Stored {
         }
     }
 
-    /// Whether there is nothing left to do: all data is delivered, or another exporter has acquired the log.
+    /// Whether all data is delivered, or another exporter has acquired the log.
     pub(super) fn idle(&self) -> bool {
         self.in_flight.load(Relaxed) == 0
             && (self.log().usage().records == 0 || !self.lease.reads())
@@ -267,13 +267,13 @@ impl Stored {
         !self.closed.load(Relaxed) && self.lease.reads()
     }
 
-    /// Refuses new records and wakes senders that wait.
+    /// Refuses new records and wakes waiting senders.
     pub(super) fn stop(&self) {
         self.closed.store(true, Relaxed);
         self.log().wake();
     }
 
-    /// Releases the log. The last user to do so writes everything and releases the lock before this returns.
+    /// Releases the log. The last user writes everything and releases the lock before this call returns.
     pub(super) async fn close(self: &Arc<Self>) {
         let stored = self.clone();
         let closed = tokio::task::spawn_blocking(move || stored.lease.close()).await;
@@ -293,7 +293,7 @@ impl Stored {
     }
 }
 
-/// Saturates above the size of any memory.
+/// Converts a count, saturating.
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

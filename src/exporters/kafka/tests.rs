@@ -233,7 +233,7 @@ fn encoded(exporter: &Exporter, request: Vec<u8>) -> Encoded {
         signal: Signal::Logs,
         items: 1,
         chunks: chunks.into(),
-        held: 0,
+        retained_bytes: 0,
         identity: Arc::default(),
     }
 }

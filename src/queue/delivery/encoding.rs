@@ -18,10 +18,9 @@ use tributary_otlp::{Requests, Signal};
 
 /// A job after encoding.
 pub(super) enum Ready {
-    /// One request, and the permit for the bytes that encoding made.
+    /// The encoded batch, and the permit for the bytes that encoding allocated.
     Whole(Encoded, Permit),
-    /// Groups of positions of requests. The requests of one group can be sent as one batch; all requests together
-    /// cannot.
+    /// Positions of requests in the job, by group. All requests together cannot be merged; the requests of a group can.
     Groups(Vec<Vec<usize>>),
 }
 
@@ -66,7 +65,7 @@ impl Delivery {
                 requests = joined.drain(..).map(|joined| joined.request).collect();
             }
             let chunks = sender.encode(signal, &requests, &memory)?;
-            // Chunks that are parts of the requests are counted with them.
+            // Chunks that share the bytes of a request need no permit of their own.
             let is_part = |chunk: &Bytes| {
                 let end = |bytes: &Bytes| bytes.as_ptr().addr() + bytes.len();
                 requests

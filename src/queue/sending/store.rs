@@ -39,11 +39,11 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, &arrival, no_room)),
         };
-        // Spawned, so that the append completes and is accounted for even if the sender stops waiting.
+        // Spawn a task, so that the append completes and is counted even if the sender stops waiting.
         let log = stored.clone();
         let appended = tokio::spawn(async move {
             let outcome = log.append(record).await;
-            // Dropped after the append: until then the batch and its reservation count in the memory budget and in the queue.
+            // Release the batch and its reservation only after the append, which needs them.
             drop((batch, reservation));
             if outcome.is_ok() {
                 arrival.accepted();
@@ -61,7 +61,7 @@ impl SendingQueue {
         }
     }
 
-    /// Waits for room in the log. Meanwhile, a sender that buffers is asked repeatedly to flush.
+    /// Waits for room in the log, and repeatedly requests a flush from a buffering sender.
     async fn reserve_in_log(
         &self,
         stored: &Arc<Stored>,

@@ -37,15 +37,16 @@ impl Ahead {
         self.queue.allowance()
     }
 
-    /// Takes credit for `bytes`. A queue with nothing in memory always gets it, so that a large record can be sent.
+    /// Takes credit for `bytes`. A queue without records in memory always gets credit, so that it can send a large
+    /// record.
     pub(in crate::queue) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
-        // An empty record has a cost too.
+        // An empty record also takes memory.
         let bytes = bytes.max(1);
         let allowance = self.allowance();
-        let enough = |taken: usize| taken == 0 || taken.saturating_add(bytes) <= allowance;
+        let fits = |taken: usize| taken == 0 || taken.saturating_add(bytes) <= allowance;
         self.taken
             .fetch_update(Relaxed, Relaxed, |taken| {
-                enough(taken).then(|| taken.saturating_add(bytes))
+                fits(taken).then(|| taken.saturating_add(bytes))
             })
             .ok()?;
         Some(Credit {

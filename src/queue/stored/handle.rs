@@ -1,4 +1,4 @@
-//! A record in flight.
+//! Records in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,14 +12,14 @@ use super::{READ_RETRY_INTERVAL, Stored, record};
 use crate::pipeline::batch::Batch;
 use tributary_storage::{Place, Record};
 
-/// The record that a request was read from. On drop, the record is acknowledged or returned to the log.
+/// Handle of the record that a request was read from. On drop, the record is acknowledged or returned to the log.
 pub(in crate::queue) struct RecordHandle {
     stored: Arc<Stored>,
     record: RecordRef,
     /// The record's share of the read-ahead.
     credit: Mutex<Option<Credit>>,
     returns_to_log: AtomicBool,
-    /// Items that are already delivered or dropped. They are sent again if the record is returned.
+    /// Items that are already delivered or dropped. If the record is returned, these items are sent again.
     finished_items: AtomicUsize,
 }
 
@@ -114,7 +114,7 @@ impl Drop for RecordHandle {
         } = self.record;
         let log = self.stored.log();
         if *self.returns_to_log.get_mut() {
-            // These items are counted again when they are sent again.
+            // The finished items will be sent and counted again.
             self.stored
                 .ledger
                 .metrics

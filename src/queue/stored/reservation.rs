@@ -1,4 +1,4 @@
-//! Room for new records, and the ways to make some.
+//! Reservation of room for new records.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,14 +8,14 @@ use crate::pipeline::account::DropReason;
 use crate::queue::config::Overflow;
 use crate::queue::room::NoRoom;
 
-/// Room for a record that is being appended. Released on drop, when the log counts the record or the append has failed.
+/// Room for a record while it is being appended. Dropped when the log counts the record or the append has failed.
 pub(in crate::queue) struct LogReservation {
     stored: Arc<Stored>,
     units: usize,
 }
 
 impl Stored {
-    /// Takes room for a batch. If configured to do so, drops older data or waits.
+    /// Reserves room for a batch. Depending on the configuration, a full queue drops older data, waits, or refuses.
     pub(in crate::queue) async fn reserve(
         self: &Arc<Self>,
         units: usize,
@@ -23,7 +23,7 @@ impl Stored {
         loop {
             let freed = self.log().freed();
             tokio::pin!(freed);
-            // Registered before the check, so that no notification is lost.
+            // Register before the check, so that no notification is lost.
             freed.as_mut().enable();
             let no_room = match self.try_reserve(units) {
                 Ok(reservation) => {
@@ -49,7 +49,7 @@ impl Stored {
         }
     }
 
-    /// Logs that the queue has room again, and the data dropped meanwhile.
+    /// Logs that the queue has room again, with the total of dropped data.
     fn log_room(&self) {
         if let Some(ended) = self.dropping.over() {
             tracing::info!(
@@ -87,7 +87,7 @@ impl Stored {
         })
     }
 
-    /// Drops the oldest record. Returns false if there was none.
+    /// Drops the oldest record. Returns false if there is no record.
     async fn drop_oldest(self: &Arc<Self>) -> bool {
         let Ok(Read::Records(records)) = self.next(1).await else {
             return false;
