@@ -171,7 +171,7 @@ impl<'a> Builder<'a> {
         let (first, level) = self.stages(id, pipeline, &account, (exit, level))?;
         let notes = |id: &&ComponentId| {
             let mut all = self.config.processors.iter();
-            all.any(|(key, body)| key == *id && body.config.notes_deliveries())
+            all.any(|(key, body)| key == *id && body.config.remembers_deliveries())
         };
         let finishes = pipeline.processors.iter().any(|id| notes(&id));
         let entry: Arc<dyn Consumer> = Arc::new(PipelineEntry::new(account, first, finishes));
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
                 .map_err(at(&place))?
             {
                 Stage::Pure(processor) => pure.push((processor, metrics)),
-                Stage::Holding(connect) => {
+                Stage::Buffering(connect) => {
                     let downstream = chain(std::mem::take(&mut pure), account, next);
                     let (consumer, component) = connect(Next {
                         consumer: Arc::new(Counted::outgoing(metrics.clone(), downstream)),

@@ -85,7 +85,7 @@ impl ProcessorConfig for Config {
         let config = self.clone();
         let metrics = Metrics::new(&cx.id);
         let budget = cx.budget.clone();
-        Ok(Stage::Holding(Box::new(move |next| {
+        Ok(Stage::Buffering(Box::new(move |next| {
             let sizes = config.sizes();
             let buffered = Buffered {
                 gathering: Gathering::new(sizes, config.timeout.0),

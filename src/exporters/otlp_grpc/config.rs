@@ -154,7 +154,7 @@ impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         match self.target() {
             Ok(target) if !target.tls => {
-                auth::warn_of_plaintext(self.auth.as_ref(), false, target.host, problems);
+                auth::warn_about_plaintext(self.auth.as_ref(), false, target.host, problems);
             }
             Ok(_) => self.tls.validate_for_tls("tls", problems),
             Err(reason) => problems.error(&["endpoint"], reason),

@@ -207,7 +207,7 @@ impl Validate for Config {
         }
         if let Some(url) = in_use.find(|url| !Config::is_tls(url)) {
             let host = url.host().unwrap_or_default();
-            auth::warn_of_plaintext(self.auth.as_ref(), false, host, problems);
+            auth::warn_about_plaintext(self.auth.as_ref(), false, host, problems);
         }
         self.compression_params
             .validate(self.compression.codec(), problems);

@@ -34,7 +34,7 @@ fn within(
     exporter: Arc<Scripted>,
 ) -> Fixture {
     let cx = host.context(&"batch".parse().unwrap());
-    let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
+    let Stage::Buffering(connect) = config.build(&cx, Signal::Traces).unwrap() else {
         panic!("batch holds data");
     };
     let next = Next {

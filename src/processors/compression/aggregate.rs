@@ -45,7 +45,7 @@ pub(super) struct Settings {
 pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
-    Stage::Holding(Box::new(move |next| {
+    Stage::Buffering(Box::new(move |next| {
         let gatherer = Arc::new(Gatherer {
             settings,
             metrics,

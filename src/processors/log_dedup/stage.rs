@@ -13,7 +13,7 @@ use super::conditions::{Conditions, Divided};
 use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
-use crate::component::{BuildContext, Held};
+use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
 use crate::pipeline::holding::{Collected, Deliveries, Entered, Entrance, Holder, Holding, Life};
 use crate::pipeline::output_memory::OutputMemory;
@@ -34,7 +34,10 @@ const PARTITION_BYTES: usize = 256;
 /// receiver.
 const REQUEST_BYTES: usize = 2 << 20;
 
-pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
+pub(super) fn connect(
+    config: Config,
+    cx: &BuildContext,
+) -> Box<dyn FnOnce(Next) -> BufferingStage> {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
     Box::new(move |next| {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::config::{Config, HoldConfig};
 use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
-use crate::component::{BuildContext, Held};
+use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{
     Bytes as _, Collected, Deliveries, Entered, Entrance, Holder, Holding, Life,
@@ -24,7 +24,7 @@ pub(super) fn connect(
     cx: &BuildContext,
     library: Arc<Library>,
     next: Next,
-) -> Held {
+) -> BufferingStage {
     let metrics = Metrics::new(&cx.id);
     let call_sites = config.call_sites.clone();
     let symbolizer = Symbolizer::new(library, call_sites, metrics, cx.budget.clone());

@@ -16,7 +16,7 @@ use crate::pipeline::turns::on_a_turn;
 use crate::queue::{Backoff, RetryConfig};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::intake::{Format, Work};
-use crate::serving::body::{Held, out_of_memory};
+use crate::serving::body::{ReceivedBytes, out_of_memory};
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_net::kafka::RecordEncoding;
@@ -180,7 +180,7 @@ impl Intake {
     async fn read(&self, message: &Message) -> Result<Option<Batch>, Nack> {
         let bytes = message.payload.clone();
         let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
-        let held = Held { bytes, permit };
+        let held = ReceivedBytes { bytes, permit };
         let work = Work {
             signal: message.signal,
             format: match message.encoding {
@@ -278,9 +278,14 @@ fn may_be_about_content(code: Code) -> bool {
 }
 
 /// Adds a header's value to the resources of a request.
-fn stamped(stamp: &Stamp, signal: Signal, value: &str, held: Held) -> Result<Held, Nack> {
+fn stamped(
+    stamp: &Stamp,
+    signal: Signal,
+    value: &str,
+    held: ReceivedBytes,
+) -> Result<ReceivedBytes, Nack> {
     let malformed = |error| Nack::invalid(format!("malformed {signal} request: {error}"));
-    let Held { bytes, mut permit } = held;
+    let ReceivedBytes { bytes, mut permit } = held;
     let stamping = stamp
         .prepare(signal, Some(value), &bytes)
         .map_err(malformed)?;
@@ -290,5 +295,5 @@ fn stamped(stamp: &Stamp, signal: Signal, value: &str, held: Held) -> Result<Hel
     let output = stamping.write().map_err(malformed)?;
     let bytes = output.map_or(bytes, Bytes::from);
     permit.shrink_to(bytes.len());
-    Ok(Held { bytes, permit })
+    Ok(ReceivedBytes { bytes, permit })
 }

@@ -232,7 +232,7 @@ impl Validate for GrpcConfig {
         }
         problems.within("limits", &self.limits);
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
         if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
             problems.error(
                 &["max_recv_msg_size_mib"],

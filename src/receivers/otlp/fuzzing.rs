@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use super::intake::Format;
 use super::{grpc, http as over_http};
 use crate::pipeline::batch::Nack;
-use crate::serving::body::{Bounds, Held, Pace, Reader};
+use crate::serving::body::{BodyRate, Bounds, Reader, ReceivedBytes};
 use crate::serving::cors::{Cors, Policy};
 use crate::serving::encoding::Encoding;
 use tributary_memory::{Budget, Permit};
@@ -122,7 +122,7 @@ pub fn read(
         key: "size",
         budget,
     };
-    let mut reader = Reader::new(pieces, &peer, Pace::default());
+    let mut reader = Reader::new(pieces, &peer, BodyRate::default());
     let read = match grpc {
         true => reader.message(&bounds).now_or_never()?,
         false => reader
@@ -130,5 +130,5 @@ pub fn read(
             .now_or_never()?
             .map(|held| (false, held)),
     };
-    Some(read.map(|(flag, Held { bytes, permit })| (flag, bytes, permit)))
+    Some(read.map(|(flag, ReceivedBytes { bytes, permit })| (flag, bytes, permit)))
 }

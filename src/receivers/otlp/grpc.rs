@@ -112,7 +112,7 @@ impl Grpc {
             })?,
         };
         let metadata = intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, intake.pace);
+        let mut reader = Reader::new(request.into_body(), peer, intake.body_rate);
         let (compressed, held) = reader
             .message(&intake.bounds())
             .await

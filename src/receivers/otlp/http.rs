@@ -51,7 +51,7 @@ impl Http {
         let target = self.route(&request);
         let encoding = self.front.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, self.intake.pace);
+        let mut reader = Reader::new(request.into_body(), peer, self.intake.body_rate);
         let intake = &self.intake;
         let (signal, format) = match target {
             Ok(target) => target,

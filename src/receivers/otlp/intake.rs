@@ -12,7 +12,9 @@ use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::on_a_turn;
 use crate::receivers::metrics::ReceiverMetrics;
-use crate::serving::body::{Bounds, Held, OUT_OF_MEMORY, Pace, out_of_memory, too_large};
+use crate::serving::body::{
+    BodyRate, Bounds, OUT_OF_MEMORY, ReceivedBytes, out_of_memory, too_large,
+};
 use crate::serving::metadata;
 use crate::serving::refusal::log_refusal;
 use tributary_compression::Codec;
@@ -40,7 +42,7 @@ pub(super) struct Intake {
     /// Adds the client's identity to the data.
     pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
-    pub(super) pace: Pace,
+    pub(super) body_rate: BodyRate,
     /// Maximum size of a body in bytes, before and after decompression.
     pub(super) limit: usize,
     /// Key of the configuration that sets the limit.
@@ -72,7 +74,7 @@ impl Intake {
         signal: Signal,
         format: Format,
         codec: Option<Codec>,
-        held: Held,
+        held: ReceivedBytes,
         metadata: Option<Arc<Metadata>>,
         peer: &Peer,
     ) -> Result<(), Nack> {
@@ -170,9 +172,9 @@ impl Intake {
         signal: Signal,
         format: Format,
         codec: Option<Codec>,
-        mut held: Held,
+        mut held: ReceivedBytes,
         peer: &Peer,
-    ) -> Result<(usize, Held), Nack> {
+    ) -> Result<(usize, ReceivedBytes), Nack> {
         let work = Work {
             signal,
             format,
@@ -234,14 +236,17 @@ impl Work {
     }
 
     /// Returns the number of items and the request.
-    pub(in crate::receivers) fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
+    pub(in crate::receivers) fn run(
+        self,
+        mut held: ReceivedBytes,
+    ) -> Result<(usize, ReceivedBytes), Nack> {
         self.decompress(&mut held, self.limit)
             .map_err(|error| self.refuse(error))?;
         self.read(held)
     }
 
     /// Decompresses a body to at most `limit` bytes.
-    fn decompress(&self, held: &mut Held, limit: usize) -> Result<(), DecompressError> {
+    fn decompress(&self, held: &mut ReceivedBytes, limit: usize) -> Result<(), DecompressError> {
         if let Some(codec) = self.codec {
             let output = decompress(codec, &held.bytes, limit, &mut held.permit)?;
             replace(held, output);
@@ -250,7 +255,7 @@ impl Work {
     }
 
     /// Reads a decompressed body.
-    fn read(self, mut held: Held) -> Result<(usize, Held), Nack> {
+    fn read(self, mut held: ReceivedBytes) -> Result<(usize, ReceivedBytes), Nack> {
         if self.format == Format::Json {
             if self.signal == Signal::Profiles {
                 layout::check_json(&held.bytes).map_err(outdated)?;
@@ -296,7 +301,12 @@ impl Work {
         Ok((checked.items, held))
     }
 
-    fn stamp(&self, stamp: &Stamp, identity: Option<&str>, held: &mut Held) -> Result<(), Nack> {
+    fn stamp(
+        &self,
+        stamp: &Stamp,
+        identity: Option<&str>,
+        held: &mut ReceivedBytes,
+    ) -> Result<(), Nack> {
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
         let stamping = stamp
@@ -312,7 +322,7 @@ impl Work {
         Ok(())
     }
 
-    fn transcode(&self, held: &mut Held) -> Result<(), Nack> {
+    fn transcode(&self, held: &mut ReceivedBytes) -> Result<(), Nack> {
         let input = held.permit.bytes();
         let len = held.bytes.len();
         let malformed =
@@ -368,7 +378,7 @@ const SHORT_OUTPUT: usize = 1 << 20;
 const BATCH_BYTES: usize = 512;
 
 /// Replaces a body by `output`, for which the permit has grown.
-fn replace(held: &mut Held, output: Vec<u8>) {
+fn replace(held: &mut ReceivedBytes, output: Vec<u8>) {
     let capacity = output.capacity();
     held.bytes = Bytes::from(output);
     held.permit.shrink_to(capacity);
@@ -383,7 +393,7 @@ mod tests {
     use super::*;
 
     /// Stamps a request of one record within this budget.
-    fn stamped(budget: &Arc<Budget>) -> Result<Held, Nack> {
+    fn stamped(budget: &Arc<Budget>) -> Result<ReceivedBytes, Nack> {
         let scope = ScopeLogs {
             log_records: vec![LogRecord::default()],
             ..ScopeLogs::default()
@@ -405,10 +415,11 @@ mod tests {
             max_items: 1,
             stamp: Some((Arc::new(Stamp::new("who")), Some(Arc::from("me")))),
         };
-        work.run(Held { bytes, permit }).map(|(items, held)| {
-            assert_eq!(items, 1);
-            held
-        })
+        work.run(ReceivedBytes { bytes, permit })
+            .map(|(items, held)| {
+                assert_eq!(items, 1);
+                held
+            })
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::component::{BuildContext, Outputs};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::intake::{Format as Encoding, Work};
-use crate::serving::body::{Held, out_of_memory, too_large};
+use crate::serving::body::{ReceivedBytes, out_of_memory, too_large};
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_config::ComponentId;
@@ -121,7 +121,7 @@ impl Intake {
             return Ok(());
         }
         let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
-        let (held, reading) = (Held { bytes, permit }, self.reading);
+        let (held, reading) = (ReceivedBytes { bytes, permit }, self.reading);
         let read = match held.bytes.len() > SHORT || reading.is_compressed {
             false => reading.read(held),
             true => spawn_blocking(move || reading.read(held))
@@ -149,7 +149,7 @@ impl Intake {
 impl Reading {
     /// Decodes a record. Returns the signal, the number of items and the request; `None` for an
     /// empty record.
-    fn read(self, mut held: Held) -> Result<Option<(Signal, usize, Held)>, Nack> {
+    fn read(self, mut held: ReceivedBytes) -> Result<Option<(Signal, usize, ReceivedBytes)>, Nack> {
         if self.is_compressed {
             let output = decompress(Codec::Zstd, &held.bytes, self.limit, &mut held.permit)
                 .map_err(|error| match error {

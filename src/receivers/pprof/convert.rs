@@ -9,7 +9,7 @@ use super::delta::{Difference, Series};
 use super::ids;
 use super::origin::Origin;
 use crate::pipeline::batch::{Metadata, Nack, metadata_bytes};
-use crate::serving::body::Held;
+use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
@@ -63,7 +63,7 @@ impl Refused {
 }
 
 impl Converted {
-    pub(super) fn encode(self) -> Result<Held, NoRoom> {
+    pub(super) fn encode(self) -> Result<ReceivedBytes, NoRoom> {
         let Converted {
             profiles,
             metadata,
@@ -75,7 +75,7 @@ impl Converted {
         let bytes = profiles.encode();
         drop(profiles);
         permit.shrink_to(bytes.len().saturating_add(kept));
-        Ok(Held { bytes, permit })
+        Ok(ReceivedBytes { bytes, permit })
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Rules {
 }
 
 pub(super) fn convert(
-    held: Held,
+    held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
@@ -109,11 +109,11 @@ pub(super) fn convert(
 
 /// Computes the encoded difference to the previous file of a series.
 pub(super) fn subtract(
-    held: Held,
+    held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
     series: &mut Series,
-) -> Result<(Held, Difference, pprof::Repairs), Refused> {
+) -> Result<(ReceivedBytes, Difference, pprof::Repairs), Refused> {
     let (dictionary, relocations) = series.tables();
     let (mut resource, mut permit, repairs) =
         read(held, origin, rules, dictionary, Some(relocations))?;
@@ -124,18 +124,18 @@ pub(super) fn subtract(
     permit
         .resize(bytes.len().saturating_add(BATCH_BYTES))
         .map_err(Refused::NoRoom)?;
-    Ok((Held { bytes, permit }, difference, repairs))
+    Ok((ReceivedBytes { bytes, permit }, difference, repairs))
 }
 
 /// Reads a file into a dictionary. Until it is shrunk, the permit covers more than the result.
 fn read(
-    held: Held,
+    held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
     dictionary: &mut Dictionary,
     relocations: Option<&mut Relocations>,
 ) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
-    let Held { bytes, mut permit } = held;
+    let ReceivedBytes { bytes, mut permit } = held;
     let Rules { options, limit_key } = rules;
     let refuse = |error| refuse(error, limit_key);
     // Decompression happens here and not in the reader, so that the memory for the profiles can be

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::convert::Refused;
-use super::intake::{Held, Intake};
+use super::intake::{Intake, ReceivedBytes};
 use super::origin::{Origin, Subject, text};
 use crate::component::BuildError;
 use crate::pipeline::Component;
@@ -270,7 +270,7 @@ impl Files {
             start: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,
         };
-        let held = Held {
+        let held = ReceivedBytes {
             bytes: bytes.into(),
             permit,
         };

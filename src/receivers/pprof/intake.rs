@@ -16,7 +16,7 @@ use crate::pipeline::batch::{Batch, Code, Metadata, Nack};
 use crate::pipeline::turns;
 use crate::receivers::metrics::ReceiverMetrics;
 /// A file, with or without gzip, and its memory permit.
-pub(super) use crate::serving::body::Held;
+pub(super) use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_config::ComponentId;
@@ -117,7 +117,11 @@ impl Intake {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn take(&self, held: Held, origin: Origin) -> Result<Accepted, Refused> {
+    pub(super) async fn take(
+        &self,
+        held: ReceivedBytes,
+        origin: Origin,
+    ) -> Result<Accepted, Refused> {
         let converted = self.convert(held, origin).await?;
         self.hand_on(converted).await
     }
@@ -131,7 +135,11 @@ impl Intake {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn convert(&self, held: Held, origin: Origin) -> Result<Converted, Refused> {
+    pub(super) async fn convert(
+        &self,
+        held: ReceivedBytes,
+        origin: Origin,
+    ) -> Result<Converted, Refused> {
         let rules = self.rules(self.options.keep_original);
         let converted = on_a_turn(move || convert(held, &origin, &rules)).await;
         match converted.and_then(std::convert::identity) {
@@ -160,9 +168,9 @@ impl Intake {
     /// See [`Refused`].
     pub(super) async fn unpack(
         &self,
-        mut held: Held,
+        mut held: ReceivedBytes,
         codec: Option<Codec>,
-    ) -> Result<Held, Refused> {
+    ) -> Result<ReceivedBytes, Refused> {
         let Some(codec) = codec else {
             return Ok(held);
         };
@@ -185,7 +193,7 @@ impl Intake {
     /// See [`Refused`]. After a retryable refusal, the next file includes the difference.
     pub(super) async fn take_difference(
         &self,
-        held: Held,
+        held: ReceivedBytes,
         origin: Origin,
         deltas: &Deltas,
         name: &str,
@@ -251,7 +259,7 @@ impl Intake {
     /// Forwards an encoded request to the pipeline, unless it is empty.
     async fn push(
         &self,
-        held: Held,
+        held: ReceivedBytes,
         samples: usize,
         metadata: Option<Arc<Metadata>>,
     ) -> Result<(), Refused> {

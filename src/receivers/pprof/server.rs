@@ -37,7 +37,7 @@ use crate::component::auth;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::Component;
 use crate::pipeline::batch::{Code, Nack};
-use crate::serving::body::{Bounds, Pace, Reader};
+use crate::serving::body::{BodyRate, Bounds, Reader};
 use crate::serving::front::{Front, may_be_sending, only_post};
 use crate::serving::keys::http_server_section;
 use crate::serving::metadata;
@@ -93,7 +93,7 @@ impl ServerConfig {
             identity: identity.filter(|key| !key.is_empty()),
             include_metadata: self.include_metadata,
             refusals: SampledLog::default(),
-            pace: Pace::new(&self.limits, self.read_timeout.unless_zero()),
+            body_rate: BodyRate::new(&self.limits, self.read_timeout.unless_zero()),
         };
         let options = ServerOptions {
             protocol: Protocol::Either,
@@ -131,7 +131,7 @@ struct Push {
     include_metadata: bool,
     /// Limits the log lines that a client can cause by refused requests.
     refusals: SampledLog,
-    pace: Pace,
+    body_rate: BodyRate,
 }
 
 impl Push {
@@ -150,7 +150,7 @@ impl Push {
         let encoding = self.front.encoding(request.headers());
         let metadata = self.include_metadata;
         let metadata = metadata.then(|| metadata::of(request.headers()));
-        let mut reader = Reader::new(request.into_body(), peer, self.pace);
+        let mut reader = Reader::new(request.into_body(), peer, self.body_rate);
         if let Some(response) = misdirected {
             if may_be_sending {
                 reader.discard().await;

@@ -21,7 +21,7 @@ struct Fixture {
 fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
     let host = Host::for_tests();
     let cx = host.context(&"compression".parse().unwrap());
-    let Stage::Holding(connect) = config.build(&cx, Signal::Profiles).unwrap() else {
+    let Stage::Buffering(connect) = config.build(&cx, Signal::Profiles).unwrap() else {
         panic!("summaries take time");
     };
     let next = Next {

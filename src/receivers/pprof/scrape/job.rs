@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::fetch::{Bounds, Fetch, Fetched};
 use super::gate::{self, Gate};
 use super::gauges::{ScraperMetrics, Watch};
-use super::pace::Pace;
+use super::schedule::Schedule;
 use crate::receivers::pprof::convert::Refused;
 use crate::receivers::pprof::delta::Deltas;
 use crate::receivers::pprof::intake::{Accepted, Intake};
@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) takes: Option<Duration>,
     /// Timeout of a scrape.
     pub(super) timeout: Duration,
-    pub(super) pace: Pace,
+    pub(super) schedule: Schedule,
     /// Whether cumulative profiles become differences.
     pub(super) delta: bool,
     pub(super) metrics: ScraperMetrics,
@@ -101,7 +101,7 @@ impl Job {
         let gate = alone.then(|| gate::of(&self.url));
         let mut stretch = shared.stretch.clone();
         let mut failures: u32 = 0;
-        let mut due = self.pace.first();
+        let mut due = self.schedule.first();
         // Message of the last log line.
         let mut said = String::new();
         loop {
@@ -126,7 +126,7 @@ impl Job {
                 }
             }
             let factor = *stretch.borrow_and_update();
-            due = self.pace.next(Instant::now(), failures, factor);
+            due = self.schedule.next(Instant::now(), failures, factor);
         }
     }
 
@@ -138,7 +138,7 @@ impl Job {
                 () = sleep_until(due) => return,
                 Ok(()) = stretch.changed(), if failures < 2 => {
                     let factor = *stretch.borrow_and_update();
-                    due = due.min(self.pace.next(Instant::now(), failures, factor));
+                    due = due.min(self.schedule.next(Instant::now(), failures, factor));
                 }
             }
         }

@@ -15,7 +15,7 @@ use super::fetch::{Bounds, Fetch, Fetched};
 use super::*;
 use crate::pipeline::batch::Nack;
 use crate::pipeline::testing::Scripted;
-use crate::receivers::pprof::intake::Held;
+use crate::receivers::pprof::intake::ReceivedBytes;
 use crate::testing::context;
 use tributary_memory::Budget;
 use tributary_profiles::pprof::LinkLabels;
@@ -96,7 +96,7 @@ impl Fetch for Fake {
             sleep(self.takes).await;
             let bytes = (self.answer)(number)?;
             Ok(Fetched {
-                held: Held {
+                held: ReceivedBytes {
                     permit: bounds.budget.acquire(bytes.len()).unwrap(),
                     bytes: bytes.into(),
                 },
@@ -166,7 +166,7 @@ impl Trial {
             intake,
             takes,
             timeout: takes.unwrap_or_default() + MARGIN,
-            pace: Pace::after(Instant::now(), Duration::ZERO, 10 * SECOND),
+            schedule: Schedule::after(Instant::now(), Duration::ZERO, 10 * SECOND),
             delta: false,
             metrics: ScraperMetrics::new(&self.shared.id, "targets"),
         }
