@@ -1,8 +1,8 @@
 //! The `otlp` receiver: OTLP over gRPC and HTTP.
 //!
-//! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation,
-//! pipeline, response. A request is acknowledged only after the pipeline has accepted it, and
-//! invalid requests are refused here.
+//! The steps of a request: memory permit, body, decompression, JSON to protobuf, validation,
+//! pipeline, response. A request is acknowledged only after the pipeline has accepted it. The
+//! receiver refuses invalid requests.
 
 mod config;
 #[cfg(fuzzing)]
@@ -160,7 +160,7 @@ impl Component for Receiver {
             .extend(self.waiting.drain(..).map(|start| start()));
     }
 
-    /// Stops the servers. Requests cut off at the deadline were not acknowledged, so their clients
+    /// Stops the servers. Requests in flight at the deadline were not acknowledged, so their clients
     /// still have the data.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
@@ -189,7 +189,7 @@ fn bind(
     Ok(Box::new(move || bound.start()))
 }
 
-/// Returns an error of one protocol.
+/// Creates an error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
 }

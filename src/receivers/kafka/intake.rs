@@ -24,7 +24,7 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 
-/// Size in bytes up to which decoding takes about a millisecond at most, and is done in place.
+/// Size in bytes up to which decoding runs in place, because it takes at most about a millisecond.
 const SHORT: usize = 256 << 10;
 /// Retry delay without `error_backoff`, if the refusal contains none.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -109,8 +109,8 @@ impl Intake {
             match (refused.retryable, may_be_about_content(refused.code)) {
                 (true, _) => {}
                 (false, true) => return self.give_up(message, &refused),
-                // The cause is a configuration error that can be corrected, so no data must be lost
-                // until then.
+                // The cause is a configuration error, so the message must not be lost before an
+                // operator corrects it.
                 (false, false) => self.refused_by_mistake(message, &refused),
             }
             let wait = match &mut backoff {
@@ -151,7 +151,7 @@ impl Intake {
         Some(Backoff::new(config, Instant::now()))
     }
 
-    /// Makes one attempt. The decoded message is kept in `batch` for the next one.
+    /// Makes one attempt. The decoded message is kept in `batch` for the next attempt.
     async fn hand_on(&self, message: &Message, batch: &mut Option<Batch>) -> Result<(), Nack> {
         if message.payload.is_empty() {
             return Ok(());
@@ -176,7 +176,7 @@ impl Intake {
         outcome
     }
 
-    /// Decodes the batch in a message; `None` if it has no items.
+    /// Decodes the batch in a message. Returns `None` if the batch has no items.
     async fn read(&self, message: &Message) -> Result<Option<Batch>, Nack> {
         let bytes = message.payload.clone();
         let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
@@ -191,7 +191,7 @@ impl Intake {
             // JSON takes at most four times the size of protobuf, and the budget limits the size.
             limit: usize::MAX,
             limit_key: "max_fetch_size",
-            // The refused record is the only copy and has a limited size.
+            // No limit: the message is the only copy of its data, and its size is limited.
             max_items: usize::MAX,
             stamp: None,
         };

@@ -70,7 +70,6 @@ impl Converted {
             mut permit,
         } = self;
         let kept = metadata.as_deref().map_or(0, metadata_bytes) + BATCH_BYTES;
-        // Encoded profiles are smaller than decoded ones; both exist together for a moment.
         permit.grow(bytes_of(&profiles).saturating_add(kept))?;
         let bytes = profiles.encode();
         drop(profiles);
@@ -127,7 +126,7 @@ pub(super) fn subtract(
     Ok((ReceivedBytes { bytes, permit }, difference, repairs))
 }
 
-/// Reads a file into a dictionary. Until it is shrunk, the permit covers more than the result.
+/// Reads a file into a dictionary. The permit covers more than the result until the caller shrinks it.
 fn read(
     held: ReceivedBytes,
     origin: &Origin,
@@ -138,8 +137,8 @@ fn read(
     let ReceivedBytes { bytes, mut permit } = held;
     let Rules { options, limit_key } = rules;
     let refuse = |error| refuse(error, limit_key);
-    // Decompression happens here and not in the reader, so that the memory for the profiles can be
-    // reserved by size.
+    // Decompress here and not in the reader, so that the memory for the profiles can be reserved by
+    // size.
     let bytes = match bytes.starts_with(&GZIP) {
         true => {
             let output = decompress(Codec::Gzip, &bytes, options.limit, &mut permit)
@@ -203,6 +202,6 @@ fn bytes_of(profiles: &Profiles) -> usize {
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Memory of profiles for each byte of the file.
 const CONVERTED_BYTES_PER_BYTE: usize = 8;
-/// Memory of a request besides its bytes: the batch, its permit, and an entry in a queue.
+/// Memory of a request in addition to its bytes: the batch, its permit, and an entry in a queue.
 const BATCH_BYTES: usize = 512;
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -129,9 +129,8 @@ impl Intake {
     /// Converts a file. The caller may change the profiles before it [forwards](Self::hand_on)
     /// them.
     ///
-    /// Conversion runs on separate threads, not on the workers that serve connections. At most one
-    /// conversion runs per core: more would need more memory and not be faster. A waiting caller
-    /// buffers only the file as received.
+    /// Conversion runs on a turn (see `turns`), off the threads that serve connections. A waiting
+    /// caller buffers only the file as received.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -154,8 +153,8 @@ impl Intake {
         }
     }
 
-    /// Counts a file that can never be converted. A file refused for lack of memory is not
-    /// unreadable: scrapes count it as dropped, the server as refused.
+    /// Counts a file that can never be converted. A file refused for lack of memory does not count
+    /// as unreadable: a scrape counts it as dropped, the server as refused.
     fn not_converted(&self, refused: &Refused) {
         if matches!(refused, Refused::Unreadable(_) | Refused::TooLarge(..)) {
             self.metrics.unreadable(Signal::Profiles);
@@ -186,8 +185,8 @@ impl Intake {
         unpacked.inspect_err(|refused| self.not_converted(refused))
     }
 
-    /// Processes a file of a series, and forwards the difference to the previous file of that name:
-    /// see [`delta`](super::delta).
+    /// Processes a file of a series, and forwards the difference to the previous file of the series.
+    /// See [`delta`](super::delta).
     ///
     /// # Errors
     /// See [`Refused`]. After a retryable refusal, the next file includes the difference.
@@ -199,7 +198,7 @@ impl Intake {
         name: &str,
     ) -> Result<(Accepted, Fit), Refused> {
         let mut taken = deltas.take(name);
-        // The file is not the original of its difference.
+        // No payload: the file is not the original of its difference.
         let rules = self.rules(false);
         let (mut taken, subtracted) = on_a_turn(move || {
             let subtracted = subtract(held, &origin, &rules, &mut taken.series);

@@ -1,9 +1,8 @@
 //! Scrapes profiles from servers at intervals.
 //!
-//! Each profile of each server is a [`job`] with its own [schedule](schedule). All jobs share a limit on
+//! Each profile of each server is a [`job`] with its own [`schedule`]. All jobs share a limit on
 //! concurrent requests, and [gates](gate) for profiles that a server can only create one at a time.
-//! A refused scrape is dropped and counted: no sender waits for an acknowledgment, and the next
-//! scrape follows soon.
+//! A refused scrape is dropped and counted, because the next scrape follows soon.
 
 mod discovery;
 mod dns_sd;
@@ -151,7 +150,7 @@ fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, Bu
         intake,
         takes,
         timeout: timeout.unwrap_or(takes.unwrap_or_default() + MARGIN),
-        // Replaced at the start.
+        // The start replaces this value.
         schedule: Schedule::after(Instant::now(), Duration::ZERO, *remote.collection_interval),
         delta: false,
         metrics: ScraperMetrics::new(&cx.id, "remote"),
@@ -233,7 +232,7 @@ impl Component for Scraper {
         }
     }
 
-    /// Cancels requests in flight at once: no data has been acknowledged.
+    /// Cancels requests in flight at once, because no data has been acknowledged.
     fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             if let Some(running) = self.running {

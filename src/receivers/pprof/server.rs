@@ -135,7 +135,7 @@ struct Push {
 }
 
 impl Push {
-    async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+    async fn respond(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
         let metrics = &self.intake.metrics;
         let refuse = |nack| {
             metrics.refused_request(peer.identity.as_ref());
@@ -207,14 +207,14 @@ impl Push {
                 response
             }
             Err(nack) => {
-                self.tell(&nack, peer);
+                self.report(&nack, peer);
                 refused(nack)
             }
         }
     }
 
     /// Counts a refusal, and logs it.
-    fn tell(&self, nack: &Nack, peer: &Peer) {
+    fn report(&self, nack: &Nack, peer: &Peer) {
         self.intake.metrics.refused_request(peer.identity.as_ref());
         log_refusal(&self.id, &self.refusals, nack, peer);
     }
@@ -243,10 +243,10 @@ impl Handler for Push {
 
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
         let late = |nack| {
-            self.tell(&nack, peer);
+            self.report(&nack, peer);
             refused(nack)
         };
-        let answer = |request| self.answer(request, peer);
+        let answer = |request| self.respond(request, peer);
         self.front.handle(request, answer, late).await
     }
 
@@ -263,8 +263,8 @@ fn subject(mut attributes: Vec<KeyValue>, key: Option<&str>, identity: Option<&s
     };
     attributes.retain(|attribute| attribute.key != *key);
     attributes.extend(identity.map(|identity| text(key, identity)));
-    // Without a name in the certificate, the attribute stays unset: neither the query nor the file
-    // may set it.
+    // Without a name in the certificate, the attribute stays unset, because neither the query nor
+    // the file may set it.
     Subject::new(attributes, None).certified(key.to_owned())
 }
 

@@ -63,8 +63,7 @@ enum Ended {
     Dropped(Refused),
 }
 
-/// A request in flight. A cancelled request is logged, because a CPU profile of a minute may be
-/// lost.
+/// A request in flight. A cancelled request is logged, because it may have cost a long CPU profile.
 struct InFlight<'j> {
     job: &'j Job,
     shared: &'j Shared,
@@ -95,7 +94,7 @@ impl Job {
     /// Runs until the future is dropped.
     pub(super) async fn run(self, shared: Arc<Shared>) {
         let watch = Watch::new(&shared.id, &self.target, &self.profile);
-        // Scrapes of one URL must not overlap if they take time or become differences, even while a
+        // Scrapes of the same URL that take time or become differences must not overlap, even while a
         // reload replaces the receiver.
         let alone = self.takes.is_some() || self.delta;
         let gate = alone.then(|| gate::of(&self.url));
@@ -130,8 +129,8 @@ impl Job {
         }
     }
 
-    /// Waits until the profile is due: at `due`, or sooner if the intervals become shorter in the
-    /// meantime. A back-off is not shortened.
+    /// Waits until the profile is due: at `due`, or sooner if the intervals become shorter. A back-off
+    /// is not shortened.
     async fn wait(&self, mut due: Instant, failures: u32, stretch: &mut watch::Receiver<u32>) {
         loop {
             tokio::select! {
@@ -214,7 +213,7 @@ impl Job {
         result
     }
 
-    /// Logs the first failure and each different message; others are logged at debug level.
+    /// Logs the first failure and each different message. Repetitions are logged at debug level.
     fn failed(&self, shared: &Shared, failure: &Failure, said: &mut String) {
         let message = failure.to_string();
         let admitted = (message != *said).then(|| shared.failures.admit());

@@ -1,14 +1,14 @@
-//! When a profile is taken.
+//! Schedule of scrapes.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The longest wait while a profile cannot be had, unless its interval is longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Maximum wait after failures, unless the interval is longer.
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Equal steps from a first time on.
+/// Scrape times at equal steps from a first time on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
     first: Instant,
@@ -16,7 +16,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Steps that begin after `delay`.
+    /// Creates steps that begin after `delay`.
     pub(super) fn after(now: Instant, delay: Duration, interval: Duration) -> Self {
         Schedule {
             first: now + delay,
@@ -30,12 +30,11 @@ impl Schedule {
         let length = interval.as_nanos().max(1);
         let offset = (u128::from(xxh3_64(key.as_bytes())) * length) >> 64;
         let delay = (offset + length - wall.as_nanos() % length) % length;
-        // Less than an interval, which fits.
         let delay = u64::try_from(delay).unwrap_or(u64::MAX);
         Schedule::after(now, Duration::from_nanos(delay), interval)
     }
 
-    /// The first time.
+    /// Returns the first time.
     pub(super) fn first(&self) -> Instant {
         self.first
     }
@@ -52,7 +51,7 @@ impl Schedule {
             return self.first + Duration::from_nanos(next);
         }
         let doubled = interval.saturating_mul(1 << (failures - 1).min(16));
-        let longest = interval.max(LONGEST_WAIT);
+        let longest = interval.max(MAX_WAIT);
         let jitter = 0.8 + 0.4 * fastrand::f64();
         now + doubled.min(longest).mul_f64(jitter).max(self.interval)
     }
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_in_a_row_make_the_waits_longer_up_to_a_limit() {
+    async fn consecutive_failures_lengthen_waits_to_limit() {
         let now = Instant::now();
         let schedule = Schedule::after(now, Duration::ZERO, 10 * SECOND);
         let wait = |failures| (schedule.next(now, failures, 1) - now).as_secs_f64();
