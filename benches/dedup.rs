@@ -221,7 +221,7 @@ fn processor(
         max_bytes,
         ..Config::default()
     };
-    let Ok(Stage::Holding(connect)) = config.build(&cx, signal) else {
+    let Ok(Stage::Buffering(connect)) = config.build(&cx, signal) else {
         unreachable!("it has to see what becomes of a batch");
     };
     let next = Next {

@@ -173,7 +173,7 @@ fn naming(
         ..Config::default()
     };
     config.cache.directory = directory.join("cache");
-    let Ok(Stage::Holding(connect)) = config.build(&cx, Signal::Profiles) else {
+    let Ok(Stage::Buffering(connect)) = config.build(&cx, Signal::Profiles) else {
         return Err("the processor has another shape".into());
     };
     let taker = Arc::new(Sink::default());

@@ -20,7 +20,7 @@ use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
 use tributary_storage::{Logs, Storage};
 
-/// State that all components of the process share. It survives reloads.
+/// State that all components of the process share across reloads.
 #[derive(Clone)]
 pub struct Host {
     /// The process-wide memory budget.
@@ -29,11 +29,11 @@ pub struct Host {
     pub listeners: Listeners,
     /// Health of the process and of its exporters.
     pub health: Arc<Health>,
-    /// Stored queues that are open. They survive a reload.
+    /// Open stored queues, which survive a reload.
     pub stored_queues: Logs,
-    /// Profile stores that are open. They survive a reload.
+    /// Open profile stores, which survive a reload.
     pub profile_stores: ProfileStores,
-    /// State of the running pipelines for people who look at them.
+    /// State of the running pipelines, for display.
     pub introspection: Arc<Introspection>,
 }
 
@@ -77,11 +77,11 @@ pub struct BuildContext {
     pub listeners: Listeners,
     /// Health of the process and of its exporters.
     pub health: Arc<Health>,
-    /// Stored queues that are open. They survive a reload.
+    /// Open stored queues, which survive a reload.
     pub stored_queues: Logs,
-    /// Profile stores that are open. They survive a reload.
+    /// Open profile stores, which survive a reload.
     pub profile_stores: ProfileStores,
-    /// State of the running pipelines for people who look at them.
+    /// State of the running pipelines, for display.
     pub introspection: Arc<Introspection>,
     /// Services of the extensions in the same configuration.
     pub extensions: Extensions,
@@ -121,11 +121,11 @@ pub struct Services {
 pub struct Extension {
     /// Lifecycle of the extension.
     pub component: Box<dyn Component>,
-    /// Services for other components. They work as soon as the extension is built, before it is started.
+    /// Services for other components. Services work as soon as the extension is built, before it is started.
     pub services: Services,
 }
 
-/// Reason why a component could not be built. The operator sees it at start or reload.
+/// Reason why a component could not be built, shown to the operator at start or reload.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BuildError(pub String);
@@ -174,12 +174,12 @@ impl Outputs {
 pub enum Stage {
     /// Edits batches as they pass.
     Pure(Box<dyn Processor>),
-    /// Buffers batches or uses timers. The function connects it to the next stage.
-    Holding(Box<dyn FnOnce(Next) -> Held>),
+    /// Buffers batches or uses timers. The function connects the processor to the next stage.
+    Buffering(Box<dyn FnOnce(Next) -> BufferingStage>),
 }
 
-/// A buffering processor connected to its next stage: the consumer that batches enter, and the lifecycle.
-pub type Held = (Arc<dyn Consumer>, Box<dyn Component>);
+/// A buffering processor connected to its next stage: its consumer and its lifecycle.
+pub type BufferingStage = (Arc<dyn Consumer>, Box<dyn Component>);
 
 /// An exporter or a connector, as the end of a pipeline.
 pub struct Terminal {
@@ -212,10 +212,10 @@ pub trait ProcessorConfig: PrintableConfig {
     /// Reports settings that have no meaning in a pipeline of `signal`.
     fn check_signal(&self, _signal: Signal, _problems: &mut Problems) {}
 
-    /// Whether the processor remembers delivered batches. If so, a batch that entered the pipeline goes on to its end
-    /// even if the sender stops waiting. A cancelled batch could arrive at the next hop without being remembered, and
-    /// its retry would pass as new.
-    fn notes_deliveries(&self) -> bool {
+    /// Whether the processor remembers delivered batches. If so, a batch passes the whole pipeline even if the sender
+    /// stops waiting. Otherwise the next hop could accept a cancelled batch that the processor does not remember, and
+    /// the processor would not recognize the retry.
+    fn remembers_deliveries(&self) -> bool {
         false
     }
 
@@ -234,8 +234,8 @@ pub trait ExporterConfig: PrintableConfig {
 
 /// A connector's configuration: the end of some pipelines and the start of others.
 pub trait ConnectorConfig: PrintableConfig {
-    /// Reports settings that have no meaning between the pipelines that end in the connector and those that start with
-    /// it.
+    /// Reports settings that have no meaning for the pipelines that end in the connector (`ends`) or start with it
+    /// (`starts`).
     fn check_pipelines(
         &self,
         _ends: &[PipelineId],
@@ -304,8 +304,8 @@ pub struct Entry<C: ?Sized + 'static> {
     pub summary: &'static str,
     /// Supported signals, with their stability. For a connector: the incoming signals.
     pub signals: &'static [(Signal, Stability)],
-    /// For a connector: the outgoing signals, the same for each incoming signal. `None` means that each signal comes
-    /// out as it went in.
+    /// For a connector: the outgoing signals, the same for each incoming signal. `None` means that the outgoing signal
+    /// is the incoming signal.
     pub emits: Option<&'static [Signal]>,
     /// Source of the configuration schema.
     pub collector: Origin,
@@ -325,12 +325,12 @@ impl<C: ?Sized> Entry<C> {
         (self.name == "kafka").then_some("kafka")
     }
 
-    /// Whether this build contains the component. The registry lists it in any case, for a helpful error message.
+    /// Whether this build contains the component. The registry also lists other components, for a helpful error message.
     pub fn is_built_in(&self) -> bool {
         self.feature().is_none() || cfg!(feature = "kafka")
     }
 
-    /// Returns the names of the signals that a connector emits, if not the incoming ones.
+    /// Returns the names of the signals that a connector emits, if they differ from the incoming signals.
     pub fn emitted_names(&self) -> Vec<&'static str> {
         let signals = self.emits.unwrap_or_default();
         signals.iter().map(|signal| signal.name()).collect()
@@ -344,7 +344,7 @@ impl<C: ?Sized> Entry<C> {
     }
 }
 
-/// Returns the entry with that name or alias.
+/// Returns the entry with the name or alias `name`.
 pub fn find<C: ?Sized>(registry: &'static [Entry<C>], name: &str) -> Option<&'static Entry<C>> {
     registry
         .iter()

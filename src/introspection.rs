@@ -1,7 +1,7 @@
-//! State of the running pipelines for people who look at them: the graph, its flows, the clients, and recent warnings.
+//! State of the running pipelines, for display: the graph, its flows, the clients, and recent warnings.
 //!
-//! The components report here; the extension `console` serves it. Reporting costs a few atomic additions for each batch,
-//! whether anybody looks or not.
+//! The components report the state, and the extension `console` serves it. Reporting costs a few atomic additions for
+//! each batch, even if no extension serves the state.
 
 pub mod clients;
 pub mod graph;
@@ -18,12 +18,12 @@ use self::page::Page;
 use self::warnings::RecentWarnings;
 use crate::pipeline::flow::Flows;
 
-/// State of the running pipelines. There is one for the process; it survives reloads.
+/// State of the running pipelines. The process has a single instance, which survives reloads.
 #[derive(Default)]
 pub struct Introspection {
     /// Items and bytes that passed each edge of the graph.
     pub flows: Flows,
-    /// ClientStatistics of the receivers, with the data that they sent.
+    /// Clients of the receivers, with counters of their data.
     pub clients: ClientStatistics,
     /// Latest warnings and errors of the log.
     pub warnings: Arc<RecentWarnings>,
@@ -32,7 +32,7 @@ pub struct Introspection {
 }
 
 impl Introspection {
-    /// Returns the graph that runs.
+    /// Returns the running graph.
     pub fn graph(&self) -> Arc<RunningGraph> {
         self.graph.load_full()
     }
@@ -45,7 +45,7 @@ impl Introspection {
         self.graph.store(Arc::new(graph));
     }
 
-    /// Sets the source of the collector's own metrics, in Prometheus' text format. Only the first call counts.
+    /// Sets the source of the collector's own metrics, in Prometheus' text format. Later calls have no effect.
     pub fn set_metrics(&self, render: impl Fn() -> String + Send + Sync + 'static) {
         let _ = self.metrics.set(Box::new(render));
     }

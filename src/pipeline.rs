@@ -53,18 +53,20 @@ pub trait Consumer: Send + Sync + 'static {
         self.behind().iter().any(|next| next.stores())
     }
 
-    /// Asks all stages from this one on to flush their batches without waiting for more. Returns at once.
-    fn settle(&self, why: Settle) {
-        self.behind().iter().for_each(|next| next.settle(why));
+    /// Requests that this stage and all later stages flush their batches without waiting for more. Returns at once.
+    fn request_flush(&self, reason: FlushReason) {
+        self.behind()
+            .iter()
+            .for_each(|next| next.request_flush(reason));
     }
 }
 
 /// Reason for an early flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settle {
-    /// The upstream queue that keeps the data until then is full.
+pub enum FlushReason {
+    /// The upstream queue, which keeps the data until the flush, is full.
     Full,
-    /// The upstream stage is ending, so hardly any more batches will come. From now on, batches are flushed at once.
+    /// The upstream stage is ending, so few more batches will arrive. From now on, batches are flushed at once.
     Ending,
 }
 
@@ -97,7 +99,7 @@ pub trait Component: Send + 'static {
     }
 
     /// Flushes buffered data, and from now on passes data on at once. Called when the component has been replaced, so
-    /// that hardly any more data will come.
+    /// that little more data will arrive.
     fn flush(&self) {}
 
     /// Stops accepting work, finishes the buffered work until `deadline`, and returns the number of dropped items.

@@ -4,34 +4,33 @@
 //! consume -> room -> [batcher] -> num_consumers x ( encode once -> send -> [retry] )
 //! ```
 //!
-//! A sender may gather batches, for example in a file, and report their outcomes later ([`Sender::take`]). No consumer
-//! waits for such a batch. The batch keeps its place in the queue and its memory, and is retried like any other batch
-//! if its outcome is a failure.
+//! A sender may buffer batches, for example in a file, and report their outcomes later ([`Sender::send_or_buffer`]). No
+//! consumer waits for such a batch. The batch keeps its place in the queue and its memory. If its outcome is a failure,
+//! the batch is retried.
 //!
 //! With `storage`, requests are first appended to a log on disk, and go from there to the batcher. See `stored`.
 //!
-//! The queue keeps accepted requests until they are delivered or dropped. So `queue_size` bounds everything that an
-//! exporter holds, including batches in flight and batches that wait for a retry. Every incoming item ends in exactly
-//! one outcome of `ExporterMetrics`. An `Entry` that is dropped without an outcome, because a task ended early, counts
-//! itself.
+//! The queue keeps accepted requests until they are delivered or dropped, so `queue_size` also bounds batches in flight
+//! and batches that wait for a retry. Every incoming item has exactly one outcome in `ExporterMetrics`. If a task ends
+//! early, its entries have no outcome and are counted when they are dropped.
 
 mod arrival;
-mod aside;
 mod backoff;
 mod batcher;
 mod config;
 mod delivery;
 mod entry;
+mod failures;
 mod feed;
-mod held;
 mod ledger;
 pub mod metrics;
-mod partly;
+mod partial;
+mod payload;
 mod queues;
 mod room;
 mod sending;
+mod set_aside;
 mod stored;
-mod troubles;
 
 #[cfg(feature = "kafka")]
 pub(crate) use backoff::Backoff;
@@ -39,8 +38,8 @@ pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
     Settings, Sizer,
 };
-pub(crate) use config::{holds_up_pipelines, warn_of_giving_up};
-pub use partly::Partly;
+pub(crate) use config::{blocks_pipelines, warn_about_retry_limit};
+pub use partial::PartialDeliveries;
 pub use queues::terminal;
 pub use stored::decode as decode_record;
 
@@ -51,7 +50,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 pub use crate::pipeline::Fault;
-use crate::pipeline::Settle;
+use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Code, Nack, Progress};
 use crate::pipeline::output_memory::OutputMemory;
 use futures_util::future::BoxFuture;
@@ -59,12 +58,12 @@ use tributary_otlp::{Requests, Signal};
 
 /// The part of an exporter that sends one batch to the next hop.
 pub trait Sender: Send + Sync + 'static {
-    /// Encodes the requests for [`send`](Self::send). The default leaves them as they are. Called once per batch,
-    /// before the first attempt. The memory of the output is taken from `memory` before the output is made.
+    /// Encodes the requests for [`send`](Self::send). The default returns the requests unchanged. Called once per batch,
+    /// before the first attempt. An implementation reserves the output in `memory` before it allocates the output.
     ///
     /// # Errors
     /// A permanent [`SendError`] when the requests cannot be expressed in the exporter's format;
-    /// [`SendError::no_memory`] when there is no memory for it.
+    /// [`SendError::no_memory`] when there is no memory for the output.
     fn encode(
         &self,
         _signal: Signal,
@@ -83,33 +82,36 @@ pub trait Sender: Send + Sync + 'static {
     /// Makes one attempt. The future may be dropped at any time. Retries pass the same batch again.
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>>;
 
-    /// Whether [`take`](Self::take) may return [`Taken::Over`].
-    fn gathers(&self) -> bool {
+    /// Whether [`send_or_buffer`](Self::send_or_buffer) may return [`SendOutcome::Buffered`].
+    fn buffers(&self) -> bool {
         false
     }
 
-    /// Makes one attempt. A sender that buffers may acknowledge the batch and report its outcome later. The default
-    /// calls [`send`](Self::send).
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
-        Box::pin(async move { self.send(batch).await.map(Taken::Delivered) })
+    /// Makes one attempt. A buffering sender may return before the outcome is known. The default calls
+    /// [`send`](Self::send).
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
+        Box::pin(async move { self.send(batch).await.map(SendOutcome::Delivered) })
     }
 
-    /// Asks a sender that buffers to finish its batches without waiting for more. Returns at once.
-    fn settle(&self, _why: Settle) {}
+    /// Requests that a buffering sender finishes its batches without waiting for more. Returns at once.
+    fn request_flush(&self, _reason: FlushReason) {}
 }
 
 /// Result of an attempt that did not fail.
 #[derive(Debug)]
-pub enum Taken {
+pub enum SendOutcome {
     /// The next hop accepted the batch.
     Delivered(Outcome),
-    /// The sender buffers the batch and reports its outcome later. Dropping the other end of the channel fails the
-    /// attempt.
-    Over(Settled),
+    /// The sender buffers the batch and reports its outcome later. If it drops its end of the channel, the attempt has
+    /// failed.
+    Buffered(LaterOutcome),
 }
 
-/// Pending outcome of a batch that a sender took over.
-pub type Settled = oneshot::Receiver<Result<Outcome, SendError>>;
+/// Pending outcome of a batch that a sender buffers.
+pub type LaterOutcome = oneshot::Receiver<Result<Outcome, SendError>>;
 
 /// A batch, encoded for the next hop.
 #[derive(Debug, Clone)]
@@ -121,7 +123,7 @@ pub struct Encoded {
     /// Chunks of the body, in order.
     pub chunks: Arc<[Bytes]>,
     /// Bytes that the queue or the waiting upstream sender keeps for a retry while the sender buffers the batch.
-    pub held: usize,
+    pub retained_bytes: usize,
     /// Identity of the batch. Its address is the same in all attempts, and different from the address of any other
     /// batch.
     pub identity: Arc<Identity>,
@@ -130,7 +132,7 @@ pub struct Encoded {
 /// State that all attempts to send a batch share.
 #[derive(Debug, Default)]
 pub struct Identity {
-    /// Branches behind the sender that have already taken the batch.
+    /// Branches behind the sender that have already accepted the batch.
     pub progress: Arc<Progress>,
     /// Whether an upstream sender waits for the outcome and keeps the batch until then.
     pub is_awaited: bool,

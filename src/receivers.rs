@@ -1,4 +1,4 @@
-//! The receivers. A new one is one file and one line in [`REGISTRY`].
+//! The receivers. A new receiver is one file and one line in [`REGISTRY`].
 
 mod glob;
 pub mod kafka;
@@ -12,7 +12,7 @@ mod refusals;
 
 use crate::component::{Entry, ReceiverConfig};
 
-/// Every receiver that is built in.
+/// All built-in receivers.
 pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
     kafka::ENTRY,
     nop::ENTRY,

@@ -50,14 +50,14 @@ pub(crate) fn validate_encodings(names: &[String], problems: &mut Problems) {
     }
 }
 
-/// The Collector writes "unset" as 0.
+/// Returns `value`, or `default` if it is 0, which means unset as in the Collector.
 pub(crate) fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }
 
 /// The only kind of socket.
 pub(crate) const TCP: &str = "tcp";
-/// The default of `max_request_body_size`, which is the Collector's.
+/// The default of `max_request_body_size`, as in the Collector.
 pub(crate) const DEFAULT_BODY: usize = 20 << 20;
 /// The default of `max_concurrent_streams`.
 pub(crate) const DEFAULT_STREAMS: u32 = 1000;

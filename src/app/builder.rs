@@ -22,7 +22,7 @@ pub(super) struct Builder<'a> {
     host: &'a Host,
     running: Option<&'a Graph>,
     entries: HashMap<&'a PipelineId, Leveled<Arc<dyn Consumer>>>,
-    under_way: HashSet<&'a PipelineId>,
+    in_progress: HashSet<&'a PipelineId>,
     connectors: HashMap<&'a ComponentId, Leveled<Outputs>>,
     /// Services of the extensions that are built.
     extensions: Extensions,
@@ -40,7 +40,7 @@ impl<'a> Builder<'a> {
             host,
             running,
             entries: HashMap::new(),
-            under_way: HashSet::new(),
+            in_progress: HashSet::new(),
             connectors: HashMap::new(),
             extensions: Extensions::default(),
             graph: Graph::default(),
@@ -104,7 +104,7 @@ impl<'a> Builder<'a> {
         if let Some(entry) = self.entries.get(id) {
             return Ok(entry.clone());
         }
-        if !self.under_way.insert(id) {
+        if !self.in_progress.insert(id) {
             return Err(GraphError {
                 place,
                 problem: "is part of a cycle".to_owned(),
@@ -122,7 +122,7 @@ impl<'a> Builder<'a> {
         let (first, level) = self.stages(id, pipeline, &account, (exit, level))?;
         let notes = |id: &&ComponentId| {
             let mut all = self.config.processors.iter();
-            all.any(|(key, body)| key == *id && body.config.notes_deliveries())
+            all.any(|(key, body)| key == *id && body.config.remembers_deliveries())
         };
         let finishes = pipeline.processors.iter().any(|id| notes(&id));
         let entry: Arc<dyn Consumer> = Arc::new(PipelineEntry::new(account, first, finishes));
@@ -159,7 +159,7 @@ impl<'a> Builder<'a> {
                 .map_err(at(&place))?
             {
                 Stage::Pure(processor) => pure.push((processor, metrics)),
-                Stage::Holding(connect) => {
+                Stage::Buffering(connect) => {
                     let downstream = chain(std::mem::take(&mut pure), account, next);
                     let (consumer, component) = connect(Next {
                         consumer: Arc::new(Counted::outgoing(metrics.clone(), downstream)),

@@ -1,7 +1,8 @@
 //! Authentication of servers and clients, and the `auth` section that names an authenticator.
 //!
-//! An authenticator is an extension. A server passes it the headers of every request before the body is read. A client
-//! lets it add headers to every request. Both are on the hot path, so neither allocates.
+//! An authenticator is an extension. On a server, the authenticator checks the headers of every request before the body
+//! is read. On a client, the authenticator adds headers to every request. Both run for every request and do not
+//! allocate.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -86,7 +87,7 @@ fn unable(id: &ComponentId, capability: Capability) -> BuildError {
 }
 
 /// Warns about credentials that cross a network without TLS. `host` is empty for all interfaces.
-pub fn warn_of_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &mut Problems) {
+pub fn warn_about_plaintext(auth: Option<&Auth>, tls: bool, host: &str, problems: &mut Problems) {
     if auth.is_some() && !tls && !is_loopback(host) {
         problems.warning(
             &["auth"],
@@ -115,7 +116,7 @@ mod tests {
         };
         let warned = |auth, tls, host| {
             let mut problems = Problems::default();
-            warn_of_plaintext(auth, tls, host, &mut problems);
+            warn_about_plaintext(auth, tls, host, &mut problems);
             assert!(problems.found().iter().all(|problem| problem.warning));
             !problems.found().is_empty()
         };

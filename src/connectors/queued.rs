@@ -1,7 +1,7 @@
 //! A queue between a connector and the following pipelines.
 //!
 //! With `storage`, data stays on disk until its outcome is known: stages that buffer for seconds
-//! (see [`Patience`]) leave the data in the queue, so `kill -9` loses none of it.
+//! (see [`PersistedUpstream`]) leave the data in the queue, so `kill -9` loses none of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::component::{BuildContext, BuildError, Outputs, Terminal};
-use crate::pipeline::Settle;
-use crate::pipeline::batch::{Batch, Code, Nack, Patience};
+use crate::pipeline::FlushReason;
+use crate::pipeline::batch::{Batch, Code, Nack, PersistedUpstream};
 use crate::queue;
 use crate::queue::{
-    Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, Sender, Settings, Taken,
+    Encoded, Fault, Outcome, QueueConfig, RetryConfig, SendError, SendOutcome, Sender, Settings,
 };
 use futures_util::future::BoxFuture;
 use tributary_config::units::Duration as Setting;
@@ -54,8 +54,8 @@ pub(super) fn queued(
 /// Consumer of the queue's batches.
 struct Offering {
     outputs: Outputs,
-    /// The batch has the mark of a queue on disk, which keeps it until the outcome is known. A queue in memory passes
-    /// on the patience of its waiting sender.
+    /// Whether the queue is on disk. Its batches get the mark [`PersistedUpstream`]. A batch of a queue in memory gets
+    /// the mark only if its sender waits for the outcome.
     on_disk: bool,
     budget: Arc<Budget>,
 }
@@ -71,23 +71,26 @@ impl Sender for Offering {
         })
     }
 
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
         Box::pin(async move {
             let next = self.outputs.get(batch.signal).cloned();
             let Some(next) = next.filter(|_| self.on_disk || batch.identity.is_awaited) else {
-                return self.send(batch).await.map(Taken::Delivered);
+                return self.send(batch).await.map(SendOutcome::Delivered);
             };
             let mut offered = offered(batch);
             // The queue releases its memory once the batch is accepted. Without room for both copies, the batch is
             // sent without a permit: waiting for memory that the queue itself uses could take forever.
             let memory = self.budget.acquire(offered.bytes());
             offered.hold(memory.unwrap_or_else(|_| self.budget.empty_permit()));
-            let patience = Arc::new(Patience::default());
-            offered.patience = Some(patience.clone());
+            let persisted_upstream = Arc::new(PersistedUpstream::default());
+            offered.persisted_upstream = Some(persisted_upstream.clone());
             let (tell, mut outcome) = oneshot::channel();
             let offering = tokio::spawn(async move {
                 // The receiver was dropped, because the queue has stopped.
@@ -97,20 +100,20 @@ impl Sender for Offering {
             tokio::select! {
                 biased;
                 heard = &mut outcome => {
-                    heard.unwrap_or_else(|_| Err(gone())).map(Taken::Delivered)
+                    heard.unwrap_or_else(|_| Err(gone())).map(SendOutcome::Delivered)
                 }
-                () = patience.until_taken_in() => {
+                () = persisted_upstream.until_buffered() => {
                     offering.detach();
-                    Ok(Taken::Over(outcome))
+                    Ok(SendOutcome::Buffered(outcome))
                 }
             }
         })
     }
 
-    fn settle(&self, why: Settle) {
+    fn request_flush(&self, reason: FlushReason) {
         for signal in self.outputs.signals() {
             if let Some(next) = self.outputs.get(signal) {
-                next.settle(why);
+                next.request_flush(reason);
             }
         }
     }

@@ -55,8 +55,8 @@ use crate::component::{
 };
 use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::Code;
-use crate::pipeline::{Component, Settle, Undelivered};
-use crate::queue::{Encoded, Outcome, SendError, Sender, Settings, Taken};
+use crate::pipeline::{Component, FlushReason, Undelivered};
+use crate::queue::{Encoded, Outcome, SendError, SendOutcome, Sender, Settings};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_otlp::Signal;
 
@@ -199,18 +199,21 @@ impl Sender for Exporter {
         })
     }
 
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
-        Box::pin(async move { self.files.take(batch).await.map(Taken::Over) })
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
+        Box::pin(async move { self.files.take(batch).await.map(SendOutcome::Buffered) })
     }
 
-    fn settle(&self, why: Settle) {
-        match why {
-            Settle::Full => self.files.relieve(self.signal),
-            Settle::Ending => self.files.end(),
+    fn request_flush(&self, reason: FlushReason) {
+        match reason {
+            FlushReason::Full => self.files.relieve(self.signal),
+            FlushReason::Ending => self.files.end(),
         }
     }
 }

@@ -97,7 +97,7 @@ impl Validate for Config {
             problems.within("tls", tls);
         }
         problems.within("limits", &self.limits);
-        auth::warn_of_plaintext(self.auth.as_ref(), self.tls.is_some(), host, problems);
+        auth::warn_about_plaintext(self.auth.as_ref(), self.tls.is_some(), host, problems);
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

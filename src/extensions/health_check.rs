@@ -122,7 +122,7 @@ impl Validate for Config {
             );
         }
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {
@@ -257,11 +257,11 @@ mod tests {
         health.set_phase(Phase::Ready);
         assert_eq!(answer(&config, &health).status(), 200);
 
-        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Logs);
-        trouble.begins();
+        let exporter = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Logs);
+        exporter.record_failure();
         assert_eq!(answer(&config, &health).status(), 200);
         assert_eq!(answer(&impatient, &health).status(), 503);
-        trouble.over();
+        exporter.record_delivery();
         assert_eq!(answer(&impatient, &health).status(), 200);
 
         health.set_phase(Phase::Failed);

@@ -1,4 +1,4 @@
-//! ClientStatistics of the receivers, and the data that they sent.
+//! Clients of the receivers, and counters of their data.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use tributary_config::ComponentId;
 use tributary_net::server::Peer;
 use tributary_otlp::Signal;
 
-/// Maximum number of clients that are counted one by one. Any number of addresses may send.
+/// Maximum number of clients with counters of their own, because any number of addresses may send.
 const MAX_CLIENTS: usize = 1000;
 
 /// Identifies the sender of data: the identity of its certificate and its address.
@@ -48,14 +48,14 @@ pub struct ClientStatistics(Mutex<Counted>);
 #[derive(Default)]
 struct Counted {
     clients: HashMap<ClientKey, ClientCounts>,
-    /// Requests of clients that were forgotten.
-    forgotten: u64,
+    /// Requests of evicted clients.
+    evicted: u64,
     requests: u64,
 }
 
 impl ClientStatistics {
-    /// Counts a request that the pipeline accepted. If too many clients are known, the one that was quiet for longest is
-    /// forgotten.
+    /// Counts a request that the pipeline accepted. Above [`MAX_CLIENTS`] clients, the clients without recent requests
+    /// are evicted.
     pub fn accepted(
         &self,
         peer: &Peer,
@@ -75,7 +75,7 @@ impl ClientStatistics {
         counted.requests += 1;
         let order = counted.requests;
         if counted.clients.len() >= MAX_CLIENTS && !counted.clients.contains_key(&key) {
-            counted.forget_quietest();
+            counted.evict_oldest();
         }
         let counts = counted.clients.entry(key).or_insert(ClientCounts {
             requests: 0,
@@ -91,29 +91,30 @@ impl ClientStatistics {
         counts.order = order;
     }
 
-    /// Returns all known clients, and the number of requests of clients that were forgotten.
+    /// Returns all known clients, and the number of requests of evicted clients.
     pub fn all(&self) -> (Vec<(ClientKey, ClientCounts)>, u64) {
         let counted = self.0.lock();
         let clients = counted.clients.iter();
         let clients = clients.map(|(key, counts)| (key.clone(), *counts));
-        (clients.collect(), counted.forgotten)
+        (clients.collect(), counted.evicted)
     }
 }
 
 impl Counted {
-    /// Forgets the quieter half of the clients, so that a flood of new addresses costs little for each request.
-    fn forget_quietest(&mut self) {
+    /// Evicts the half of the clients with the oldest last requests. Evicting many clients at once keeps the cost per
+    /// request low during a flood of new addresses.
+    fn evict_oldest(&mut self) {
         let mut orders: Vec<u64> = self.clients.values().map(|counts| counts.order).collect();
         let half = orders.len() / 2;
         let (_, median, _) = orders.select_nth_unstable(half);
         let median = *median;
-        let mut forgotten = 0;
+        let mut evicted = 0;
         self.clients.retain(|_, counts| {
             let stays = counts.order > median;
-            forgotten += if stays { 0 } else { counts.requests };
+            evicted += if stays { 0 } else { counts.requests };
             stays
         });
-        self.forgotten += forgotten;
+        self.evicted += evicted;
     }
 }
 
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_bounded_and_busy_ones_stay() {
+    fn clients_are_bounded_and_busy_clients_stay() {
         let clients = ClientStatistics::default();
         let receiver: ComponentId = "otlp".parse().unwrap();
         let mut peer = Peer::nobody();
@@ -132,9 +133,9 @@ mod tests {
             peer.address = (std::net::Ipv4Addr::LOCALHOST, 0).into();
             clients.accepted(&peer, &receiver, Signal::Logs, 1, 5);
         }
-        let (all, forgotten) = clients.all();
+        let (all, evicted) = clients.all();
         assert!(all.len() <= MAX_CLIENTS);
-        assert_eq!(forgotten, 5001 - all.len() as u64);
+        assert_eq!(evicted, 5001 - all.len() as u64);
         let busy = all.iter().find(|(key, _)| key.address.is_loopback());
         let (_, counts) = busy.unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Description of the graph that runs.
+//! Description of the running graph.
 
 use tributary_otlp::Signal;
 
@@ -6,7 +6,7 @@ use crate::pipeline::flow::EdgeKey;
 
 /// The graph of one configuration.
 pub struct RunningGraph {
-    /// Number of graphs so far, including this one. It grows with each reload.
+    /// Sequence number of the graph, which grows with each reload.
     pub generation: u64,
     /// Receivers, processors of pipelines, exporters and connectors.
     pub nodes: Vec<NodeDescription>,
@@ -14,7 +14,7 @@ pub struct RunningGraph {
     pub edges: Vec<EdgeDescription>,
     /// Pipelines in the order of the configuration.
     pub pipelines: Vec<(String, Signal)>,
-    /// Prints the configuration. Most graphs are replaced before anybody asks.
+    /// Prints the configuration. Called on demand, because most graphs are replaced before the first request.
     print: Box<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -69,7 +69,7 @@ pub struct NodeDescription {
 /// Kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
-    /// Takes data from outside.
+    /// Receives data from outside.
     Receiver,
     /// Edits or buffers data in one pipeline.
     Processor,

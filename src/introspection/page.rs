@@ -17,7 +17,7 @@ pub struct MetricSample {
 }
 
 impl Page {
-    /// Reads a page. Lines that are no samples are ignored.
+    /// Parses a page, ignoring lines without a sample.
     pub fn parse(text: &str) -> Self {
         let mut metrics: HashMap<String, Vec<MetricSample>> = HashMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {

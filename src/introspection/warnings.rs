@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-/// Maximum number of warnings. Older ones are dropped.
+/// Maximum number of warnings. Older warnings are dropped.
 const MAX_WARNINGS: usize = 100;
-/// Maximum length of a text in bytes. Longer texts are cut.
+/// Maximum length of a text in bytes. Longer texts are truncated.
 const MAX_TEXT: usize = 2000;
 
-/// A line of the log. Equal lines count together.
+/// A line of the log. Equal lines are counted together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedWarning {
     /// Time of the last occurrence.
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_warnings_count_together_and_old_ones_leave() {
+    fn equal_warnings_count_together_and_old_warnings_leave() {
         let warnings = RecentWarnings::default();
         for number in 0..MAX_WARNINGS + 10 {
             warnings.add(false, format!("warning {number}"));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_at_a_character() {
+    fn long_text_is_truncated_at_a_character() {
         let warnings = RecentWarnings::default();
         warnings.add(true, format!("a{}", "\u{e9}".repeat(MAX_TEXT)));
         let text = &warnings.latest()[0].text;

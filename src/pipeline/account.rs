@@ -13,21 +13,21 @@ use crate::pipeline::flow::Flow;
 /// Reason why accepted items were not delivered: the `reason` label of `*_dropped_items`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// A processor dropped them on purpose.
+    /// A processor dropped the items on purpose.
     Filtered,
     /// The items had been delivered before.
     Duplicate,
-    /// The next hop refused them permanently.
+    /// The next hop refused the items permanently.
     Permanent,
     /// The time limit for retries expired.
     RetriesExhausted,
     /// The next hop accepted the request but not these items.
     PartialSuccess,
-    /// The process ended before they were delivered.
+    /// The process ended before the items were delivered.
     Shutdown,
     /// The sending queue was full and is configured to drop.
     QueueFull,
-    /// Their storage is damaged.
+    /// The stored record is damaged.
     Damaged,
     /// The items failed repeatedly while other data was delivered, and went to the dead letters of the queue on disk.
     DeadLetter,
@@ -113,13 +113,13 @@ impl Account {
         }
     }
 
-    /// Counts items that enter. They are in flight from now on.
+    /// Counts items that enter. The items are in flight from now on.
     pub fn received(&self, items: usize) {
         self.received.increment(items as u64);
         self.in_flight.increment(items as f64);
     }
 
-    /// Counts items that the next stage took responsibility for.
+    /// Counts items that the next stage accepted.
     pub fn passed(&self, items: usize) {
         self.passed.increment(items as u64);
         self.in_flight.decrement(items as f64);
@@ -140,7 +140,7 @@ impl Account {
 
 /// Counters of items whose outcome the next stage decides.
 pub(crate) trait Decided {
-    /// Counts items that the next stage took.
+    /// Counts items that the next stage accepted.
     fn accepted(&self, items: usize);
 
     /// Counts items that the upstream sender still has.
@@ -148,7 +148,7 @@ pub(crate) trait Decided {
 }
 
 impl Decided for &Account {
-    /// The next stage counts them.
+    /// Does nothing: the next stage counts accepted items.
     fn accepted(&self, _items: usize) {}
 
     fn refused(&self, items: usize) {
@@ -156,7 +156,7 @@ impl Decided for &Account {
     }
 }
 
-/// Items whose outcome is not known yet. They count as refused on drop, which covers senders that stop waiting.
+/// Items without a known outcome. On drop, the items count as refused; the sender may have stopped waiting.
 pub(crate) struct Pending<C: Decided> {
     counters: C,
     items: Option<usize>,
@@ -208,7 +208,7 @@ pub struct ProcessorMetrics {
 }
 
 impl ProcessorMetrics {
-    /// Returns the metrics of a processor for one signal. `flow` counts what enters it in this pipeline.
+    /// Returns the metrics of a processor for one signal. `flow` counts the batches that enter the processor.
     pub fn new(processor: &ComponentId, signal: Signal, flow: Arc<Flow>) -> Self {
         let items = |direction: &str| {
             counter!(

@@ -24,10 +24,10 @@ pub struct Batch {
     pub metadata: Option<Arc<Metadata>>,
     /// Set by a stage that retries after a refusal. See [`Progress`].
     pub progress: Option<Arc<Progress>>,
-    /// Set by a stage that can wait indefinitely for the outcome. See [`Patience`].
-    pub patience: Option<Arc<Patience>>,
+    /// Set by a stage that has persisted the batch and can wait indefinitely for the outcome. See [`PersistedUpstream`].
+    pub persisted_upstream: Option<Arc<PersistedUpstream>>,
     joined: bool,
-    /// Count the bytes of this batch in the process-wide budget until the last clone is dropped.
+    /// Permits that count the bytes of this batch in the process-wide budget until the last clone is dropped.
     permits: Permits,
 }
 
@@ -39,23 +39,23 @@ pub struct Batch {
 pub struct Progress(Mutex<SmallVec<[usize; 4]>>);
 
 impl Progress {
-    /// Whether the branch has taken the batch.
+    /// Whether the branch has accepted the batch.
     pub fn has(&self, branch: usize) -> bool {
         self.0.lock().contains(&branch)
     }
 
-    /// Whether no branch has taken the batch.
+    /// Whether no branch has accepted the batch.
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
     /// Copies the progress for a part of the batch that is delivered separately from now on.
     pub fn fork(&self) -> Self {
-        let taken = self.0.lock();
-        Progress(Mutex::new(taken.clone()))
+        let accepted = self.0.lock();
+        Progress(Mutex::new(accepted.clone()))
     }
 
-    /// Records that the branch took the batch.
+    /// Records that the branch accepted the batch.
     pub fn add(&self, branch: usize) {
         self.0.lock().push(branch);
     }
@@ -63,19 +63,19 @@ impl Progress {
 
 /// Marks a batch that the upstream queue has persisted, so that the queue can wait for the outcome indefinitely.
 ///
-/// A stage that buffers such a batch must not acknowledge it early. The stage signals that the batch is
-/// [buffered](Self::taken_in) and returns the outcome when the next stage has taken the data.
+/// A stage that buffers such a batch must not acknowledge the batch early. The stage signals that the batch is
+/// [buffered](Self::mark_buffered), and returns the outcome once the next stage has accepted the data.
 #[derive(Debug, Default)]
-pub struct Patience(Notify);
+pub struct PersistedUpstream(Notify);
 
-impl Patience {
-    /// Signals that the batch is buffered downstream, so the queue may hand out the next one.
-    pub fn taken_in(&self) {
+impl PersistedUpstream {
+    /// Signals that the batch is buffered downstream, so the queue may hand out the next batch.
+    pub fn mark_buffered(&self) {
         self.0.notify_one();
     }
 
-    /// Waits for [`taken_in`](Self::taken_in). Never returns if the outcome is known at once.
-    pub async fn until_taken_in(&self) {
+    /// Waits for [`mark_buffered`](Self::mark_buffered). Never returns if the outcome is known at once.
+    pub async fn until_buffered(&self) {
         self.0.notified().await;
     }
 }
@@ -103,7 +103,7 @@ impl Batch {
             requests: requests.into(),
             metadata: None,
             progress: None,
-            patience: None,
+            persisted_upstream: None,
             joined: false,
             permits: SmallVec::new(),
         }
@@ -140,7 +140,7 @@ impl Batch {
         self.joined = true;
     }
 
-    /// Whether one of its requests was merged from several. See [`mark_joined`](Self::mark_joined).
+    /// Whether a request of this batch was merged from several requests. See [`mark_joined`](Self::mark_joined).
     pub fn is_joined(&self) -> bool {
         self.joined
     }
@@ -196,7 +196,7 @@ impl Batch {
     }
 
     /// Returns a batch of other content made from this batch, for the same client. If the budget has room for both
-    /// batches, the new batch gets a permit of its own; otherwise the two share this batch's permits.
+    /// batches, the new batch gets a permit of its own; otherwise both batches share this batch's permits.
     pub fn remade(&self, items: usize, requests: impl Into<Requests>) -> Self {
         let requests = requests.into();
         let own = self
@@ -234,7 +234,7 @@ impl Batch {
             requests,
             metadata: self.metadata.clone(),
             progress: self.progress.clone(),
-            patience: self.patience.clone(),
+            persisted_upstream: self.persisted_upstream.clone(),
             joined: self.joined,
             permits,
         }

@@ -1,5 +1,4 @@
-//! The inside of a pipeline: its entry, its processors and its exit. Each counts the items that pass, so that
-//! components need not.
+//! The stages of a pipeline: its entry, its processors and its exit. They count items, so components do not.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,7 +93,7 @@ impl Consumer for Chain {
             if let Some(batch) = left {
                 self.next.consume(batch).await?;
             }
-            // Counted only after the next stage took the batch. If the next stage refuses, the sender still has all
+            // Count only after the next stage accepted the batch. If the next stage refuses, the sender still has all
             // items.
             if let Some(dropped) = before.checked_sub(after).filter(|dropped| *dropped > 0) {
                 self.account.dropped(dropped, DropReason::Filtered);
@@ -125,7 +124,7 @@ impl Counted {
         }
     }
 
-    /// Counts items that `next` takes from a processor. The processor may retry.
+    /// Counts items that `next` accepts from a processor. The processor may retry.
     pub fn outgoing(metrics: ProcessorMetrics, next: Arc<dyn Consumer>) -> Self {
         Counted {
             side: Side::Outgoing,
@@ -162,7 +161,7 @@ enum Side {
     Outgoing,
 }
 
-/// End of a pipeline: counts the items that the exporters took as passed.
+/// End of a pipeline: counts the items that the exporters accepted.
 pub struct Exit {
     account: Account,
     exporters: Arc<dyn Consumer>,
@@ -212,10 +211,10 @@ mod tests {
 
     /// Creates a pipeline with the processor [`Half`], and the handle of its metrics.
     fn pipeline(exporter: Arc<Scripted>) -> (PipelineEntry, PrometheusHandle) {
-        pipeline_that(false, exporter)
+        pipeline_with(false, exporter)
     }
 
-    fn pipeline_that(finishes: bool, exporter: Arc<Scripted>) -> (PipelineEntry, PrometheusHandle) {
+    fn pipeline_with(finishes: bool, exporter: Arc<Scripted>) -> (PipelineEntry, PrometheusHandle) {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
         let entry = metrics::with_local_recorder(&recorder, || {
@@ -301,7 +300,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn batch_of_disconnected_client_arrives_behind_dedup() {
         let exporter = Scripted::slow(Duration::from_secs(10));
-        let (entry, metrics) = pipeline_that(true, exporter.clone());
+        let (entry, metrics) = pipeline_with(true, exporter.clone());
         let batch = entry.consume(spans(["a", "b"]));
         tokio::time::timeout(Duration::from_secs(1), batch)
             .await

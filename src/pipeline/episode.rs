@@ -55,7 +55,7 @@ impl Episode {
         begins
     }
 
-    /// Records that there is no trouble now. Returns the totals if an episode has ended.
+    /// Records the absence of trouble. Returns the totals if an episode has ended.
     pub(crate) fn over(&self) -> Option<Ended> {
         if !self.is_on.load(Relaxed) {
             return None;

@@ -13,12 +13,12 @@ use super::refused::Refused;
 use crate::pipeline::batch::{Batch, Nack};
 use futures_util::future::BoxFuture;
 
-/// Gives every batch to all of its branches concurrently.
+/// Sends every batch to all branches concurrently.
 ///
-/// The payload is encoded first, so that the copies share the same bytes. A batch is accepted when all branches have
-/// accepted it. If one branch refuses, the sender is refused and retries the batch. The retry goes only to branches
-/// that have not accepted it. The sender's [`Progress`](crate::pipeline::batch::Progress) names those branches;
-/// without progress, the batch is recognized by its content (see `refused`). Delivery is at least once.
+/// A batch is accepted when all branches have accepted it. If one branch refuses, the sender is refused and retries the
+/// batch. The retry goes only to branches that have not accepted the batch. The sender's
+/// [`Progress`](crate::pipeline::batch::Progress) lists the branches that have. Without progress, the batch is
+/// recognized by its content (see `refused`). Delivery is at least once.
 pub struct FanOut {
     branches: Vec<(usize, Arc<dyn Consumer>)>,
     refused: Refused,
@@ -47,24 +47,24 @@ impl FanOut {
 impl Consumer for FanOut {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
-            let keeps = batch.progress.clone();
-            let mut key =
-                (keeps.is_none() && self.refused.watches()).then(|| self.refused.key(&batch));
-            let before = key.and_then(|key| self.refused.take(key));
-            let progress = keeps.clone().or(before).unwrap_or_default();
-            let may_return = AtomicBool::new(false);
+            let known_progress = batch.progress.clone();
+            let mut key = (known_progress.is_none() && self.refused.is_active())
+                .then(|| self.refused.key(&batch));
+            let remembered = key.and_then(|key| self.refused.take(key));
+            let progress = known_progress.clone().or(remembered).unwrap_or_default();
+            let may_retry = AtomicBool::new(false);
             let waiting: Vec<_> = self
                 .branches
                 .iter()
                 .filter(|(branch, _)| !progress.has(*branch))
                 .map(|(branch, consumer)| {
-                    let taken = consumer.consume(batch.clone());
-                    let (progress, may_return) = (&progress, &may_return);
+                    let outcome = consumer.consume(batch.clone());
+                    let (progress, may_retry) = (&progress, &may_retry);
                     async move {
-                        let outcome = taken.await;
+                        let outcome = outcome.await;
                         match &outcome {
                             Ok(()) => progress.add(*branch),
-                            Err(nack) if nack.retryable => may_return.store(true, Relaxed),
+                            Err(nack) if nack.retryable => may_retry.store(true, Relaxed),
                             Err(_) => {}
                         }
                         outcome
@@ -72,19 +72,19 @@ impl Consumer for FanOut {
                 })
                 .collect();
             let mut waiting = pin!(join_all(waiting));
-            let at_once = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
-            if keeps.is_none() && key.is_none() && may_return.load(Relaxed) {
+            let immediate = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+            if known_progress.is_none() && key.is_none() && may_retry.load(Relaxed) {
                 key = Some(self.refused.key(&batch));
             }
-            // The branches have clones. Dropping this one releases its memory while slow branches run.
+            // The branches have clones. Without the original, the memory is free as soon as the branches drop them.
             drop(batch);
-            let outcomes = match at_once {
+            let outcomes = match immediate {
                 Poll::Ready(outcomes) => outcomes,
                 Poll::Pending => waiting.await,
             };
             let outcome = outcomes.into_iter().reduce(worst).unwrap_or(Ok(()));
-            let returns = outcome.as_ref().is_err_and(|nack| nack.retryable);
-            if keeps.is_none() && returns && !progress.is_empty() {
+            let will_retry = outcome.as_ref().is_err_and(|nack| nack.retryable);
+            if known_progress.is_none() && will_retry && !progress.is_empty() {
                 self.refused.keep(key.map(|key| (key, progress.clone())));
             }
             outcome
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(good.taken(), [2]);
         fan_out.consume(spans(["a", "b"])).await.unwrap();
         assert_eq!((good.taken(), full.taken()), (vec![2], vec![2]));
-        // All branches have it, so the same content again is a new batch.
+        // All branches have accepted the batch, so the same content again is a new batch.
         fan_out.consume(spans(["a", "b"])).await.unwrap();
         assert_eq!((good.taken(), full.taken()), (vec![2; 2], vec![2; 2]));
     }

@@ -20,8 +20,8 @@ pub struct EdgeKey {
     pub node: String,
 }
 
-/// Items and bytes that entered one edge since the start of the process. Refused and retried batches count each time, as in
-/// `otelcol_processor_incoming_items`.
+/// Items and bytes that entered one edge since the start of the process. Refused and retried batches count each time, as
+/// in `otelcol_processor_incoming_items`.
 #[derive(Debug, Default)]
 pub struct Flow {
     items: AtomicU64,
@@ -51,7 +51,7 @@ impl Flow {
 pub struct Flows(Mutex<HashMap<EdgeKey, Arc<Flow>>>);
 
 impl Flows {
-    /// Returns the flow of an edge, which is created on the first call.
+    /// Returns the flow of an edge, and creates it on the first call.
     pub fn edge(&self, pipeline: &str, node: &str) -> Arc<Flow> {
         let key = EdgeKey {
             pipeline: pipeline.to_owned(),
@@ -65,7 +65,7 @@ impl Flows {
         self.0.lock().get(key).cloned()
     }
 
-    /// Drops the flows of all other edges.
+    /// Drops the flows of all edges except `edges`.
     pub fn retain(&self, edges: &HashSet<&EdgeKey>) {
         self.0.lock().retain(|key, _| edges.contains(key));
     }

@@ -1,12 +1,12 @@
-//! Gathers requests into batches until a batch is large or old enough. The processor `batch` and `sending_queue.batch`
-//! are two configurations of it.
+//! Merges requests into batches until a batch is large or old enough. The processor `batch` and `sending_queue.batch`
+//! use this module.
 //!
 //! ```text
 //! request -> [split::within] -> push -> the open batch of its partition -> complete: by size, by age, or taken early
 //! ```
 //!
-//! Gathering moves pointers only, so it can be done under a lock. Splitting and merging work on every byte, and are done
-//! before ([`within`](super::split::within)) and after it ([`merge`](super::merge)).
+//! Adding a request moves pointers only, so a caller may hold a lock. Splitting ([`within`](super::split::within)) and
+//! merging ([`merge`](super::merge)) work on every byte and run without the lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -21,9 +21,9 @@ use tributary_otlp::Limit;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     /// Thresholds at which a batch is complete; either one suffices.
-    pub(crate) enough: Limit,
+    pub(crate) min: Limit,
     /// Maximum size of a batch. A larger request is a batch of its own.
-    pub(crate) most: Limit,
+    pub(crate) max: Limit,
 }
 
 /// A request, or a part of one.
@@ -43,8 +43,8 @@ pub(crate) struct Gathering<T> {
     sizes: Sizes,
     timeout: Duration,
     open: HashMap<Partition, Open<T>>,
-    /// Deadlines of the open batches, in order: the timeout is the same for all. A batch that was completed early
-    /// leaves its deadline behind, whose number then matches no open batch.
+    /// Deadlines of the open batches, in order, because all batches have the same timeout. The deadline of a batch that
+    /// was completed early stays here, and its number matches no open batch.
     deadlines: VecDeque<(Instant, u64, Partition)>,
     opened: u64,
 }
@@ -56,7 +56,7 @@ struct Open<T> {
 }
 
 impl<T: Measured> Gathering<T> {
-    /// Creates an empty gathering. `timeout` is the maximum age of an incomplete batch.
+    /// Creates an empty collection. `timeout` is the maximum age of an incomplete batch.
     pub(crate) fn new(sizes: Sizes, timeout: Duration) -> Self {
         Gathering {
             sizes,
@@ -72,37 +72,37 @@ impl<T: Measured> Gathering<T> {
         &self.sizes
     }
 
-    /// Adds a request to the batch of its partition. Passes completed batches to `complete`. Returns whether a deadline
-    /// was set while there was none.
+    /// Adds a request to the batch of its partition. Passes completed batches to `complete`. Returns true if the request
+    /// set the only deadline, so that the caller must wake its timer.
     pub(crate) fn push(
         &mut self,
         partition: &Partition,
         request: T,
         mut complete: impl FnMut(Gathered<T>),
     ) -> bool {
-        let Sizes { enough, most } = self.sizes;
+        let Sizes { min, max } = self.sizes;
         let (items, bytes) = (request.items(), request.bytes());
         let with = |size: Limit| Limit {
             items: size.items.saturating_add(items),
             bytes: size.bytes.saturating_add(bytes),
         };
         if let Some(open) = self.open.get(partition)
-            && !is_within(with(open.size), most)
+            && !is_within(with(open.size), max)
         {
             self.take(partition).into_iter().for_each(&mut complete);
         }
-        let is_enough = |size: Limit| size.items >= enough.items || size.bytes >= enough.bytes;
+        let is_complete = |size: Limit| size.items >= min.items || size.bytes >= min.bytes;
         if let Some(open) = self.open.get_mut(partition) {
             open.requests.push(request);
             open.size = with(open.size);
-            if is_enough(open.size) {
+            if is_complete(open.size) {
                 self.take(partition).into_iter().for_each(&mut complete);
             }
             return false;
         }
         let size = Limit { items, bytes };
         let requests = Gathered::from_iter([request]);
-        if is_enough(size) {
+        if is_complete(size) {
             complete(requests);
             return false;
         }
@@ -158,8 +158,8 @@ impl<T: Measured> Gathering<T> {
 }
 
 /// Whether a size is within a limit.
-pub(crate) fn is_within(size: Limit, most: Limit) -> bool {
-    size.items <= most.items && size.bytes <= most.bytes
+pub(crate) fn is_within(size: Limit, max: Limit) -> bool {
+    size.items <= max.items && size.bytes <= max.bytes
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Health of the process and of its exporters: reported by the service and the exporters, served to probes and people.
+//! Health of the process and of its exporters. The service and the exporters report it; probes and the console read it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -19,8 +19,9 @@ pub struct Health {
     exporters: Mutex<Exporters>,
 }
 
-/// During a reload, several exporters may have one name. The newest one that still exists counts.
-type Exporters = BTreeMap<(ComponentId, Signal), Vec<Weak<Trouble>>>;
+/// Exporters by name. During a reload, several exporters may have the same name; only the newest existing exporter
+/// counts.
+type Exporters = BTreeMap<(ComponentId, Signal), Vec<Weak<ExporterHealth>>>;
 
 /// Phase in the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +32,13 @@ pub enum Phase {
     Ready,
     /// A stage has panicked. The process is about to end.
     Failed,
-    /// The process was asked to end.
+    /// The process is shutting down.
     Stopping,
 }
 
 /// Health of one exporter.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct ExporterHealth {
     epoch: Instant,
     /// Start of the failure in milliseconds after the epoch, plus one. 0 while the exporter is healthy.
     since: AtomicU64,
@@ -54,11 +55,11 @@ pub struct LastError {
     pub message: String,
 }
 
-/// The arrival of requests within the same second. Each of the requests holds it until its outcome is known.
+/// The arrival of all requests within the same second. Each request keeps a reference until its outcome is known.
 #[derive(Debug)]
 pub struct Arrived(Instant);
 
-/// State of one exporter for a person who looks at it.
+/// State of one exporter, for display.
 #[derive(Debug)]
 pub struct ExporterState {
     /// Id of the exporter.
@@ -69,8 +70,8 @@ pub struct ExporterState {
     pub failing: Option<Duration>,
     /// The last error, even if the exporter has delivered since then.
     pub last_error: Option<LastError>,
-    /// Time since the arrival of the oldest request without an outcome, to about a second. A request from a queue on disk
-    /// arrives when it is read.
+    /// Time since the arrival of the oldest request without an outcome, to about a second. A request from a queue on
+    /// disk counts from the time when it is read.
     pub oldest: Option<Duration>,
 }
 
@@ -111,26 +112,26 @@ impl Health {
     }
 
     /// Registers an exporter and returns the handle to report its health.
-    pub fn exporter(&self, id: &ComponentId, signal: Signal) -> Arc<Trouble> {
-        let trouble = Arc::new(Trouble {
+    pub fn exporter(&self, id: &ComponentId, signal: Signal) -> Arc<ExporterHealth> {
+        let exporter = Arc::new(ExporterHealth {
             epoch: Instant::now(),
             since: AtomicU64::new(0),
             last_error: Mutex::default(),
             arrivals: Mutex::default(),
         });
         let mut exporters = self.exporters.lock();
-        let of_that_name = exporters.entry((id.clone(), signal)).or_default();
-        of_that_name.retain(|other| other.strong_count() > 0);
-        of_that_name.push(Arc::downgrade(&trouble));
-        trouble
+        let same_name = exporters.entry((id.clone(), signal)).or_default();
+        same_name.retain(|other| other.strong_count() > 0);
+        same_name.push(Arc::downgrade(&exporter));
+        exporter
     }
 
     /// Returns the state of each exporter.
     pub fn exporters(&self) -> Vec<ExporterState> {
         let exporters = self.exporters.lock();
         let state =
-            |((id, signal), of_that_name): (&(ComponentId, Signal), &Vec<Weak<Trouble>>)| {
-                let current = of_that_name.iter().rev().find_map(Weak::upgrade)?;
+            |((id, signal), same_name): (&(ComponentId, Signal), &Vec<Weak<ExporterHealth>>)| {
+                let current = same_name.iter().rev().find_map(Weak::upgrade)?;
                 Some(ExporterState {
                     id: id.clone(),
                     signal: *signal,
@@ -152,16 +153,16 @@ impl Health {
     }
 }
 
-impl Trouble {
+impl ExporterHealth {
     /// Records a delivery, which ends the failure.
-    pub fn over(&self) {
+    pub fn record_delivery(&self) {
         if self.since.load(Relaxed) != 0 {
             self.since.store(0, Relaxed);
         }
     }
 
     /// Records a failed attempt, a refusal or a loss.
-    pub fn begins(&self) {
+    pub fn record_failure(&self) {
         let now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
         let _ = self
             .since
@@ -169,7 +170,7 @@ impl Trouble {
     }
 
     /// Records the error of a failed attempt.
-    pub fn failed(&self, error: &impl Display) {
+    pub fn record_error(&self, error: &impl Display) {
         *self.last_error.lock() = Some(LastError {
             time: SystemTime::now(),
             message: error.to_string(),
@@ -177,7 +178,7 @@ impl Trouble {
     }
 
     /// Records the arrival of a request. The request has no outcome until the result is dropped.
-    pub fn arrived(&self) -> Arc<Arrived> {
+    pub fn record_arrival(&self) -> Arc<Arrived> {
         let mut arrivals = self.arrivals.lock();
         if let Some(current) = arrivals.back().and_then(Weak::upgrade)
             && current.0.elapsed() < Arrived::SPAN
@@ -185,12 +186,12 @@ impl Trouble {
             return current;
         }
         arrivals.retain(|arrived| arrived.strong_count() > 0);
-        // During a long outage a few thousand are left: the older half loses every second one.
+        // Bound the memory during a long outage: thin out the older half.
         if arrivals.len() >= MAX_ARRIVALS {
-            let mut at = 0;
+            let mut index = 0;
             arrivals.retain(|_| {
-                at += 1;
-                at > MAX_ARRIVALS / 2 || at % 2 == 1
+                index += 1;
+                index > MAX_ARRIVALS / 2 || index % 2 == 1
             });
         }
         let current = Arc::new(Arrived(Instant::now()));
@@ -220,7 +221,7 @@ impl Arrived {
     const SPAN: Duration = Duration::from_secs(1);
 }
 
-/// Maximum number of arrivals that one exporter remembers. More would only make the age of old requests more exact.
+/// Maximum number of arrivals per exporter. A larger number would only make the age of old requests more exact.
 const MAX_ARRIVALS: usize = 4096;
 
 #[cfg(test)]
@@ -230,12 +231,12 @@ mod tests {
     #[test]
     fn exporter_is_unhealthy_from_first_failure_to_delivery() {
         let health = Health::default();
-        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
+        let exporter = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
         assert!(health.failing(Duration::ZERO).is_empty());
-        trouble.begins();
+        exporter.record_failure();
         assert_eq!(health.failing(Duration::ZERO).len(), 1);
         assert!(health.failing(Duration::from_secs(3600)).is_empty());
-        trouble.over();
+        exporter.record_delivery();
         assert!(health.failing(Duration::ZERO).is_empty());
     }
 
@@ -244,7 +245,7 @@ mod tests {
         let health = Health::default();
         health
             .exporter(&"gone".parse().unwrap(), Signal::Traces)
-            .begins();
+            .record_failure();
         assert!(health.failing(Duration::ZERO).is_empty());
     }
 
@@ -254,7 +255,7 @@ mod tests {
         let id = "otlp_grpc".parse().unwrap();
         let running = health.exporter(&id, Signal::Traces);
         drop(health.exporter(&id, Signal::Traces));
-        running.begins();
+        running.record_failure();
         assert_eq!(health.failing(Duration::ZERO).len(), 1);
 
         let successor = health.exporter(&id, Signal::Traces);
@@ -265,10 +266,10 @@ mod tests {
     #[test]
     fn oldest_request_counts_until_its_outcome() {
         let health = Health::default();
-        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
+        let exporter = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
         let oldest = || health.exporters()[0].oldest;
         assert_eq!(oldest(), None);
-        let (first, second) = (trouble.arrived(), trouble.arrived());
+        let (first, second) = (exporter.record_arrival(), exporter.record_arrival());
         drop(first);
         assert!(oldest().is_some());
         drop(second);
@@ -276,12 +277,12 @@ mod tests {
     }
 
     #[test]
-    fn last_error_stays_after_a_delivery() {
+    fn last_error_stays_after_delivery() {
         let health = Health::default();
-        let trouble = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
-        trouble.begins();
-        trouble.failed(&"connection refused");
-        trouble.over();
+        let exporter = health.exporter(&"otlp_grpc".parse().unwrap(), Signal::Traces);
+        exporter.record_failure();
+        exporter.record_error(&"connection refused");
+        exporter.record_delivery();
         let state = &health.exporters()[0];
         assert_eq!(
             state.last_error.as_ref().unwrap().message,
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_process_stays_failed() {
+    fn failed_process_stays_failed() {
         let health = Health::default();
         health.set_phase(Phase::Failed);
         health.set_phase(Phase::Ready);

@@ -1,11 +1,11 @@
 //! Common part of processors and connectors that buffer data: `batch`, the summaries of `compression`, `log_dedup`, and
 //! the connector `profile_metrics`.
 //!
-//! Some senders have persisted their data until the outcome is known and can wait (see `senders`). Such a sender gets
-//! its outcome when the data has been passed on. All other senders are acknowledged at once, and from then on the
-//! processor is responsible for the data. Flushed data is offered to the next stage until it is taken. While enough of
-//! it waits, clients are refused and keep their data. At the end of the processor's life (a shutdown, a reload)
-//! everything is flushed, and the rest at the deadline is reported as undelivered.
+//! A sender that has persisted its data can wait for the outcome (see `senders`). Such a sender gets its outcome when the
+//! next stage has accepted the data. All other senders are acknowledged at once, and from then on the processor is
+//! responsible for the data. Flushed data is offered to the next stage until the stage accepts it. While the ready queue
+//! is full, clients are refused and keep their data. At a shutdown or reload all data is flushed. Data that is left at
+//! the deadline is reported as undelivered.
 
 mod delivery;
 mod life;
@@ -21,23 +21,23 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::{Consumer, Next, Settle};
+use crate::pipeline::{Consumer, FlushReason, Next};
 use futures_util::future::BoxFuture;
 pub(crate) use life::Life;
-pub(crate) use ready::{Bytes, MAX_READY, Most, Queue};
+pub(crate) use ready::{Bytes, Deliveries, MAX_READY, Queue};
 
 /// Time that a client waits for room before it is refused.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_WAIT_FOR_ROOM: Duration = Duration::from_millis(100);
 
 /// A processor that buffers data.
 pub(crate) trait Holder: Send + Sync + Sized + 'static {
-    /// Buffered data, as far as it is under the lock.
+    /// The part of the buffered data that is under the lock.
     type Gathered: Send;
     /// Flushed data that waits for the next stage.
     type Ready: Bytes + Send;
 
-    /// Limit of concurrent deliveries. There may be several, so that a slow delivery does not block the others.
-    const UNDER_WAY: Most;
+    /// Limit of concurrent deliveries. With a limit above one, a slow delivery does not block other deliveries.
+    const MAX_DELIVERIES: Deliveries;
 
     /// Returns the common part.
     fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;
@@ -52,10 +52,10 @@ pub(crate) trait Holder: Send + Sync + Sized + 'static {
 /// A holder that receives batches from the previous stage.
 pub(crate) trait Entered: Holder {
     /// Whether senders that cannot wait are acknowledged while their data is only in memory, even if a later stage
-    /// persists it.
-    const ANSWERS_EARLY: bool = true;
+    /// persists the data.
+    const ACKNOWLEDGES_EARLY: bool = true;
 
-    /// Takes a batch. See [`Consumer::consume`].
+    /// Accepts or refuses a batch. See [`Consumer::consume`].
     fn enter(self: &Arc<Self>, batch: Batch) -> impl Future<Output = Result<(), Nack>> + Send;
 }
 
@@ -72,18 +72,18 @@ impl<H: Entered> Consumer for Entrance<H> {
     }
 
     fn stores(&self) -> bool {
-        !H::ANSWERS_EARLY && self.behind().iter().any(|next| next.stores())
+        !H::ACKNOWLEDGES_EARLY && self.behind().iter().any(|next| next.stores())
     }
 
-    fn settle(&self, why: Settle) {
-        self.0.holding().hand_on_now(why);
+    fn request_flush(&self, reason: FlushReason) {
+        self.0.holding().request_flush(reason);
     }
 }
 
 /// The outcome of [`Holder::collect`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Collected {
-    /// Time at which more data will be due.
+    /// Time at which more data will be due, if any.
     pub(crate) due: Option<Instant>,
     /// Whether the processor was already closed, so that no more data is added.
     pub(crate) closed: bool,
@@ -92,11 +92,11 @@ pub(crate) struct Collected {
 /// Common part of the processors that buffer data.
 pub(crate) struct Holding<G, R> {
     pub(crate) next: Next,
-    /// A plain mutex: it is locked for a few pushes and never across an await.
+    /// A synchronous mutex, because it is locked for a few pushes and never across an await.
     state: Mutex<State<G, R>>,
     wake: Notify,
     /// Notified when flushed data leaves the ready queue.
-    gone: Notify,
+    room_freed: Notify,
     /// Cancelled when the processor shuts down, which ends waits between attempts.
     closing: CancellationToken,
 }
@@ -141,7 +141,7 @@ impl<G, R: Bytes> Holding<G, R> {
                 urged: false,
             }),
             wake: Notify::new(),
-            gone: Notify::new(),
+            room_freed: Notify::new(),
             closing: CancellationToken::new(),
         }
     }
@@ -155,41 +155,41 @@ impl<G, R: Bytes> Holding<G, R> {
         self.wake.notify_one();
     }
 
-    /// Flushes early. See [`Consumer::settle`](crate::pipeline::Consumer::settle).
-    pub(crate) fn hand_on_now(&self, why: Settle) {
+    /// Flushes early. See [`Consumer::request_flush`](crate::pipeline::Consumer::request_flush).
+    pub(crate) fn request_flush(&self, reason: FlushReason) {
         let mut state = self.state();
-        match why {
-            Settle::Full => state.urged = true,
-            Settle::Ending => state.ending = true,
+        match reason {
+            FlushReason::Full => state.urged = true,
+            FlushReason::Ending => state.ending = true,
         }
         drop(state);
         self.wake();
-        self.next.consumer.settle(why);
+        self.next.consumer.request_flush(reason);
     }
 
-    /// Repeats the attempt until it has a result. It waits for a delivery between two attempts. If that takes too long,
-    /// the client is refused with `full`. So a slightly slower next stage slows the clients down instead of refusing
-    /// them.
-    pub(crate) async fn with_patience<T>(
+    /// Repeats `attempt` until it has a result, and waits for a delivery between two attempts. After
+    /// [`MAX_WAIT_FOR_ROOM`] the client is refused with the reason `full`. A slightly slower next stage thus slows
+    /// clients down and does not refuse them.
+    pub(crate) async fn retry_while_full<T>(
         &self,
         full: &'static str,
         mut attempt: impl FnMut() -> Result<Option<T>, Nack>,
     ) -> Result<T, Nack> {
         let mut until = None;
         loop {
-            let gone = self.gone.notified();
+            let room_freed = self.room_freed.notified();
             if let Some(done) = attempt()? {
                 return Ok(done);
             }
-            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
-            if timeout_at(until, gone).await.is_err() {
+            let until = *until.get_or_insert_with(|| Instant::now() + MAX_WAIT_FOR_ROOM);
+            if timeout_at(until, room_freed).await.is_err() {
                 return Err(Nack::unavailable(full));
             }
         }
     }
 
     /// Ends the responsibility of the processor for these items.
-    pub(crate) fn settle(&self, items: usize) {
+    pub(crate) fn release(&self, items: usize) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(items);
     }

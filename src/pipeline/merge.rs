@@ -1,4 +1,4 @@
-//! Merging of requests of profiles. Requests of other signals are merged by concatenation, without any work.
+//! Merging of requests of profiles. Requests of other signals are merged by concatenation, without decoding.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(crate) fn merge_profiles(
     Ok(join(requests, most_bytes))
 }
 
-/// Merges the requests of a finished batch into the batches to send. The result is one batch. Profiles that cannot be
-/// merged, or cannot be decoded within `budget`, are sent as separate requests.
+/// Merges the requests of a complete batch into the batches to send, normally one. Profiles that cannot be merged, or
+/// cannot be decoded within `budget`, become separate batches.
 pub(crate) async fn merge(
     batch: Batch,
     most_bytes: usize,

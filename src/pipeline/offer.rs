@@ -1,4 +1,4 @@
-//! Retries of a stage that hands acknowledged data to the next stage.
+//! Retries of a stage that delivers acknowledged data to the next stage.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Conditions under which a retryable refusal is final.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Last {
-    /// The first refusal is final if no branch has taken the batch.
+pub(super) struct FinalRefusal {
+    /// The first refusal is final if no branch has accepted the batch.
     pub(super) first: bool,
     /// A refusal is final once the stage is closing.
-    pub(super) at_the_end: bool,
+    pub(super) when_closing: bool,
 }
 
-/// Offers the batch until it is accepted, is refused permanently, or a refusal is final according to `last`. All
-/// attempts share the batch's progress. Once the stage is `closing`, waits are short.
+/// Offers the batch until the next stage accepts it or refuses it permanently, or until a refusal is final by `last`.
+/// All attempts share the batch's progress. Once the stage is `closing`, waits are short.
 pub(super) async fn offer(
     next: &Next,
     closing: &CancellationToken,
     batch: &Batch,
-    last: Last,
+    last: FinalRefusal,
 ) -> Result<(), Nack> {
-    let begun = || {
+    let is_partly_accepted = || {
         batch
             .progress
             .as_ref()
@@ -39,7 +39,8 @@ pub(super) async fn offer(
     loop {
         match next.consumer.consume(batch.clone()).await {
             Err(nack) if nack.retryable => {
-                let is_last = last.first && !begun() || last.at_the_end && closing.is_cancelled();
+                let is_last = last.first && !is_partly_accepted()
+                    || last.when_closing && closing.is_cancelled();
                 if is_last {
                     return Err(nack);
                 }
@@ -49,14 +50,14 @@ pub(super) async fn offer(
                     sleep(FIRST_WAIT.mul_f64(jitter)).await;
                     continue;
                 }
-                let asked = nack.retry_after.unwrap_or_default();
+                let retry_delay = nack.retry_after.unwrap_or_default();
                 tokio::select! {
-                    () = sleep(wait.mul_f64(jitter).max(asked)) => {}
+                    () = sleep(wait.mul_f64(jitter).max(retry_delay)) => {}
                     () = closing.cancelled() => {}
                 }
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
-            taken => return taken,
+            outcome => return outcome,
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! All components that decode, edit, split, transcode, render or compress follow one rule: they reserve the bytes of
 //! the output in the memory budget before they allocate them. [`OutputMemory`] implements [`Room`] for the functions
-//! of [`tributary_otlp`], which reserve while they run. [`OutputMemory::take`] reserves a size known in advance, as
-//! from [`decoded_bytes`](tributary_otlp::decoded_bytes). If the budget has no room, a processor refuses the request
+//! of [`tributary_otlp`], which reserve while they run. [`OutputMemory::take`] reserves a size known in advance, such as
+//! [`decoded_bytes`](tributary_otlp::decoded_bytes). If the budget has no room, a processor refuses the request
 //! (see [`refusal`]), and an exporter retries or splits it (see
 //! [`SendError::no_memory`](crate::queue::SendError::no_memory)).
 
@@ -17,7 +17,7 @@ use tributary_otlp::room::{Full, Room};
 
 /// Retry delay of a refused sender.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Minimum size of a reservation, so that small outputs ask the budget once.
+/// Minimum size of a reservation in bytes, so that a small output needs one reservation.
 const STEP: usize = 16 << 10;
 
 /// Memory of an output while a stage produces it, and the permit for that memory.
@@ -38,10 +38,10 @@ impl OutputMemory {
         }
     }
 
-    /// Takes `bytes` more.
+    /// Reserves `bytes` more.
     ///
     /// # Errors
-    /// When the budget has no room for them.
+    /// The budget has no room.
     pub fn take(&self, bytes: usize) -> Result<(), NoRoom> {
         let used = self.used.get().saturating_add(bytes);
         let mut permit = self.permit.borrow_mut();
@@ -55,7 +55,7 @@ impl OutputMemory {
         Ok(())
     }
 
-    /// Why a function that was given the room stopped with [`Full`].
+    /// Returns the reason of the last [`Full`].
     pub fn no_room(&self) -> NoRoom {
         self.refused.get().unwrap_or(NoRoom {
             needed: self.used.get(),
@@ -63,7 +63,7 @@ impl OutputMemory {
         })
     }
 
-    /// Bytes beyond the limit that all outputs together may have.
+    /// Returns the bytes beyond the limit that all outputs together may use.
     pub fn reserve(&self) -> usize {
         self.permit.borrow().reserve()
     }

@@ -1,7 +1,7 @@
-//! Remembers batches that some branches of a fan-out accepted and others refused.
+//! Memory of the batches that some branches of a fan-out accepted and other branches refused.
 //!
 //! The sender of such a batch retries the same bytes. Recognizing the content avoids duplicates at the branches that
-//! accepted it. Otherwise one full queue would fill all other queues with duplicates.
+//! accepted the batch. Otherwise one full queue would fill all other queues with duplicates.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::pipeline::batch::{Batch, Progress};
 
 /// Time within which a sender is expected to retry. The default `max_elapsed_time` of exporters is five minutes.
-const EXPECTED: Duration = Duration::from_secs(300);
+const RETRY_WINDOW: Duration = Duration::from_secs(300);
 /// Maximum number of remembered batches, of about 150 bytes each. The oldest is evicted first.
-const MOST: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 /// The partly refused batches of one fan-out.
 ///
-/// Batches are identified by a hash of their content. Hashing begins with the first immediate refusal and ends when
-/// there was no refusal for [`EXPECTED`], so that normal operation pays nothing. A batch whose first refusal is not
-/// immediate is not recognized: its content is no longer available then.
+/// Batches are identified by a hash of their content. Hashing begins with the first immediate refusal and ends after
+/// [`RETRY_WINDOW`] without a refusal, so normal operation pays nothing. A batch whose first refusal comes late is not
+/// recognized, because its content has been released by then.
 pub(super) struct Refused {
-    /// Makes the hashes unpredictable, so that a client cannot craft a batch that is mistaken for another client's.
+    /// Makes the hashes unpredictable, so that a client cannot forge a batch with the hash of another client's batch.
     secret: [u8; 192],
-    watches: AtomicBool,
+    is_active: AtomicBool,
     known: Mutex<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Time of the refusal and the branches that took the batch, by hash.
+    /// Time of the refusal and the branches that accepted the batch, by hash.
     progress: HashMap<u128, (Instant, Arc<Progress>)>,
-    /// The same times, oldest first. An entry is stale if the map has no batch or a later time for its hash.
+    /// Times of `progress`, oldest first. An entry is stale if `progress` has no batch or a later time for its hash.
     order: VecDeque<(Instant, u128)>,
     last: Option<Instant>,
 }
@@ -50,14 +50,14 @@ impl Refused {
         }
         Refused {
             secret,
-            watches: AtomicBool::new(false),
+            is_active: AtomicBool::new(false),
             known: Mutex::default(),
         }
     }
 
-    /// Whether a batch was refused within [`EXPECTED`].
-    pub(super) fn watches(&self) -> bool {
-        self.watches.load(Relaxed)
+    /// Whether a batch was refused within [`RETRY_WINDOW`].
+    pub(super) fn is_active(&self) -> bool {
+        self.is_active.load(Relaxed)
     }
 
     /// Returns the hash that identifies a batch.
@@ -78,12 +78,12 @@ impl Refused {
         hash.digest128()
     }
 
-    /// Removes and returns the branches that took the batch before. The entry is used once: a second batch with the
-    /// same content is a different batch.
+    /// Removes and returns the branches that accepted the batch before. An entry is used once, because a second batch
+    /// with the same content is a different batch.
     pub(super) fn take(&self, key: u128) -> Option<Arc<Progress>> {
         let mut known = self.lock();
-        known.forget_old(Instant::now());
-        self.watches.store(known.last.is_some(), Relaxed);
+        known.evict_expired(Instant::now());
+        self.is_active.store(known.last.is_some(), Relaxed);
         known.progress.remove(&key).map(|(_, progress)| progress)
     }
 
@@ -93,11 +93,11 @@ impl Refused {
         let mut known = self.lock();
         known.last = Some(now);
         if let Some((key, progress)) = batch {
-            known.forget_old(now);
+            known.evict_expired(now);
             known.progress.insert(key, (now, progress));
             known.order.push_back((now, key));
         }
-        self.watches.store(true, Relaxed);
+        self.is_active.store(true, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -106,16 +106,16 @@ impl Refused {
 }
 
 impl Known {
-    fn forget_old(&mut self, now: Instant) {
-        let is_old = |at: Instant| now.saturating_duration_since(at) >= EXPECTED;
+    fn evict_expired(&mut self, now: Instant) {
+        let is_expired = |at: Instant| now.saturating_duration_since(at) >= RETRY_WINDOW;
         while let Some((at, key)) = self.order.front().copied()
-            && (is_old(at) || self.order.len() >= MOST)
+            && (is_expired(at) || self.order.len() >= MAX_REMEMBERED)
         {
             self.order.pop_front();
             if self.progress.get(&key).is_some_and(|(last, _)| *last == at) {
                 self.progress.remove(&key);
             }
         }
-        self.last = self.last.filter(|at| !is_old(*at));
+        self.last = self.last.filter(|at| !is_expired(*at));
     }
 }

@@ -1,8 +1,8 @@
 //! Splitting of batches: to respect a limit, and to find the data at fault after a permanent refusal.
 //!
-//! A batch of several clients that is refused permanently is sent again in halves, and so on, until the data at fault is
-//! alone. Only that data is given up. Every stage that sends merged data uses this search: the buffering processors,
-//! the sending queue and `load_balancing`.
+//! If a batch of several clients is refused permanently, its halves are sent separately, then the halves of a refused
+//! half, and so on. Only the data at fault is dropped. Every stage that sends merged data uses this search: the buffering
+//! processors, the sending queue and `load_balancing`.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use tributary_profiles::decoded_bytes;
 /// thousand takes twenty sends. The limit protects a next hop that refuses everything from receiving every part
 /// separately.
 const EXTRA_SENDS: usize = 256;
-/// The same limit while no part was accepted, so that the data may not be at fault. The limit suffices to find a good
-/// part unless at least every eighth part of the batch is bad.
+/// Maximum number of extra sends while no part was accepted, because then the data may not be at fault. The limit
+/// suffices to find a good part unless at least every eighth part of the batch is bad.
 const EXTRA_SENDS_UNCLEAR: usize = 16;
 
 /// Splits a valid request into parts within `limit`, each with its number of items. See [`tributary_otlp::split`] and,
@@ -34,14 +34,14 @@ pub fn split(signal: Signal, request: &Bytes, limit: Limit) -> Vec<(usize, Bytes
     }
 }
 
-/// Splits a batch that exceeds the limit. Profiles stay whole if `budget` has no room to decode them: then they exceed
-/// the limit, but are not lost.
-pub(crate) async fn within(batch: Batch, most: Limit, budget: &Arc<Budget>) -> Parts<Batch> {
+/// Splits a batch that exceeds the limit `max`. If `budget` has no room to decode profiles, they are not split: the
+/// result exceeds the limit, but no data is lost.
+pub(crate) async fn within(batch: Batch, max: Limit, budget: &Arc<Budget>) -> Parts<Batch> {
     let size = Limit {
         items: batch.items(),
         bytes: batch.bytes(),
     };
-    if is_within(size, most) {
+    if is_within(size, max) {
         return Parts::from_iter([batch]);
     }
     let (signal, requests) = (batch.signal(), batch.clone().into_wire());
@@ -53,28 +53,28 @@ pub(crate) async fn within(batch: Batch, most: Limit, budget: &Arc<Budget>) -> P
         }
     }
     let whole = requests.to_bytes();
-    let cut = move || {
+    let split_whole = move || {
         let _structs = structs;
-        split(signal, &whole, most)
+        split(signal, &whole, max)
     };
-    let pieces = match signal {
+    let parts = match signal {
         // Splitting profiles works on every byte.
-        Signal::Profiles => on_a_turn_if_large(size.bytes, cut).await,
-        _ => Some(cut()),
+        Signal::Profiles => on_a_turn_if_large(size.bytes, split_whole).await,
+        _ => Some(split_whole()),
     };
     // `None` means that the process is shutting down.
-    let pieces = pieces.unwrap_or_default();
-    if pieces.len() < 2 {
+    let parts = parts.unwrap_or_default();
+    if parts.len() < 2 {
         return Parts::from_iter([batch]);
     }
-    let pieces = pieces
+    let parts = parts
         .into_iter()
-        .map(|(items, piece)| part(&batch, items, piece, signal == Signal::Profiles));
-    pieces.collect()
+        .map(|(items, requests)| part(&batch, items, requests, signal == Signal::Profiles));
+    parts.collect()
 }
 
-/// Returns a part of a batch. A part of split profiles has a dictionary of its own, so it gets its own memory permit if
-/// the budget has room. Other parts share the permits.
+/// Returns a part of a batch. A part of split profiles has a dictionary of its own. If the budget has room, such a part
+/// gets its own memory permit. Other parts share the permits.
 fn part(batch: &Batch, items: usize, requests: impl Into<Requests>, grows: bool) -> Batch {
     match grows {
         true => batch.remade(items, requests),
@@ -117,7 +117,7 @@ pub(crate) trait Divisible: Sized {
     /// Splits the data in two parts (seldom more) that can be sent separately.
     ///
     /// # Errors
-    /// The unchanged data, if a part of it cannot fare better than the whole.
+    /// The unchanged data, if no part of it could be accepted alone.
     fn halve(self, fault: Fault) -> Result<Parts<Self>, Self>;
 }
 
@@ -141,19 +141,19 @@ impl Search {
     ///
     /// # Errors
     ///
-    /// The data to drop: it is at fault, or it cannot be split further, or the search has used up its sends.
+    /// The data to drop. The data is at fault or cannot be split further, or the search has used up its sends.
     pub(crate) fn refused<P: Divisible>(
         &mut self,
         mut data: P,
         fault: Fault,
         budget: Option<&Arc<Budget>>,
     ) -> Result<Parts<P>, P> {
-        let most = match fault {
+        let max_sends = match fault {
             Fault::Elsewhere => 0,
             Fault::Unclear if !self.any_accepted => EXTRA_SENDS_UNCLEAR,
             _ => EXTRA_SENDS,
         };
-        if self.extra_sends >= most {
+        if self.extra_sends >= max_sends {
             return Err(data);
         }
         let memory = budget.map(OutputMemory::new);
@@ -168,10 +168,9 @@ impl Search {
     }
 }
 
-/// Splits requests that were sent as one into parts, each with its number of items. Several requests are split
-/// between requests, and a single request inside. A fault in one client's request concerns that request only, so a
-/// single request is split only if it is too large or was `joined` from several. Returns `None` if the requests
-/// cannot be split.
+/// Splits requests that were sent together into parts, each with its number of items. Several requests are split
+/// between requests. A single request is split only if it is too large or was `joined` from several requests: otherwise
+/// the fault concerns one client only. Returns `None` if the requests cannot be split.
 pub(crate) fn halve(
     signal: Signal,
     items: usize,

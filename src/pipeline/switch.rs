@@ -47,10 +47,10 @@ impl Consumer for Switch {
 impl Destination {
     /// Waits until the last request has passed, or until `deadline`.
     pub(crate) async fn emptied(self: Arc<Self>, deadline: Instant) {
-        // Polling interval, only used once per reload. Requests take milliseconds.
-        const LOOK: Duration = Duration::from_millis(5);
+        // Requests take milliseconds, and a reload is rare, so polling is cheap.
+        const POLL_INTERVAL: Duration = Duration::from_millis(5);
         while Arc::strong_count(&self) > 1 && Instant::now() < deadline {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -67,11 +67,11 @@ mod tests {
         let switch = Switch::new(old.clone());
         let far = Instant::now() + Duration::from_secs(60);
 
-        let under_way = switch.consume(spans(["first"]));
+        let in_flight = switch.consume(spans(["first"]));
         let replaced = switch.follow(&Switch::new(new.clone()));
         switch.consume(spans(["second"])).await.unwrap();
         let start = Instant::now();
-        let (taken, ()) = tokio::join!(under_way, replaced.emptied(far));
+        let (taken, ()) = tokio::join!(in_flight, replaced.emptied(far));
         taken.unwrap();
 
         assert!(

@@ -57,7 +57,7 @@ impl Scripted {
         double
     }
 
-    /// Reports that the consumer persists the batches that it takes.
+    /// Creates a consumer that reports to persist its batches.
     pub(crate) fn storing(answers: impl IntoIterator<Item = Result<(), Nack>>) -> Arc<Self> {
         let mut double = Scripted::new(answers);
         if let Some(double) = Arc::get_mut(&mut double) {

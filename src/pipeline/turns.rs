@@ -8,13 +8,13 @@ use tokio::sync::Semaphore;
 use tributary_net::server::cores;
 
 static TURNS: LazyLock<Semaphore> = LazyLock::new(|| {
-    // Tests on paused time must not wait for each other: the paused clock would advance meanwhile.
+    // Tests with paused time must not wait for each other, because the paused clock would advance.
     let turns = if cfg!(test) { 1 << 20 } else { cores() };
     Semaphore::new(turns)
 });
 
-/// Size in bytes from which work on every byte leaves the threads that serve sockets. This much takes about a
-/// millisecond with LZ4 and ten with gzip.
+/// Size in bytes from which work on every byte runs off the threads that serve sockets. Decompressing so many bytes
+/// takes about 1 ms with LZ4 and 10 ms with gzip.
 pub(crate) const BLOCKING_BYTES: usize = 256 << 10;
 
 /// Runs `work` on `bytes` bytes, on another thread if there are many. See [`on_a_turn`].

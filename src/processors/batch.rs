@@ -34,7 +34,7 @@ use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
 use crate::pipeline::holding::{
-    Collected, Entered, Entrance, Holder, Holding, Life, MAX_READY, Most, Queue,
+    Collected, Deliveries, Entered, Entrance, Holder, Holding, Life, MAX_READY, Queue,
 };
 use crate::pipeline::merge::merge;
 use crate::pipeline::partition::{Keys, Partition};
@@ -85,7 +85,7 @@ impl ProcessorConfig for Config {
         let config = self.clone();
         let metrics = Metrics::new(&cx.id);
         let budget = cx.budget.clone();
-        Ok(Stage::Holding(Box::new(move |next| {
+        Ok(Stage::Buffering(Box::new(move |next| {
             let sizes = config.sizes();
             let buffered = Buffered {
                 gathering: Gathering::new(sizes, config.timeout.0),
@@ -107,7 +107,7 @@ impl ProcessorConfig for Config {
 }
 
 /// Limit on batches in flight. The same amount may be ready in addition.
-const MAX_UNDER_WAY: Most = Most {
+const MAX_DELIVERIES: Deliveries = Deliveries {
     count: MAX_READY,
     bytes: 8 << 20,
 };
@@ -154,8 +154,8 @@ impl holding::Bytes for Piece {
         self.batch.bytes()
     }
 
-    fn is_patient(&self) -> bool {
-        self.senders.are_patient()
+    fn can_wait(&self) -> bool {
+        self.senders.can_wait()
     }
 }
 
@@ -174,7 +174,7 @@ impl Batcher {
         let Some(first) = offered.first() else {
             return Ok(Some(()));
         };
-        if state.ready.is_full(MAX_UNDER_WAY.bytes / 2) {
+        if state.ready.is_full(MAX_DELIVERIES.bytes / 2) {
             return Ok(None);
         }
         let partition = self.keys.partition(first);
@@ -244,7 +244,7 @@ impl Holder for Batcher {
     type Gathered = Buffered;
     type Ready = Piece;
 
-    const UNDER_WAY: Most = MAX_UNDER_WAY;
+    const MAX_DELIVERIES: Deliveries = MAX_DELIVERIES;
 
     fn holding(&self) -> &Holding<Self::Gathered, Piece> {
         &self.holding
@@ -288,7 +288,7 @@ impl Holder for Batcher {
         let Piece { batch, mut senders } = piece;
         let partition = self.keys.partition(&batch);
         let mut outcome = Ok(());
-        for batch in merge(batch, self.sizes.most.bytes, &self.budget).await {
+        for batch in merge(batch, self.sizes.max.bytes, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
             let handed_on = self.holding.hand_on(batch, &mut senders);
@@ -297,22 +297,22 @@ impl Holder for Batcher {
         if let Some(count) = self.holding.state().gathered.in_flight.get_mut(&partition) {
             *count -= 1;
         }
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 
 impl Entered for Batcher {
-    const ANSWERS_EARLY: bool = false;
+    const ACKNOWLEDGES_EARLY: bool = false;
 
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
-        let (most, budget) = (self.sizes.most, &self.budget);
+        let (max, budget) = (self.sizes.max, &self.budget);
         let (mut senders, answer) = Senders::of(&mut batch, self.senders_wait);
-        let mut offered = within(batch, most, budget).await;
+        let mut offered = within(batch, max, budget).await;
         let holding = &self.holding;
         let take_in = || self.take_in(&mut offered, &mut senders);
-        holding.with_patience(FULL, take_in).await?;
+        holding.retry_while_full(FULL, take_in).await?;
         // Every piece has been assigned its senders by now.
-        senders.tell(&Ok(()));
+        senders.report(&Ok(()));
         answer.outcome().await
     }
 }

@@ -138,14 +138,14 @@ impl Validate for Config {
 }
 
 impl ProcessorConfig for Config {
-    fn notes_deliveries(&self) -> bool {
+    fn remembers_deliveries(&self) -> bool {
         true
     }
 
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         let config = self.clone();
         let cx = cx.clone();
-        Ok(Stage::Holding(Box::new(move |next| {
+        Ok(Stage::Buffering(Box::new(move |next| {
             let dedup = stage::Dedup::new(&config, &cx, signal, next);
             (Arc::new(dedup), Box::new(Idle))
         })))

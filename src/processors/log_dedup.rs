@@ -172,6 +172,6 @@ fn zone(name: &str) -> Option<TimeZone> {
 
 impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
-        Ok(Stage::Holding(stage::connect(self.clone(), cx)))
+        Ok(Stage::Buffering(stage::connect(self.clone(), cx)))
     }
 }

@@ -171,7 +171,7 @@ impl ProcessorConfig for Config {
             metrics::counter!(name, "processor" => cx.id.to_string())
         };
         let (accepted, refused) = (count("accepted"), count("refused"));
-        Ok(Stage::Holding(Box::new(move |next| {
+        Ok(Stage::Buffering(Box::new(move |next| {
             let limiter = Limiter {
                 budget: budget.clone(),
                 accepted,
@@ -270,7 +270,7 @@ mod tests {
             ..Config::default()
         };
         let cx = host.context(&"memory_limiter".parse().unwrap());
-        let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
+        let Stage::Buffering(connect) = config.build(&cx, Signal::Traces).unwrap() else {
             panic!("it has a life of its own");
         };
         let exporter = Scripted::new([]);

@@ -90,7 +90,7 @@ impl ProcessorConfig for Config {
     fn build(&self, cx: &BuildContext, _: Signal) -> Result<Stage, BuildError> {
         let library = self.library(cx)?;
         let (config, cx) = (self.clone(), cx.clone());
-        Ok(Stage::Holding(Box::new(move |next| {
+        Ok(Stage::Buffering(Box::new(move |next| {
             stage::connect(&config, &cx, library, next)
         })))
     }

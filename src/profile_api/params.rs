@@ -189,7 +189,11 @@ impl Asked {
             .parse()?;
         if let Some(kind) = params.get("type") {
             // An id has colons; a name such as `cpu` has none.
-            let label = if kind.contains(':') { PROFILE_TYPE } else { TYPE };
+            let label = if kind.contains(':') {
+                PROFILE_TYPE
+            } else {
+                TYPE
+            };
             selector = selector.and_equal(label, kind);
         }
         let spans = match (params.get("trace_id"), params.get("span_id")) {

@@ -1,4 +1,4 @@
-//! The account of incoming items until the queue takes or refuses them.
+//! The account of incoming items until the queue accepts or refuses them.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::delivery::Delivery;
 use super::ledger::Ledger;
 use crate::pipeline::account::{Decided, DropReason, Pending};
 
-/// Items that came in and that the queue has not taken.
+/// Incoming items that the queue has neither accepted nor refused yet.
 pub(super) struct Arrival(Pending<Arc<Ledger>>);
 
 impl Decided for Arc<Ledger> {
-    /// The entries of the queue count them.
+    /// Does nothing: the entries of the queue count accepted items.
     fn accepted(&self, _items: usize) {}
 
     fn refused(&self, items: usize) {
@@ -19,7 +19,7 @@ impl Decided for Arc<Ledger> {
 }
 
 impl Arrival {
-    /// Counts items that came in. They count as refused on drop.
+    /// Counts incoming items. On drop, the items count as refused.
     pub(super) fn new(ledger: &Arc<Ledger>, items: usize) -> Self {
         ledger.metrics.received(items);
         Arrival(Pending::new(ledger.clone(), items))
@@ -33,12 +33,12 @@ impl Arrival {
     /// Counts the items as dropped, because the queue is full and configured to drop.
     pub(super) fn dropped(self, delivery: &Delivery) {
         let items = self.items();
-        self.taken().dropped(items, DropReason::QueueFull);
-        delivery.is_full(items, true);
+        self.accepted().dropped(items, DropReason::QueueFull);
+        delivery.log_full(items, true);
     }
 
-    /// Ends the account here, because the queue took the items.
-    pub(super) fn taken(self) -> Arc<Ledger> {
+    /// Ends this account, because the queue has accepted the items.
+    pub(super) fn accepted(self) -> Arc<Ledger> {
         let ledger = self.0.counters().clone();
         self.0.accepted();
         ledger

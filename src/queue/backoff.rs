@@ -29,7 +29,7 @@ impl<'a> Backoff<'a> {
         self.started += time;
     }
 
-    /// Returns the wait before the next attempt, at least as long as the server asked for. Returns `None` if that
+    /// Returns the wait before the next attempt, at least as long as the server throttle for. Returns `None` if that
     /// attempt would come after `max_elapsed_time`.
     pub(crate) fn next(&mut self, throttle: Option<Duration>) -> Option<Duration> {
         let factor = self.config.randomization_factor;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_grow_up_to_the_longest() {
+    async fn waits_grow_to_max_interval() {
         let config = RetryConfig {
             max_elapsed_time: Some(Setting::secs(0)),
             ..config()
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn jitter_stays_within_its_factor_and_differs() {
+    async fn jitter_stays_within_its_factor() {
         let config = RetryConfig::default();
         let mut seen: Vec<Duration> = (0..100)
             .map(|_| Backoff::new(&config, Instant::now()).next(None).unwrap())
@@ -90,8 +90,8 @@ mod tests {
     async fn server_delay_lengthens_wait_within_total_time() {
         let config = config();
         let mut backoff = Backoff::new(&config, Instant::now());
-        let asked = Duration::from_secs(60);
-        assert_eq!(backoff.next(Some(asked)), Some(asked));
+        let throttle = Duration::from_secs(60);
+        assert_eq!(backoff.next(Some(throttle)), Some(throttle));
         assert_eq!(
             backoff.next(Some(Duration::from_secs(1))),
             Some(Duration::from_secs_f64(7.5))
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_total_time_is_never_exceeded_by_a_wait() {
+    async fn wait_never_exceeds_total_time() {
         let config = config();
         let mut backoff = Backoff::new(&config, Instant::now());
         tokio::time::advance(Duration::from_secs(295)).await;

@@ -25,12 +25,12 @@ const NO_LIMIT: Limit = Limit {
 
 /// Entries between the producers and the consumers of the queue.
 ///
-/// The lock is held for a few pointer moves, never across an await. Expensive work (splitting, compressing) is done
-/// before entries come in.
+/// The lock is held for a few pointer moves, never across an await. Expensive work (splitting, compressing) runs before
+/// entries are added.
 pub(super) struct Batcher {
     /// Maximum size of a batch.
-    most: Limit,
-    /// Headers that keep batches apart.
+    max: Limit,
+    /// Headers whose values must be equal within a batch.
     keys: Keys,
     state: Mutex<State>,
     job_ready: Notify,
@@ -46,7 +46,7 @@ struct State {
 }
 
 /// A job taken by a consumer.
-pub(super) struct Taken<'a> {
+pub(super) struct ActiveJob<'a> {
     batcher: &'a Batcher,
     job: Job,
 }
@@ -70,9 +70,9 @@ impl Batcher {
             Gathering::new(sizes, *batch.flush_timeout)
         });
         Batcher {
-            most: gathering
+            max: gathering
                 .as_ref()
-                .map_or(NO_LIMIT, |gathering| gathering.sizes().most),
+                .map_or(NO_LIMIT, |gathering| gathering.sizes().max),
             keys: batch.map_or_else(Keys::default, |(_, batch)| {
                 Keys::new(&batch.partition.metadata_keys)
             }),
@@ -93,11 +93,11 @@ impl Batcher {
     }
 
     /// Returns the maximum size of a batch.
-    pub(super) fn most(&self) -> Limit {
-        self.most
+    pub(super) fn max(&self) -> Limit {
+        self.max
     }
 
-    /// Returns the headers that keep batches apart.
+    /// Returns the headers whose values must be equal within a batch.
     pub(super) fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -109,10 +109,10 @@ impl Batcher {
         budget: &Arc<Budget>,
     ) -> (Partition, Parts<Batch>) {
         let partition = self.keys.partition(&batch);
-        (partition, split::within(batch, self.most, budget).await)
+        (partition, split::within(batch, self.max, budget).await)
     }
 
-    /// Adds all entries of one request. Returns them if the queue is closed.
+    /// Adds all entries of one request. Returns the entries if the queue is closed.
     #[must_use]
     pub(super) fn push(&self, partition: &Partition, entries: Job) -> Option<Job> {
         let mut state = self.lock();
@@ -147,17 +147,17 @@ impl Batcher {
     }
 
     /// Waits for the next job. Returns `None` once the queue is closed and empty.
-    pub(super) async fn next(&self) -> Option<Taken<'_>> {
+    pub(super) async fn next(&self) -> Option<ActiveJob<'_>> {
         loop {
             let ready = self.job_ready.notified();
             tokio::pin!(ready);
-            // Registered before the check, so that no notification is lost.
+            // Register before the check, so that no notification is lost.
             ready.as_mut().enable();
             {
                 let mut state = self.lock();
                 if let Some(job) = state.ready.pop_front() {
                     state.busy += 1;
-                    return Some(Taken { batcher: self, job });
+                    return Some(ActiveJob { batcher: self, job });
                 }
                 if state.closed {
                     return None;
@@ -195,14 +195,14 @@ impl Batcher {
         self.job_ready.notify_waiters();
     }
 
-    /// Drops all entries that no consumer took.
+    /// Drops all entries that no consumer has taken.
     pub(super) fn clear(&self) {
         let abandoned = {
             let mut state = self.lock();
             let open = state.gathering.as_mut().map(Gathering::take_all);
             (std::mem::take(&mut state.ready), open)
         };
-        // Dropped after the lock is released: dropped entries count themselves.
+        // Drop outside the lock, because dropped entries update counters.
         drop(abandoned);
     }
 
@@ -231,14 +231,13 @@ impl Batcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock. If it did, the state would still be consistent.
         self.state.lock()
     }
 }
 
-/// Returns the sizes of `sending_queue.batch`, whose unit is one of the two.
+/// Returns the sizes of `sending_queue.batch` in the unit `sizer`; the other unit has no limit.
 fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
-    let most = match batch.max_size {
+    let max = match batch.max_size {
         0 => usize::MAX,
         size => size,
     };
@@ -253,19 +252,19 @@ fn sizes(batch: &BatchConfig, sizer: BatchSizer) -> Sizes {
         },
     };
     Sizes {
-        enough: of(batch.min_size),
-        most: of(most),
+        min: of(batch.min_size),
+        max: of(max),
     }
 }
 
-impl Taken<'_> {
-    /// Takes the job out; the consumer stays busy until `self` is dropped.
-    pub(super) fn take(&mut self) -> Job {
+impl ActiveJob<'_> {
+    /// Takes the job. The consumer counts as busy until `self` is dropped.
+    pub(super) fn take_job(&mut self) -> Job {
         std::mem::take(&mut self.job)
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for ActiveJob<'_> {
     fn drop(&mut self) {
         self.batcher.lock().busy -= 1;
     }

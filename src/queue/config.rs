@@ -46,7 +46,7 @@ pub struct QueueConfig {
 
 /// Whether the exporter blocks its pipelines while the next hop is unavailable: without a queue, or with a queue in
 /// memory that refuses or blocks when it is full.
-pub(crate) fn holds_up_pipelines(queue: Option<&QueueConfig>) -> bool {
+pub(crate) fn blocks_pipelines(queue: Option<&QueueConfig>) -> bool {
     queue.is_none_or(|queue| queue.storage.is_none() && !queue.drop_on_overflow)
 }
 
@@ -337,7 +337,7 @@ impl RetryConfig {
 }
 
 /// Warns if a queue on disk would drop data that it could keep.
-pub(crate) fn warn_of_giving_up(
+pub(crate) fn warn_about_retry_limit(
     queue: Option<&QueueConfig>,
     retry: Option<&RetryConfig>,
     problems: &mut Problems,
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_valid_and_the_collectors() {
+    fn defaults_are_valid_and_equal_the_collector() {
         let queue: QueueConfig = serde_yaml::from_str("{}").unwrap();
         assert_eq!(queue, QueueConfig::default());
         assert_eq!((queue.num_consumers, queue.queue_size), (10, 1000));
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_reported_at_its_key() {
+    fn rule_violations_are_reported_at_their_keys() {
         let queue = QueueConfig {
             num_consumers: 0,
             queue_size: 0,
@@ -442,7 +442,7 @@ mod tests {
             (&QueueConfig::default(), &short, 0),
         ] {
             let mut problems = Problems::default();
-            warn_of_giving_up(Some(queue), Some(retry), &mut problems);
+            warn_about_retry_limit(Some(queue), Some(retry), &mut problems);
             assert_eq!(problems.found().len(), expected);
         }
         let retry = RetryConfig {

@@ -1,4 +1,4 @@
-//! Delivery of one job: encode once, send, retry, and split a batch that was refused as a whole.
+//! Delivery of one job: encode once, send, retry, and split a batch that was refused permanently.
 
 mod encoding;
 
@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::encoding::Ready;
-use super::aside::{Aside, Trial};
 use super::backoff::Backoff;
 use super::config::RetryConfig;
 use super::entry::{Entry, Job};
 use super::ledger::Ledger;
-use super::{Encoded, Fault, Identity, Outcome, SendError, Sender, Taken, entry};
+use super::set_aside::{FailureHistory, SetAside};
+use super::{Encoded, Fault, Identity, Outcome, SendError, SendOutcome, Sender, entry};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
@@ -27,8 +27,8 @@ use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
-/// Maximum wait between attempts during the shutdown, unless the server asks for a longer one.
-const LAST_WAITS: Duration = Duration::from_millis(500);
+/// Maximum wait between attempts during the shutdown, unless the server asks for a longer wait.
+const MAX_WAIT_AT_SHUTDOWN: Duration = Duration::from_millis(500);
 
 /// Delivers the jobs of one queue.
 pub(super) struct Delivery {
@@ -39,21 +39,20 @@ pub(super) struct Delivery {
     /// Timeout of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
-    /// Cancelled when the queue shuts down. This ends current waits and shortens later ones.
+    /// Cancelled when the queue shuts down, which ends current waits and shortens later waits.
     pub(super) stopping: CancellationToken,
     /// Only for a queue on disk: jobs that fail repeatedly release their consumers.
-    pub(super) aside: Option<Aside>,
-    /// Jobs without a consumer are loaded and sent one at a time. Otherwise their number would determine the memory
-    /// use.
-    pub(super) alone: Semaphore,
+    pub(super) set_aside: Option<SetAside>,
+    /// Permit to load and send a job without a consumer. A single permit bounds the memory of all such jobs.
+    pub(super) without_consumer: Semaphore,
     /// Episode in which the next hop accepts no data.
     pub(super) outage: Episode,
     /// Episode in which the queue has no room.
     pub(super) full: Episode,
     /// Budget for compressed copies of batches that a sender buffers. `None` means no compression.
-    pub(super) packs_in: Option<Arc<Budget>>,
+    pub(super) compression_budget: Option<Arc<Budget>>,
     /// Maximum size in bytes of requests of profiles after merging.
-    pub(super) most_bytes: usize,
+    pub(super) max_bytes: usize,
     pub(super) budget: Arc<Budget>,
     pub(super) logs: Logs,
 }
@@ -68,18 +67,18 @@ pub(super) struct Logs {
     partial: SampledLog,
 }
 
-/// Handle of the job's consumer. The consumer goes on when the handle is dropped.
-pub(super) type Turn = Option<oneshot::Sender<Infallible>>;
+/// Handle of the consumer that waits for a job. When the handle is dropped, the consumer continues with the next job.
+pub(super) type ConsumerHandle = Option<oneshot::Sender<Infallible>>;
 
 /// Reason why a job was not delivered unchanged.
 enum Stop {
     Failed(Failure),
-    /// The requests cannot be sent as one. Each group, given as positions in the job, can be.
-    Apart(Vec<Vec<usize>>),
+    /// The requests cannot be merged into one. The requests of each group (positions in the job) can.
+    Groups(Vec<Vec<usize>>),
     /// The job fails while other data is delivered, so one of its records may be the cause.
     Suspect,
-    /// The job failed for so long while other data was delivered that it goes to the dead letters.
-    Dead(SendError),
+    /// The job has failed for too long while other data was delivered, and goes to the dead letters.
+    DeadLetter(SendError),
 }
 
 /// Outcome of a batch that was not delivered.
@@ -91,43 +90,45 @@ struct Failure {
 impl Delivery {
     /// Sends a job until each of its entries has an outcome.
     ///
-    /// A merged batch that is refused permanently is sent again in halves, so that one bad request does not take the
-    /// other requests with it.
+    /// If a merged batch is refused permanently, its halves are sent separately, so that one bad request does not cause
+    /// the loss of the other requests.
     ///
-    /// Returns jobs for the consumers to try instead: halves of a job that fails while other data is delivered.
-    pub(super) async fn deliver(&self, job: Job, mut turn: Turn) -> Vec<Job> {
+    /// Returns new jobs for the consumers: the halves of a job that fails while other data is delivered.
+    pub(super) async fn deliver(&self, job: Job, mut consumer: ConsumerHandle) -> Vec<Job> {
         let _in_flight = InFlight::new(&self.ledger);
         let started = Instant::now();
         let mut search = Search::default();
-        let (mut trial, mut again) = (Trial::default(), Vec::new());
-        // Large parts first: if the sends run out, most of the data has been delivered.
+        let (mut history, mut again) = (FailureHistory::default(), Vec::new());
+        // Send large parts first: when the search has used up its sends, most of the data has been delivered.
         let mut todo = VecDeque::from([job]);
         while let Some(mut job) = todo.pop_front() {
-            let Failure { reason, error } =
-                match self.send(&mut job, started, &mut turn, &mut trial).await {
-                    Ok(outcome) => {
-                        search.accepted();
-                        self.succeeded();
-                        self.delivered(job, outcome);
-                        continue;
-                    }
-                    Err(Stop::Failed(failure)) => failure,
-                    Err(Stop::Apart(groups)) => {
-                        encoding::regroup(job, groups, &mut todo);
-                        continue;
-                    }
-                    Err(Stop::Suspect) => {
-                        again.extend(entry::halves(job));
-                        continue;
-                    }
-                    Err(Stop::Dead(error)) => {
-                        trial.begin_again();
-                        // Entries that could not be written to the dead letters stay in the queue.
-                        let left = self.bury(job, &error).await;
-                        todo.extend((!left.is_empty()).then_some(left));
-                        continue;
-                    }
-                };
+            let Failure { reason, error } = match self
+                .send(&mut job, started, &mut consumer, &mut history)
+                .await
+            {
+                Ok(outcome) => {
+                    search.accepted();
+                    self.succeeded();
+                    self.delivered(job, outcome);
+                    continue;
+                }
+                Err(Stop::Failed(failure)) => failure,
+                Err(Stop::Groups(groups)) => {
+                    encoding::regroup(job, groups, &mut todo);
+                    continue;
+                }
+                Err(Stop::Suspect) => {
+                    again.extend(entry::halves(job));
+                    continue;
+                }
+                Err(Stop::DeadLetter(error)) => {
+                    history.reset();
+                    // Entries that could not be written to the dead letters stay in the queue.
+                    let left = self.move_to_dead_letters(job, &error).await;
+                    todo.extend((!left.is_empty()).then_some(left));
+                    continue;
+                }
+            };
             if error.fault != Fault::Elsewhere {
                 for entry in &mut job {
                     // Splitting a batch needs its content.
@@ -147,8 +148,8 @@ impl Delivery {
         &self,
         job: &mut Job,
         started: Instant,
-        turn: &mut Turn,
-        trial: &mut Trial,
+        consumer: &mut ConsumerHandle,
+        history: &mut FailureHistory,
     ) -> Result<Outcome, Stop> {
         let identity = Arc::new(Identity {
             is_awaited: job.iter().any(Entry::is_awaited),
@@ -160,22 +161,23 @@ impl Delivery {
             .as_ref()
             .map(|retry| Backoff::new(retry, started));
         loop {
-            // Held while the content is in memory, until it is unloaded again.
-            let mut alone = match turn.is_none() && job.iter().any(Entry::is_unloaded) {
-                true => self.alone.acquire().await.ok(),
-                false => None,
-            };
-            if trial.is_aside() && self.stopping.is_cancelled() {
+            // Keep the permit while the content is in memory.
+            let mut without_consumer =
+                match consumer.is_none() && job.iter().any(Entry::is_unloaded) {
+                    true => self.without_consumer.acquire().await.ok(),
+                    false => None,
+                };
+            if history.is_set_aside() && self.stopping.is_cancelled() {
                 return Err(Stop::Failed(Failure {
                     reason: DropReason::Shutdown,
-                    error: given_up(),
+                    error: dropped_by_sender(),
                 }));
             }
             let ready = match encoded.take() {
                 Some(batch) => Ok(batch),
                 None => match self.encode(job, &identity).await {
                     Ok(Ready::Whole(batch, permit)) => Ok((batch, permit)),
-                    Ok(Ready::Apart(groups)) => return Err(Stop::Apart(groups)),
+                    Ok(Ready::Groups(groups)) => return Err(Stop::Groups(groups)),
                     Err(error) => Err(error),
                 },
             };
@@ -188,14 +190,14 @@ impl Delivery {
                 Err(error) => (Err(error.clone()), DropReason::Permanent),
             };
             let outcome = match attempted {
-                Ok(Taken::Delivered(outcome)) => Ok(outcome),
-                Ok(Taken::Over(outcome)) => {
-                    job.iter_mut().for_each(Entry::taken_over);
-                    *turn = None;
+                Ok(SendOutcome::Delivered(outcome)) => Ok(outcome),
+                Ok(SendOutcome::Buffered(outcome)) => {
+                    job.iter_mut().for_each(Entry::release_memory);
+                    *consumer = None;
                     // The entries keep the content that another attempt needs.
-                    drop((ready, alone.take()));
+                    drop((ready, without_consumer.take()));
                     let since = Instant::now();
-                    let outcome = outcome.await.unwrap_or_else(|_| Err(given_up()));
+                    let outcome = outcome.await.unwrap_or_else(|_| Err(dropped_by_sender()));
                     if let Some(backoff) = &mut backoff {
                         backoff.pause(since.elapsed());
                     }
@@ -216,21 +218,20 @@ impl Delivery {
                 }
                 Err(error) => error,
             };
-            if let Some(aside) = &self.aside {
-                trial.failed(aside, &error);
-                if trial.is_suspect() && job.len() > 1 {
+            if let Some(set_aside) = &self.set_aside {
+                history.failed(set_aside, &error);
+                if history.is_suspect() && job.len() > 1 {
                     return Err(Stop::Suspect);
                 }
-                if trial.is_over(aside) {
-                    return Err(Stop::Dead(error));
+                if history.is_dead_letter(set_aside) {
+                    return Err(Stop::DeadLetter(error));
                 }
             }
             let wait = backoff
                 .as_mut()
                 .and_then(|backoff| backoff.next(error.throttle));
             let stopping = self.stopping.is_cancelled();
-            // An upstream sender that waits still has the data and can send it elsewhere. A record on disk is kept as
-            // well.
+            // A waiting upstream sender still has the data and can send it elsewhere, and the log keeps a record.
             let returned = stopping && job.iter().all(Entry::is_kept);
             let reason = match wait {
                 _ if returned => DropReason::Shutdown,
@@ -238,16 +239,20 @@ impl Delivery {
                 None => DropReason::RetriesExhausted,
                 // Data in memory is lost when the process ends, so retry until then.
                 Some(wait) if stopping => {
-                    drop(alone.take());
-                    sleep(wait.min(LAST_WAITS).max(error.throttle.unwrap_or_default())).await;
+                    drop(without_consumer.take());
+                    sleep(
+                        wait.min(MAX_WAIT_AT_SHUTDOWN)
+                            .max(error.throttle.unwrap_or_default()),
+                    )
+                    .await;
                     continue;
                 }
                 Some(wait) => {
-                    self.will_retry(job, &error, wait, trial);
-                    if self.make_way(job, turn, trial) {
+                    self.will_retry(job, &error, wait, history);
+                    if self.release_resources(job, consumer, history) {
                         encoded = None;
                     }
-                    drop(alone.take());
+                    drop(without_consumer.take());
                     tokio::select! {
                         () = sleep(wait) => {}
                         () = self.stopping.cancelled() => {}
@@ -259,9 +264,9 @@ impl Delivery {
         }
     }
 
-    async fn attempt(&self, batch: &Encoded) -> Result<Taken, SendError> {
+    async fn attempt(&self, batch: &Encoded) -> Result<SendOutcome, SendError> {
         let begun = Instant::now();
-        let sending = self.sender.take(batch);
+        let sending = self.sender.send_or_buffer(batch);
         let outcome = match self.timeout {
             None => sending.await,
             Some(limit) => timeout(limit, sending).await.unwrap_or_else(|_| {
@@ -371,15 +376,15 @@ impl Delivery {
     }
 }
 
-/// The error if a sender took a batch over and dropped it without an outcome.
-fn given_up() -> SendError {
+/// Returns the error for a batch that a buffering sender dropped without an outcome.
+fn dropped_by_sender() -> SendError {
     SendError::transient(
         Code::Unavailable,
         "the exporter ended without sending the batch",
     )
 }
 
-/// Rounds for log lines.
+/// Rounds an interval for log lines.
 fn millis(interval: Duration) -> u64 {
     u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
 
-use super::held::{Content, Held};
 pub(super) use super::ledger::Ledger;
-use super::room::Place;
-use super::stored::Kept;
+use super::payload::{Content, Payload};
+use super::room::Reservation;
+use super::stored::RecordHandle;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::health::Arrived;
@@ -21,39 +21,39 @@ use tributary_memory::Budget;
 /// Entries that are sent as one batch.
 pub(super) type Job = SmallVec<[Entry; 1]>;
 
-/// A request that the queue accepted. Its pieces share it; the last piece reports the outcome to a waiting sender.
+/// A request that the queue accepted, shared by its entries. The last entry reports the outcome to a waiting sender.
 pub(super) struct Request {
     /// Time at which the queue accepted the request, or read it from disk.
     since: Instant,
-    /// Record that the request was read from. Dropped together with the request.
-    kept: Option<Kept>,
-    _place: Option<Place>,
+    /// Handle of the record that the request was read from.
+    handle: Option<RecordHandle>,
+    _reservation: Option<Reservation>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     _arrived: Arc<Arrived>,
     failed: Mutex<Option<Nack>>,
 }
 
-/// A request or a part of one, which must end as delivered, dropped or returned. Dropping an entry without an outcome
-/// counts it as returned if the sender still waits, and otherwise as lost in the shutdown.
+/// A request or a part of a request, which must end as delivered, dropped or returned. An entry that is dropped without
+/// an outcome counts as returned if the sender still waits, and otherwise as lost in the shutdown.
 pub(super) struct Entry {
-    held: Option<Held>,
+    payload: Option<Payload>,
     items: usize,
     request: Arc<Request>,
     ledger: Arc<Ledger>,
 }
 
 impl Request {
-    /// Creates a request with its `place` in the queue. The sender of `waiting` gets the outcome and keeps the data until
+    /// Creates a request with its `reservation` in the queue. The sender of `waiting` gets the outcome and keeps the data until
     /// then.
     pub(super) fn new(
-        place: Option<Place>,
+        reservation: Option<Reservation>,
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
         arrived: Arc<Arrived>,
     ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
-            kept: None,
-            _place: place,
+            handle: None,
+            _reservation: reservation,
             waiting,
             _arrived: arrived,
             failed: Mutex::new(None),
@@ -61,11 +61,11 @@ impl Request {
     }
 
     /// Creates a request that was read from a log. The log keeps the record until the request has its outcome.
-    pub(super) fn of_record(kept: Kept, arrived: Arc<Arrived>) -> Arc<Self> {
+    pub(super) fn of_record(handle: RecordHandle, arrived: Arc<Arrived>) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
-            kept: Some(kept),
-            _place: None,
+            handle: Some(handle),
+            _reservation: None,
             waiting: None,
             _arrived: arrived,
             failed: Mutex::default(),
@@ -77,7 +77,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         let failed = self.failed.get_mut();
         if let Some(waiting) = self.waiting.take() {
-            // The send fails if the sender stopped waiting; then it still has the data.
+            // The send fails if the sender has stopped waiting and thus still has the data.
             let _ = waiting.send(failed.take().map_or(Ok(()), Err));
         }
     }
@@ -85,10 +85,10 @@ impl Drop for Request {
 
 impl Entry {
     /// Creates an entry of `request`.
-    pub(super) fn new(held: Held, request: Arc<Request>, ledger: Arc<Ledger>) -> Self {
+    pub(super) fn new(payload: Payload, request: Arc<Request>, ledger: Arc<Ledger>) -> Self {
         Entry {
-            items: held.items(),
-            held: Some(held),
+            items: payload.items(),
+            payload: Some(payload),
             request,
             ledger,
         }
@@ -106,82 +106,83 @@ impl Entry {
 
     /// Returns the bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
-        self.held.as_ref().map_or(0, Held::bytes)
+        self.payload.as_ref().map_or(0, Payload::bytes)
     }
 
     /// Returns the content, to be decompressed by the caller.
     pub(super) fn content(&mut self) -> Option<Content> {
-        self.held.as_mut().map(Held::content)
+        self.payload.as_mut().map(Payload::content)
     }
 
-    /// Returns the bytes that the entry keeps in memory while the sender [buffers](Self::taken_over) the batch.
-    pub(super) fn held_bytes(&self) -> usize {
-        let held = self.held.as_ref().filter(|_| !self.unloads());
-        held.map_or(0, Held::stored_bytes)
+    /// Returns the bytes that the entry keeps in memory while the sender [buffers](Self::release_memory) the batch.
+    pub(super) fn retained_bytes(&self) -> usize {
+        let payload = self.payload.as_ref().filter(|_| !self.unloads());
+        payload.map_or(0, Payload::stored_bytes)
     }
 
     /// Whether the content can be unloaded from memory because all of it is on disk.
     fn unloads(&self) -> bool {
-        let kept = self.request.kept.as_ref();
-        kept.is_some_and(|kept| kept.items() == self.items)
+        let handle = self.request.handle.as_ref();
+        handle.is_some_and(|handle| handle.items() == self.items)
     }
 
     /// Compresses the content in memory.
     pub(super) async fn pack(&mut self, budget: &Arc<Budget>) {
-        if let Some(Held::Plain(batch)) = &self.held {
+        if let Some(Payload::Plain(batch)) = &self.payload {
             // A clone is compressed, so that the entry still has its content if the future is dropped.
-            self.held = Some(Held::pack(batch.clone(), budget).await);
+            self.payload = Some(Payload::pack(batch.clone(), budget).await);
         }
     }
 
-    /// Records that a sender took the entry over. If the content is on disk, it is unloaded.
-    pub(super) fn taken_over(&mut self) {
+    /// Releases the memory and the read-ahead credit of an entry that needs no content for now, if the content is on
+    /// disk.
+    pub(super) fn release_memory(&mut self) {
         if self.unload()
-            && let Some(kept) = &self.request.kept
+            && let Some(handle) = &self.request.handle
         {
-            kept.unloaded();
+            handle.unloaded();
         }
     }
 
-    /// Unloads the content if all of it is on disk. The read-ahead credit stays taken, so no other record is read
+    /// Unloads the content if all of it is on disk. The entry keeps its read-ahead credit, so no other record is read
     /// instead.
     pub(super) fn unload(&mut self) -> bool {
         if self.unloads()
-            && let Some(held) = &mut self.held
+            && let Some(payload) = &mut self.payload
         {
-            held.unload();
+            payload.unload();
         }
         self.is_unloaded()
     }
 
     /// Whether the content is on disk only.
     pub(super) fn is_unloaded(&self) -> bool {
-        matches!(self.held, Some(Held::OnDisk { .. }))
+        matches!(self.payload, Some(Payload::OnDisk { .. }))
     }
 
     /// Returns the batch, which shares its bytes with the entry.
     pub(super) fn batch(&self) -> Option<Batch> {
-        match &self.held {
-            Some(Held::Plain(batch)) => Some(batch.clone()),
+        match &self.payload {
+            Some(Payload::Plain(batch)) => Some(batch.clone()),
             _ => None,
         }
     }
 
     /// Reads the content from disk again if it was unloaded.
     pub(super) async fn reload(&mut self) {
-        if let Some(Held::OnDisk { .. }) = &self.held
-            && let Some(kept) = &self.request.kept
-            && let Some(batch) = kept.reload().await
+        if let Some(Payload::OnDisk { .. }) = &self.payload
+            && let Some(handle) = &self.request.handle
+            && let Some(batch) = handle.reload().await
         {
-            self.held = Some(Held::Plain(batch));
+            self.payload = Some(Payload::Plain(batch));
         }
     }
 
-    /// Records the delivery. The caller counts the items, because it knows about partial successes.
+    /// Records the delivery. The caller counts the items, because some may have been rejected (partial success).
     pub(super) fn delivered(mut self) {
-        self.held = None;
-        if let Some(kept) = &self.request.kept {
-            kept.settle(self.items);
+        self.payload = None;
+        if let Some(handle) = &self.request.handle {
+            handle.add_finished(self.items);
         }
     }
 
@@ -192,8 +193,8 @@ impl Entry {
 
     /// Bytes of memory that [`halve`](Self::halve) takes, including the content if it is compressed.
     fn bytes_to_halve(&mut self, fault: Fault) -> usize {
-        let joined = self.held.as_ref().is_some_and(Held::is_joined);
-        let (signal, items) = (self.held.as_ref().map(Held::signal), self.items);
+        let joined = self.payload.as_ref().is_some_and(Payload::is_joined);
+        let (signal, items) = (self.payload.as_ref().map(Payload::signal), self.items);
         let Some(content) = self.content() else {
             return 0;
         };
@@ -208,19 +209,19 @@ impl Entry {
     }
 
     /// Splits the entry into entries that can be sent separately. Returns the entry unchanged if it cannot be split.
-    /// If the sender waits, only an entry that is too large is split: the sender still has the data, and can retry
-    /// its requests one by one.
+    /// If the sender waits, only a too large entry is split, because the sender still has the data and can retry its
+    /// requests separately.
     fn halve(mut self, fault: Fault) -> Job {
         if fault != Fault::Size && self.is_awaited() {
             return Job::from_iter([self]);
         }
-        let Some(Ok(batch)) = self.held.take().map(Held::into_batch) else {
+        let Some(Ok(batch)) = self.payload.take().map(Payload::into_batch) else {
             return Job::from_iter([self]);
         };
         match batch.halve(fault) {
-            Ok(parts) => parts.into_iter().map(|part| self.piece(part)).collect(),
+            Ok(parts) => parts.into_iter().map(|part| self.part(part)).collect(),
             Err(batch) => {
-                self.held = Some(Held::Plain(batch));
+                self.payload = Some(Payload::Plain(batch));
                 Job::from_iter([self])
             }
         }
@@ -233,30 +234,30 @@ impl Entry {
 
     /// Whether a log keeps the data until the outcome is known.
     pub(super) fn is_on_disk(&self) -> bool {
-        self.request.kept.is_some()
+        self.request.handle.is_some()
     }
 
-    /// Whether the sender waits for the outcome and so keeps the data.
+    /// Whether the sender waits for the outcome and thus keeps the data.
     pub(super) fn is_awaited(&self) -> bool {
         self.request.waiting.is_some()
     }
 
-    /// Creates an entry for a part of this one.
-    fn piece(&self, piece: Batch) -> Entry {
+    /// Creates an entry for a part of this entry.
+    fn part(&self, part: Batch) -> Entry {
         Entry::new(
-            Held::Plain(piece),
+            Payload::Plain(part),
             self.request.clone(),
             self.ledger.clone(),
         )
     }
 
     fn fail(&mut self, reason: DropReason, nack: Nack) {
-        self.held = None;
-        if let Some(kept) = &self.request.kept {
+        self.payload = None;
+        if let Some(handle) = &self.request.handle {
             if reason == DropReason::Shutdown {
-                return kept.give_back();
+                return handle.return_to_log();
             }
-            kept.settle(self.items);
+            handle.add_finished(self.items);
         }
         if self.is_awaited() {
             self.ledger.metrics.returned(self.items);
@@ -270,7 +271,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if self.held.is_some() {
+        if self.payload.is_some() {
             let nack = Nack::unavailable("the exporter stopped before it delivered the request");
             self.fail(DropReason::Shutdown, nack);
         }

@@ -7,32 +7,32 @@ use tokio::time::sleep;
 use super::batcher::Batcher;
 use super::delivery::Delivery;
 use super::entry::{Entry, Job, Request};
-use super::held::Held;
-use super::room::URGE;
-use super::stored::{Credit, Kept, PAUSE, Read, Stored, record};
-use crate::pipeline::Settle;
+use super::payload::Payload;
+use super::room::FLUSH_REQUEST_INTERVAL;
+use super::stored::{Credit, READ_RETRY_INTERVAL, Read, RecordHandle, Stored, record};
+use crate::pipeline::FlushReason;
 use tributary_storage::Record;
 
 /// Bytes of records per read.
 const CHUNK: usize = 256 << 10;
 
-/// Passes records to the batcher as credit allows, until another exporter takes the log over or the queue is closed.
+/// Passes records to the batcher as credit allows, until another exporter acquires the log or the queue is closed.
 pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Delivery) {
     while stored.reads() {
         stored.log().keep_recent(stored.ahead.allowance() / 2);
         let readable = stored.log().readable();
         tokio::pin!(readable);
-        // Registered before the check, so that no notification is lost.
+        // Register before the check, so that no notification is lost.
         readable.as_mut().enable();
         match stored.next(CHUNK).await {
             Ok(Read::Records(records)) => {
-                for (kept, record) in records {
+                for (handle, record) in records {
                     // The remaining records return to the log on drop.
                     let Some(credit) = credit(stored, delivery, &record).await else {
                         break;
                     };
-                    kept.hold(credit);
-                    push(stored, batcher, delivery, kept, record).await;
+                    handle.hold(credit);
+                    push(stored, batcher, delivery, handle, record).await;
                 }
             }
             Ok(Read::Empty) => readable.await,
@@ -42,27 +42,27 @@ pub(super) async fn feed(stored: &Arc<Stored>, batcher: &Batcher, delivery: &Del
                     directory = %stored.log().directory().display(), %error,
                     "Cannot read a queue on disk; retrying. Check its directory and the disk."
                 );
-                sleep(PAUSE).await;
+                sleep(READ_RETRY_INTERVAL).await;
             }
         }
-        stored.show();
+        stored.update_metrics();
     }
-    // Records in flight get at most one more attempt. The remaining records belong to another exporter.
+    // Records in flight get at most one more attempt. All other records belong to another exporter.
     delivery.stopping.cancel();
     batcher.clear();
 }
 
-/// Waits until consumers release credit for the record. Meanwhile, a sender that buffers is asked to finish its
-/// batches. Returns `None` if another exporter acquires the log first.
+/// Waits until consumers release credit for the record, and repeatedly requests a flush from a buffering sender.
+/// Returns `None` if another exporter acquires the log first.
 async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option<Credit> {
     let bytes = stored.ahead_of(record);
     loop {
         let readable = stored.log().readable();
         tokio::pin!(readable);
         readable.as_mut().enable();
-        let given_back = stored.ahead.given_back();
-        tokio::pin!(given_back);
-        given_back.as_mut().enable();
+        let released = stored.ahead.released();
+        tokio::pin!(released);
+        released.as_mut().enable();
         if !stored.reads() {
             return None;
         }
@@ -70,9 +70,9 @@ async fn credit(stored: &Stored, delivery: &Delivery, record: &Record) -> Option
             return Some(credit);
         }
         tokio::select! {
-            () = given_back => {}
+            () = released => {}
             () = readable => {}
-            () = sleep(URGE), if delivery.sender.gathers() => delivery.sender.settle(Settle::Full),
+            () = sleep(FLUSH_REQUEST_INTERVAL), if delivery.sender.buffers() => delivery.sender.request_flush(FlushReason::Full),
         }
     }
 }
@@ -81,7 +81,7 @@ async fn push(
     stored: &Arc<Stored>,
     batcher: &Batcher,
     delivery: &Delivery,
-    mut kept: Kept,
+    mut handle: RecordHandle,
     mut record: Record,
 ) {
     let items = record.items;
@@ -95,20 +95,26 @@ async fn push(
              program writes to the directory."
         );
         delivery.ledger.damaged(items);
-        kept.begin();
+        handle.begin();
         return;
     };
     match memory.is_empty() {
         true => batch.hold(stored.ahead.memory(bytes)),
-        // The batch shares its bytes with the request that it came in, whose permits count them.
+        // The batch shares its bytes with the original request, whose permits count them.
         false => batch.share(memory),
     }
-    let (partition, pieces) = batcher.split(batch, &delivery.budget).await;
-    // From here on, each piece has an outcome or returns the record.
-    kept.begin();
-    let request = Request::of_record(kept, delivery.ledger.metrics.arrived());
-    let entry = |piece| Entry::new(Held::Plain(piece), request.clone(), delivery.ledger.clone());
-    let entries: Job = pieces.into_iter().map(entry).collect();
+    let (partition, parts) = batcher.split(batch, &delivery.budget).await;
+    // From here on, each entry has an outcome or returns the record to the log.
+    handle.begin();
+    let request = Request::of_record(handle, delivery.ledger.metrics.arrived());
+    let entry = |part| {
+        Entry::new(
+            Payload::Plain(part),
+            request.clone(),
+            delivery.ledger.clone(),
+        )
+    };
+    let entries: Job = parts.into_iter().map(entry).collect();
     drop(request);
     // If the queue is closed, the entries are dropped and the record returns to the log.
     drop(batcher.push(&partition, entries));

@@ -1,4 +1,4 @@
-//! The counts of requests of a queue.
+//! Counters of the outcomes of one queue.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};

@@ -9,7 +9,7 @@ use tributary_otlp::Signal;
 
 use crate::component::BuildContext;
 use crate::pipeline::account::{Account, DropReason};
-use crate::pipeline::health::{Arrived, Trouble};
+use crate::pipeline::health::{Arrived, ExporterHealth};
 
 /// Metrics of an exporter for one signal.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct ExporterMetrics {
     recovered: Counter,
     kept: Counter,
     failed_attempts: Counter,
-    trouble: Arc<Trouble>,
+    health: Arc<ExporterHealth>,
     /// `tributary_exporter_set_aside_records`: records of a stored queue that are retried beside the consumers.
     pub set_aside: Gauge,
     /// `otelcol_exporter_queue_size`, in the units of the queue's sizer.
@@ -77,7 +77,7 @@ impl ExporterMetrics {
             kept: counter!("tributary_exporter_kept_items", &labels),
             failed_attempts: counter!("tributary_exporter_failed_attempts", &labels),
             set_aside: gauge!("tributary_exporter_set_aside_records", &labels),
-            trouble: cx.health.exporter(exporter, signal),
+            health: cx.health.exporter(exporter, signal),
         }
     }
 
@@ -92,33 +92,33 @@ impl ExporterMetrics {
     }
 
     /// Reports to the health check that the next hop did not accept data.
-    pub fn in_trouble(&self) {
-        self.trouble.begins();
+    pub fn not_accepted(&self) {
+        self.health.record_failure();
     }
 
-    /// Records the error of a failed attempt, for people who look at the exporter.
+    /// Records the error of a failed attempt.
     pub fn failed_with(&self, error: &impl Display) {
-        self.trouble.failed(error);
+        self.health.record_error(error);
     }
 
     /// Records the arrival of a request. The request has no outcome until the result is dropped.
     pub fn arrived(&self) -> Arc<Arrived> {
-        self.trouble.arrived()
+        self.health.record_arrival()
     }
 
-    /// Counts items from a pipeline. They are in flight until one of the methods below is called for them.
+    /// Counts items from a pipeline. The items are in flight until another method counts their outcome.
     pub fn received(&self, items: usize) {
         self.account.received(items);
     }
 
     /// Counts items that were refused to the upstream sender.
     pub fn refused(&self, items: usize) {
-        self.trouble.begins();
+        self.health.record_failure();
         self.enqueue_failed.increment(items as u64);
         self.account.refused(items);
     }
 
-    /// Counts items found in the stored queue. They are in flight from now on.
+    /// Counts items found in the stored queue. The items are in flight from now on.
     pub fn recovered(&self, items: usize) {
         self.recovered.increment(items as u64);
         self.account.in_flight.increment(items as f64);
@@ -130,7 +130,7 @@ impl ExporterMetrics {
         self.account.in_flight.decrement(items as f64);
     }
 
-    /// Counts items that were not delivered and whose waiting sender got the error and still has them.
+    /// Counts undelivered items whose waiting sender got the error and still has the items.
     pub fn returned(&self, items: usize) {
         self.send_failed.increment(items as u64);
         self.account.refused(items);
@@ -138,14 +138,14 @@ impl ExporterMetrics {
 
     /// Counts items that the next hop acknowledged.
     pub fn delivered(&self, items: usize) {
-        self.trouble.over();
+        self.health.record_delivery();
         self.sent.increment(items as u64);
         self.account.passed(items);
     }
 
     /// Counts items that are lost.
     pub fn dropped(&self, items: usize, reason: DropReason) {
-        self.trouble.begins();
+        self.health.record_failure();
         match reason {
             DropReason::QueueFull => self.enqueue_failed.increment(items as u64),
             _ => self.send_failed.increment(items as u64),

@@ -56,8 +56,8 @@ impl Component for Queues {
             let Some(config) = &queue.config else {
                 continue;
             };
-            // Set only at start, so that an exporter that is built but never started does not change the metrics of a
-            // running one.
+            // Set the metric only at the start: an exporter that is built but never started must not change the
+            // metrics of a running exporter.
             let metrics = &queue.delivery.ledger.metrics;
             metrics.queue_capacity.set(queue.room.capacity() as f64);
             if let Some(stored) = &queue.stored {
@@ -97,7 +97,7 @@ impl Component for Queues {
             }
             let finished = async { while self.tasks.join_next().await.is_some() {} };
             if timeout_at(deadline, finished).await.is_err() {
-                // Dropping the tasks drops their entries, which count themselves as lost.
+                // This drops the entries of the tasks, which then count as lost.
                 self.tasks.shutdown().await;
             }
             let mut total = Undelivered::default();

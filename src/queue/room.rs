@@ -6,8 +6,8 @@ use std::time::Duration;
 use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// Interval at which a sender that buffers is asked again to flush.
-pub(super) const URGE: Duration = Duration::from_millis(100);
+/// Interval of repeated flush requests to a buffering sender.
+pub(super) const FLUSH_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A bounded number of units: requests, items or bytes. Waiting is fair and cancellation-safe.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Room {
 
 /// A share of the room, released on drop.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Reservation {
     units: u32,
     gauge: Gauge,
     _permit: OwnedSemaphorePermit,
@@ -58,32 +58,32 @@ impl Room {
     }
 
     /// Takes room, or fails at once.
-    pub(super) fn try_take(&self, units: usize) -> Result<Place, NoRoom> {
+    pub(super) fn try_take(&self, units: usize) -> Result<Reservation, NoRoom> {
         let units = self.checked(units)?;
         match self.free.clone().try_acquire_many_owned(units) {
-            Ok(permit) => Ok(self.place(units, permit)),
+            Ok(permit) => Ok(self.reserve(units, permit)),
             Err(TryAcquireError::NoPermits) => Err(NoRoom::Full),
             Err(TryAcquireError::Closed) => Err(NoRoom::Closed),
         }
     }
 
     /// Takes room, waiting until there is enough.
-    pub(super) async fn take(&self, units: usize) -> Result<Place, NoRoom> {
+    pub(super) async fn take(&self, units: usize) -> Result<Reservation, NoRoom> {
         let units = self.checked(units)?;
         match self.free.clone().acquire_many_owned(units).await {
-            Ok(permit) => Ok(self.place(units, permit)),
+            Ok(permit) => Ok(self.reserve(units, permit)),
             Err(_) => Err(NoRoom::Closed),
         }
     }
 
-    /// Refuses all requests from now on, including those that wait.
+    /// Refuses all requests from now on, including waiting requests.
     pub(super) fn close(&self) {
         self.free.close();
     }
 
-    fn place(&self, units: u32, permit: OwnedSemaphorePermit) -> Place {
+    fn reserve(&self, units: u32, permit: OwnedSemaphorePermit) -> Reservation {
         self.gauge.increment(units);
-        Place {
+        Reservation {
             units,
             gauge: self.gauge.clone(),
             _permit: permit,
@@ -99,7 +99,7 @@ impl Room {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.gauge.decrement(self.units);
     }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn room_is_bounded_and_comes_back() {
+    async fn room_is_bounded_and_released() {
         let room = Room::new(10, Gauge::noop());
         let held = room.try_take(7).unwrap();
         assert_eq!(room.try_take(4).unwrap_err(), NoRoom::Full);

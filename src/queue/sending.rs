@@ -12,25 +12,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::Sender;
 use super::arrival::Arrival;
-use super::aside::Aside;
 use super::batcher::Batcher;
 use super::config::{HeldCompression, QueueConfig, Settings, Sizer};
 use super::delivery::{Delivery, Logs};
 use super::entry::{Entry, Job, Request};
-use super::held::Held;
 use super::ledger::Ledger;
-use super::room::{NoRoom, Place, Room, URGE};
+use super::payload::Payload;
+use super::room::{FLUSH_REQUEST_INTERVAL, NoRoom, Reservation, Room};
+use super::set_aside::SetAside;
 use super::stored::Stored;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::episode::Episode;
-use crate::pipeline::{Consumer, Settle};
+use crate::pipeline::{Consumer, FlushReason};
 use crate::queue::metrics::ExporterMetrics;
 use futures_util::future::BoxFuture;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 
-/// Retry delay for a refused sender: roughly the time in which the queue drains by a batch.
+/// Retry delay for a refused sender: roughly the time in which a batch leaves the queue.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The queue of one exporter and signal.
@@ -59,7 +59,7 @@ impl SendingQueue {
         let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
         let batcher = Batcher::new(settings.queue.as_ref());
-        let packs = sender.gathers()
+        let packs = sender.buffers()
             && settings
                 .queue
                 .as_ref()
@@ -73,13 +73,13 @@ impl SendingQueue {
             }
             None => None,
         };
-        let aside = stored.clone().filter(|_| !sender.gathers());
-        let aside = aside.map(|stored| {
+        let set_aside = stored.clone().filter(|_| !sender.buffers());
+        let set_aside = set_aside.map(|stored| {
             let consumers = settings
                 .queue
                 .as_ref()
                 .map_or(1, |queue| queue.num_consumers);
-            Aside::new(stored, consumers, ledger.metrics.set_aside.clone())
+            SetAside::new(stored, consumers, ledger.metrics.set_aside.clone())
         });
         let retry = settings.retry.as_ref();
         let retry = retry.map(|retry| retry.of_queue(stored.is_some()));
@@ -89,7 +89,7 @@ impl SendingQueue {
             room,
             stored,
             delivery: Delivery {
-                most_bytes: batcher.most().bytes,
+                max_bytes: batcher.max().bytes,
                 id: cx.id.clone(),
                 signal,
                 sender,
@@ -97,11 +97,11 @@ impl SendingQueue {
                 timeout: (!settings.timeout.is_zero()).then_some(settings.timeout),
                 ledger,
                 stopping: CancellationToken::new(),
-                aside,
-                alone: Semaphore::new(1),
+                set_aside,
+                without_consumer: Semaphore::new(1),
                 outage: Episode::default(),
                 full: Episode::default(),
-                packs_in: packs.then(|| cx.budget.clone()),
+                compression_budget: packs.then(|| cx.budget.clone()),
                 budget: cx.budget.clone(),
                 logs: Logs::default(),
             },
@@ -112,11 +112,11 @@ impl SendingQueue {
     /// Sends the batch while the upstream sender waits and keeps its data.
     async fn send_now(&self, batch: Batch, arrival: Arrival) -> Result<(), Nack> {
         let (tell, outcome) = oneshot::channel();
-        let ledger = arrival.taken();
+        let ledger = arrival.accepted();
         let request = Request::new(None, Some(tell), ledger.metrics.arrived());
-        let entry = Entry::new(Held::Plain(batch), request, ledger);
+        let entry = Entry::new(Payload::Plain(batch), request, ledger);
         self.delivery.deliver(Job::from_iter([entry]), None).await;
-        outcome.await.unwrap_or_else(|_| Err(gone()))
+        outcome.await.unwrap_or_else(|_| Err(closed()))
     }
 
     async fn enqueue(
@@ -125,27 +125,27 @@ impl SendingQueue {
         mut batch: Batch,
         arrival: Arrival,
     ) -> Result<(), Nack> {
-        let patience = batch.patience.take();
-        let (partition, pieces) = self.batcher.split(batch, &self.budget).await;
-        let mut held = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            held.push(if self.must_pack(config, &piece) {
-                Held::pack(piece, &self.budget).await
+        let persisted_upstream = batch.persisted_upstream.take();
+        let (partition, parts) = self.batcher.split(batch, &self.budget).await;
+        let mut payloads = Vec::with_capacity(parts.len());
+        for part in parts {
+            payloads.push(if self.must_pack(config, &part) {
+                Payload::pack(part, &self.budget).await
             } else {
-                Held::Plain(piece)
+                Payload::Plain(part)
             });
         }
         let units = match config.sizer() {
             Sizer::Requests => 1,
-            Sizer::Items => held.iter().map(Held::items).sum(),
-            Sizer::Bytes => held.iter().map(Held::stored_bytes).sum(),
+            Sizer::Items => payloads.iter().map(Payload::items).sum(),
+            Sizer::Bytes => payloads.iter().map(Payload::stored_bytes).sum(),
         };
-        // An empty request has a cost too.
+        // An empty request also takes memory.
         let units = units.max(1);
-        let place = match self.place(config, units).await {
-            Ok(place) => {
-                self.delivery.has_room();
-                place
+        let reservation = match self.reserve(config, units).await {
+            Ok(reservation) => {
+                self.delivery.log_room();
+                reservation
             }
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
@@ -153,71 +153,71 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, &arrival, no_room)),
         };
-        let (tell, outcome) = match config.wait_for_result || patience.is_some() {
+        let (tell, outcome) = match config.wait_for_result || persisted_upstream.is_some() {
             true => {
                 let (tell, outcome) = oneshot::channel();
                 (Some(tell), Some(outcome))
             }
             false => (None, None),
         };
-        let ledger = arrival.taken();
-        let request = Request::new(Some(place), tell, ledger.metrics.arrived());
-        let entry = |held| Entry::new(held, request.clone(), ledger.clone());
-        let entries: Job = held.into_iter().map(entry).collect();
+        let ledger = arrival.accepted();
+        let request = Request::new(Some(reservation), tell, ledger.metrics.arrived());
+        let entry = |payload| Entry::new(payload, request.clone(), ledger.clone());
+        let entries: Job = payloads.into_iter().map(entry).collect();
         drop(request);
         if let Some(entries) = self.batcher.push(&partition, entries) {
-            return Err(self.give_back(entries));
+            return Err(self.refuse_entries(entries));
         }
-        if let Some(patience) = patience {
-            patience.taken_in();
+        if let Some(persisted_upstream) = persisted_upstream {
+            persisted_upstream.mark_buffered();
         }
         match outcome {
-            Some(outcome) => outcome.await.unwrap_or_else(|_| Err(gone())),
+            Some(outcome) => outcome.await.unwrap_or_else(|_| Err(closed())),
             None => Ok(()),
         }
     }
 
-    /// Whether to compress the batch. Compression costs time, so only batches that have to wait are compressed. It is
-    /// pointless if the queue is nearly full, since LZ4 rarely compresses to a sixteenth.
+    /// Whether to compress the batch. Compression takes time, so only batches that have to wait are compressed. If even
+    /// a sixteenth of the batch would not fit, the batch is not compressed, since LZ4 rarely compresses better.
     fn must_pack(&self, config: &QueueConfig, batch: &Batch) -> bool {
         if config.compression == HeldCompression::None {
             return false;
         }
         let in_bytes = config.sizer() == Sizer::Bytes;
-        let hopeless = in_bytes && self.room.free() < batch.bytes() / 16;
-        let too_large = in_bytes && batch.bytes() > self.room.capacity();
-        too_large || (!hopeless && self.batcher.is_backlogged(config.num_consumers))
+        let is_nearly_full = in_bytes && self.room.free() < batch.bytes() / 16;
+        let is_too_large = in_bytes && batch.bytes() > self.room.capacity();
+        is_too_large || (!is_nearly_full && self.batcher.is_backlogged(config.num_consumers))
     }
 
-    async fn place(&self, config: &QueueConfig, units: usize) -> Result<Place, NoRoom> {
-        // A queue that drops on overflow must not block others, so it must not use scarce memory either.
+    async fn reserve(&self, config: &QueueConfig, units: usize) -> Result<Reservation, NoRoom> {
+        // A queue that drops on overflow must not block other exporters, so it must not use scarce memory either.
         let holds_some = self.room.free() < self.room.capacity();
         if config.drop_on_overflow && holds_some && self.budget.is_scarce() {
             return Err(NoRoom::Full);
         }
-        let place = self.room.try_take(units);
+        let reservation = self.room.try_take(units);
         let sender = &self.delivery.sender;
-        if !matches!(place, Err(NoRoom::Full)) {
-            // Early enough to leave room for new requests while the sender finishes its batches.
-            if sender.gathers() && self.room.free() < self.room.capacity() / 4 {
-                sender.settle(Settle::Full);
+        if !matches!(reservation, Err(NoRoom::Full)) {
+            // Flush early enough to leave room for new requests while the sender finishes its batches.
+            if sender.buffers() && self.room.free() < self.room.capacity() / 4 {
+                sender.request_flush(FlushReason::Full);
             }
-            return place;
+            return reservation;
         }
-        sender.settle(Settle::Full);
+        sender.request_flush(FlushReason::Full);
         if !config.block_on_overflow {
-            return place;
+            return reservation;
         }
         let taking = self.room.take(units);
-        if !sender.gathers() {
+        if !sender.buffers() {
             return taking.await;
         }
         tokio::pin!(taking);
         loop {
-            match timeout(URGE, &mut taking).await {
-                Ok(place) => return place,
-                // Batches that had not reached the sender at the previous call have arrived by now.
-                Err(_) => sender.settle(Settle::Full),
+            match timeout(FLUSH_REQUEST_INTERVAL, &mut taking).await {
+                Ok(reservation) => return reservation,
+                // Repeat the request for batches that reached the sender after the previous request.
+                Err(_) => sender.request_flush(FlushReason::Full),
             }
         }
     }
@@ -231,10 +231,10 @@ impl SendingQueue {
     ) -> Nack {
         match no_room {
             NoRoom::Full => {
-                self.delivery.is_full(arrival.items(), false);
+                self.delivery.log_full(arrival.items(), false);
                 Nack::exhausted("sending queue is full", RETRY_AFTER)
             }
-            NoRoom::Closed => gone(),
+            NoRoom::Closed => closed(),
             NoRoom::TooLarge => Nack::invalid(format!(
                 "the request ({units} {unit}) is larger than the whole sending queue of exporter {id} \
                  (queue_size: {capacity}); send smaller requests or raise sending_queue.queue_size",
@@ -249,21 +249,21 @@ impl SendingQueue {
         }
     }
 
-    /// Returns entries to the sender, because the queue was closed meanwhile.
-    fn give_back(&self, entries: Job) -> Nack {
+    /// Refuses the entries, because the queue was closed in the meantime.
+    fn refuse_entries(&self, entries: Job) -> Nack {
         for entry in entries {
             self.delivery.ledger.metrics.refused(entry.items());
             entry.delivered();
         }
-        gone()
+        closed()
     }
 
     /// Delivers jobs until the queue is closed and empty. Each consumer of the queue runs this once.
     pub(super) async fn work(self: Arc<Self>) {
-        // Tracks batches that a sender buffers. If this task is dropped, they count as lost.
-        let mut held = JoinSet::new();
-        while let Some(mut taken) = self.batcher.next().await {
-            let job = taken.take();
+        // Batches that a sender buffers. If this task is dropped, the batches count as lost.
+        let mut deliveries = JoinSet::new();
+        while let Some(mut active) = self.batcher.next().await {
+            let job = active.take_job();
             let metrics = &self.delivery.ledger.metrics;
             let items: usize = job.iter().map(Entry::items).sum();
             let bytes: usize = job.iter().map(Entry::bytes).sum();
@@ -272,23 +272,23 @@ impl SendingQueue {
             for entry in &job {
                 metrics.queue_wait_seconds.record(entry.age().as_secs_f64());
             }
-            if !self.delivery.sender.gathers() && self.delivery.aside.is_none() {
+            if !self.delivery.sender.buffers() && self.delivery.set_aside.is_none() {
                 self.delivery.deliver(job, None).await;
                 continue;
             }
-            let (turn, over) = oneshot::channel();
+            let (consumer, released) = oneshot::channel();
             let queue = self.clone();
-            held.spawn(async move {
-                for job in queue.delivery.deliver(job, Some(turn)).await {
+            deliveries.spawn(async move {
+                for job in queue.delivery.deliver(job, Some(consumer)).await {
                     queue.batcher.push_job(job);
                 }
             });
             // Always an error: the channel closes without a message.
-            let _ = over.await;
-            while held.try_join_next().is_some() {}
+            let _ = released.await;
+            while deliveries.try_join_next().is_some() {}
         }
-        self.delivery.sender.settle(Settle::Ending);
-        while held.join_next().await.is_some() {}
+        self.delivery.sender.request_flush(FlushReason::Ending);
+        while deliveries.join_next().await.is_some() {}
     }
 
     /// Refuses new requests and ends waits.
@@ -302,10 +302,10 @@ impl SendingQueue {
             stored.stop();
             self.batcher.clear();
         }
-        // In these cases all remaining batches are in flight, and all consumers may be waiting for the sender. So the
-        // sender must not wait for more.
+        // In these cases all remaining batches are in flight and all consumers may be waiting for the sender, so the
+        // sender must not wait for more batches.
         if self.config.is_none() || self.stored.is_some() {
-            self.delivery.sender.settle(Settle::Ending);
+            self.delivery.sender.request_flush(FlushReason::Ending);
         }
     }
 }
@@ -316,11 +316,11 @@ impl Consumer for SendingQueue {
             let arrival = Arrival::new(&self.delivery.ledger, batch.items());
             let stopping = self.delivery.stopping.is_cancelled();
             match &self.config {
-                // Also correct if a replacement exporter already reads the log.
+                // The log accepts data even if a replacement exporter already reads it.
                 Some(config) if let Some(stored) = &self.stored => {
                     self.store(stored, config, batch, arrival).await
                 }
-                _ if stopping => Err(gone()),
+                _ if stopping => Err(closed()),
                 Some(config) => self.enqueue(config, batch, arrival).await,
                 None => self.send_now(batch, arrival).await,
             }
@@ -335,14 +335,14 @@ impl Consumer for SendingQueue {
         self.stored.is_some()
     }
 
-    fn settle(&self, why: Settle) {
+    fn request_flush(&self, reason: FlushReason) {
         // A queue on disk has already acknowledged. The end of an upstream stage does not end this exporter.
-        if self.stored.is_none() && why == Settle::Full {
-            self.delivery.sender.settle(why);
+        if self.stored.is_none() && reason == FlushReason::Full {
+            self.delivery.sender.request_flush(reason);
         }
     }
 }
 
-fn gone() -> Nack {
+fn closed() -> Nack {
     Nack::unavailable("the exporter is shutting down")
 }

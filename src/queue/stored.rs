@@ -1,16 +1,16 @@
 //! A queue on disk: requests are appended to a log, and read back when they can be sent.
 //!
 //! ```text
-//! consume -> place -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
+//! consume -> reserve -> append -> Ok        log -> feed -> [batcher] -> consumers -> acknowledge
 //! ```
 //!
-//! Memory holds only the records that are sent next, within the queue's share of the memory budget. When the exporter
-//! ends or is replaced, records that were read but not delivered are returned to the log for the next reader.
+//! Only the records that are sent next are in memory, within the queue's share of the memory budget. When the exporter
+//! ends or is replaced, records that were read but not delivered return to the log for the next reader.
 
 mod ahead;
-mod kept;
-mod place;
+mod handle;
 pub(super) mod record;
+mod reservation;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,16 +29,16 @@ use crate::pipeline::batch::Batch;
 use crate::pipeline::episode::Episode;
 use ahead::Ahead;
 pub(super) use ahead::Credit;
-pub(super) use kept::Kept;
-pub(super) use place::Place;
+pub(super) use handle::RecordHandle;
 pub use record::decode;
+pub(super) use reservation::LogReservation;
 use tributary_otlp::Signal;
 use tributary_storage::{
     AppendError, Lease, Log, Logs, NewRecord, Next, QueueName, Record, Recovered, Storage,
 };
 
-/// Wait after a file could not be read.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// Wait after a failed read of a file.
+pub(super) const READ_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The log of one queue, and the state of its records in flight.
 pub(super) struct Stored {
@@ -46,12 +46,12 @@ pub(super) struct Stored {
     storage: Arc<Storage>,
     logs: Logs,
     name: QueueName,
-    burying: tokio::sync::Mutex<()>,
+    dead_letter_lock: tokio::sync::Mutex<()>,
     /// Episode in which the queue is full and drops its oldest data.
     dropping: Episode,
     recovered: Mutex<Option<Recovered>>,
     config: QueueConfig,
-    /// Names of the headers that keep batches apart.
+    /// Names of the headers whose values must be equal within a batch.
     headers: Vec<String>,
     pub(super) signal: Signal,
     /// Units of the records that are being appended.
@@ -59,14 +59,14 @@ pub(super) struct Stored {
     gauge: Gauge,
     pub(super) ahead: Arc<Ahead>,
     /// Number of records that were read and are neither acknowledged nor returned.
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     ledger: Arc<Ledger>,
     closed: AtomicBool,
 }
 
 /// Result of a read.
 pub(super) enum Read {
-    Records(Vec<(Kept, Record)>),
+    Records(Vec<(RecordHandle, Record)>),
     Empty,
     /// Another exporter gets the records from now on.
     Ended,
@@ -94,8 +94,8 @@ impl Stored {
             exporter: cx.id.clone(),
             signal,
         };
-        let most = (config.sizer() == Sizer::Bytes).then_some(config.queue_size as u64);
-        let opened = storage.open(&cx.stored_queues, &name, most);
+        let max_bytes = (config.sizer() == Sizer::Bytes).then_some(config.queue_size as u64);
+        let opened = storage.open(&cx.stored_queues, &name, max_bytes);
         let (lease, recovered) =
             opened.map_err(|error| BuildError(format!("sending_queue::storage: {error}")))?;
         Ok(Some(Arc::new(Stored {
@@ -103,7 +103,7 @@ impl Stored {
             storage,
             logs: cx.stored_queues.clone(),
             name,
-            burying: Default::default(),
+            dead_letter_lock: Default::default(),
             dropping: Episode::default(),
             recovered: Mutex::new(recovered),
             config: config.clone(),
@@ -112,13 +112,13 @@ impl Stored {
             reserved: Mutex::default(),
             gauge: ledger.metrics.queue_size.clone(),
             ahead: Ahead::new(&cx.budget),
-            under_way: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             ledger: ledger.clone(),
             closed: AtomicBool::new(false),
         })))
     }
 
-    /// Acquires the log from the exporter that this one replaces, and logs the recovered data.
+    /// Acquires the log from the replaced exporter, and reports the recovered data.
     pub(super) fn start(&self) {
         let recovered = self.recovered.lock().take();
         if let Some(recovered) = recovered {
@@ -132,7 +132,7 @@ impl Stored {
             self.report(&recovered);
         }
         self.lease.take_over();
-        self.show();
+        self.update_metrics();
     }
 
     fn report(&self, found: &Recovered) {
@@ -155,29 +155,29 @@ impl Stored {
     pub(super) fn units(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,
-            // An empty request has a cost too.
+            // An empty request also takes space.
             Sizer::Items => items.max(1),
             Sizer::Bytes => Log::bytes_for(bytes),
         }
     }
 
-    /// Encodes a batch as a record. The two share their bytes.
+    /// Encodes a batch as a record, which shares the bytes of the batch.
     pub(super) fn record(&self, batch: &mut Batch) -> NewRecord {
         record::encode(batch, &self.headers)
     }
 
-    /// Appends a record. The record is durable when this returns.
+    /// Appends a record durably.
     pub(super) async fn append(&self, record: NewRecord) -> Result<(), AppendError> {
         let outcome = self.log().append(record).await;
-        self.show();
+        self.update_metrics();
         outcome
     }
 
     /// Adds a batch to the dead letters of this queue and returns their directory. The dead letters are opened for each
     /// batch, so that an operator can drain them while the collector runs.
-    pub(super) async fn bury(&self, mut batch: Batch) -> Result<PathBuf, String> {
+    pub(super) async fn add_dead_letter(&self, mut batch: Batch) -> Result<PathBuf, String> {
         let record = self.record(&mut batch);
-        let _one_at_a_time = self.burying.lock().await;
+        let _guard = self.dead_letter_lock.lock().await;
         let (storage, logs, name) = (self.storage.clone(), self.logs.clone(), self.name.clone());
         let open = move || storage.open_dead_letters(&logs, &name);
         let opened = tokio::task::spawn_blocking(open).await;
@@ -194,25 +194,25 @@ impl Stored {
     }
 
     /// Returns the next records, reading from disk if necessary. Records that are dropped return to the log.
-    pub(super) async fn next(self: &Arc<Self>, most: usize) -> io::Result<Read> {
-        if let Some(read) = self.read(most, false)? {
+    pub(super) async fn next(self: &Arc<Self>, max_bytes: usize) -> io::Result<Read> {
+        if let Some(read) = self.read(max_bytes, false)? {
             return Ok(read);
         }
         let stored = self.clone();
-        let reading = tokio::task::spawn_blocking(move || stored.read(most, true));
-        // Fails only if the runtime shuts down.
+        let reading = tokio::task::spawn_blocking(move || stored.read(max_bytes, true));
+        // The task fails only if the runtime shuts down.
         let read = reading.await.unwrap_or(Ok(None))?;
         Ok(read.unwrap_or(Read::Ended))
     }
 
     /// Returns `None` if the read would need the disk and `from_disk` is false.
-    fn read(self: &Arc<Self>, most: usize, from_disk: bool) -> io::Result<Option<Read>> {
-        Ok(Some(match self.lease.next(most, from_disk)? {
+    fn read(self: &Arc<Self>, max_bytes: usize, from_disk: bool) -> io::Result<Option<Read>> {
+        Ok(Some(match self.lease.next(max_bytes, from_disk)? {
             Next::Records(records) => {
                 let records = records.into_iter();
                 Read::Records(
                     records
-                        .map(|record| (Kept::new(self, &record), record))
+                        .map(|record| (RecordHandle::new(self, &record), record))
                         .collect(),
                 )
             }
@@ -236,7 +236,7 @@ impl Stored {
     }
 
     /// Returns the units of the records in the log.
-    fn held(&self) -> usize {
+    fn used_units(&self) -> usize {
         let usage = self.log().usage();
         count(match self.config.sizer() {
             Sizer::Requests => usage.records,
@@ -245,20 +245,20 @@ impl Stored {
         })
     }
 
-    /// Updates the queue metrics and counts records that turned out to be lost.
-    pub(super) fn show(&self) {
+    /// Updates the queue metrics, and counts lost records.
+    pub(super) fn update_metrics(&self) {
         let lost = self.log().take_lost_items();
         if lost > 0 {
             self.ledger.damaged(count(lost));
         }
         if self.lease.reads() {
-            self.gauge.set(self.held() as f64);
+            self.gauge.set(self.used_units() as f64);
         }
     }
 
-    /// Whether there is nothing left to do: all data is delivered, or another exporter has acquired the log.
+    /// Whether all data is delivered, or another exporter has acquired the log.
     pub(super) fn idle(&self) -> bool {
-        self.under_way.load(Relaxed) == 0
+        self.in_flight.load(Relaxed) == 0
             && (self.log().usage().records == 0 || !self.lease.reads())
     }
 
@@ -267,19 +267,19 @@ impl Stored {
         !self.closed.load(Relaxed) && self.lease.reads()
     }
 
-    /// Refuses new records and wakes senders that wait.
+    /// Refuses new records and wakes waiting senders.
     pub(super) fn stop(&self) {
         self.closed.store(true, Relaxed);
         self.log().wake();
     }
 
-    /// Releases the log. The last user to do so writes everything and releases the lock before this returns.
+    /// Releases the log. The last user writes everything and releases the lock before this call returns.
     pub(super) async fn close(self: &Arc<Self>) {
         let stored = self.clone();
         let closed = tokio::task::spawn_blocking(move || stored.lease.close()).await;
         if matches!(closed, Ok(true)) {
             // Closing the log detects lost records.
-            self.show();
+            self.update_metrics();
             let left = self.log().usage().items;
             self.ledger.metrics.kept(count(left));
             self.gauge.set(0.0);
@@ -293,7 +293,7 @@ impl Stored {
     }
 }
 
-/// Saturates above the size of any memory.
+/// Converts a count, saturating.
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

@@ -9,9 +9,9 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tokio::time::{Instant, sleep};
 
+mod failures;
 mod gathering;
 mod stored;
-mod troubles;
 
 use super::*;
 use crate::component::{BuildContext, Terminal};
@@ -496,7 +496,7 @@ async fn throttling_lengthens_wait_up_to_total_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_ends_at_its_timeout_and_is_retried() {
+async fn timed_out_attempt_is_retried() {
     let bench = Bench::new(settings(QueueConfig::default()), SECS(6), accept);
     bench.consume(request("a", 1)).await.unwrap();
     sleep(SECS(11)).await;
@@ -504,7 +504,7 @@ async fn an_attempt_ends_at_its_timeout_and_is_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_retries_the_first_failure_is_final() {
+async fn first_failure_without_retries_is_final() {
     let settings = Settings {
         retry: None,
         ..settings(QueueConfig::default())
@@ -544,7 +544,7 @@ async fn batch_is_sent_at_min_size_or_flush_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_batch_exceeds_the_largest_size_where_requests_allow() {
+async fn divisible_batch_stays_within_max_size() {
     let batch = BatchConfig {
         min_size: 8,
         max_size: 10,
@@ -622,7 +622,7 @@ async fn bad_request_is_dropped_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_above_the_largest_size_is_cut_and_answered_as_one() {
+async fn request_above_max_size_is_split_with_one_outcome() {
     let batch = BatchConfig {
         min_size: 8,
         max_size: 10,
@@ -734,7 +734,7 @@ async fn refusal_unrelated_to_data_is_not_split() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partial_success_is_counted_and_not_retried() {
+async fn partial_success_is_counted_and_not_retried() {
     let mut rejected = [3, 1000].into_iter();
     let bench = Bench::new(settings(QueueConfig::default()), SECS(0), move |_| {
         Ok(Outcome {
@@ -792,7 +792,7 @@ async fn shutdown_flushes_batches_and_ends_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_tries_until_its_deadline_and_reports_the_rest() {
+async fn shutdown_retries_until_deadline_and_reports_rest() {
     let queue = QueueConfig {
         num_consumers: 1,
         ..QueueConfig::default()
@@ -835,7 +835,7 @@ async fn next_hop_back_before_deadline_gets_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unstarted_exporter_keeps_gauges_of_running_one() {
+async fn unstarted_exporter_keeps_gauges_of_running_exporter() {
     let bench = Bench::new(settings(QueueConfig::default()), SECS(0), accept);
     bench.build(QueueConfig {
         queue_size: 7,
@@ -917,7 +917,7 @@ async fn consume_profiles(bench: &Bench, batches: impl IntoIterator<Item = Batch
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_of_many_requests_become_one_with_every_sample() {
+async fn profiles_of_many_requests_are_merged_with_all_samples() {
     let bench = Bench::new(batching(BatchConfig::default()), SECS(0), accept);
     let names = ["a", "b", "c"];
     consume_profiles(&bench, names.map(|name| named_batch("s", [name, "both"]))).await;
@@ -926,7 +926,7 @@ async fn profiles_of_many_requests_become_one_with_every_sample() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn profiles_above_the_largest_size_are_cut_between_samples() {
+async fn profiles_above_max_size_are_split_between_samples() {
     let config = BatchConfig {
         min_size: 2,
         max_size: 2,

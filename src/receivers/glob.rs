@@ -44,32 +44,32 @@ impl Glob {
         Ok(Glob { root, parts })
     }
 
-    /// Returns the matching files, `most` at most. Unreadable directories are skipped. Only files
-    /// and links to files match: reading a pipe might block forever.
-    pub(super) fn find(&self, most: usize) -> Vec<PathBuf> {
+    /// Returns at most `max` matching files. Unreadable directories are skipped. Only files and links
+    /// to files match, because reading a pipe might block forever.
+    pub(super) fn find(&self, max: usize) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        below(&self.root, &self.parts, most, &mut found);
+        below(&self.root, &self.parts, max, &mut found);
         found
     }
 }
 
-fn below(directory: &Path, parts: &[Part], most: usize, found: &mut Vec<PathBuf>) {
+fn below(directory: &Path, parts: &[Part], max: usize, found: &mut Vec<PathBuf>) {
     let Some((first, rest)) = parts.split_first() else {
-        if found.len() < most && fs::metadata(directory).is_ok_and(|data| data.is_file()) {
+        if found.len() < max && fs::metadata(directory).is_ok_and(|data| data.is_file()) {
             found.push(directory.to_owned());
         }
         return;
     };
     match first {
-        Part::Name(name) => below(&directory.join(name), rest, most, found),
+        Part::Name(name) => below(&directory.join(name), rest, max, found),
         Part::Pattern(pattern) => {
             let Ok(entries) = fs::read_dir(directory) else {
                 return;
             };
             for entry in entries.flatten() {
                 let name = entry.file_name();
-                if found.len() < most && pattern.is_match(&name) {
-                    below(&directory.join(name), rest, most, found);
+                if found.len() < max && pattern.is_match(&name) {
+                    below(&directory.join(name), rest, max, found);
                 }
             }
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_below_directories_and_nothing_else_is() {
+    fn only_files_below_directories_are_found() {
         let root = TempDir::new().unwrap();
         for directory in ["a", "b", "c.pb"] {
             fs::create_dir(root.path().join(directory)).unwrap();
@@ -141,9 +141,9 @@ mod tests {
         std::os::unix::fs::symlink(root.path().join("0.pb"), root.path().join("b/link.pb"))
             .unwrap();
         std::os::unix::fs::symlink("nowhere", root.path().join("b/broken.pb")).unwrap();
-        let find = |pattern: &str, most| {
+        let find = |pattern: &str, max| {
             let glob = Glob::new(&format!("{}/{pattern}", root.path().display())).unwrap();
-            let mut found = glob.find(most);
+            let mut found = glob.find(max);
             found.sort();
             let relative = found
                 .iter()

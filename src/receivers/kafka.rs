@@ -4,9 +4,9 @@
 //! fetch -> a lane per partition -> pipeline; its offset is stored when the pipeline has accepted a message
 //! ```
 //!
-//! A message that is refused for now is tried again while those behind it in its partition wait; other partitions go
-//! on. What waits is bounded; when it stays at the bound, the partitions that have the most of it are paused, and the
-//! member goes on with the others and answers its group.
+//! A temporarily refused message is retried while later messages of its partition wait; other partitions continue. The
+//! buffered messages are bounded. While the buffer stays full, the partitions with the most buffered messages are
+//! paused, so that the member can read other partitions and respond to its group.
 
 mod config;
 #[cfg(feature = "kafka")]
@@ -47,7 +47,7 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     metrics: &[shared::RECEIVER, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_kafka_skipped_messages",
     "Number of Kafka messages that were skipped because they were not readable or were refused permanently, by \

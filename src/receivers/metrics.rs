@@ -84,8 +84,8 @@ impl ReceiverMetrics {
         self.accepted[signal.index()].increment(items as u64);
     }
 
-    /// Counts items that were refused to the client. A request that could not be decoded counts no
-    /// item.
+    /// Counts items that were refused to the client. A request that could not be decoded has no
+    /// items.
     pub(crate) fn refused(&self, signal: Signal, items: usize) {
         self.refused[signal.index()].increment(items as u64);
     }
@@ -95,8 +95,8 @@ impl ReceiverMetrics {
         self.refusals.count(client);
     }
 
-    /// Counts a request that was refused before its items could be counted: malformed, too large,
-    /// or no memory to decompress it.
+    /// Counts a request that was refused before its items were counted: the request is malformed or
+    /// too large, or there is no memory to decompress it.
     pub(crate) fn unreadable(&self, signal: Signal) {
         self.unreadable[signal.index()].increment(1);
     }

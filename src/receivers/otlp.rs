@@ -1,8 +1,8 @@
 //! The `otlp` receiver: OTLP over gRPC and HTTP.
 //!
-//! A request takes one path: memory permit, body, decompression, (JSON to protobuf,) validation,
-//! pipeline, response. A request is acknowledged only after the pipeline has accepted it, and
-//! invalid requests are refused here.
+//! The steps of a request: memory permit, body, decompression, JSON to protobuf, validation,
+//! pipeline, response. A request is acknowledged only after the pipeline has accepted it. The
+//! receiver refuses invalid requests.
 
 mod config;
 #[cfg(fuzzing)]
@@ -31,7 +31,7 @@ use crate::pipeline::calls::CallMetrics;
 use crate::pipeline::episode::Episode;
 use crate::pipeline::{Component, Undelivered};
 use crate::receivers::metrics::ReceiverMetrics;
-use crate::serving::body::Pace;
+use crate::serving::body::BodyRate;
 pub use crate::serving::cors::Cors;
 use crate::serving::front::Front;
 use crate::serving::{DEFAULT_STREAMS, or};
@@ -66,7 +66,7 @@ impl ReceiverConfig for Config {
         let intake = |transport,
                       tls: &Section<ServerTls>,
                       include_metadata,
-                      pace,
+                      body_rate,
                       limit,
                       limit_key,
                       items| {
@@ -80,7 +80,7 @@ impl ReceiverConfig for Config {
                 no_memory: Episode::default(),
                 stamp: stamp(tls),
                 include_metadata,
-                pace,
+                body_rate,
                 limit,
                 limit_key,
                 max_items: items,
@@ -95,7 +95,7 @@ impl ReceiverConfig for Config {
                     "grpc",
                     &grpc.tls,
                     grpc.include_metadata,
-                    Pace::new(&grpc.limits, None),
+                    BodyRate::new(&grpc.limits, None),
                     grpc.max_message(),
                     "max_recv_msg_size_mib",
                     grpc.max_items(),
@@ -120,7 +120,7 @@ impl ReceiverConfig for Config {
                     "http",
                     &http.tls,
                     http.include_metadata,
-                    Pace::new(&http.limits, http.read_timeout.unless_zero()),
+                    BodyRate::new(&http.limits, http.read_timeout.unless_zero()),
                     http.max_body(),
                     "max_request_body_size",
                     http.max_items(),
@@ -160,7 +160,7 @@ impl Component for Receiver {
             .extend(self.waiting.drain(..).map(|start| start()));
     }
 
-    /// Stops the servers. Requests cut off at the deadline were not acknowledged, so their clients
+    /// Stops the servers. Requests in flight at the deadline were not acknowledged, so their clients
     /// still have the data.
     fn shutdown(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
@@ -189,7 +189,7 @@ fn bind(
     Ok(Box::new(move || bound.start()))
 }
 
-/// Returns an error of one protocol.
+/// Creates an error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
 }

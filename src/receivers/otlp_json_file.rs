@@ -1,8 +1,8 @@
 //! `otlp_json_file`, alias `otlpjsonfile`: reads the files that the `file` exporter writes.
 //!
-//! The read position of a file advances when the pipeline has accepted a record, or when the record
-//! can never be accepted; temporarily refused records are retried. Files are identified by device
-//! and inode, and stay open: a renamed or deleted file is read to its end.
+//! The read position of a file advances when the pipeline accepts a record or refuses it
+//! permanently. Temporarily refused records are retried. Files are identified by device and inode,
+//! and stay open, so a renamed or deleted file is read to its end.
 
 mod config;
 mod files;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 pub use self::config::{Config, InputCompression, InputFormat, StartAt};
-use self::files::{Files, SHORTEST, positions_file};
+use self::files::{Files, MIN_INTERVAL, positions_file};
 use self::intake::Intake;
 use self::positions::Positions;
 use self::tail::Framing;
@@ -42,7 +42,7 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     metrics: &[shared::RECEIVER, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_file_skipped_records",
     "Number of records that were skipped because they were not readable, too large, or refused permanently; by \
@@ -92,7 +92,7 @@ impl ReceiverConfig for Config {
             too_many: false,
             unreadable: SampledLog::default(),
         };
-        let interval = (*self.poll_interval).max(SHORTEST);
+        let interval = (*self.poll_interval).max(MIN_INTERVAL);
         Ok(Box::new(Polling::new(files, Duration::ZERO, interval)))
     }
 }

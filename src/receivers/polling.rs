@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use crate::pipeline::{Component, Undelivered};
 use futures_util::future::BoxFuture;
 
-/// A source that is polled. Its data stays in place until it has been delivered, so stopping a poll
-/// loses nothing.
-pub(super) trait Look: Send + 'static {
+/// A source that is polled. Its data stays in the source until it has been delivered, so stopping a
+/// poll loses nothing.
+pub(super) trait Poll: Send + 'static {
     /// Polls once, and forwards the data found. When `stop` is cancelled, data in flight is
     /// delivered before the poll ends.
-    fn look(&mut self, stop: &CancellationToken) -> impl Future<Output = ()> + Send;
+    fn poll(&mut self, stop: &CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
 /// Polls from the start to the shutdown of the component. A poll that takes longer than the
-/// interval delays the next one.
+/// interval delays the next poll.
 pub(super) struct Polling<L> {
     waiting: Option<L>,
     initial_delay: Duration,
@@ -28,11 +28,11 @@ pub(super) struct Polling<L> {
     task: Option<JoinHandle<()>>,
 }
 
-impl<L: Look> Polling<L> {
-    /// The interval must not be zero.
-    pub(super) fn new(look: L, initial_delay: Duration, interval: Duration) -> Self {
+impl<L: Poll> Polling<L> {
+    /// Creates a component that polls at an interval, which must not be zero.
+    pub(super) fn new(source: L, initial_delay: Duration, interval: Duration) -> Self {
         Polling {
-            waiting: Some(look),
+            waiting: Some(source),
             initial_delay,
             interval,
             stop: CancellationToken::new(),
@@ -41,9 +41,9 @@ impl<L: Look> Polling<L> {
     }
 }
 
-impl<L: Look> Component for Polling<L> {
+impl<L: Poll> Component for Polling<L> {
     fn start(&mut self) {
-        let Some(mut what) = self.waiting.take() else {
+        let Some(mut source) = self.waiting.take() else {
             return;
         };
         let stop = self.stop.clone();
@@ -56,7 +56,7 @@ impl<L: Look> Component for Polling<L> {
                     () = stop.cancelled() => return,
                     _ = ticks.tick() => {}
                 }
-                what.look(&stop).await;
+                source.poll(&stop).await;
             }
         }));
     }

@@ -5,8 +5,8 @@
 //! nothing.
 //!
 //! A file becomes one OTLP profile for each of its sample types, in one scope with the name that backends show for
-//! such a profile. If the kind of profile is known, the scope's attribute `pprof.profile.name` names it. Profiles
-//! have ids, so that duplicates are recognized without reading the content.
+//! such a profile. The scope's attribute `pprof.profile.name` is the kind of the profile, if known. Profiles have ids,
+//! so that duplicates are recognized without reading the content.
 
 mod config;
 mod convert;
@@ -53,7 +53,7 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     metrics: &[shared::RECEIVER, shared::SERVER, shared::TLS, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_scraper_scraped_profile_records",
@@ -102,7 +102,7 @@ impl ReceiverConfig for Config {
 }
 
 impl Config {
-    /// The sections that are configured. Each is a component of its own.
+    /// Returns the configured sections, each as a component of its own.
     fn sections(
         &self,
         cx: &BuildContext,
@@ -126,7 +126,7 @@ impl Config {
     }
 }
 
-/// All sections together.
+/// All sections of the receiver.
 struct Receiver {
     sections: Vec<Box<dyn Component>>,
 }

@@ -1,4 +1,4 @@
-//! Requests that a receiver refused, by client.
+//! Refused requests of a receiver, by client.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -10,8 +10,8 @@ use tributary_config::ComponentId;
 
 /// `tributary_receiver_refused_requests` of a receiver, for one transport.
 ///
-/// The label `client` is the identity in the client's verified certificate; it is missing without one. Only a text
-/// signed by an authority becomes a label. A hundred clients have their own series; the rest share `other`.
+/// The label `client` is the identity in the client's verified certificate; without a certificate there is no label. A
+/// hundred clients have their own series; all other clients share the label `other`.
 #[derive(Clone)]
 pub(super) struct Refusals(Arc<Shared>);
 
@@ -22,8 +22,7 @@ struct Shared {
     known: Mutex<HashMap<Arc<str>, Counter>>,
 }
 
-/// Clients with their own series, per receiver. Series outlive a receiver that is replaced in a reload, so this list
-/// does, too.
+/// Clients with their own series, per receiver. Like the series, this list outlives a receiver that a reload replaces.
 static SERIES: LazyLock<Mutex<BTreeMap<String, BTreeSet<Arc<str>>>>> =
     LazyLock::new(Mutex::default);
 
@@ -33,7 +32,7 @@ const CLIENTS: usize = 100;
 const OTHER: &str = "other";
 
 impl Refusals {
-    /// The counters of a receiver.
+    /// Creates the counters of a receiver.
     pub(super) fn new(receiver: &ComponentId, transport: &'static str) -> Self {
         let receiver = receiver.to_string();
         Refusals(Arc::new(Shared {
@@ -44,7 +43,7 @@ impl Refusals {
         }))
     }
 
-    /// A request of this client was refused.
+    /// Counts a refused request of this client.
     pub(super) fn count(&self, client: Option<&Arc<str>>) {
         let shared = &*self.0;
         let Some(client) = client else {
@@ -65,7 +64,7 @@ impl Refusals {
 }
 
 impl Shared {
-    /// The client's own label, while there is room.
+    /// Returns the client's own label, or [`OTHER`] if too many clients have labels.
     fn label(&self, client: &Arc<str>) -> Arc<str> {
         let mut series = SERIES.lock();
         let clients = series.entry(self.receiver.clone()).or_default();

@@ -18,7 +18,7 @@ use tributary_net::server::{ClientLimit, Limits, Peer};
 
 /// Received bytes and their memory permit.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ReceivedBytes {
     pub(crate) bytes: Bytes,
     pub(crate) permit: Permit,
 }
@@ -47,19 +47,19 @@ pub(crate) fn too_large(limit: usize, key: &str) -> Nack {
 
 /// Minimum transfer rate of a body.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Pace {
-    /// Longest time for the whole body.
-    pub(crate) longest: Option<Duration>,
+pub(crate) struct BodyRate {
+    /// Maximum time for the whole body.
+    pub(crate) max_time: Option<Duration>,
     /// Time after which the mean rate is checked.
     grace: Option<Duration>,
     /// Minimum rate in bytes per second.
     rate: Option<NonZeroU64>,
 }
 
-impl Pace {
-    pub(crate) fn new(limits: &Limits, longest: Option<Duration>) -> Self {
-        Pace {
-            longest,
+impl BodyRate {
+    pub(crate) fn new(limits: &Limits, max_time: Option<Duration>) -> Self {
+        BodyRate {
+            max_time,
             grace: limits.body_grace.unless_zero(),
             rate: NonZeroU64::new(limits.min_body_rate.0),
         }
@@ -72,7 +72,7 @@ impl Pace {
             .grace
             .zip(self.rate)
             .map(|(grace, rate)| grace.saturating_add(earned(rate)));
-        self.longest.into_iter().chain(slowest).min()
+        self.max_time.into_iter().chain(slowest).min()
     }
 }
 
@@ -93,25 +93,24 @@ impl Bounds<'_> {
 
 /// Reads a body chunk by chunk.
 ///
-/// A body in a single chunk, or one that is already available, is used without copying. For all
-/// others, the permit grows with the received data: a declared length reserves nothing, it only
-/// allows an early refusal.
+/// A body in a single chunk is used without a copy. For every other body, the permit grows with the
+/// received data. A declared length reserves nothing and only allows an early refusal.
 pub(crate) struct Reader<'a, B = Incoming> {
     body: B,
     peer: &'a Peer,
     started: Instant,
-    pace: Pace,
+    rate_limit: BodyRate,
     received: usize,
 }
 
 impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     /// Creates a reader. The time limits start now.
-    pub(crate) fn new(body: B, peer: &'a Peer, pace: Pace) -> Self {
+    pub(crate) fn new(body: B, peer: &'a Peer, rate_limit: BodyRate) -> Self {
         Reader {
             body,
             peer,
             started: Instant::now(),
-            pace,
+            rate_limit,
             received: 0,
         }
     }
@@ -121,50 +120,53 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     /// # Errors
     /// Returns a refusal if the message is too large or too slow, if no memory is left, or if there
     /// is not exactly one message.
-    pub(crate) async fn message(&mut self, bounds: &Bounds<'_>) -> Result<(bool, Held), Nack> {
-        let mut piece = self.piece().await?.unwrap_or_default();
-        while piece.len() < PREFIX {
+    pub(crate) async fn message(
+        &mut self,
+        bounds: &Bounds<'_>,
+    ) -> Result<(bool, ReceivedBytes), Nack> {
+        let mut chunk = self.chunk().await?.unwrap_or_default();
+        while chunk.len() < PREFIX {
             // A message prefix split over two chunks is rare enough to copy.
-            let Some(more) = self.piece().await? else {
-                return Err(protocol_error(if piece.is_empty() {
+            let Some(more) = self.chunk().await? else {
+                return Err(protocol_error(if chunk.is_empty() {
                     "the request has no message"
                 } else {
                     "the request ends within the message prefix"
                 }));
             };
-            piece = [piece, more].concat().into();
+            chunk = [chunk, more].concat().into();
         }
-        let compressed = match piece.get_u8() {
+        let compressed = match chunk.get_u8() {
             0 => false,
             1 => true,
             _ => return Err(protocol_error("the compressed flag is neither 0 nor 1")),
         };
-        let len = piece.get_u32() as usize;
+        let len = chunk.get_u32() as usize;
         if len > bounds.size {
             return Err(bounds.too_large());
         }
-        if piece.len() > len {
+        if chunk.len() > len {
             return Err(protocol_error("the request has more than one message"));
         }
-        let held = if piece.len() == len {
-            self.keep(piece, bounds)?
+        let held = if chunk.len() == len {
+            self.keep(chunk, bounds)?
         } else {
             bounds.budget.has_room(len).map_err(out_of_memory)?;
             let mut message = Growing::new(len, bounds.budget, self.peer);
-            message.add(&piece)?;
-            drop(piece);
+            message.add(&chunk)?;
+            drop(chunk);
             while message.bytes.len() < len {
-                let Some(piece) = self.piece().await? else {
+                let Some(chunk) = self.chunk().await? else {
                     return Err(protocol_error("the request ends within the message"));
                 };
-                if piece.len() > len - message.bytes.len() {
+                if chunk.len() > len - message.bytes.len() {
                     return Err(protocol_error("the request has more than one message"));
                 }
-                message.add(&piece)?;
+                message.add(&chunk)?;
             }
             message.finish()
         };
-        if !self.body.is_end_stream() && self.piece().await?.is_some() {
+        if !self.body.is_end_stream() && self.chunk().await?.is_some() {
             return Err(protocol_error("the request has more than one message"));
         }
         Ok((compressed, held))
@@ -174,31 +176,31 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     ///
     /// # Errors
     /// Returns a refusal if the body is too large or too slow, or if no memory is left.
-    pub(crate) async fn whole(&mut self, bounds: &Bounds<'_>) -> Result<Held, Nack> {
-        let mut most = bounds.size;
+    pub(crate) async fn whole(&mut self, bounds: &Bounds<'_>) -> Result<ReceivedBytes, Nack> {
+        let mut max = bounds.size;
         if let Some(declared) = self.body.size_hint().exact() {
-            most = usize::try_from(declared)
+            max = usize::try_from(declared)
                 .ok()
                 .filter(|declared| *declared <= bounds.size)
                 .ok_or_else(|| bounds.too_large())?;
             // This check precedes the first read, which would send `100 Continue` to the client.
-            bounds.budget.has_room(most).map_err(out_of_memory)?;
+            bounds.budget.has_room(max).map_err(out_of_memory)?;
         }
-        let first = self.piece().await?.unwrap_or_default();
-        if first.len() > most {
+        let first = self.chunk().await?.unwrap_or_default();
+        if first.len() > max {
             return Err(bounds.too_large());
         }
         if self.body.is_end_stream() {
             return self.keep(first, bounds);
         }
-        let mut body = Growing::new(most, bounds.budget, self.peer);
+        let mut body = Growing::new(max, bounds.budget, self.peer);
         let mut next = Some(first);
-        while let Some(piece) = next {
-            if piece.len() > most - body.bytes.len() {
+        while let Some(chunk) = next {
+            if chunk.len() > max - body.bytes.len() {
                 return Err(bounds.too_large());
             }
-            body.add(&piece)?;
-            next = self.piece().await?;
+            body.add(&chunk)?;
+            next = self.chunk().await?;
         }
         Ok(body.finish())
     }
@@ -209,22 +211,22 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         let rest = self.body.size_hint().exact();
         let near = rest.is_some_and(|rest| rest <= DISCARD);
         let peer = self.peer;
-        let read = async { while let Ok(Some(_)) = self.piece().await {} };
+        let read = async { while let Ok(Some(_)) = self.chunk().await {} };
         if !near || timeout(DISCARD_TIME, read).await.is_err() {
             peer.answered_early();
         }
     }
 
-    /// Returns the next nonempty chunk; `None` at the end. The chunk is not charged to the memory
-    /// budget: the caller buffers at most one.
+    /// Returns the next nonempty chunk, or `None` at the end. The chunk is not charged to the memory
+    /// budget, because the caller buffers at most one chunk.
     ///
     /// Returns a refusal if the body is too slow or incomplete.
-    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Nack> {
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Nack> {
         loop {
-            let limit = self.pace.limit(self.received);
+            let limit = self.rate_limit.limit(self.received);
             let frame = match limit.and_then(|limit| self.started.checked_add(limit)) {
                 Some(deadline) => timeout_at(deadline, self.body.frame()).await.map_err(|_| {
-                    if limit != self.pace.longest {
+                    if limit != self.rate_limit.max_time {
                         self.peer.report_limit(ClientLimit::MinBodyRate);
                     }
                     too_slow()
@@ -235,8 +237,8 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| {
-                // Usually the connection or the stream is gone, and no client receives this
-                // response. A client that sent invalid chunks does.
+                // Only a client that sent invalid chunks gets this response: in all other cases the
+                // connection or the stream is closed.
                 Nack::invalid(format!(
                     "the connection closed before the end of the body: {error}"
                 ))
@@ -251,17 +253,18 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
         }
     }
 
-    /// Keeps the only chunk of a body: the slice of the read buffer itself, or a copy if the slice
-    /// would keep a buffer alive that is more than twice its size and not in the budget.
-    fn keep(&self, piece: Bytes, bounds: &Bounds<'_>) -> Result<Held, Nack> {
-        let permit = bounds.budget.acquire(piece.len()).map_err(out_of_memory)?;
-        let small = piece.len() < ALWAYS_COPY;
-        let bytes = if small || piece.len() < self.peer.largest_piece.load(Relaxed) / 2 {
-            Bytes::copy_from_slice(&piece)
+    /// Keeps the only chunk of a body, which is a slice of the read buffer. If the buffer is more
+    /// than twice as large as the chunk, the chunk is copied, because the budget does not count the
+    /// buffer.
+    fn keep(&self, chunk: Bytes, bounds: &Bounds<'_>) -> Result<ReceivedBytes, Nack> {
+        let permit = bounds.budget.acquire(chunk.len()).map_err(out_of_memory)?;
+        let small = chunk.len() < MIN_READ_BUFFER;
+        let bytes = if small || chunk.len() < self.peer.largest_piece.load(Relaxed) / 2 {
+            Bytes::copy_from_slice(&chunk)
         } else {
-            piece
+            chunk
         };
-        Ok(Held { bytes, permit })
+        Ok(ReceivedBytes { bytes, permit })
     }
 }
 
@@ -269,44 +272,46 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
 struct Growing<'p> {
     bytes: Vec<u8>,
     /// Maximum size in bytes of the body.
-    most: usize,
+    max: usize,
     permit: UnfinishedPermit<'p>,
 }
 
 impl<'p> Growing<'p> {
-    fn new(most: usize, budget: &Arc<Budget>, peer: &'p Peer) -> Self {
+    fn new(max: usize, budget: &Arc<Budget>, peer: &'p Peer) -> Self {
         Growing {
             bytes: Vec::new(),
-            most,
+            max,
             permit: budget.begin(&peer.unfinished),
         }
     }
 
-    /// Adds a chunk. The total must not exceed `most`.
-    fn add(&mut self, piece: &[u8]) -> Result<(), Nack> {
-        let needed = self.bytes.len() + piece.len();
-        let held = self.bytes.capacity();
-        if needed > held {
-            let ahead = needed.saturating_mul(AHEAD).max(SMALLEST);
-            let capacity = ahead.min(self.most).max(needed);
-            // The old and the new buffer exist together while the bytes move. The old one is not
-            // charged: it is at most a quarter of a body, once per worker thread, and charging it
-            // would exclude the largest body that fits the budget.
-            self.permit.grow(capacity - held).map_err(out_of_memory)?;
+    /// Adds a chunk. The total must not exceed `max`.
+    fn add(&mut self, chunk: &[u8]) -> Result<(), Nack> {
+        let needed = self.bytes.len() + chunk.len();
+        let capacity_now = self.bytes.capacity();
+        if needed > capacity_now {
+            let ahead = needed.saturating_mul(GROWTH).max(FIRST_CAPACITY);
+            let capacity = ahead.min(self.max).max(needed);
+            // The old and the new buffer exist together while the bytes move. The old buffer is not
+            // charged: charging it would exclude the largest body that fits the budget. It is at
+            // most a quarter of a body, once per worker thread.
+            self.permit
+                .grow(capacity - capacity_now)
+                .map_err(out_of_memory)?;
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
-        self.bytes.extend_from_slice(piece);
+        self.bytes.extend_from_slice(chunk);
         Ok(())
     }
 
-    fn finish(mut self) -> Held {
-        // The buffer may be kept for a long time.
+    fn finish(mut self) -> ReceivedBytes {
+        // Shrink the buffer, which may be kept for a long time.
         if self.bytes.len() < self.bytes.capacity() / 2 {
             self.bytes.shrink_to_fit();
         }
         let mut permit = self.permit.finish();
         permit.shrink_to(self.bytes.capacity());
-        Held {
+        ReceivedBytes {
             bytes: self.bytes.into(),
             permit,
         }
@@ -330,16 +335,16 @@ fn too_slow() -> Nack {
 
 /// Compressed flag and length (gRPC over HTTP/2, "Length-Prefixed-Message").
 const PREFIX: usize = 5;
-/// Retry delay after a refusal for memory. Queues drain within such a time or not at all.
+/// Retry delay after a refusal for lack of memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Growth factor of the buffer: a client must send a quarter of the memory that it uses here, and a
-/// byte is moved a third of a time on average.
-const AHEAD: usize = 4;
-/// First size of the buffer in bytes.
-const SMALLEST: usize = 4 << 10;
+/// Growth factor of the buffer. With this factor a client must send at least a quarter of the memory
+/// that its body takes, and a byte is moved a third of a time on average.
+const GROWTH: usize = 4;
+/// First capacity of the buffer in bytes.
+const FIRST_CAPACITY: usize = 4 << 10;
 /// Maximum number of bytes of a refused body read before the response.
 const DISCARD: u64 = 1 << 20;
-/// Longest time for reading the rest of a refused body.
+/// Maximum time for reading the rest of a refused body.
 const DISCARD_TIME: Duration = Duration::from_secs(1);
-/// Minimum size in bytes of the read buffer, whatever it contains.
-const ALWAYS_COPY: usize = 4 << 10;
+/// Minimum size of the read buffer in bytes. Smaller chunks are always copied.
+const MIN_READ_BUFFER: usize = 4 << 10;

@@ -6,7 +6,7 @@ use tributary_net::server::{Bound, Handler, Server};
 
 use crate::pipeline::{Component, Undelivered};
 
-/// A component that is a server and nothing else.
+/// A component that consists of one server.
 pub(crate) struct Serving<H> {
     bound: Option<Bound<H>>,
     pub(crate) server: Option<Server>,

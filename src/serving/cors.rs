@@ -32,11 +32,11 @@ pub struct Cors {
     pub max_age: u32,
 }
 
-/// The policy, ready to be applied.
+/// The policy of a configuration, prepared for use.
 pub(crate) struct Policy {
-    /// Lower case.
+    /// Allowed origins, in lower case.
     origins: Vec<String>,
-    /// Lower case; empty when all are allowed.
+    /// Allowed request headers, in lower case. `None` if all headers are allowed.
     headers: Option<Vec<String>>,
     expose: Option<HeaderValue>,
     max_age: Option<HeaderValue>,
@@ -78,17 +78,17 @@ impl Policy {
                 "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
             ),
         );
-        let wanted = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
+        let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
         let allowed = method.as_bytes() == b"POST"
-            && self.allows_headers(wanted)
+            && self.allows_headers(requested)
             && self.allow_origin(origin, answer);
         if allowed {
             answer.insert(
                 ACCESS_CONTROL_ALLOW_METHODS,
                 HeaderValue::from_static("POST"),
             );
-            if let Some(wanted) = wanted {
-                answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+            if let Some(requested) = requested {
+                answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
             }
             if let Some(max_age) = &self.max_age {
                 answer.insert(ACCESS_CONTROL_MAX_AGE, max_age.clone());
@@ -97,7 +97,7 @@ impl Policy {
         Some(response)
     }
 
-    /// Adds the headers that allow the browser to pass the response to the script.
+    /// Adds the headers with which a browser passes the response to the script.
     pub(crate) fn apply(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
         answer.append(VARY, HeaderValue::from_static("Origin"));
         if let Some(origin) = origin
@@ -108,8 +108,8 @@ impl Policy {
         }
     }
 
-    /// Allows a configured origin. The Collector allows credentials with `*` too, which browsers
-    /// reject; here `*` excludes credentials and works.
+    /// Allows a configured origin. For `*`, the Collector also allows credentials, and browsers reject the combination.
+    /// Here `*` excludes credentials.
     fn allow_origin(&self, origin: &HeaderValue, answer: &mut HeaderMap) -> bool {
         let Ok(text) = origin.to_str() else {
             return false;
@@ -131,12 +131,12 @@ impl Policy {
         any
     }
 
-    fn allows_headers(&self, wanted: Option<&HeaderValue>) -> bool {
-        let (Some(allowed), Some(wanted)) = (&self.headers, wanted) else {
+    fn allows_headers(&self, requested: Option<&HeaderValue>) -> bool {
+        let (Some(allowed), Some(requested)) = (&self.headers, requested) else {
             return true;
         };
-        wanted.to_str().is_ok_and(|wanted| {
-            wanted.split(',').all(|name| {
+        requested.to_str().is_ok_and(|requested| {
+            requested.split(',').all(|name| {
                 let name = name.trim();
                 name.is_empty() || allowed.iter().any(|known| known.eq_ignore_ascii_case(name))
             })
@@ -162,7 +162,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Headers that the Collector's library always allows.
+/// Headers that are always allowed, as in the Collector's library.
 const ALWAYS_ALLOWED: [&str; 4] = ["accept", "content-type", "x-requested-with", "origin"];
 
 impl Validate for Cors {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text_and_the_rest_for_itself() {
+    fn star_matches_any_text() {
         for (pattern, text, expected) in [
             ("https://a.com", "https://a.com", true),
             ("https://a.com", "https://a.com.evil", false),

@@ -6,15 +6,15 @@ use tributary_compression::decompress::is_framed_snappy;
 /// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Not at all.
+    /// Not encoded.
     Identity,
-    /// With this codec.
+    /// Encoded with this codec.
     Codec(Codec),
-    /// Snappy, block or framed: implementations do not agree, so the first bytes tell.
+    /// Snappy, block or framed. Implementations differ, so the first bytes of the body decide.
     Snappy,
 }
 
-/// Names over gRPC, as `grpc-accept-encoding` lists them. Go's collector offers the same.
+/// Names over gRPC, in the format of `grpc-accept-encoding`. The same names as in the Collector.
 pub(crate) const GRPC_NAMES: &str = "identity,gzip,zstd,snappy";
 
 /// Names over HTTP, in the order of the Collector's default for `compression_algorithms`.
@@ -30,7 +30,7 @@ pub(crate) const HTTP_NAMES: [&str; 8] = [
 ];
 
 impl Encoding {
-    /// The meaning of `grpc-encoding`.
+    /// Returns the encoding with this name in `grpc-encoding`.
     pub(crate) fn of_grpc(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"identity" | b"" => Encoding::Identity,
@@ -41,7 +41,7 @@ impl Encoding {
         })
     }
 
-    /// The meaning of a name in [`HTTP_NAMES`].
+    /// Returns the encoding with this name in [`HTTP_NAMES`].
     pub(crate) fn of_http(name: &str) -> Option<Self> {
         Some(match name {
             "" => Encoding::Identity,
@@ -56,7 +56,7 @@ impl Encoding {
         })
     }
 
-    /// The codec for a body; none when it is not encoded.
+    /// Returns the codec of a body, or `None` if the body is not encoded.
     pub(crate) fn codec(self, body: &[u8]) -> Option<Codec> {
         match self {
             Encoding::Identity => None,
@@ -67,7 +67,7 @@ impl Encoding {
     }
 }
 
-/// Names for a message: quoted where that matters, with commas.
+/// Joins names for a message, with commas.
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let shown: Vec<&str> = names
         .into_iter()

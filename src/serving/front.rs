@@ -25,7 +25,7 @@ pub(crate) struct Front {
     encodings: Vec<(String, Encoding)>,
     cors: Option<Policy>,
     response_headers: HeaderMap,
-    answer_timeout: Option<Duration>,
+    response_timeout: Option<Duration>,
 }
 
 impl Front {
@@ -35,7 +35,7 @@ impl Front {
         encodings: &[String],
         cors: Option<&Cors>,
         response_headers: &Headers,
-        answer_timeout: Option<Duration>,
+        response_timeout: Option<Duration>,
     ) -> Self {
         let known = |name: &String| Some((name.clone(), Encoding::of_http(name)?));
         Front {
@@ -43,16 +43,16 @@ impl Front {
             encodings: encodings.iter().filter_map(known).collect(),
             cors: cors.map(Policy::new),
             response_headers: response_headers.to_map(),
-            answer_timeout,
+            response_timeout,
         }
     }
 
-    /// Handles a request: a preflight directly, everything else by `answer`. `late` returns the
-    /// response after a timeout.
+    /// Handles a request. `respond` handles every request except a preflight. `late` returns the response after a
+    /// timeout.
     pub(crate) async fn handle<B, A: Future<Output = Response<Full<Bytes>>>>(
         &self,
         request: Request<B>,
-        answer: impl FnOnce(Request<B>) -> A,
+        respond: impl FnOnce(Request<B>) -> A,
         late: impl FnOnce(Nack) -> Response<Full<Bytes>>,
     ) -> Response<Full<Bytes>> {
         let origin = self
@@ -60,10 +60,10 @@ impl Front {
             .as_ref()
             .and_then(|_| request.headers().get(ORIGIN).cloned());
         let preflight = self.cors.as_ref().and_then(|cors| cors.preflight(&request));
-        let mut response = match (preflight, self.answer_timeout) {
+        let mut response = match (preflight, self.response_timeout) {
             (Some(preflight), _) => preflight,
-            (None, None) => self.within_cors(answer(request), origin).await,
-            (None, Some(limit)) => timeout(limit, self.within_cors(answer(request), origin))
+            (None, None) => self.within_cors(respond(request), origin).await,
+            (None, Some(limit)) => timeout(limit, self.within_cors(respond(request), origin))
                 .await
                 .unwrap_or_else(|_| {
                     late(Nack::unavailable(
@@ -79,10 +79,10 @@ impl Front {
 
     async fn within_cors(
         &self,
-        answer: impl Future<Output = Response<Full<Bytes>>>,
+        response: impl Future<Output = Response<Full<Bytes>>>,
         origin: Option<HeaderValue>,
     ) -> Response<Full<Bytes>> {
-        let mut response = answer.await;
+        let mut response = response.await;
         if let Some(cors) = &self.cors {
             cors.apply(origin.as_ref(), response.headers_mut());
         }
@@ -149,12 +149,12 @@ impl Front {
 }
 
 /// Whether an HTTP/1 client may still be sending the body. A client that waits for `100 Continue`
-/// has not started, and a read would make it start.
+/// has not started, and a read would cause it to start.
 pub(crate) fn may_be_sending<B>(request: &Request<B>) -> bool {
     request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
 }
 
-/// Returns the response to a request with another method.
+/// Returns the response to a request with another method than POST.
 pub(crate) fn only_post() -> Response<Full<Bytes>> {
     let message = "405 method not allowed, supported: [POST]";
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, message);

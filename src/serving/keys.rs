@@ -100,7 +100,7 @@ macro_rules! http_server_section {
                 }
                 problems.within("limits", &self.limits);
                 let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-                crate::component::auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+                crate::component::auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
                 crate::serving::validate_encodings(&self.compression_algorithms, problems);
                 if let Some(cors) = &*self.cors {
                     problems.within("cors", cors);

@@ -6,7 +6,7 @@ use http::HeaderMap;
 
 use crate::pipeline::batch::Metadata;
 
-/// Returns the headers to keep with a batch: those with values that are text.
+/// Returns the headers to keep with a batch: all headers with UTF-8 values.
 pub(crate) fn of(headers: &HeaderMap) -> Arc<Metadata> {
     let mut metadata = Metadata::new();
     for (name, value) in headers {

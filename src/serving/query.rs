@@ -1,6 +1,6 @@
-//! Queries of URLs.
+//! Decoding of URL queries.
 
-/// Decodes percent-encoding and `+` for spaces; `None` if the result is not UTF-8.
+/// Decodes percent-encoding and `+` for spaces. Returns `None` if the result is not UTF-8.
 pub(crate) fn decode(part: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(part.len());
     let mut bytes = part.bytes();

@@ -1,4 +1,4 @@
-//! Refusals on the wire: `google.rpc.Status` with `RetryInfo`, and the HTTP status that goes with a gRPC one.
+//! Refusals on the wire: `google.rpc.Status` with `RetryInfo`, and the HTTP status that corresponds to a gRPC status.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ pub(crate) struct Refusal {
 }
 
 impl From<Nack> for Refusal {
-    /// Clients decide by the code alone whether to retry (OTLP specification, "Failures"), so a code that contradicts
-    /// the [`Nack`] is replaced.
+    /// Converts a [`Nack`]. Clients decide only by the code whether to retry (OTLP specification, "Failures"), so a code
+    /// that contradicts the [`Nack`] is replaced.
     fn from(nack: Nack) -> Self {
         let code = match (nack.retryable, nack.code) {
             (true, Code::ResourceExhausted) => Code::ResourceExhausted,
@@ -36,7 +36,7 @@ impl From<Nack> for Refusal {
             (false, code) => code,
         };
         let retry_after = match nack.retry_after.filter(|_| nack.retryable) {
-            // Without RetryInfo, RESOURCE_EXHAUSTED would be final.
+            // Without RetryInfo, clients do not retry after RESOURCE_EXHAUSTED.
             None if nack.retryable && code == Code::ResourceExhausted => Some(DEFAULT_RETRY_AFTER),
             other => other,
         };
@@ -71,18 +71,18 @@ impl Refusal {
         Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
     }
 
-    /// `grpc-status-details-bin`; only there to carry RetryInfo.
+    /// Returns the value of `grpc-status-details-bin`, which is only sent with a retry delay.
     pub(crate) fn details_bin(&self) -> Option<String> {
         self.retry_after?;
         Some(STANDARD_NO_PAD.encode(self.to_protobuf()))
     }
 
-    /// An encoded `google.rpc.Status`.
+    /// Returns an encoded `google.rpc.Status`.
     pub(crate) fn to_protobuf(&self) -> Vec<u8> {
         Status::new(self.code, self.message.clone(), self.retry_after).encode_to_vec()
     }
 
-    /// The same as JSON.
+    /// Returns the status as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut status = serde_json::json!({"code": self.code as i32, "message": self.message});
         if let (Some(delay), Some(status)) = (self.retry_after, status.as_object_mut()) {
@@ -94,7 +94,7 @@ impl Refusal {
     }
 }
 
-/// The refusal of a request that is one too many for `limits::max_requests`.
+/// Returns the refusal of a request that exceeds `limits::max_requests`.
 pub(crate) fn too_busy() -> Nack {
     let reason = "too many requests are in flight on this server; retry later";
     Nack::exhausted(reason, BUSY_RETRY_AFTER)
@@ -104,8 +104,8 @@ pub(crate) fn too_busy() -> Nack {
 /// warnings, at a limited rate.
 pub(crate) fn log_refusal(id: &ComponentId, sampled: &SampledLog, nack: &Nack, peer: &Peer) {
     // An incomplete body is not a refusal.
-    let people = !nack.retryable && nack.code != Code::Cancelled;
-    match people.then(|| sampled.admit()).flatten() {
+    let needs_operator = !nack.retryable && nack.code != Code::Cancelled;
+    match needs_operator.then(|| sampled.admit()).flatten() {
         Some(suppressed) => warn!(
             otelcol.component.id = %id,
             otelcol.component.kind = "receiver",
@@ -126,7 +126,7 @@ pub(crate) fn log_refusal(id: &ComponentId, sampled: &SampledLog, nack: &Nack, p
     }
 }
 
-/// A refusal text as `grpc-message`: percent-encoded, and short enough for any client's header limit.
+/// Encodes a message as `grpc-message`: percent-encoded, and short enough for any client's header limit.
 pub(crate) fn percent_encode(message: &str) -> String {
     let mut encoded = String::with_capacity(message.len());
     let mut end = message.len().min(LONGEST_MESSAGE);
@@ -160,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn the_client_can_tell_from_the_code_whether_to_try_again() {
+    fn code_matches_retryability() {
         let second = Some(Duration::from_secs(1));
-        for (retryable, code, told, status, retry_after) in [
+        for (retryable, code, sent, status, retry_after) in [
             (true, Code::Unavailable, Code::Unavailable, 503, None),
             (
                 true,
@@ -214,7 +214,7 @@ mod tests {
             (false, Code::Unimplemented, Code::Unimplemented, 404, None),
         ] {
             let refusal = refusal(retryable, code, None);
-            assert_eq!(refusal.code, told, "{retryable} {code:?}");
+            assert_eq!(refusal.code, sent, "{retryable} {code:?}");
             assert_eq!(
                 refusal.http_status().as_u16(),
                 status,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_percent_encoded() {
+    fn message_is_percent_encoded() {
         assert_eq!(percent_encode("a b\n100% \u{e9}"), "a b%0A100%25 %C3%A9");
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn processor(config: &dyn ProcessorConfig, signal: Signal) -> Box<dyn
     };
     match config.build(&context, signal).unwrap() {
         Stage::Pure(processor) => processor,
-        Stage::Holding(_) => panic!("it holds nothing"),
+        Stage::Buffering(_) => panic!("it holds nothing"),
     }
 }
 

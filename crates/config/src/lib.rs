@@ -218,7 +218,7 @@ pub trait Validate {
     }
 
     /// Whether its pipelines refuse data while its next hop is away, since its queue is in memory and does not drop.
-    fn holds_up_pipelines(&self) -> bool {
+    fn blocks_pipelines(&self) -> bool {
         false
     }
 }

@@ -17,11 +17,11 @@ use super::{Config, write};
 use crate::component::{BuildContext, Outputs, Terminal};
 use crate::pipeline::account::{Account, DropReason, Pending};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{Collected, Holder, Holding, Life, Most};
+use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding, Life};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::pipeline::{Consumer, Next, Settle};
+use crate::pipeline::{Consumer, FlushReason, Next};
 use futures_util::future::BoxFuture;
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Limit, Signal};
@@ -241,7 +241,7 @@ impl Holder for Gatherer {
     type Ready = Window;
 
     // One batch at a time: the CPU time of a service is added up in the order of time.
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 1,
         bytes: usize::MAX,
     };
@@ -304,7 +304,7 @@ impl Holder for Gatherer {
             let handed_on = self.holding.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 
@@ -350,7 +350,7 @@ impl Consumer for Entrance {
             let mut read = Some(read);
             let (mut senders, answer) = Senders::of(&mut batch, false);
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
-            gatherer.holding.with_patience(FULL, take_in).await?;
+            gatherer.holding.retry_while_full(FULL, take_in).await?;
             drop(memory);
             // While the request waits, only its measurement stays in memory.
             drop(batch);
@@ -365,7 +365,7 @@ impl Consumer for Entrance {
         Vec::new()
     }
 
-    fn settle(&self, why: Settle) {
-        self.0.holding.hand_on_now(why);
+    fn request_flush(&self, reason: FlushReason) {
+        self.0.holding.request_flush(reason);
     }
 }

@@ -36,7 +36,7 @@ enum State {
     /// The same, for librdkafka did not take it.
     Failed(SendError),
     /// librdkafka has the record and will report the outcome.
-    UnderWay(DeliveryFuture),
+    InFlight(DeliveryFuture),
     Acknowledged,
     /// Refused permanently.
     Refused(Refusal),
@@ -83,7 +83,7 @@ impl Delivery {
         let mut failed = None;
         for Sending { topic, state, .. } in &mut self.0 {
             let future = match state {
-                State::UnderWay(future) => future,
+                State::InFlight(future) => future,
                 State::Failed(error) => {
                     failed.get_or_insert(error.clone());
                     continue;
@@ -161,7 +161,7 @@ async fn hand_over(record: &Record, brokers: &Brokers, headers: Option<&OwnedHea
             headers: headers.cloned(),
         };
         let error = match brokers.send(ready).await {
-            Ok(Ok(future)) => return State::UnderWay(future),
+            Ok(Ok(future)) => return State::InFlight(future),
             Ok(Err(error)) => error,
             Err(ended) => return State::Failed(ended),
         };

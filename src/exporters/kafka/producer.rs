@@ -16,7 +16,7 @@ use super::record::{FRAMING, Record, values};
 use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
-use crate::queue::{Encoded, Fault, Outcome, SendError, Taken};
+use crate::queue::{Encoded, Fault, Outcome, SendError, SendOutcome};
 use futures_util::future::BoxFuture;
 use tributary_config::ComponentId;
 use tributary_net::kafka::RecordEncoding;
@@ -141,11 +141,14 @@ impl queue::Sender for Exporter {
 
     /// The next batch may follow as soon as librdkafka has this batch, so records stay in order and share produce
     /// requests.
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
         Box::pin(async move {
             let mut attempt = self.begin(batch).await;
             let (mut tell, settled) = oneshot::channel();
@@ -161,7 +164,7 @@ impl queue::Sender for Exporter {
                 brokers.finish(attempt, &outcome);
                 let _ = tell.send(outcome);
             });
-            Ok(Taken::Over(settled))
+            Ok(SendOutcome::Buffered(settled))
         })
     }
 }

@@ -233,7 +233,7 @@ fn encoded(exporter: &Exporter, request: Vec<u8>) -> Encoded {
         signal: Signal::Logs,
         items: 1,
         chunks: chunks.into(),
-        held: 0,
+        retained_bytes: 0,
         identity: Arc::default(),
     }
 }
@@ -323,8 +323,8 @@ async fn certificate_renewal_keeps_record_order() {
         .broker_round_trip_time(1, Duration::from_millis(1500))
         .unwrap();
     let before = one("before");
-    let under_way = timeout(Duration::from_millis(300), exporter.send(&before)).await;
-    assert!(under_way.is_err());
+    let in_flight = timeout(Duration::from_millis(300), exporter.send(&before)).await;
+    assert!(in_flight.is_err());
     cluster
         .mock
         .broker_round_trip_time(1, Duration::ZERO)

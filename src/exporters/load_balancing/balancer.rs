@@ -14,7 +14,7 @@ use super::progress::{Attempt, Progress, Work};
 use super::rendezvous::Candidates;
 use crate::pipeline::batch::Code;
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::queue::{Encoded, Fault, Outcome, Partly, SendError, Sender};
+use crate::queue::{Encoded, Fault, Outcome, PartialDeliveries, SendError, Sender};
 use futures_util::future::BoxFuture;
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Requests, Signal};
@@ -32,7 +32,7 @@ pub(super) struct Balancer {
     factor: u32,
     /// Memory budget for decoding profiles before the split.
     budget: Arc<Budget>,
-    partly: Partly<Progress>,
+    partial: PartialDeliveries<Progress>,
 }
 
 /// A part of a batch for the member at a position.
@@ -48,13 +48,13 @@ impl Balancer {
             keys: Arc::new(keys),
             factor,
             budget,
-            partly: Partly::default(),
+            partial: PartialDeliveries::default(),
         }
     }
 
     async fn deliver(&self, batch: &Encoded) -> Result<Outcome, SendError> {
         self.members.known().await;
-        let mut attempt = Attempt::new(batch, &self.partly, &self.budget);
+        let mut attempt = Attempt::new(batch, &self.partial, &self.budget);
         let mut tried: Vec<Arc<Member>> = Vec::new();
         let mut reasons = Vec::new();
         // The first permanent refusal, unless a refusal may be retried.

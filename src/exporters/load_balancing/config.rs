@@ -191,11 +191,11 @@ impl Validate for Config {
             problems.within("retry_on_failure", retry);
         }
         let (queue, retry) = (self.sending_queue.as_ref(), self.retry_on_failure.as_ref());
-        crate::queue::warn_of_giving_up(queue, retry, problems);
+        crate::queue::warn_about_retry_limit(queue, retry, problems);
     }
 
-    fn holds_up_pipelines(&self) -> bool {
-        crate::queue::holds_up_pipelines(self.sending_queue.as_ref())
+    fn blocks_pipelines(&self) -> bool {
+        crate::queue::blocks_pipelines(self.sending_queue.as_ref())
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

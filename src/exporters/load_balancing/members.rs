@@ -226,7 +226,7 @@ impl Member {
             signal,
             items,
             chunks: chunks.into(),
-            held: 0,
+            retained_bytes: 0,
             identity: Arc::default(),
         };
         let sending = self.sender.send(&encoded);

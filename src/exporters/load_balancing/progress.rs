@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::pipeline::split;
 use crate::pipeline::split::{Divisible, Fault, Parts, Search};
-use crate::queue::{Encoded, Identity, Outcome, Partly, SendError};
+use crate::queue::{Encoded, Identity, Outcome, PartialDeliveries, SendError};
 use tributary_memory::Budget;
 use tributary_otlp::{Requests, Signal};
 
@@ -36,7 +36,7 @@ pub(super) struct Progress {
 pub(super) struct Attempt<'a> {
     signal: Signal,
     identity: &'a Arc<Identity>,
-    partly: &'a Partly<Progress>,
+    partial: &'a PartialDeliveries<Progress>,
     /// Budget for the memory of splitting.
     budget: &'a Arc<Budget>,
     progress: Progress,
@@ -45,10 +45,10 @@ pub(super) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(super) fn new(
         batch: &'a Encoded,
-        partly: &'a Partly<Progress>,
+        partial: &'a PartialDeliveries<Progress>,
         budget: &'a Arc<Budget>,
     ) -> Self {
-        let progress = partly.take(&batch.identity).unwrap_or_else(|| Progress {
+        let progress = partial.take(&batch.identity).unwrap_or_else(|| Progress {
             left: vec![Some(Work {
                 items: batch.items,
                 requests: batch.chunks.iter().cloned().collect(),
@@ -58,7 +58,7 @@ impl<'a> Attempt<'a> {
         Attempt {
             signal: batch.signal,
             identity: &batch.identity,
-            partly,
+            partial,
             budget,
             progress,
         }
@@ -138,7 +138,7 @@ impl Drop for Attempt<'_> {
         let progress = std::mem::take(&mut self.progress);
         let begun = progress.accepted || progress.refusal.is_some();
         if begun && progress.left.iter().any(Option::is_some) {
-            self.partly
+            self.partial
                 .remember(&Arc::downgrade(self.identity), progress);
         }
     }

@@ -153,7 +153,7 @@ fn encoded(items: usize, requests: Requests) -> Encoded {
         signal: Signal::Traces,
         items,
         chunks: requests.parts().to_vec().into(),
-        held: 0,
+        retained_bytes: 0,
         identity: Arc::default(),
     }
 }

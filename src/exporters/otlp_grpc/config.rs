@@ -154,7 +154,7 @@ impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
         match self.target() {
             Ok(target) if !target.tls => {
-                auth::warn_of_plaintext(self.auth.as_ref(), false, target.host, problems);
+                auth::warn_about_plaintext(self.auth.as_ref(), false, target.host, problems);
             }
             Ok(_) => self.tls.validate_for_tls("tls", problems),
             Err(reason) => problems.error(&["endpoint"], reason),
@@ -184,11 +184,11 @@ impl Validate for Config {
             problems.within("retry_on_failure", retry);
         }
         let (queue, retry) = (self.sending_queue.as_ref(), self.retry_on_failure.as_ref());
-        crate::queue::warn_of_giving_up(queue, retry, problems);
+        crate::queue::warn_about_retry_limit(queue, retry, problems);
     }
 
-    fn holds_up_pipelines(&self) -> bool {
-        crate::queue::holds_up_pipelines(self.sending_queue.as_ref())
+    fn blocks_pipelines(&self) -> bool {
+        crate::queue::blocks_pipelines(self.sending_queue.as_ref())
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

@@ -48,7 +48,7 @@ async fn send(
         signal,
         items: 1,
         chunks,
-        held: 0,
+        retained_bytes: 0,
         identity: Arc::default(),
     };
     exporter.send(&batch).await

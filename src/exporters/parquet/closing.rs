@@ -49,9 +49,10 @@ impl Files {
         let bytes = batch.bytes();
         // While rows are made, the request is in memory once more if the queue holds it in another
         // form or not at all, and if it consists of several chunks.
-        let again = usize::from(batch.held != bytes) + usize::from(batch.chunks.len() > 1);
+        let again =
+            usize::from(batch.retained_bytes != bytes) + usize::from(batch.chunks.len() > 1);
         let copied = bytes.saturating_mul(again);
-        let held = batch.held.saturating_add(BATCH_BYTES);
+        let held = batch.retained_bytes.saturating_add(BATCH_BYTES);
         let memory = &self.setup.memory;
         let total = copied.saturating_add(rows);
         if !memory.may_fit(total) {

@@ -374,7 +374,7 @@ impl Validate for Config {
         }
         let queue = self.sending_queue.as_ref().map(|queue| &queue.0);
         let retry = self.retry_on_failure.as_ref();
-        crate::queue::warn_of_giving_up(queue, retry, problems);
+        crate::queue::warn_about_retry_limit(queue, retry, problems);
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

@@ -18,7 +18,7 @@ use super::place::{Place, PlaceError};
 use super::relief::{QueueRoom, Relief};
 use super::shelf::{Ending, Limits, Open, OpenFiles, Shelf};
 use super::table::Layout;
-use super::ticket::Partly;
+use super::ticket::PartialDeliveries;
 use crate::pipeline::batch::Code;
 use crate::pipeline::episode::Episode;
 use crate::queue::{Encoded, Fault, SendError};
@@ -53,7 +53,7 @@ pub(super) struct Files {
     /// occupying a thread.
     shelves: [Arc<Mutex<Shelf>>; 4],
     pub(super) open: OpenFiles,
-    pub(super) partly: Arc<Partly>,
+    pub(super) partial: Arc<PartialDeliveries>,
     pub(super) metrics: Metrics,
     /// Files that are being finished or wait for it.
     pub(super) finishing: AtomicUsize,
@@ -87,7 +87,7 @@ impl Files {
             setup,
             shelves: Signal::ALL.map(|_| Arc::new(Mutex::new(Shelf::new(&open)))),
             open,
-            partly: Arc::default(),
+            partial: Arc::default(),
             finishing: AtomicUsize::new(0),
             turns: Semaphore::new(FINISHING),
             lines: Signal::ALL.map(|_| Arc::default()),

@@ -64,7 +64,7 @@ impl QueueRoom {
             Sizer::Items => batch.items,
             // A persistent batch is not held in memory.
             Sizer::Bytes if self.is_stored => batch.bytes(),
-            Sizer::Bytes => batch.held,
+            Sizer::Bytes => batch.retained_bytes,
         };
         units.max(1).saturating_mul(PARTS)
     }

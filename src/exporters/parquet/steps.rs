@@ -158,7 +158,7 @@ impl Stepping<'_> {
         let (adding, reserved) = self.current.take()?;
         // From now on, the tables account for the memory of the rows.
         drop(reserved);
-        let todo = adding.done(self.batch.held, self.files.room_of(self.batch));
+        let todo = adding.done(self.batch.retained_bytes, self.files.room_of(self.batch));
         // Done here, because the caller may be cancelled with its client, while other batches have
         // rows in the file.
         if todo.begun {

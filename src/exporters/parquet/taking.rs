@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 use super::files::{Files, LARGE_BATCH, Taking, unreadable};
 use super::steps::{Ended, Steps, first_step};
 use super::ticket::Ticket;
-use crate::queue::{Encoded, SendError, Settled};
+use crate::queue::{Encoded, LaterOutcome, SendError};
 
 impl Files {
     /// Makes rows of a batch. The returned value reports the delivery: the time when all files with
@@ -15,9 +15,9 @@ impl Files {
     ///
     /// # Errors
     /// If no row of the batch is in any file.
-    pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<Settled, SendError> {
+    pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<LaterOutcome, SendError> {
         let _taking = Taking::new(self);
-        let (ticket, outcome) = Ticket::new(&batch.identity, &self.partly);
+        let (ticket, outcome) = Ticket::new(&batch.identity, &self.partial);
         let mut is_large = batch.bytes() > LARGE_BATCH;
         let mut has_first = false;
         loop {

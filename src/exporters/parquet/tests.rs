@@ -581,7 +581,7 @@ async fn stuck_file_does_not_block_other_files() {
         let batch = Encoded {
             signal: Signal::Logs,
             items: 1,
-            held: request.len(),
+            retained_bytes: request.len(),
             chunks: [request].into(),
             identity: Arc::default(),
         };

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::partition::Key;
-use crate::queue::{Identity, Outcome, SendError, Settled};
+use crate::queue::{Identity, LaterOutcome, Outcome, SendError};
 
 /// The rows of a batch for one file. A batch with rows for more files than may be open is written
 /// in several steps, each with a limited number of partitions. The assignment depends on the batch
@@ -24,7 +24,7 @@ pub(super) struct Ticket {
     batch: Weak<Identity>,
     state: Mutex<State>,
     tell: Option<oneshot::Sender<Result<Outcome, SendError>>>,
-    partly: Arc<Partly>,
+    partial: Arc<PartialDeliveries>,
 }
 
 #[derive(Default)]
@@ -40,17 +40,20 @@ struct State {
 
 /// Batches that are only partly in finished files because another file with some of their rows
 /// failed. When such a batch is retried, its finished shares are skipped.
-pub(super) type Partly = crate::queue::Partly<Finished>;
+pub(super) type PartialDeliveries = crate::queue::PartialDeliveries<Finished>;
 
 /// The shares of a batch in finished files.
 type Finished = HashSet<Share>;
 
 impl Ticket {
     /// Returns a ticket for the batch of that identity, and the outcome that the queue waits for.
-    pub(super) fn new(batch: &Arc<Identity>, partly: &Arc<Partly>) -> (Arc<Self>, Settled) {
+    pub(super) fn new(
+        batch: &Arc<Identity>,
+        partial: &Arc<PartialDeliveries>,
+    ) -> (Arc<Self>, LaterOutcome) {
         let (tell, outcome) = oneshot::channel();
         let state = State {
-            finished: partly.take(batch).unwrap_or_default(),
+            finished: partial.take(batch).unwrap_or_default(),
             ..State::default()
         };
         let ticket = Arc::new(Ticket {
@@ -60,7 +63,7 @@ impl Ticket {
                 ..state
             }),
             tell: Some(tell),
-            partly: partly.clone(),
+            partial: partial.clone(),
         });
         (ticket, outcome)
     }
@@ -116,11 +119,11 @@ impl Drop for Ticket {
             None if is_complete => Ok(Outcome::default()),
             // A shutdown dropped a file without an outcome. Dropping `tell` informs the queue.
             None => {
-                self.partly.remember(&self.batch, finished);
+                self.partial.remember(&self.batch, finished);
                 return;
             }
             Some(error) => {
-                self.partly.remember(&self.batch, finished);
+                self.partial.remember(&self.batch, finished);
                 Err(error)
             }
         };

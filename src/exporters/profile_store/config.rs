@@ -100,7 +100,7 @@ impl Validate for Config {
             problems.within("retry_on_failure", retry);
         }
         let (queue, retry) = (self.sending_queue.as_ref(), self.retry_on_failure.as_ref());
-        crate::queue::warn_of_giving_up(queue, retry, problems);
+        crate::queue::warn_about_retry_limit(queue, retry, problems);
     }
 
     fn uses_extensions(&self) -> Vec<ExtensionUse> {

@@ -175,7 +175,7 @@ impl Validate for Config {
         }
         problems.within("limits", &self.limits);
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
         for name in self.const_labels.keys() {
             if name.is_empty()
                 || name.starts_with("__")

@@ -46,7 +46,7 @@ type Sum = [u8; 32];
 struct Known {
     right: HashMap<Sum, ()>,
     wrong: HashMap<Sum, ()>,
-    under_way: HashMap<Sum, watch::Receiver<Option<bool>>>,
+    in_progress: HashMap<Sum, watch::Receiver<Option<bool>>>,
 }
 
 impl Users {
@@ -108,7 +108,7 @@ impl Users {
     /// Caches an outcome.
     fn learn(&self, sum: Sum, right: bool) {
         let mut known = self.known.lock();
-        known.under_way.remove(&sum);
+        known.in_progress.remove(&sum);
         // Every user has one valid password, except where bcrypt truncates at 72 bytes.
         let (list, most) = match right {
             true => (&mut known.right, MOST_KNOWN.max(2 * self.hashes.len())),
@@ -168,8 +168,8 @@ impl Verifier {
         if known.wrong.contains_key(&sum) {
             return Verdict::Known(Err(AuthFailure::Wrong));
         }
-        if let Some(under_way) = known.under_way.get(&sum) {
-            return self.wait(under_way.clone(), users.clone(), user);
+        if let Some(in_progress) = known.in_progress.get(&sum) {
+            return self.wait(in_progress.clone(), users.clone(), user);
         }
         if !self.tries.begins(peer) {
             return Verdict::Known(Err(AuthFailure::Busy));
@@ -186,8 +186,8 @@ impl Verifier {
             self.tries.give_back(peer);
             return Verdict::Known(Err(AuthFailure::Busy));
         };
-        let (done, under_way) = watch::channel(None);
-        known.under_way.insert(sum, under_way.clone());
+        let (done, in_progress) = watch::channel(None);
+        known.in_progress.insert(sum, in_progress.clone());
         drop(known);
         let (running, tries) = (self.running.clone(), self.tries.clone());
         let (checked, name, password) = (users.clone(), user.to_vec(), password.to_vec());
@@ -205,17 +205,17 @@ impl Verifier {
             };
             if tokio::task::spawn_blocking(check).await.is_err() {
                 // The check panicked; no request may wait for it.
-                forgetful.known.lock().under_way.remove(&sum);
+                forgetful.known.lock().in_progress.remove(&sum);
             }
         });
-        self.wait(under_way, users.clone(), user)
+        self.wait(in_progress, users.clone(), user)
     }
 
     /// Waits for the outcome of a running check, unless too many requests wait: the received part
     /// of an unauthenticated request stays in memory meanwhile.
     fn wait(
         &self,
-        mut under_way: watch::Receiver<Option<bool>>,
+        mut in_progress: watch::Receiver<Option<bool>>,
         users: Arc<Users>,
         user: &[u8],
     ) -> Verdict {
@@ -225,7 +225,7 @@ impl Verifier {
         let user = user.to_vec();
         Verdict::Pending(Box::pin(async move {
             let _place = place;
-            let done = under_way.wait_for(Option::is_some).await;
+            let done = in_progress.wait_for(Option::is_some).await;
             match done.ok().and_then(|done| *done) {
                 Some(right) => users.outcome(&user, right),
                 // The process is shutting down, or the check panicked.

@@ -21,7 +21,7 @@ use crate::component::auth::is_loopback;
 use crate::introspection::Introspection;
 use crate::pipeline::batch::{Code, Nack};
 use crate::profile_api::{MAX_BODY, ProfileApi};
-use crate::serving::body::{Bounds, Held, Pace, Reader};
+use crate::serving::body::{BodyRate, Bounds, Reader, ReceivedBytes};
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_net::auth::{Guard, UserIdentity, refusal};
@@ -43,7 +43,7 @@ pub(super) struct Console {
     introspection: Arc<Introspection>,
     profiles: ProfileApi,
     budget: Arc<Budget>,
-    pace: Pace,
+    body_rate: BodyRate,
 }
 
 impl Console {
@@ -57,7 +57,7 @@ impl Console {
             introspection: cx.introspection.clone(),
             profiles: ProfileApi::new(cx.profile_stores.clone(), cx.budget.clone()),
             budget: cx.budget.clone(),
-            pace: Pace::new(&config.limits, None),
+            body_rate: BodyRate::new(&config.limits, None),
         }
     }
 
@@ -145,7 +145,7 @@ impl Console {
             budget: &self.budget,
         };
         let read = match parts.method {
-            Method::POST => Reader::new(body, peer, self.pace)
+            Method::POST => Reader::new(body, peer, self.body_rate)
                 .whole(&bounds)
                 .await
                 .map(Some),
@@ -155,7 +155,7 @@ impl Console {
             Ok(held) => {
                 // The permit stays until the answer is complete.
                 let (bytes, _permit) = match held {
-                    Some(Held { bytes, permit }) => (bytes, Some(permit)),
+                    Some(ReceivedBytes { bytes, permit }) => (bytes, Some(permit)),
                     None => (Bytes::new(), None),
                 };
                 let answer = self

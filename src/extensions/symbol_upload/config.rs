@@ -78,7 +78,7 @@ impl Validate for Config {
             );
         }
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
         if !self.directory.is_absolute() {
             problems.error(
                 &["directory"],

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::config::Config;
 use super::uploads::{Incoming, Kind, Refused, Uploads};
 use crate::pipeline::batch::Code;
-use crate::serving::body::{Pace, Reader};
+use crate::serving::body::{BodyRate, Reader};
 use crate::serving::front::may_be_sending;
 use tributary_config::ComponentId;
 use tributary_net::auth::Guard;
@@ -33,7 +33,7 @@ pub(super) struct Put {
     guard: Option<Guard>,
     uploads: Arc<Uploads>,
     max_upload: u64,
-    pace: Pace,
+    body_rate: BodyRate,
     turns: Semaphore,
 }
 
@@ -49,7 +49,7 @@ impl Put {
             guard,
             uploads: Arc::new(uploads),
             max_upload: config.max_upload_bytes.0,
-            pace: Pace::new(&config.limits, None),
+            body_rate: BodyRate::new(&config.limits, None),
             turns: Semaphore::new(AT_ONCE),
         }
     }
@@ -122,10 +122,10 @@ impl Put {
         peer: &Peer,
         mut incoming: Incoming,
     ) -> Result<Incoming, Response<Full<Bytes>>> {
-        let mut reader = Reader::new(request.body_mut(), peer, self.pace);
+        let mut reader = Reader::new(request.body_mut(), peer, self.body_rate);
         let mut received = 0u64;
         loop {
-            let piece = reader.piece().await.map_err(|nack| match nack.code {
+            let piece = reader.chunk().await.map_err(|nack| match nack.code {
                 Code::DeadlineExceeded => say(StatusCode::REQUEST_TIMEOUT, &nack.reason),
                 _ => say(StatusCode::BAD_REQUEST, &nack.reason),
             })?;

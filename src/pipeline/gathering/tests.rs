@@ -17,9 +17,9 @@ impl Measured for Request {
 const TIMEOUT: Duration = Duration::from_millis(200);
 const MILLI: Duration = Duration::from_millis(1);
 
-fn gathering(enough: (usize, usize), most: (usize, usize)) -> Gathering<Request> {
-    let [enough, most] = [enough, most].map(|(items, bytes)| Limit { items, bytes });
-    Gathering::new(Sizes { enough, most }, TIMEOUT)
+fn gathering(min: (usize, usize), max: (usize, usize)) -> Gathering<Request> {
+    let [min, max] = [min, max].map(|(items, bytes)| Limit { items, bytes });
+    Gathering::new(Sizes { min, max }, TIMEOUT)
 }
 
 fn of(tenant: &str) -> Partition {
@@ -56,11 +56,11 @@ async fn either_threshold_completes_a_batch() {
 
 #[tokio::test(start_paused = true)]
 async fn oversized_request_starts_next_batch() {
-    for (most, request) in [
+    for (max, request) in [
         ((4, usize::MAX), Request(2, 1)),
         ((usize::MAX, 4), Request(2, 2)),
     ] {
-        let mut gathering = gathering((usize::MAX, usize::MAX), most);
+        let mut gathering = gathering((usize::MAX, usize::MAX), max);
         let complete = push(&mut gathering, &[request; 3]);
         assert_eq!(complete, [vec![2, 2]]);
         let rest = gathering.take(&of("a")).unwrap();

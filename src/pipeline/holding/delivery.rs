@@ -9,15 +9,15 @@ use super::Holding;
 use super::ready::Bytes;
 use crate::pipeline::account::{Account, DropReason};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::offer::{Last, offer};
+use crate::pipeline::offer::{FinalRefusal, offer};
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::split::{Fault, Search};
 
 impl<G, R: Bytes> Holding<G, R> {
-    /// Offers a batch to the next stage until the stage accepts it. The batch is offered only once if all of its
-    /// senders wait and some cannot wait for long, and not at all if all have stopped waiting. If the batch is
-    /// refused permanently, its parts are offered instead, so that the data at fault does not take other data with
-    /// it. The data at fault is dropped. A batch that cannot be split is returned to its only sender.
+    /// Offers a batch to the next stage until the stage accepts it. If all senders wait and some of them cannot wait
+    /// for long, the batch is offered only once. If all senders have stopped waiting, the batch is not offered. If the
+    /// batch is refused permanently, its parts are offered separately and only the data at fault is dropped. A batch of
+    /// a single waiting sender that cannot be split is refused to this sender.
     ///
     /// # Errors
     ///
@@ -27,9 +27,9 @@ impl<G, R: Bytes> Holding<G, R> {
         mut batch: Batch,
         senders: &mut Senders,
     ) -> Result<(), Nack> {
-        let last = Last {
-            first: senders.have_impatient_sender(),
-            at_the_end: senders.all_wait(),
+        let last = FinalRefusal {
+            first: senders.need_outcome_soon(),
+            when_closing: senders.all_wait(),
         };
         if senders.have_stopped_waiting() {
             return Err(Nack::unavailable(CLOSED));
@@ -40,12 +40,12 @@ impl<G, R: Bytes> Holding<G, R> {
         let mut todo = VecDeque::from([batch]);
         while let Some(mut batch) = todo.pop_front() {
             let items = batch.items();
-            batch.patience = senders.patience();
+            batch.persisted_upstream = senders.persisted_upstream();
             let nack = match offer(&self.next, &self.closing, &batch, last).await {
                 Ok(()) => {
                     search.accepted();
-                    // Settled one by one, so that a shutdown in between counts only the remaining parts.
-                    self.settle(senders.passed(items));
+                    // Release each part separately, so that a shutdown in between counts only the remaining parts.
+                    self.release(senders.passed(items));
                     continue;
                 }
                 Err(nack) if nack.retryable => return Err(nack),
@@ -62,20 +62,20 @@ impl<G, R: Bytes> Holding<G, R> {
                 }
                 Err(_) if is_whole && senders.is_single_waiting_sender() => return Err(nack),
                 Err(_) => {
-                    self.give_up(items, &nack);
-                    self.settle(senders.passed(items));
+                    self.drop_items(items, &nack);
+                    self.release(senders.passed(items));
                 }
             }
         }
         Ok(())
     }
 
-    fn give_up(&self, items: usize, nack: &Nack) {
+    fn drop_items(&self, items: usize, nack: &Nack) {
         error!(error = %nack, dropped_items = items, "Sender failed. Dropping data.");
         self.next.account.dropped(items, DropReason::Permanent);
     }
 
-    /// Counts items that were merged into others.
+    /// Counts items that were merged into other items.
     pub(crate) fn merged(&self, before: usize, after: usize) {
         let fewer = before.saturating_sub(after);
         if fewer > 0 {
@@ -83,8 +83,8 @@ impl<G, R: Bytes> Holding<G, R> {
         }
     }
 
-    /// Counts items of these senders that are merged into others. If all senders wait, the items are counted only once
-    /// the merged items have been delivered.
+    /// Counts items of these senders that are merged into other items. If all senders wait, the items are counted only
+    /// after the merged items have been delivered.
     pub(crate) fn merging(&self, before: usize, after: usize, senders: &Senders) -> Merging<'_> {
         let waits = senders.all_wait();
         if !waits {
@@ -101,7 +101,7 @@ impl<G, R: Bytes> Holding<G, R> {
     }
 }
 
-/// Items that are being merged into others. See [`Holding::merging`].
+/// Items that are being merged into other items. See [`Holding::merging`].
 pub(crate) struct Merging<'a> {
     account: &'a Account,
     fewer: usize,

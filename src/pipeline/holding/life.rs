@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::ready::{Bytes as _, Most};
+use super::ready::{Bytes as _, Deliveries};
 use super::{Collected, Holder};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::{Component, Undelivered};
@@ -16,34 +16,34 @@ use crate::pipeline::{Component, Undelivered};
 /// The task that delivers flushed data. Runs until the processor is closed and empty.
 async fn flush<H: Holder>(holder: Arc<H>) {
     let holding = holder.holding();
-    let mut under_way = FuturesUnordered::new();
-    let (mut count_under_way, mut bytes_under_way) = (0, 0);
+    let mut in_flight = FuturesUnordered::new();
+    let (mut in_flight_count, mut in_flight_bytes) = (0, 0);
     loop {
         let Collected { due, closed } = holder.collect().await;
         let done = {
             let mut state = holding.state();
             loop {
-                let now = Most {
-                    count: count_under_way,
-                    bytes: bytes_under_way,
+                let now = Deliveries {
+                    count: in_flight_count,
+                    bytes: in_flight_bytes,
                 };
-                let Some(ready) = state.ready.pop(H::UNDER_WAY, now) else {
+                let Some(ready) = state.ready.pop(H::MAX_DELIVERIES, now) else {
                     break;
                 };
-                let one = Most {
-                    count: usize::from(!ready.is_patient()),
+                let delivery = Deliveries {
+                    count: usize::from(!ready.can_wait()),
                     bytes: ready.bytes(),
                 };
-                count_under_way += one.count;
-                bytes_under_way += one.bytes;
-                let handed_on = holder.hand_on(ready);
-                under_way.push(async move {
-                    handed_on.await;
-                    one
+                in_flight_count += delivery.count;
+                in_flight_bytes += delivery.bytes;
+                let delivered = holder.hand_on(ready);
+                in_flight.push(async move {
+                    delivered.await;
+                    delivery
                 });
-                holding.gone.notify_waiters();
+                holding.room_freed.notify_waiters();
             }
-            closed && state.ready.is_empty() && under_way.is_empty()
+            closed && state.ready.is_empty() && in_flight.is_empty()
         };
         if done {
             return;
@@ -51,9 +51,9 @@ async fn flush<H: Holder>(holder: Arc<H>) {
         tokio::select! {
             () = holding.wake.notified() => {}
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-            Some(one) = under_way.next() => {
-                count_under_way -= one.count;
-                bytes_under_way -= one.bytes;
+            Some(delivery) = in_flight.next() => {
+                in_flight_count -= delivery.count;
+                in_flight_bytes -= delivery.bytes;
             }
         }
     }
@@ -95,7 +95,7 @@ impl<H: Holder> Component for Life<H> {
             let holder = self.holder.clone();
             let holding = holder.holding();
             {
-                // Both under one lock: a collector that sees `closed` must find everything ready.
+                // Set both under one lock: `Holder::collect` must flush everything when it sees `closed`.
                 let mut state = holding.state();
                 state.closed = true;
                 state.ending = true;
@@ -105,7 +105,7 @@ impl<H: Holder> Component for Life<H> {
             if let Some(flusher) = &mut self.flusher
                 && timeout_at(deadline, &mut *flusher).await.is_err()
             {
-                // A delivery after this point would be counted twice.
+                // Wait for the end of the task: a delivery after this point would be counted twice.
                 flusher.abort();
                 let _ = flusher.await;
             }

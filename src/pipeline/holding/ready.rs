@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use crate::pipeline::batch::Batch;
 
-/// Number of flushed batches waiting for the next stage from which clients are refused.
+/// Number of waiting flushed batches from which clients are refused.
 pub(crate) const MAX_READY: usize = 8;
 
 /// Limit or count of concurrent deliveries. A single delivery may exceed the limit in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
+pub(crate) struct Deliveries {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
@@ -19,9 +19,9 @@ pub(crate) trait Bytes {
     /// Returns the approximate memory size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether the next stage may keep the data for long, because its senders wait and still have it. Such a delivery
-    /// must not block others.
-    fn is_patient(&self) -> bool {
+    /// Whether the senders of the data still have it and can wait, so that the next stage may buffer it for long. Such a
+    /// delivery must not block other deliveries.
+    fn can_wait(&self) -> bool {
         false
     }
 }
@@ -52,9 +52,9 @@ impl<R: Bytes> Queue<R> {
         self.waiting.is_empty()
     }
 
-    /// Whether no more data may be accepted, because of the number or the bytes of the waiting batches.
-    pub(crate) fn is_full(&self, most_bytes: usize) -> bool {
-        self.waiting.len() >= MAX_READY || self.bytes >= most_bytes
+    /// Whether the number or the bytes of the waiting batches have reached their limit.
+    pub(crate) fn is_full(&self, max_bytes: usize) -> bool {
+        self.waiting.len() >= MAX_READY || self.bytes >= max_bytes
     }
 
     pub(crate) fn push(&mut self, ready: R) {
@@ -63,12 +63,12 @@ impl<R: Bytes> Queue<R> {
     }
 
     /// Takes the next batch, if the limit of concurrent deliveries allows it.
-    pub(super) fn pop(&mut self, most: Most, under_way: Most) -> Option<R> {
+    pub(super) fn pop(&mut self, max: Deliveries, in_flight: Deliveries) -> Option<R> {
         let front = self.waiting.front()?;
         let next = front.bytes();
-        let fits = under_way.bytes == 0 || under_way.bytes.saturating_add(next) <= most.bytes;
-        let in_turn = under_way.count < most.count || front.is_patient() && most.count > 1;
-        if !in_turn || !fits {
+        let fits = in_flight.bytes == 0 || in_flight.bytes.saturating_add(next) <= max.bytes;
+        let has_slot = in_flight.count < max.count || front.can_wait() && max.count > 1;
+        if !has_slot || !fits {
             return None;
         }
         self.bytes = self.bytes.saturating_sub(next);

@@ -16,7 +16,7 @@ fn requests(names: &[&str]) -> Batch {
 /// sends.
 fn search(batch: Batch, fault: Fault) -> (Vec<String>, Vec<String>, usize) {
     let mut search = Search::default();
-    let (mut accepted, mut given_up, mut sends) = (Vec::new(), Vec::new(), 0);
+    let (mut accepted, mut dropped, mut sends) = (Vec::new(), Vec::new(), 0);
     let mut todo = std::collections::VecDeque::from([batch]);
     while let Some(part) = todo.pop_front() {
         sends += 1;
@@ -29,11 +29,11 @@ fn search(batch: Batch, fault: Fault) -> (Vec<String>, Vec<String>, usize) {
         }
         match search.refused(part, fault, None) {
             Ok(parts) => todo.extend(parts),
-            Err(part) => given_up.extend(span_names(&part)),
+            Err(part) => dropped.extend(span_names(&part)),
         }
     }
     accepted.sort_unstable();
-    (accepted, given_up, sends)
+    (accepted, dropped, sends)
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn bad_request_is_found_among_many() {
     let names: Vec<String> = (0..1000).map(|number| format!("{number:03}")).collect();
     let mut mixed: Vec<&str> = names.iter().map(String::as_str).collect();
     mixed[700] = "bad";
-    let (accepted, given_up, sends) = search(requests(&mixed), Fault::Unclear);
-    assert_eq!((accepted.len(), given_up), (999, vec!["bad".to_owned()]));
+    let (accepted, dropped, sends) = search(requests(&mixed), Fault::Unclear);
+    assert_eq!((accepted.len(), dropped), (999, vec!["bad".to_owned()]));
     assert!(sends <= 21, "{sends}");
 }
 
@@ -54,8 +54,8 @@ fn refusing_next_hop_gets_few_parts() {
         (Fault::Unclear, 17),
         (Fault::Elsewhere, 1),
     ] {
-        let (_, given_up, sent) = search(requests(&bad), fault);
-        assert_eq!((given_up.len(), sent), (2000, sends), "{fault:?}");
+        let (_, dropped, sent) = search(requests(&bad), fault);
+        assert_eq!((dropped.len(), sent), (2000, sends), "{fault:?}");
     }
 }
 
@@ -82,7 +82,7 @@ fn joined_profiles_are_split_between_profiles_first() {
 }
 
 #[test]
-fn parts_continue_the_progress_of_the_whole_separately() {
+fn parts_fork_the_progress_of_the_whole() {
     let mut batch = requests(&["a", "b"]);
     let progress = Arc::new(Progress::default());
     progress.add(7);
@@ -97,7 +97,7 @@ fn parts_continue_the_progress_of_the_whole_separately() {
 }
 
 #[test]
-fn split_without_memory_gives_the_data_up() {
+fn split_without_memory_drops_the_data() {
     let mut joined = spans(["a", "b"]);
     joined.mark_joined();
     let budget = Budget::new(1);

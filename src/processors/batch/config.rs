@@ -73,19 +73,19 @@ impl Config {
     pub(super) fn sizes(&self) -> Sizes {
         let no_size = self.send_batch_size == 0 && self.send_batch_bytes.0 == 0;
         let at_once = self.timeout.is_zero() || no_size;
-        let enough = |size: u64| if at_once { 1 } else { limit(size) };
-        let most = Limit {
+        let min = |size: u64| if at_once { 1 } else { limit(size) };
+        let max = Limit {
             items: limit(u64::from(self.send_batch_max_size)),
             bytes: limit(self.send_batch_max_bytes.0),
         };
         // A batch of the maximum size has nothing to wait for. Besides, requests left over from a
         // batch are always younger than the batch, so their timeout may start again.
         Sizes {
-            enough: Limit {
-                items: enough(u64::from(self.send_batch_size)).min(most.items),
-                bytes: enough(self.send_batch_bytes.0).min(most.bytes),
+            min: Limit {
+                items: min(u64::from(self.send_batch_size)).min(max.items),
+                bytes: min(self.send_batch_bytes.0).min(max.bytes),
             },
-            most,
+            max,
         }
     }
 }

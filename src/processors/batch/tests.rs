@@ -6,9 +6,9 @@ use super::*;
 use crate::component::Host;
 use crate::pipeline::Next;
 use crate::pipeline::account::Account;
-use crate::pipeline::batch::Patience;
+use crate::pipeline::batch::PersistedUpstream;
 use crate::pipeline::testing::{Scripted, span_names, spans};
-use crate::pipeline::{Component, Consumer, FanOut, Settle};
+use crate::pipeline::{Component, Consumer, FanOut, FlushReason};
 use crate::testing::named_batch;
 use tributary_profiles::testing_requests::sample_names;
 
@@ -34,7 +34,7 @@ fn within(
     exporter: Arc<Scripted>,
 ) -> Fixture {
     let cx = host.context(&"batch".parse().unwrap());
-    let Stage::Holding(connect) = config.build(&cx, Signal::Traces).unwrap() else {
+    let Stage::Buffering(connect) = config.build(&cx, Signal::Traces).unwrap() else {
         panic!("batch holds data");
     };
     let next = Next {
@@ -143,7 +143,7 @@ async fn blocked_next_stage_refuses_clients() {
         }
     };
     assert!(nack.retryable);
-    assert_eq!(accepted, MAX_UNDER_WAY.count + MAX_READY);
+    assert_eq!(accepted, MAX_DELIVERIES.count + MAX_READY);
 }
 
 #[tokio::test(start_paused = true)]
@@ -547,14 +547,14 @@ async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
 #[tokio::test(start_paused = true)]
 async fn patient_sender_gets_outcome_after_retries() {
     let f = fixture(&config(), Scripted::new([Err(Nack::unavailable("later"))]));
-    let patience = Arc::new(Patience::default());
+    let persisted_upstream = Arc::new(PersistedUpstream::default());
     let mut batch = spans(["a"]);
-    batch.patience = Some(patience.clone());
+    batch.persisted_upstream = Some(persisted_upstream.clone());
     let consumer = f.consumer.clone();
     let outcome = tokio::spawn(async move { consumer.consume(batch).await });
-    patience.until_taken_in().await;
+    persisted_upstream.until_buffered().await;
     assert!(f.exporter.taken().is_empty() && f.component.idle());
-    f.consumer.settle(Settle::Full);
+    f.consumer.request_flush(FlushReason::Full);
     outcome.await.unwrap().unwrap();
     assert_eq!(f.exporter.taken(), [1]);
 }

@@ -45,7 +45,7 @@ pub(super) struct Settings {
 pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
-    Stage::Holding(Box::new(move |next| {
+    Stage::Buffering(Box::new(move |next| {
         let gatherer = Arc::new(Gatherer {
             settings,
             metrics,
@@ -117,10 +117,10 @@ impl holding::Bytes for Ready {
         }
     }
 
-    fn is_patient(&self) -> bool {
+    fn can_wait(&self) -> bool {
         match self {
-            Ready::Window(pending) => pending.senders.are_patient(),
-            Ready::Batch(_, senders) => senders.are_patient(),
+            Ready::Window(pending) => pending.senders.can_wait(),
+            Ready::Batch(_, senders) => senders.can_wait(),
         }
     }
 }
@@ -271,7 +271,7 @@ impl Pending {
 impl Entered for Gatherer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let room = || self.room();
-        self.holding.with_patience(FULL, room).await?;
+        self.holding.retry_while_full(FULL, room).await?;
         let decoding = decoding::room(batch.wire().parts(), &self.budget);
         let decoding = decoding.map_err(refusal)?;
         let request = batch.wire().to_bytes();

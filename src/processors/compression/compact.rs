@@ -26,7 +26,7 @@ pub(super) struct Compact {
 
 pub(super) fn stage(cx: &BuildContext) -> Stage {
     let budget = cx.budget.clone();
-    Stage::Holding(Box::new(move |next| {
+    Stage::Buffering(Box::new(move |next| {
         let compact = Compact {
             next: next.consumer,
             budget,

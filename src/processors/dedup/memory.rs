@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Config;
 use super::keys::{DUPLICATE, Keys, NONE};
-use super::seen::{Seen, Taken, UnderWay};
+use super::seen::{InFlight, Seen, Taken};
 use crate::component::BuildContext;
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
@@ -76,7 +76,7 @@ impl Memory {
             metrics: Metrics::new(cx, signal),
             state: Mutex::new(State {
                 seen: Seen::new(config.window.0, max_bytes, permit),
-                under_way: UnderWay::default(),
+                in_flight: InFlight::default(),
                 deliveries: 0,
                 told: (0, 0),
             }),
@@ -100,7 +100,7 @@ impl Drop for Memory {
 /// Delivered keys and keys in flight.
 pub(super) struct State {
     pub(super) seen: Seen,
-    pub(super) under_way: UnderWay,
+    pub(super) in_flight: InFlight,
     /// Number of deliveries.
     deliveries: u64,
     /// Values last reported to the metrics.
@@ -126,7 +126,7 @@ impl State {
             if *key == NONE || *key == DUPLICATE {
                 continue;
             }
-            match self.under_way.take(*key, delivery) {
+            match self.in_flight.take(*key, delivery) {
                 Ok(()) => count += 1,
                 Err(Taken::Own) => *key = DUPLICATE,
                 Err(Taken::Other) => {
@@ -140,7 +140,7 @@ impl State {
         };
         // A waiting delivery must not keep keys, or two could wait for each other.
         let taken = keys.get(..at).unwrap_or_default();
-        self.under_way.give_back(taken, delivery);
+        self.in_flight.give_back(taken, delivery);
         None
     }
 }

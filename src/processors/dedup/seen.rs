@@ -248,7 +248,7 @@ impl Seen {
 
 /// Keys of each delivery in flight.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(HashTable<(u128, u64)>);
+pub(super) struct InFlight(HashTable<(u128, u64)>);
 
 /// The delivery that already has a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,7 +259,7 @@ pub(super) enum Taken {
     Other,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Registers a key for a delivery, unless a delivery already has it.
     #[inline]
     pub(super) fn take(&mut self, key: u128, delivery: u64) -> Result<(), Taken> {
@@ -446,18 +446,18 @@ mod tests {
 
     #[test]
     fn key_in_flight_belongs_to_one_delivery() {
-        let mut under_way = UnderWay::default();
-        assert_eq!(under_way.take(7, 1), Ok(()));
-        assert_eq!(under_way.take(7, 1), Err(Taken::Own));
-        assert_eq!(under_way.take(7, 2), Err(Taken::Other));
-        under_way.give_back(&[7], 2);
-        assert_eq!(under_way.take(7, 2), Err(Taken::Other));
-        under_way.give_back(&[6, 7], 1);
-        assert_eq!(under_way.take(7, 2), Ok(()));
-        assert_eq!(under_way.take(8, 3), Ok(()));
-        assert!(!under_way.clear(1), "another one is under way");
-        under_way.give_back(&[8], 3);
-        assert!(under_way.clear(1));
-        assert_eq!(under_way.take(7, 3), Ok(()));
+        let mut in_flight = InFlight::default();
+        assert_eq!(in_flight.take(7, 1), Ok(()));
+        assert_eq!(in_flight.take(7, 1), Err(Taken::Own));
+        assert_eq!(in_flight.take(7, 2), Err(Taken::Other));
+        in_flight.give_back(&[7], 2);
+        assert_eq!(in_flight.take(7, 2), Err(Taken::Other));
+        in_flight.give_back(&[6, 7], 1);
+        assert_eq!(in_flight.take(7, 2), Ok(()));
+        assert_eq!(in_flight.take(8, 3), Ok(()));
+        assert!(!in_flight.clear(1), "another delivery is in flight");
+        in_flight.give_back(&[8], 3);
+        assert!(in_flight.clear(1));
+        assert_eq!(in_flight.take(7, 3), Ok(()));
     }
 }

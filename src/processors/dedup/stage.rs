@@ -14,7 +14,7 @@ use crate::component::BuildContext;
 use crate::pipeline::Consumer;
 use crate::pipeline::Next;
 use crate::pipeline::account::DropReason;
-use crate::pipeline::batch::{Batch, Nack, Patience};
+use crate::pipeline::batch::{Batch, Nack, PersistedUpstream};
 use futures_util::future::BoxFuture;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
@@ -76,8 +76,8 @@ impl Dedup {
                 return Ok(());
             }
         }
-        let patience = batch.patience.clone();
-        let claim = self.claim(&mut offer, patience.as_deref()).await;
+        let persisted_upstream = batch.persisted_upstream.clone();
+        let claim = self.claim(&mut offer, persisted_upstream.as_deref()).await;
         // The size was an estimate for profiles. The next steps may take long.
         working.shrink_to(claim.keys.len().saturating_mul(ITEM_BYTES));
         let rest = offer.rest(&claim.keys, &self.budget).await;
@@ -100,7 +100,11 @@ impl Dedup {
 
     /// Marks duplicates, and registers all other items as in flight. Waits while another delivery
     /// has some of them in flight.
-    async fn claim(&self, offer: &mut Offer, patience: Option<&Patience>) -> Claim<'_> {
+    async fn claim(
+        &self,
+        offer: &mut Offer,
+        persisted_upstream: Option<&PersistedUpstream>,
+    ) -> Claim<'_> {
         loop {
             let settled = self.memory.settled.notified();
             if let Some((delivery, count)) = self.memory.state().claim(&mut offer.keys) {
@@ -114,9 +118,9 @@ impl Dedup {
                     accepted: false,
                 };
             }
-            if let Some(patience) = patience {
+            if let Some(persisted_upstream) = persisted_upstream {
                 // Waiting for the other delivery may take as long as that delivery.
-                patience.taken_in();
+                persisted_upstream.mark_buffered();
             }
             settled.await;
         }
@@ -165,8 +169,8 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut state = self.memory.state();
         let state = &mut *state;
-        if !state.under_way.clear(self.count) {
-            state.under_way.give_back(&self.keys, self.delivery);
+        if !state.in_flight.clear(self.count) {
+            state.in_flight.give_back(&self.keys, self.delivery);
         }
         if self.accepted {
             let pass = |key: &u128| *key != DUPLICATE && *key != NONE;

@@ -74,7 +74,7 @@ impl Bench {
                 pipeline: pipeline.to_owned(),
                 ..host.context(&"dedup".parse().unwrap())
             };
-            let Ok(Stage::Holding(connect)) = config.build(&cx, signal) else {
+            let Ok(Stage::Buffering(connect)) = config.build(&cx, signal) else {
                 panic!("not a stage that waits");
             };
             let account = Account::of_pipeline("test");

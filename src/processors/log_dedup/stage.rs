@@ -13,9 +13,9 @@ use super::conditions::{Conditions, Divided};
 use super::count::{Clock, Counted, FOUND_BYTES, Found, Identity, Output};
 use super::fields::Path;
 use super::{Config, zone};
-use crate::component::{BuildContext, Held};
+use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
-use crate::pipeline::holding::{Collected, Entered, Entrance, Holder, Holding, Life, Most};
+use crate::pipeline::holding::{Collected, Deliveries, Entered, Entrance, Holder, Holding, Life};
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::{CLOSED, Senders};
@@ -34,7 +34,10 @@ const PARTITION_BYTES: usize = 256;
 /// receiver.
 const REQUEST_BYTES: usize = 2 << 20;
 
-pub(super) fn connect(config: Config, cx: &BuildContext) -> Box<dyn FnOnce(Next) -> Held> {
+pub(super) fn connect(
+    config: Config,
+    cx: &BuildContext,
+) -> Box<dyn FnOnce(Next) -> BufferingStage> {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
     Box::new(move |next| {
@@ -96,10 +99,10 @@ impl holding::Bytes for Ready {
         }
     }
 
-    fn is_patient(&self) -> bool {
+    fn can_wait(&self) -> bool {
         match self {
-            Ready::Interval(interval) => interval.senders.are_patient(),
-            Ready::Passing(_, senders) => senders.are_patient(),
+            Ready::Interval(interval) => interval.senders.can_wait(),
+            Ready::Passing(_, senders) => senders.can_wait(),
         }
     }
 }
@@ -210,7 +213,7 @@ impl Holder for LogCounter {
     type Gathered = Option<Interval>;
     type Ready = Ready;
 
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };
@@ -242,7 +245,7 @@ impl Holder for LogCounter {
             Ready::Interval(interval) => *interval,
             Ready::Passing(batch, mut senders) => {
                 let outcome = self.holding.hand_on(batch, &mut senders).await;
-                return senders.tell(&outcome);
+                return senders.report(&outcome);
             }
         };
         let Interval {
@@ -300,7 +303,7 @@ impl Holder for LogCounter {
             outcome = outcome.and(handed_on.await);
         }
         merging.over(&outcome);
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 
@@ -330,9 +333,9 @@ impl Entered for LogCounter {
             self.identity.find(request, &mut found);
         }
         let take_in = || self.take_in(&batch, &found, &mut passing, &mut senders);
-        self.holding.with_patience(FULL, take_in).await?;
+        self.holding.retry_while_full(FULL, take_in).await?;
         // The counted and the passing records have their own senders now.
-        senders.tell(&Ok(()));
+        senders.report(&Ok(()));
         // While the request waits, only its counts are in memory.
         drop(found);
         drop((requests, working, batch));

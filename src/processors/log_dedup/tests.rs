@@ -31,7 +31,7 @@ struct Fixture {
 fn fixture(config: &dyn ProcessorConfig, exporter: Arc<Scripted>) -> Fixture {
     let host = Host::for_tests();
     let cx = host.context(&"log_dedup".parse().unwrap());
-    let Stage::Holding(connect) = config.build(&cx, Signal::Logs).unwrap() else {
+    let Stage::Buffering(connect) = config.build(&cx, Signal::Logs).unwrap() else {
         panic!("counting takes time");
     };
     let next = Next {
@@ -443,7 +443,8 @@ async fn clients_with_other_headers_are_counted_apart_up_to_the_limit() {
 async fn redelivery_through_dedup_is_not_counted_again() {
     let f = fixture(&Config::default(), Scripted::new([]));
     let cx = Host::for_tests().context(&"dedup".parse().unwrap());
-    let Stage::Holding(connect) = dedup::Config::default().build(&cx, Signal::Logs).unwrap() else {
+    let Stage::Buffering(connect) = dedup::Config::default().build(&cx, Signal::Logs).unwrap()
+    else {
         panic!("duplicates wait for the outcome");
     };
     let (dedup, _) = connect(Next {

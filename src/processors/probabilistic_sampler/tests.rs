@@ -38,7 +38,7 @@ fn processor(config: &Config, signal: Signal) -> Box<dyn Processor> {
         .unwrap()
     {
         Stage::Pure(processor) => processor,
-        Stage::Holding(_) => panic!("holds nothing"),
+        Stage::Buffering(_) => panic!("holds nothing"),
     }
 }
 

@@ -9,12 +9,12 @@ use tokio::time::{Instant, timeout};
 use super::config::{Config, HoldConfig};
 use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
-use crate::component::{BuildContext, Held};
+use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{
-    Bytes as _, Collected, Entered, Entrance, Holder, Holding, Life, Most,
+    Bytes as _, Collected, Deliveries, Entered, Entrance, Holder, Holding, Life,
 };
-use crate::pipeline::senders::{Answer, CLOSED, Senders};
+use crate::pipeline::senders::{CLOSED, PendingOutcome, Senders};
 use crate::pipeline::{Consumer, Idle, Next, holding};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_symbols::library::{Library, LookupAttempt, Pending};
@@ -24,7 +24,7 @@ pub(super) fn connect(
     cx: &BuildContext,
     library: Arc<Library>,
     next: Next,
-) -> Held {
+) -> BufferingStage {
     let metrics = Metrics::new(&cx.id);
     let call_sites = config.call_sites.clone();
     let symbolizer = Symbolizer::new(library, call_sites, metrics, cx.budget.clone());
@@ -115,8 +115,8 @@ impl holding::Bytes for Kept {
         self.0.bytes()
     }
 
-    fn is_patient(&self) -> bool {
-        self.1.are_patient()
+    fn can_wait(&self) -> bool {
+        self.1.can_wait()
     }
 }
 
@@ -126,7 +126,7 @@ impl Keeper {
         self: &Arc<Self>,
         mut batch: Batch,
         pending: Vec<Pending>,
-    ) -> Result<Result<Answer, Batch>, Nack> {
+    ) -> Result<Result<PendingOutcome, Batch>, Nack> {
         let mut state = self.holding.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -170,7 +170,7 @@ impl Holder for Keeper {
     type Gathered = Gathered;
     type Ready = Kept;
 
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };
@@ -200,7 +200,7 @@ impl Holder for Keeper {
         let binaries = symbolizer.binaries(&batch, LookupAttempt::Repeated).await;
         let batch = symbolizer.name(batch, binaries).await;
         let outcome = self.holding.hand_on(batch, &mut senders).await;
-        senders.tell(&outcome);
+        senders.report(&outcome);
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::component::{Held, Host};
+use crate::component::{BufferingStage, Host};
 use crate::pipeline::Next;
 use crate::pipeline::account::Account;
 use crate::pipeline::batch::{Batch, Nack};
@@ -57,7 +57,7 @@ struct World {
     _directories: [TempDir; 2],
     there: Arc<Notify>,
     next: Arc<Scripted>,
-    stage: Held,
+    stage: BufferingStage,
 }
 
 impl World {

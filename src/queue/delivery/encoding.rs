@@ -11,18 +11,17 @@ use crate::pipeline::merge::merge_profiles;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::turns::BLOCKING_BYTES;
 use crate::queue::entry::{Entry, Job};
-use crate::queue::held::Content;
+use crate::queue::payload::Content;
 use crate::queue::{Encoded, Fault, Identity, SendError};
 use tributary_memory::Permit;
 use tributary_otlp::{Requests, Signal};
 
 /// A job after encoding.
 pub(super) enum Ready {
-    /// One request, and the permit for the bytes that encoding made.
+    /// The encoded batch, and the permit for the bytes that encoding allocated.
     Whole(Encoded, Permit),
-    /// Groups of positions of requests. The requests of one group can be sent as one batch; all requests together
-    /// cannot.
-    Apart(Vec<Vec<usize>>),
+    /// Positions of requests in the job, by group. All requests together cannot be merged; the requests of a group can.
+    Groups(Vec<Vec<usize>>),
 }
 
 impl Delivery {
@@ -39,7 +38,7 @@ impl Delivery {
         let bytes: usize = job.iter().map(Entry::bytes).sum();
         let content: Vec<Content> = job.iter_mut().filter_map(Entry::content).collect();
         let packed = content.iter().any(Content::is_packed);
-        let (sender, signal, most_bytes) = (self.sender.clone(), self.signal, self.most_bytes);
+        let (sender, signal, max_bytes) = (self.sender.clone(), self.signal, self.max_bytes);
         let joins = signal == Signal::Profiles && content.len() > 1;
         let budget = self.budget.clone();
         let work = move || {
@@ -57,7 +56,7 @@ impl Delivery {
                 })?);
             }
             if joins {
-                let joined = merge_profiles(requests.parts(), most_bytes, &memory);
+                let joined = merge_profiles(requests.parts(), max_bytes, &memory);
                 let mut joined = joined.map_err(|_| SendError::no_memory(&memory))?;
                 if joined.len() != 1 {
                     let groups = joined.into_iter().map(|joined| joined.parts);
@@ -66,7 +65,7 @@ impl Delivery {
                 requests = joined.drain(..).map(|joined| joined.request).collect();
             }
             let chunks = sender.encode(signal, &requests, &memory)?;
-            // Chunks that are parts of the requests are counted with them.
+            // Chunks that share the bytes of a request need no permit of their own.
             let is_part = |chunk: &Bytes| {
                 let end = |bytes: &Bytes| bytes.as_ptr().addr() + bytes.len();
                 requests
@@ -89,7 +88,7 @@ impl Delivery {
         } else {
             work()?
         };
-        if let Some(budget) = &self.packs_in {
+        if let Some(budget) = &self.compression_budget {
             for entry in job.iter_mut() {
                 entry.pack(budget).await;
             }
@@ -100,12 +99,12 @@ impl Delivery {
                     signal,
                     items,
                     chunks: chunks.into(),
-                    held: job.iter().map(Entry::held_bytes).sum(),
+                    retained_bytes: job.iter().map(Entry::retained_bytes).sum(),
                     identity: identity.clone(),
                 };
                 Ready::Whole(encoded, permit)
             }
-            Err(groups) => Ready::Apart(groups),
+            Err(groups) => Ready::Groups(groups),
         })
     }
 }

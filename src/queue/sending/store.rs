@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{RETRY_AFTER, SendingQueue, gone};
-use crate::pipeline::Settle;
+use super::{RETRY_AFTER, SendingQueue, closed};
+use crate::pipeline::FlushReason;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::queue::arrival::Arrival;
 use crate::queue::config::QueueConfig;
-use crate::queue::room::{NoRoom, URGE};
-use crate::queue::stored::{Place, Stored};
+use crate::queue::room::{FLUSH_REQUEST_INTERVAL, NoRoom};
+use crate::queue::stored::{LogReservation, Stored};
 use tributary_storage::AppendError;
 
 impl SendingQueue {
@@ -25,13 +25,13 @@ impl SendingQueue {
         let record = stored.record(&mut batch);
         let units = stored.units(record.items, record.len());
         let sender = &self.delivery.sender;
-        if sender.gathers() && stored.is_scarce(units) {
-            sender.settle(Settle::Full);
+        if sender.buffers() && stored.is_scarce(units) {
+            sender.request_flush(FlushReason::Full);
         }
-        let place = match self.stored_place(stored, units).await {
-            Ok(place) => {
-                self.delivery.has_room();
-                place
+        let reservation = match self.reserve_in_log(stored, units).await {
+            Ok(reservation) => {
+                self.delivery.log_room();
+                reservation
             }
             Err(NoRoom::Full) if config.drop_on_overflow => {
                 arrival.dropped(&self.delivery);
@@ -39,14 +39,14 @@ impl SendingQueue {
             }
             Err(no_room) => return Err(self.refusal(config, units, &arrival, no_room)),
         };
-        // Spawned, so that the append completes and is accounted for even if the sender stops waiting.
+        // Spawn a task, so that the append completes and is counted even if the sender stops waiting.
         let log = stored.clone();
         let appended = tokio::spawn(async move {
             let outcome = log.append(record).await;
-            // Dropped after the append: until then the batch and its place count in the memory budget and in the queue.
-            drop((batch, place));
+            // Release the batch and its reservation only after the append, which needs them.
+            drop((batch, reservation));
             if outcome.is_ok() {
-                arrival.taken();
+                arrival.accepted();
             }
             outcome
         });
@@ -57,22 +57,26 @@ impl SendingQueue {
                 format!("sending queue: {error}"),
                 RETRY_AFTER,
             )),
-            Ok(Err(AppendError::Closed)) | Err(_) => Err(gone()),
+            Ok(Err(AppendError::Closed)) | Err(_) => Err(closed()),
         }
     }
 
-    /// Waits for room in the log. Meanwhile, a sender that buffers is asked repeatedly to flush.
-    async fn stored_place(&self, stored: &Arc<Stored>, units: usize) -> Result<Place, NoRoom> {
+    /// Waits for room in the log, and repeatedly requests a flush from a buffering sender.
+    async fn reserve_in_log(
+        &self,
+        stored: &Arc<Stored>,
+        units: usize,
+    ) -> Result<LogReservation, NoRoom> {
         let sender = &self.delivery.sender;
-        let placing = stored.place(units);
-        if !sender.gathers() {
-            return placing.await;
+        let reserving = stored.reserve(units);
+        if !sender.buffers() {
+            return reserving.await;
         }
-        tokio::pin!(placing);
+        tokio::pin!(reserving);
         loop {
-            match timeout(URGE, &mut placing).await {
-                Ok(place) => return place,
-                Err(_) => sender.settle(Settle::Full),
+            match timeout(FLUSH_REQUEST_INTERVAL, &mut reserving).await {
+                Ok(reservation) => return reservation,
+                Err(_) => sender.request_flush(FlushReason::Full),
             }
         }
     }

@@ -13,7 +13,7 @@ use tributary_memory::{Budget, Permit, StoredQueue};
 pub(in crate::queue) struct Ahead {
     queue: StoredQueue,
     taken: AtomicUsize,
-    given_back: Notify,
+    released: Notify,
 }
 
 /// A share of a queue's read-ahead, released on drop.
@@ -28,7 +28,7 @@ impl Ahead {
         Arc::new(Ahead {
             queue: budget.stored_queue(),
             taken: AtomicUsize::new(0),
-            given_back: Notify::new(),
+            released: Notify::new(),
         })
     }
 
@@ -37,15 +37,16 @@ impl Ahead {
         self.queue.allowance()
     }
 
-    /// Takes credit for `bytes`. A queue with nothing in memory always gets it, so that a large record can be sent.
+    /// Takes credit for `bytes`. A queue without records in memory always gets credit, so that it can send a large
+    /// record.
     pub(in crate::queue) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
-        // An empty record has a cost too.
+        // An empty record also takes memory.
         let bytes = bytes.max(1);
         let allowance = self.allowance();
-        let enough = |taken: usize| taken == 0 || taken.saturating_add(bytes) <= allowance;
+        let fits = |taken: usize| taken == 0 || taken.saturating_add(bytes) <= allowance;
         self.taken
             .fetch_update(Relaxed, Relaxed, |taken| {
-                enough(taken).then(|| taken.saturating_add(bytes))
+                fits(taken).then(|| taken.saturating_add(bytes))
             })
             .ok()?;
         Some(Credit {
@@ -55,8 +56,8 @@ impl Ahead {
     }
 
     /// Completes when credit is released after this call.
-    pub(in crate::queue) fn given_back(&self) -> tokio::sync::futures::Notified<'_> {
-        self.given_back.notified()
+    pub(in crate::queue) fn released(&self) -> tokio::sync::futures::Notified<'_> {
+        self.released.notified()
     }
 
     /// Counts the memory of a record that was read from disk.
@@ -68,6 +69,6 @@ impl Ahead {
 impl Drop for Credit {
     fn drop(&mut self) {
         self.ahead.taken.fetch_sub(self.bytes, Relaxed);
-        self.ahead.given_back.notify_waiters();
+        self.ahead.released.notify_waiters();
     }
 }

@@ -4,8 +4,8 @@
 //! version:u8 signal:u8 joined:u8 0:u8 requests:u32 length:u32* headers:u32 { name values:u32 value* }* requests
 //! ```
 //!
-//! Numbers are little-endian. Names and values are a u32 length and their bytes. Of the request headers, only those
-//! that keep batches apart are stored.
+//! Numbers are little-endian. Names and values are a u32 length and their bytes. Only the request headers whose values
+//! must be equal within a batch are stored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tributary_storage::NewRecord;
 /// Version of the record format.
 const VERSION: u8 = 1;
 
-/// Encodes a batch with the headers of these lower-case names. The requests are not copied.
+/// Encodes a batch with the headers named in `headers` (lower case). The requests are not copied.
 pub(super) fn encode(batch: &mut Batch, headers: &[String]) -> NewRecord {
     let (signal, joined, items) = (batch.signal(), batch.is_joined(), batch.items());
     let kept: Vec<(&String, &Vec<String>)> = match &batch.metadata {
@@ -138,7 +138,7 @@ impl Parts {
 }
 
 fn put_len(to: &mut BytesMut, len: usize) {
-    // Larger lengths make a record above the size limit of the log, which refuses it.
+    // The log refuses a record with a larger length, because it is above the size limit.
     to.put_u32_le(u32::try_from(len).unwrap_or(u32::MAX));
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_very_many_requests_comes_back_in_linear_time() {
+    fn batch_of_many_requests_is_decoded_in_linear_time() {
         let one = Bytes::from_static(b"one");
         let requests = Requests::from_iter(std::iter::repeat_n(one, 200_000));
         let mut batch = Batch::new(Signal::Logs, 200_000, requests);

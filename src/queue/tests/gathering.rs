@@ -1,4 +1,4 @@
-//! Tests of the queue's guarantees with a sender that takes batches over and reports their outcomes later.
+//! Tests of the queue's guarantees with a sender that buffers batches and reports their outcomes later.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -6,11 +6,11 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// A sender that buffers every batch, and reports outcomes when the test asks for them.
+/// A sender that buffers every batch, and reports outcomes at the request of the test.
 #[derive(Default)]
 pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
-    asked: Mutex<Vec<Settle>>,
+    asked: Mutex<Vec<FlushReason>>,
     /// Identities of all batches, by attempt.
     attempts: Mutex<Vec<Arc<Identity>>>,
     /// Whether the sender ignores requests to finish its batches.
@@ -40,7 +40,7 @@ impl Gatherer {
         settled.count()
     }
 
-    /// Reports the outcome of the batch with the span of that name.
+    /// Reports the outcome of the batch with the span `name`.
     fn settle_one(&self, name: &str, outcome: Result<Outcome, SendError>) {
         let mut all = self.held.lock().unwrap();
         let has = |held: &Held| held.names.iter().any(|other| other == name);
@@ -51,26 +51,29 @@ impl Gatherer {
 
 impl Sender for Gatherer {
     fn send<'a>(&'a self, _: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(async { panic!("a sender that gathers is asked to take") })
+        Box::pin(async { panic!("a buffering sender must not be called through send") })
     }
 
-    fn gathers(&self) -> bool {
+    fn buffers(&self) -> bool {
         true
     }
 
-    fn take<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Taken, SendError>> {
+    fn send_or_buffer<'a>(
+        &'a self,
+        batch: &'a Encoded,
+    ) -> BoxFuture<'a, Result<SendOutcome, SendError>> {
         Box::pin(async {
             let (tell, outcome) = oneshot::channel();
             let names = names(&batch.chunks.concat());
-            self.waiting.fetch_add(batch.held, Relaxed);
+            self.waiting.fetch_add(batch.retained_bytes, Relaxed);
             self.held.lock().unwrap().push(Held { names, tell });
             self.attempts.lock().unwrap().push(batch.identity.clone());
-            Ok(Taken::Over(outcome))
+            Ok(SendOutcome::Buffered(outcome))
         })
     }
 
-    fn settle(&self, why: Settle) {
-        self.asked.lock().unwrap().push(why);
+    fn request_flush(&self, reason: FlushReason) {
+        self.asked.lock().unwrap().push(reason);
         if !self.stubborn {
             self.settle_all(&Ok(Outcome::default()));
         }
@@ -220,7 +223,14 @@ async fn buffering_sender_is_flushed_when_full_and_at_shutdown() {
         }
         let third = bench.consume(request("b", 1)).await;
         assert_eq!(third.is_ok(), block_on_overflow);
-        assert!(bench.gatherer.asked.lock().unwrap().contains(&Settle::Full));
+        assert!(
+            bench
+                .gatherer
+                .asked
+                .lock()
+                .unwrap()
+                .contains(&FlushReason::Full)
+        );
         let component = bench.terminal.component;
         let left = component.shutdown(Instant::now() + SECS(10)).await;
         assert_eq!(left, Undelivered::default());
@@ -230,7 +240,7 @@ async fn buffering_sender_is_flushed_when_full_and_at_shutdown() {
                 .asked
                 .lock()
                 .unwrap()
-                .contains(&Settle::Ending)
+                .contains(&FlushReason::Ending)
         );
     }
 }

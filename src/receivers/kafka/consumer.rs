@@ -27,12 +27,12 @@ use tributary_net::sampled_log::SampledLog;
 /// Time at the size limit after which the partitions with the most buffered messages are paused.
 /// Without a pause, the receiver would see neither group events nor other partitions. Each pause
 /// costs a second fetch of librdkafka's prefetched messages.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Retry delay for memory in the budget and for a new member.
-const AGAIN: Duration = Duration::from_secs(1);
+const MAX_FULL_TIME: Duration = Duration::from_secs(1);
+/// Retry delay after a failure to reserve memory or to create a member.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Number of buffers of `max_fetch_size`: the lanes, librdkafka's queue, and a response that is
 /// arriving.
-const SHARES: usize = 3;
+const BUFFERS: usize = 3;
 
 /// The receiver.
 pub(super) struct Receiver {
@@ -59,7 +59,7 @@ struct Reading {
 enum Ending {
     Stopped,
     Broken,
-    /// Another member replaces it, with new certificates.
+    /// A new member replaces this member, with new certificates.
     Renewed(Member),
 }
 
@@ -148,16 +148,17 @@ impl Reading {
                 Ending::Stopped => return,
                 Ending::Renewed(member) => self.member = Some(member),
                 Ending::Broken => tokio::select! {
-                    () = sleep(AGAIN) => {}
+                    () = sleep(RETRY_DELAY) => {}
                     () = self.stop.cancelled() => return,
                 },
             }
         }
     }
 
-    /// Reserves memory for all buffered messages; no message is fetched before. `None` at shutdown.
+    /// Reserves memory for all buffered messages, before any message is fetched. Returns `None` at
+    /// shutdown.
     async fn memory(&self) -> Option<Permit> {
-        let needed = self.bound().saturating_mul(SHARES);
+        let needed = self.bound().saturating_mul(BUFFERS);
         loop {
             let no_room = match self.budget.acquire(needed) {
                 Ok(permit) => return Some(permit),
@@ -173,7 +174,7 @@ impl Reading {
                 );
             }
             tokio::select! {
-                () = sleep(AGAIN) => {}
+                () = sleep(RETRY_DELAY) => {}
                 () = self.stop.cancelled() => return None,
             }
         }
@@ -199,7 +200,7 @@ impl Reading {
                 true => full_since.or_else(|| Some(Instant::now())),
                 false => None,
             };
-            let pause_at = full_since.map_or_else(Instant::now, |since| since + PATIENCE);
+            let pause_at = full_since.map_or_else(Instant::now, |since| since + MAX_FULL_TIME);
             tokio::select! {
                 () = self.stop.cancelled() => break Ending::Stopped,
                 () = self.renewals.due() => match Member::new(&self.config, &self.topics, &self.id) {
@@ -213,7 +214,7 @@ impl Reading {
                     }
                     Err(reason) => self.failed(&reason),
                 },
-                step = lanes.next(), if !lanes.is_idle() => settle(member, step),
+                step = lanes.next(), if !lanes.is_idle() => apply(member, step),
                 () = sleep_until(pause_at), if full_since.is_some() => {
                     revoke(member, &mut lanes);
                     member.pause(&lanes.hold(self.bound()));
@@ -221,8 +222,8 @@ impl Reading {
                 received = consumer.recv(), if full_since.is_none() => match received {
                     Ok(message) => match self.message(&message) {
                         Some(message) => {
-                            // A rebalance may have happened during the wait: the message is then
-                            // the first one of a new assignment.
+                            // After a rebalance during the wait, the message is the first message of a
+                            // new assignment.
                             revoke(member, &mut lanes);
                             lanes.push(message);
                         }
@@ -248,7 +249,7 @@ impl Reading {
         stop.cancel();
         while !lanes.is_idle() {
             let step = lanes.next().await;
-            settle(member, step);
+            apply(member, step);
         }
         ending
     }
@@ -300,7 +301,7 @@ fn revoke(member: &Member, lanes: &mut Lanes) {
     }
 }
 
-fn settle(member: &Member, step: Option<Step>) {
+fn apply(member: &Member, step: Option<Step>) {
     match step {
         Some(Step::Read(partition, offset)) => member.read(&partition, offset),
         Some(Step::Stuck(partition)) => member.pause(&[partition]),

@@ -21,7 +21,7 @@ pub(super) fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfi
         )
         .set(
             "max.poll.interval.ms",
-            LONGEST_SILENCE.max(session).to_string(),
+            MAX_POLL_INTERVAL_MS.max(session).to_string(),
         )
         .set(
             "partition.assignment.strategy",
@@ -47,7 +47,7 @@ pub(super) fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfi
         )
         .set("fetch.min.bytes", config.min_fetch_size.to_string())
         .set("fetch.max.bytes", most.to_string())
-        // Otherwise librdkafka would raise the limits above.
+        // Without this setting librdkafka would raise the limits above.
         .set("message.max.bytes", most.clamp(1000, 1_000_000).to_string())
         .set(
             "max.partition.fetch.bytes",
@@ -77,6 +77,6 @@ pub(super) fn consumer_settings(config: &Config, topics: &Topics) -> ClientConfi
     settings
 }
 
-/// Time without polling after which a member counts as stuck, in milliseconds; librdkafka's
-/// default.
-pub(super) const LONGEST_SILENCE: u64 = 300_000;
+/// Time without polling after which a member counts as stuck, in milliseconds. The default of
+/// librdkafka.
+pub(super) const MAX_POLL_INTERVAL_MS: u64 = 300_000;

@@ -16,7 +16,7 @@ use crate::pipeline::turns::on_a_turn;
 use crate::queue::{Backoff, RetryConfig};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::intake::{Format, Work};
-use crate::serving::body::{Held, out_of_memory};
+use crate::serving::body::{ReceivedBytes, out_of_memory};
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_net::kafka::RecordEncoding;
@@ -24,7 +24,7 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 
-/// Size in bytes up to which decoding takes about a millisecond at most, and is done in place.
+/// Size in bytes up to which decoding runs in place, because it takes at most about a millisecond.
 const SHORT: usize = 256 << 10;
 /// Retry delay without `error_backoff`, if the refusal contains none.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -109,8 +109,8 @@ impl Intake {
             match (refused.retryable, may_be_about_content(refused.code)) {
                 (true, _) => {}
                 (false, true) => return self.give_up(message, &refused),
-                // The cause is a configuration error that can be corrected, so no data must be lost
-                // until then.
+                // The cause is a configuration error, so the message must not be lost before an
+                // operator corrects it.
                 (false, false) => self.refused_by_mistake(message, &refused),
             }
             let wait = match &mut backoff {
@@ -151,7 +151,7 @@ impl Intake {
         Some(Backoff::new(config, Instant::now()))
     }
 
-    /// Makes one attempt. The decoded message is kept in `batch` for the next one.
+    /// Makes one attempt. The decoded message is kept in `batch` for the next attempt.
     async fn hand_on(&self, message: &Message, batch: &mut Option<Batch>) -> Result<(), Nack> {
         if message.payload.is_empty() {
             return Ok(());
@@ -176,11 +176,11 @@ impl Intake {
         outcome
     }
 
-    /// Decodes the batch in a message; `None` if it has no items.
+    /// Decodes the batch in a message. Returns `None` if the batch has no items.
     async fn read(&self, message: &Message) -> Result<Option<Batch>, Nack> {
         let bytes = message.payload.clone();
         let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
-        let held = Held { bytes, permit };
+        let held = ReceivedBytes { bytes, permit };
         let work = Work {
             signal: message.signal,
             format: match message.encoding {
@@ -191,7 +191,7 @@ impl Intake {
             // JSON takes at most four times the size of protobuf, and the budget limits the size.
             limit: usize::MAX,
             limit_key: "max_fetch_size",
-            // The refused record is the only copy and has a limited size.
+            // No limit: the message is the only copy of its data, and its size is limited.
             max_items: usize::MAX,
             stamp: None,
         };
@@ -278,9 +278,14 @@ fn may_be_about_content(code: Code) -> bool {
 }
 
 /// Adds a header's value to the resources of a request.
-fn stamped(stamp: &Stamp, signal: Signal, value: &str, held: Held) -> Result<Held, Nack> {
+fn stamped(
+    stamp: &Stamp,
+    signal: Signal,
+    value: &str,
+    held: ReceivedBytes,
+) -> Result<ReceivedBytes, Nack> {
     let malformed = |error| Nack::invalid(format!("malformed {signal} request: {error}"));
-    let Held { bytes, mut permit } = held;
+    let ReceivedBytes { bytes, mut permit } = held;
     let stamping = stamp
         .prepare(signal, Some(value), &bytes)
         .map_err(malformed)?;
@@ -290,5 +295,5 @@ fn stamped(stamp: &Stamp, signal: Signal, value: &str, held: Held) -> Result<Hel
     let output = stamping.write().map_err(malformed)?;
     let bytes = output.map_or(bytes, Bytes::from);
     permit.shrink_to(bytes.len());
-    Ok(Held { bytes, permit })
+    Ok(ReceivedBytes { bytes, permit })
 }

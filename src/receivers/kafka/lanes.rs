@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::intake::{Intake, Message, Verdict};
 use futures_util::future::BoxFuture;
 
-/// Memory of a message besides its value, in bytes: the message itself, and its place in a lane.
+/// Memory of a message in addition to its value, in bytes: the message and its entry in a lane.
 const MESSAGE_BYTES: usize = 256;
 
 /// A topic and the number of a partition.
@@ -21,7 +21,7 @@ pub(super) struct Lanes {
     intake: Arc<Intake>,
     stop: CancellationToken,
     lanes: HashMap<Partition, Lane>,
-    under_way: FuturesUnordered<BoxFuture<'static, Settled>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Finished>>,
     /// Bytes of all messages.
     pub(super) bytes: usize,
     /// Bytes of messages in lanes that are not paused.
@@ -46,7 +46,7 @@ struct Lane {
 }
 
 /// A message that is no longer in flight.
-struct Settled {
+struct Finished {
     partition: Partition,
     generation: u64,
     offset: i64,
@@ -69,7 +69,7 @@ impl Lanes {
             intake,
             stop,
             lanes: HashMap::new(),
-            under_way: FuturesUnordered::new(),
+            in_flight: FuturesUnordered::new(),
             bytes: 0,
             free_bytes: 0,
             released: Vec::new(),
@@ -77,18 +77,18 @@ impl Lanes {
         }
     }
 
-    /// Whether the lanes are full, if all may use `most` bytes. Lanes that are not paused may use half of the
-    /// remainder, so that working partitions always have room, however many partitions are blocked.
-    pub(super) fn is_full(&self, most: usize) -> bool {
+    /// Whether the lanes are full, if all may use `max` bytes. Lanes that are not paused may use half of the
+    /// remainder, so that working partitions always have room, even if many partitions are blocked.
+    pub(super) fn is_full(&self, max: usize) -> bool {
         let others = self.bytes - self.free_bytes;
-        self.free_bytes > 0 && self.free_bytes >= most.saturating_sub(others) / 2
+        self.free_bytes > 0 && self.free_bytes >= max.saturating_sub(others) / 2
     }
 
-    /// Pauses the largest partitions until there is room for the rest, and returns them. Each is
-    /// [released](Self::released) once half of its messages are finished.
-    pub(super) fn hold(&mut self, most: usize) -> Vec<Partition> {
+    /// Pauses the largest partitions until there is room for the other partitions, and returns the paused partitions.
+    /// Each is [released](Self::released) once half of its messages are finished.
+    pub(super) fn hold(&mut self, max: usize) -> Vec<Partition> {
         let mut held = Vec::new();
-        while self.is_full(most) {
+        while self.is_full(max) {
             let free = self.lanes.values().filter(|lane| lane.is_free());
             let average = self.free_bytes / free.count().max(1);
             let before = held.len();
@@ -99,7 +99,7 @@ impl Lanes {
                     held.push(partition.clone());
                 }
             }
-            // Not reached: at least one lane has the average size.
+            // At least one lane has the average size, so this is not reached.
             if held.len() == before {
                 break;
             }
@@ -114,7 +114,7 @@ impl Lanes {
 
     /// Whether no message is in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way.is_empty()
+        self.in_flight.is_empty()
     }
 
     /// Adds a message.
@@ -146,7 +146,7 @@ impl Lanes {
         self.advance(&partition);
     }
 
-    /// Drops the lane of a revoked partition: its new member receives the messages.
+    /// Drops the lane of a revoked partition, because the partition's new member receives the messages.
     pub(super) fn revoke(&mut self, partition: &Partition) {
         let Some(lane) = self.lanes.remove(partition) else {
             return;
@@ -160,25 +160,25 @@ impl Lanes {
 
     /// Waits for the next action. Returns `None` if no message is in flight.
     pub(super) async fn next(&mut self) -> Option<Step> {
-        while let Some(settled) = self.under_way.next().await {
-            self.bytes -= settled.bytes;
-            let partition = settled.partition;
+        while let Some(finished) = self.in_flight.next().await {
+            self.bytes -= finished.bytes;
+            let partition = finished.partition;
             let lane = self.lanes.get_mut(&partition);
-            let Some(lane) = lane.filter(|lane| lane.generation == settled.generation) else {
+            let Some(lane) = lane.filter(|lane| lane.generation == finished.generation) else {
                 continue;
             };
             lane.busy = false;
-            let mut gone = settled.bytes;
-            if settled.verdict == Verdict::Stuck {
+            let mut released = finished.bytes;
+            if finished.verdict == Verdict::Stuck {
                 lane.stuck = true;
                 let waited: usize = lane.waiting.drain(..).map(|message| cost(&message)).sum();
                 self.bytes -= waited;
-                gone += waited;
+                released += waited;
             }
-            lane.bytes -= gone;
+            lane.bytes -= released;
             match lane.held_until {
-                None => self.free_bytes -= gone,
-                Some(most) if lane.bytes <= most => {
+                None => self.free_bytes -= released,
+                Some(max) if lane.bytes <= max => {
                     lane.held_until = None;
                     self.free_bytes += lane.bytes;
                     if !lane.stuck {
@@ -187,10 +187,10 @@ impl Lanes {
                 }
                 Some(_) => {}
             }
-            match settled.verdict {
+            match finished.verdict {
                 Verdict::Passed => {
                     self.advance(&partition);
-                    return Some(Step::Read(partition, settled.offset));
+                    return Some(Step::Read(partition, finished.offset));
                 }
                 Verdict::Stuck => return Some(Step::Stuck(partition)),
                 Verdict::Interrupted => {}
@@ -213,9 +213,9 @@ impl Lanes {
         lane.busy = true;
         let (generation, revoked) = (lane.generation, lane.revoked.clone());
         let (intake, partition) = (self.intake.clone(), partition.clone());
-        self.under_way.push(Box::pin(async move {
+        self.in_flight.push(Box::pin(async move {
             let verdict = intake.take(&message, &revoked).await;
-            Settled {
+            Finished {
                 partition,
                 generation,
                 offset: message.offset,

@@ -24,12 +24,12 @@ use super::topics::Topics;
 use tributary_config::ComponentId;
 use tributary_net::kafka::client::{Logging, creation_error};
 
-/// Longest wait for the brokers at shutdown. Reachable brokers take milliseconds; if they are
+/// Maximum wait for the brokers at shutdown. Reachable brokers take milliseconds. If the brokers are
 /// unreachable, uncommitted messages are delivered again.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Longest wait for each of the two responses that determine the start position.
-const FIRST_WORDS: Duration = Duration::from_secs(5);
+/// Maximum wait for each of the two responses that determine the start position.
+const START_POSITION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A group member. When it is dropped, it leaves the group on a separate thread.
 pub(super) struct Member {
@@ -92,8 +92,8 @@ impl Member {
         std::mem::take(&mut revoked)
     }
 
-    /// Marks the messages up to this offset as consumed. If the partition was reassigned, nothing
-    /// changes and its new member receives the message too.
+    /// Marks the messages up to this offset as consumed. If the partition was reassigned, this has no
+    /// effect, and the new member also receives the message.
     pub(super) fn read(&self, (topic, partition): &Partition, offset: i64) {
         let Some(consumer) = &self.consumer else {
             return;
@@ -151,7 +151,7 @@ impl Member {
         Some(reason)
     }
 
-    /// Commits stored offsets and leaves the group. After a timeout, this continues on a separate
+    /// Commits stored offsets and leaves the group. After a timeout, both continue on a separate
     /// thread.
     pub(super) async fn leave(mut self) {
         let (tell, left) = oneshot::channel::<()>();
@@ -159,7 +159,7 @@ impl Member {
             end(consumer, Some(tell));
         }
         // A closed channel also means that the thread has ended.
-        let _ = timeout(LAST_WORDS, left).await;
+        let _ = timeout(LEAVE_TIMEOUT, left).await;
     }
 }
 
@@ -174,7 +174,7 @@ impl Drop for Member {
 /// Runs on a separate thread, since both steps wait for brokers.
 fn end(consumer: StreamConsumer<Membership>, tell: Option<oneshot::Sender<()>>) {
     let ending = std::thread::Builder::new().name("kafka-end".to_owned());
-    // If no thread can be created, the consumer is dropped here.
+    // If no thread can be created, this drops the consumer.
     let _ = ending.spawn(move || {
         // librdkafka returns an error if there is nothing to commit; its log contains other errors.
         let _ = consumer.commit_consumer_state(CommitMode::Sync);
@@ -206,8 +206,8 @@ impl ConsumerContext for Membership {
         );
         let done = match event {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
-                self.say(list.count(), "Partitions were assigned");
-                let begun = on_this_thread(|| self.begin(consumer, list));
+                self.log_event(list.count(), "Partitions were assigned");
+                let begun = blocking(|| self.begin(consumer, list));
                 let done = match shares_anew {
                     true => consumer.incremental_assign(list),
                     false => consumer.assign(list),
@@ -253,7 +253,7 @@ impl ConsumerContext for Membership {
 }
 
 impl Membership {
-    fn say(&self, partitions: usize, what: &str) {
+    fn log_event(&self, partitions: usize, what: &str) {
         info!(
             otelcol.component.id = %self.id,
             otelcol.component.kind = "receiver",
@@ -263,7 +263,7 @@ impl Membership {
     }
 
     fn revoke(&self, consumer: &BaseConsumer<Self>, list: &TopicPartitionList) {
-        self.say(list.count(), "Partitions were revoked");
+        self.log_event(list.count(), "Partitions were revoked");
         let elements = list.elements();
         let partitions = elements
             .iter()
@@ -275,9 +275,9 @@ impl Membership {
     }
 
     /// Sets the start position of partitions without a committed offset to their current ends, and
-    /// returns these offsets, which must be committed. Otherwise messages fetched but not consumed
-    /// at shutdown would be lost: the next start would begin at the ends of that time. If the
-    /// brokers do not respond, librdkafka chooses the position.
+    /// returns these offsets, which must be committed. Without the commit, the next start would begin
+    /// at later ends and skip messages that were fetched but not consumed. If the brokers do not
+    /// respond, librdkafka chooses the position.
     fn begin(
         &self,
         consumer: &BaseConsumer<Self>,
@@ -307,7 +307,7 @@ fn ends_of_new(
     consumer: &BaseConsumer<Membership>,
     list: &TopicPartitionList,
 ) -> KafkaResult<TopicPartitionList> {
-    let committed = consumer.committed_offsets(list.clone(), FIRST_WORDS)?;
+    let committed = consumer.committed_offsets(list.clone(), START_POSITION_TIMEOUT)?;
     let mut new = TopicPartitionList::new();
     for element in committed.elements() {
         element.error()?;
@@ -318,16 +318,16 @@ fn ends_of_new(
     if new.count() == 0 {
         return Ok(new);
     }
-    let ends = consumer.offsets_for_times(new, FIRST_WORDS)?;
+    let ends = consumer.offsets_for_times(new, START_POSITION_TIMEOUT)?;
     for element in ends.elements() {
         element.error()?;
     }
     Ok(ends)
 }
 
-/// Blocks this thread, as librdkafka's calls require, after moving other tasks to other threads if
-/// there are any.
-fn on_this_thread<T>(work: impl FnOnce() -> T) -> T {
+/// Runs blocking work, as librdkafka's calls require. A multi-threaded runtime first moves other
+/// tasks to other threads.
+fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
         _ => work(),

@@ -232,7 +232,7 @@ impl Validate for GrpcConfig {
         }
         problems.within("limits", &self.limits);
         let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_of_plaintext(auth, self.tls.is_some(), host, problems);
+        auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
         if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
             problems.error(
                 &["max_recv_msg_size_mib"],
@@ -280,12 +280,12 @@ impl Validate for HttpConfig {
     }
 }
 
-/// Default of `max_items_per_request`: usual items of 20 bytes and more reach the default sizes of
-/// requests first.
+/// Default of `max_items_per_request`. Usual requests, with items of at least 20 bytes, reach the
+/// size limit first.
 const DEFAULT_ITEMS: usize = 1_000_000;
 
 const DEFAULT_MESSAGE_MIB: u32 = 4;
-/// A gRPC message has a length of 32 bits.
+/// The length of a gRPC message has 32 bits.
 const LARGEST_MESSAGE_MIB: u32 = 4095;
 pub(super) const DEFAULT_READ_BUFFER: u32 = 1 << 20;
 pub(super) const DEFAULT_WRITE_BUFFER: u32 = 400 << 10;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_is_on_when_its_key_is_there_and_only_then() {
+    fn protocol_is_enabled_by_its_key() {
         let config = parse("protocols:\n  grpc:\n");
         assert_eq!(config.protocols.grpc.0, Some(GrpcConfig::default()));
         assert!(config.protocols.http.is_none());
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn no_protocol_is_an_error_in_the_collectors_words() {
+    fn missing_protocol_has_error_of_the_collector() {
         let found = problems(&Config::default());
         assert_eq!(found.len(), 1);
         assert!(
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_value_is_reported_at_its_key() {
+    fn wrong_values_are_reported_at_their_keys() {
         let config = parse(
             "protocols:
   grpc: {transport: unix, max_recv_msg_size_mib: 5000, read_buffer_size: 10,

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use super::intake::Format;
 use super::{grpc, http as over_http};
 use crate::pipeline::batch::Nack;
-use crate::serving::body::{Bounds, Held, Pace, Reader};
+use crate::serving::body::{BodyRate, Bounds, Reader, ReceivedBytes};
 use crate::serving::cors::{Cors, Policy};
 use crate::serving::encoding::Encoding;
 use tributary_memory::{Budget, Permit};
@@ -30,7 +30,7 @@ pub fn is_grpc(value: &HeaderValue) -> bool {
     grpc::is_grpc(Some(value))
 }
 
-/// Whether a content type of OTLP/HTTP stands for JSON; none when it stands for nothing.
+/// Whether a content type of OTLP/HTTP means JSON. `None` for an unknown content type.
 pub fn is_json(value: &HeaderValue) -> Option<bool> {
     over_http::format(value).map(|format| matches!(format, Format::Json))
 }
@@ -56,13 +56,13 @@ pub fn cors(origins: Vec<String>, request: &Request<()>) -> (Option<HeaderMap>, 
     (preflight.map(|(head, _)| head.headers), headers)
 }
 
-/// A refusal over gRPC.
+/// Returns a refusal over gRPC.
 pub fn refused_over_grpc(nack: Nack) -> (StatusCode, HeaderMap) {
     let (head, _) = grpc::refused(nack).into_parts();
     (head.status, head.headers)
 }
 
-/// A refusal over HTTP.
+/// Returns a refusal over HTTP.
 pub fn refused_over_http(nack: Nack, json: bool) -> (StatusCode, HeaderMap, Bytes) {
     let format = match json {
         true => Format::Json,
@@ -75,9 +75,9 @@ pub fn refused_over_http(nack: Nack, json: bool) -> (StatusCode, HeaderMap, Byte
     (head.status, head.headers, body.unwrap_or_default())
 }
 
-/// A request body that is there already, in pieces.
+/// A request body that is already available, in chunks.
 pub struct Pieces {
-    /// The pieces in order, also empty ones.
+    /// The chunks in order, which may be empty.
     pub pieces: VecDeque<Bytes>,
     /// Whether the head had a content length.
     pub declared: bool,
@@ -108,8 +108,8 @@ impl http_body::Body for Pieces {
     }
 }
 
-/// Reads a body: a gRPC message with its flag, or all of it. Returns `None` if the reader waits for
-/// more.
+/// Reads a body: a gRPC message with its flag, or the whole body. Returns `None` if the reader waits
+/// for more.
 pub fn read(
     pieces: Pieces,
     grpc: bool,
@@ -122,7 +122,7 @@ pub fn read(
         key: "size",
         budget,
     };
-    let mut reader = Reader::new(pieces, &peer, Pace::default());
+    let mut reader = Reader::new(pieces, &peer, BodyRate::default());
     let read = match grpc {
         true => reader.message(&bounds).now_or_never()?,
         false => reader
@@ -130,5 +130,5 @@ pub fn read(
             .now_or_never()?
             .map(|held| (false, held)),
     };
-    Some(read.map(|(flag, Held { bytes, permit })| (flag, bytes, permit)))
+    Some(read.map(|(flag, ReceivedBytes { bytes, permit })| (flag, bytes, permit)))
 }

@@ -1,5 +1,5 @@
-//! OTLP over gRPC, directly on hyper: four unary methods need no framework, and its machinery would cost more than
-//! the data.
+//! OTLP over gRPC, directly on hyper. Four unary methods need no framework, whose overhead would exceed the work on the
+//! data.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ impl Handler for Grpc {
 
     async fn handle(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Reply> {
         if request.method() != Method::POST {
-            self.intake.turned_away(peer);
+            self.intake.refused_request(peer);
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
             response
                 .headers_mut()
@@ -42,13 +42,13 @@ impl Handler for Grpc {
             return response;
         }
         if !is_grpc(request.headers().get(CONTENT_TYPE)) {
-            self.intake.turned_away(peer);
+            self.intake.refused_request(peer);
             return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         if let Some(guard) = &self.guard
             && let Err(nack) = guard.admit(request.headers_mut(), peer).await
         {
-            self.intake.turned_away(peer);
+            self.intake.refused_request(peer);
             return refused(nack);
         }
         let deadline = match request.headers().get("grpc-timeout").map(timeout) {
@@ -112,7 +112,7 @@ impl Grpc {
             })?,
         };
         let metadata = intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, intake.pace);
+        let mut reader = Reader::new(request.into_body(), peer, intake.body_rate);
         let (compressed, held) = reader
             .message(&intake.bounds())
             .await
@@ -150,7 +150,7 @@ fn route(path: &str) -> Result<Signal, Nack> {
     }
 }
 
-/// `application/grpc`, also as `application/grpc+proto` and with parameters.
+/// Whether the content type is `application/grpc`, also as `application/grpc+proto` and with parameters.
 pub(super) fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
     let Some(rest) = content_type.and_then(|value| value.as_bytes().strip_prefix(GRPC.as_bytes()))
     else {
@@ -160,7 +160,7 @@ pub(super) fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
     matches!(rest.first(), None | Some(b';' | b' '))
 }
 
-/// `TimeoutValue TimeoutUnit` (gRPC over HTTP/2, "Requests"): at most eight digits and a unit.
+/// Parses `TimeoutValue TimeoutUnit` (gRPC over HTTP/2, "Requests"): at most eight digits and a unit.
 pub(super) fn timeout(value: &HeaderValue) -> Option<Duration> {
     let (unit, digits) = value.as_bytes().split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
@@ -178,7 +178,7 @@ pub(super) fn timeout(value: &HeaderValue) -> Option<Duration> {
     })
 }
 
-/// An empty `Export*ServiceResponse`, which means full success.
+/// Returns an empty `Export*ServiceResponse`, which means full success.
 fn accepted() -> Response<Reply> {
     let mut response = Response::new(Reply::Message);
     response
@@ -187,7 +187,7 @@ fn accepted() -> Response<Reply> {
     response
 }
 
-/// A response without a message ("Trailers-Only").
+/// Returns a response without a message ("Trailers-Only").
 pub(super) fn refused(nack: Nack) -> Response<Reply> {
     let unknown_encoding = nack.code == Code::Unimplemented;
     let refusal = Refusal::from(nack);
@@ -217,11 +217,11 @@ fn plain(status: StatusCode) -> Response<Reply> {
 
 /// A response body: the message of an empty response and its trailers, or nothing.
 pub(super) enum Reply {
-    /// The message comes next.
+    /// The message is sent next.
     Message,
-    /// The trailers come next.
+    /// The trailers are sent next.
     Trailers,
-    /// Nothing more.
+    /// The response is complete.
     Empty,
 }
 

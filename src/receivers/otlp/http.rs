@@ -38,10 +38,10 @@ impl Http {
         }
     }
 
-    async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
-        let asked = asked_format(&request);
+    async fn respond(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+        let asked = request_format(&request);
         let refuse = |nack| {
-            self.intake.turned_away(peer);
+            self.intake.refused_request(peer);
             refused(nack, asked)
         };
         if let Err(response) = self.front.admit(&mut request, peer, refuse).await {
@@ -51,7 +51,7 @@ impl Http {
         let target = self.route(&request);
         let encoding = self.front.encoding(request.headers());
         let metadata = self.intake.metadata(request.headers());
-        let mut reader = Reader::new(request.into_body(), peer, self.intake.pace);
+        let mut reader = Reader::new(request.into_body(), peer, self.intake.body_rate);
         let intake = &self.intake;
         let (signal, format) = match target {
             Ok(target) => target,
@@ -59,7 +59,7 @@ impl Http {
                 if may_be_sending {
                     reader.discard().await;
                 }
-                intake.turned_away(peer);
+                intake.refused_request(peer);
                 return self.misdirected(why);
             }
         };
@@ -153,23 +153,23 @@ impl Handler for Http {
     type Body = Full<Bytes>;
 
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
-        let format = asked_format(&request);
+        let format = request_format(&request);
         let late = |nack| {
             self.intake.refused(&nack, peer);
             refused(nack, format)
         };
-        let answer = |request| self.answer(request, peer);
+        let answer = |request| self.respond(request, peer);
         self.front.handle(request, answer, late).await
     }
 
     fn busy(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        refused(too_busy(), asked_format(request))
+        refused(too_busy(), request_format(request))
     }
 }
 
 /// Reason why a request matches no signal.
 enum Misdirected {
-    /// A gRPC request, which belongs to another port.
+    /// The request is a gRPC request, which belongs to another port.
     Grpc,
     UnknownPath,
     Unserved(Signal),
@@ -178,7 +178,7 @@ enum Misdirected {
 }
 
 /// Returns the encoding of a request, and of its refusal.
-fn asked_format<B>(request: &Request<B>) -> Format {
+fn request_format<B>(request: &Request<B>) -> Format {
     let format = request.headers().get(CONTENT_TYPE).and_then(format);
     format.unwrap_or(Format::Protobuf)
 }
@@ -195,7 +195,7 @@ pub(super) fn format(content_type: &HeaderValue) -> Option<Format> {
     }
 }
 
-/// An empty `Export*ServiceResponse`, which means full success.
+/// Returns an empty `Export*ServiceResponse`, which means full success.
 fn accepted(format: Format) -> Response<Full<Bytes>> {
     match format {
         Format::Protobuf => response(StatusCode::OK, PROTOBUF, Bytes::new()),
@@ -203,7 +203,7 @@ fn accepted(format: Format) -> Response<Full<Bytes>> {
     }
 }
 
-/// A `google.rpc.Status` in the encoding of the request.
+/// Returns a `google.rpc.Status` in the encoding of the request.
 pub(super) fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
     let refusal = Refusal::from(nack);
     let status = refusal.http_status();
@@ -231,5 +231,5 @@ fn response(status: StatusCode, content_type: &'static str, body: Bytes) -> Resp
 const NOT_GRPC: &str = "this port speaks OTLP/HTTP; OTLP/gRPC is usually on port 4317";
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
-/// Fixed in the Collector too; the signal is in development.
+/// Not configurable in the Collector either; the signal is in development.
 const PROFILES_PATH: &str = "/v1development/profiles";

@@ -12,7 +12,9 @@ use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::on_a_turn;
 use crate::receivers::metrics::ReceiverMetrics;
-use crate::serving::body::{Bounds, Held, OUT_OF_MEMORY, Pace, out_of_memory, too_large};
+use crate::serving::body::{
+    BodyRate, Bounds, OUT_OF_MEMORY, ReceivedBytes, out_of_memory, too_large,
+};
 use crate::serving::metadata;
 use crate::serving::refusal::log_refusal;
 use tributary_compression::Codec;
@@ -35,12 +37,12 @@ pub(super) struct Intake {
     pub(super) introspection: Arc<Introspection>,
     /// Limits the log lines that a client can cause by refused requests.
     pub(super) refusals: SampledLog,
-    /// Time without room in the memory budget.
+    /// Episode without room in the memory budget.
     pub(super) no_memory: Episode,
     /// Adds the client's identity to the data.
     pub(super) stamp: Option<Arc<Stamp>>,
     pub(super) include_metadata: bool,
-    pub(super) pace: Pace,
+    pub(super) body_rate: BodyRate,
     /// Maximum size of a body in bytes, before and after decompression.
     pub(super) limit: usize,
     /// Key of the configuration that sets the limit.
@@ -72,12 +74,12 @@ impl Intake {
         signal: Signal,
         format: Format,
         codec: Option<Codec>,
-        held: Held,
+        body: ReceivedBytes,
         metadata: Option<Arc<Metadata>>,
         peer: &Peer,
     ) -> Result<(), Nack> {
-        let prepared = self.prepare(signal, format, codec, held, peer).await;
-        let (items, mut held) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
+        let prepared = self.prepare(signal, format, codec, body, peer).await;
+        let (items, mut body) = prepared.inspect_err(|nack| self.unreadable(signal, nack))?;
         if items == 0 {
             return Ok(());
         }
@@ -86,13 +88,13 @@ impl Intake {
             .get(signal)
             .ok_or_else(|| self.unserved(signal))?;
         let kept = metadata.as_deref().map_or(0, metadata_bytes);
-        held.permit
+        body.permit
             .grow(BATCH_BYTES + kept)
             .map_err(out_of_memory)
             .inspect_err(|nack| self.unreadable(signal, nack))?;
-        let bytes = held.bytes.len();
-        let mut batch = Batch::new(signal, items, held.bytes);
-        batch.hold(held.permit);
+        let bytes = body.bytes.len();
+        let mut batch = Batch::new(signal, items, body.bytes);
+        batch.hold(body.permit);
         batch.metadata = metadata;
         let pending = Pending::new(self.metrics.of_signal(signal), items);
         consumer.consume(batch).await?;
@@ -105,12 +107,12 @@ impl Intake {
 
     /// Counts a refusal, and logs it with the client.
     pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
-        self.turned_away(peer);
+        self.refused_request(peer);
         log_refusal(&self.id, &self.refusals, nack, peer);
     }
 
     /// Counts a refused request that is not an export request.
-    pub(super) fn turned_away(&self, peer: &Peer) {
+    pub(super) fn refused_request(&self, peer: &Peer) {
         self.metrics.refused_request(peer.identity.as_ref());
     }
 
@@ -120,7 +122,7 @@ impl Intake {
         if nack.reason != OUT_OF_MEMORY {
             return;
         }
-        // The number of items is not known; it is at least one.
+        // The number of items is unknown, but at least one.
         self.metrics.refused(signal, 1);
         if self.no_memory.occurs(1) {
             tracing::warn!(
@@ -133,7 +135,7 @@ impl Intake {
         }
     }
 
-    /// Logs that memory is available again, and the number of requests refused meanwhile.
+    /// Logs that memory is available again, with the number of refused requests.
     fn log_room(&self) {
         if let Some(ended) = self.no_memory.over() {
             tracing::info!(
@@ -162,17 +164,17 @@ impl Intake {
         self.include_metadata.then(|| metadata::of(headers))
     }
 
-    /// Converts the body to a valid protobuf request, and counts its items. Slow work runs on
-    /// separate threads, not on the workers that serve connections, and at most once per core: more
-    /// would need more memory and not be faster. A waiting request buffers only the body as sent.
+    /// Converts the body to a valid protobuf request, and counts its items. Slow work runs on a turn
+    /// (see `turns`), off the threads that serve connections. While it waits for a turn, a request
+    /// buffers only the body as sent.
     async fn prepare(
         &self,
         signal: Signal,
         format: Format,
         codec: Option<Codec>,
-        mut held: Held,
+        mut body: ReceivedBytes,
         peer: &Peer,
-    ) -> Result<(usize, Held), Nack> {
+    ) -> Result<(usize, ReceivedBytes), Nack> {
         let work = Work {
             signal,
             format,
@@ -185,12 +187,12 @@ impl Intake {
                 .clone()
                 .map(|stamp| (stamp, peer.identity.clone())),
         };
-        if work.is_short(held.bytes.len()) {
-            let most = SHORT_OUTPUT.min(self.limit);
-            match work.decompress(&mut held, most) {
-                Ok(()) => return work.read(held),
+        if work.is_short(body.bytes.len()) {
+            let max = SHORT_OUTPUT.min(self.limit);
+            match work.decompress(&mut body, max) {
+                Ok(()) => return work.read(body),
                 // The body is larger than its size suggested.
-                Err(_) if most < self.limit => {}
+                Err(_) if max < self.limit => {}
                 Err(error) => return Err(work.refuse(error)),
             }
         }
@@ -198,7 +200,7 @@ impl Intake {
         // bombs delays only itself.
         let ending = || Nack::unavailable("the collector is shutting down");
         let _own = peer.turns.acquire().await.map_err(|_| ending())?;
-        let done = on_a_turn(move || work.run(held)).await;
+        let done = on_a_turn(move || work.run(body)).await;
         done.ok_or_else(ending)?
     }
 }
@@ -221,9 +223,9 @@ pub(in crate::receivers) struct Work {
 }
 
 impl Work {
-    /// Whether the work takes at most about a millisecond, estimated from the size of the body as
-    /// sent. Telemetry compresses about 10 to 1; a body that decompresses to more than
-    /// [`SHORT_OUTPUT`] is not short after all.
+    /// Whether the work probably takes at most about a millisecond, estimated from the size of the
+    /// body as sent. Telemetry compresses about 10 to 1. A body that decompresses to more than
+    /// [`SHORT_OUTPUT`] is moved to a turn.
     fn is_short(&self, bytes: usize) -> bool {
         let longest = match (self.codec, self.format) {
             (None, Format::Protobuf) => 1 << 20,
@@ -234,37 +236,40 @@ impl Work {
     }
 
     /// Returns the number of items and the request.
-    pub(in crate::receivers) fn run(self, mut held: Held) -> Result<(usize, Held), Nack> {
-        self.decompress(&mut held, self.limit)
+    pub(in crate::receivers) fn run(
+        self,
+        mut body: ReceivedBytes,
+    ) -> Result<(usize, ReceivedBytes), Nack> {
+        self.decompress(&mut body, self.limit)
             .map_err(|error| self.refuse(error))?;
-        self.read(held)
+        self.read(body)
     }
 
     /// Decompresses a body to at most `limit` bytes.
-    fn decompress(&self, held: &mut Held, limit: usize) -> Result<(), DecompressError> {
+    fn decompress(&self, body: &mut ReceivedBytes, limit: usize) -> Result<(), DecompressError> {
         if let Some(codec) = self.codec {
-            let output = decompress(codec, &held.bytes, limit, &mut held.permit)?;
-            replace(held, output);
+            let output = decompress(codec, &body.bytes, limit, &mut body.permit)?;
+            replace(body, output);
         }
         Ok(())
     }
 
     /// Reads a decompressed body.
-    fn read(self, mut held: Held) -> Result<(usize, Held), Nack> {
+    fn read(self, mut body: ReceivedBytes) -> Result<(usize, ReceivedBytes), Nack> {
         if self.format == Format::Json {
             if self.signal == Signal::Profiles {
-                layout::check_json(&held.bytes).map_err(outdated)?;
+                layout::check_json(&body.bytes).map_err(outdated)?;
             }
-            self.transcode(&mut held)?;
+            self.transcode(&mut body)?;
         }
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
-        let checked = tributary_otlp::check(self.signal, &held.bytes);
+        let checked = tributary_otlp::check(self.signal, &body.bytes);
         if self.signal == Signal::Profiles {
-            // An invalid request may be valid in an old layout, which is then the reason to report.
+            // If an invalid request is valid in an old layout, report the old layout.
             let recognised = match checked {
-                Ok(_) => layout::check_first_samples(&held.bytes),
-                Err(_) => layout::check(&held.bytes),
+                Ok(_) => layout::check_first_samples(&body.bytes),
+                Err(_) => layout::check(&body.bytes),
             };
             recognised.map_err(outdated)?;
         }
@@ -279,71 +284,76 @@ impl Work {
             ));
         }
         if checked.repeats_single {
-            // No SDK writes such a request; a hostile client still gets no more memory than the
-            // budget has.
-            held.permit
-                .grow(tributary_otlp::decoded_bytes(self.signal, &held.bytes))
+            // No SDK writes such a request, but a hostile client must not exceed the budget.
+            body.permit
+                .grow(tributary_otlp::decoded_bytes(self.signal, &body.bytes))
                 .map_err(out_of_memory)?;
-            held.bytes =
-                tributary_otlp::merge_repeated(self.signal, &held.bytes).map_err(malformed)?;
-            held.permit.shrink_to(held.bytes.len());
+            body.bytes =
+                tributary_otlp::merge_repeated(self.signal, &body.bytes).map_err(malformed)?;
+            body.permit.shrink_to(body.bytes.len());
         }
         if let Some((stamp, identity)) = &self.stamp
             && checked.items > 0
         {
-            self.stamp(stamp, identity.as_deref(), &mut held)?;
+            self.stamp(stamp, identity.as_deref(), &mut body)?;
         }
-        Ok((checked.items, held))
+        Ok((checked.items, body))
     }
 
-    fn stamp(&self, stamp: &Stamp, identity: Option<&str>, held: &mut Held) -> Result<(), Nack> {
+    fn stamp(
+        &self,
+        stamp: &Stamp,
+        identity: Option<&str>,
+        body: &mut ReceivedBytes,
+    ) -> Result<(), Nack> {
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
         let stamping = stamp
-            .prepare(self.signal, identity, &held.bytes)
+            .prepare(self.signal, identity, &body.bytes)
             .map_err(malformed)?;
-        // The request and its copy exist together for a moment.
-        held.permit
+        // The request and its copy exist at the same time.
+        body.permit
             .grow(stamping.bytes().unwrap_or(0))
             .map_err(out_of_memory)?;
         if let Some(output) = stamping.write().map_err(malformed)? {
-            replace(held, output);
+            replace(body, output);
         }
         Ok(())
     }
 
-    fn transcode(&self, held: &mut Held) -> Result<(), Nack> {
-        let input = held.permit.bytes();
-        let len = held.bytes.len();
+    fn transcode(&self, body: &mut ReceivedBytes) -> Result<(), Nack> {
+        let input = body.permit.bytes();
+        let len = body.bytes.len();
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
         // A text with escapes is decoded into a separate buffer.
-        let aside = memchr::memchr(b'\\', &held.bytes).map_or(0, |_| len);
-        // The output starts with half of the text's size, and both buffers exist while it grows.
-        held.permit
-            .grow(len + len / 2 + aside)
+        let unescaped_bytes = memchr::memchr(b'\\', &body.bytes).map_or(0, |_| len);
+        // The output starts with half of the text's size. While the output grows, its old and new
+        // buffers exist at the same time.
+        body.permit
+            .grow(len + len / 2 + unescaped_bytes)
             .map_err(out_of_memory)?;
         let output =
-            tributary_otlp::json::to_wire_within(self.signal, &held.bytes, len.max(SMALL_JSON))
+            tributary_otlp::json::to_wire_within(self.signal, &body.bytes, len.max(SMALL_JSON))
                 .map_err(malformed)?;
         let output = match output {
             Some(output) => output,
             None => {
-                let most = self.limit.min(len.saturating_mul(PACKED_BYTES_PER_BYTE));
-                held.permit
-                    .grow((2 * most).saturating_sub(len))
+                let max = self.limit.min(len.saturating_mul(PACKED_BYTES_PER_BYTE));
+                body.permit
+                    .grow((2 * max).saturating_sub(len))
                     .map_err(out_of_memory)?;
-                tributary_otlp::json::to_wire_within(self.signal, &held.bytes, most)
+                tributary_otlp::json::to_wire_within(self.signal, &body.bytes, max)
                     .map_err(malformed)?
                     .ok_or_else(|| too_large(self.limit, self.limit_key))?
             }
         };
         let needed = input.saturating_add(output.capacity());
-        held.permit
-            .grow(needed.saturating_sub(held.permit.bytes()))
+        body.permit
+            .grow(needed.saturating_sub(body.permit.bytes()))
             .map_err(out_of_memory)?;
-        held.permit.shrink_to(needed);
-        replace(held, output);
+        body.permit.shrink_to(needed);
+        replace(body, output);
         Ok(())
     }
 
@@ -356,22 +366,22 @@ impl Work {
     }
 }
 
-/// Minimum output limit for JSON, in bytes: below it, the size of the text does not matter.
+/// Minimum output limit for JSON in bytes, for short texts.
 const SMALL_JSON: usize = 1 << 10;
-/// Growth of packed numbers: `0,` in JSON takes eight bytes in protobuf.
+/// Maximum growth of packed numbers: `0,` in JSON takes eight bytes in protobuf.
 const PACKED_BYTES_PER_BYTE: usize = 4;
 /// Maximum output, in bytes, of a short body.
 const SHORT_OUTPUT: usize = 1 << 20;
-/// Memory of a request besides its bytes: the batch, its permit, and an entry in a queue. A request
-/// of one empty span has six bytes; without this charge, a flood of such requests would use forty
-/// times the budget.
+/// Memory of a request in addition to its bytes: the batch, its permit, and an entry in a queue. A
+/// request of one empty span has six bytes. Without this charge, a flood of such requests would use
+/// forty times the budget.
 const BATCH_BYTES: usize = 512;
 
 /// Replaces a body by `output`, for which the permit has grown.
-fn replace(held: &mut Held, output: Vec<u8>) {
+fn replace(body: &mut ReceivedBytes, output: Vec<u8>) {
     let capacity = output.capacity();
-    held.bytes = Bytes::from(output);
-    held.permit.shrink_to(capacity);
+    body.bytes = Bytes::from(output);
+    body.permit.shrink_to(capacity);
 }
 
 #[cfg(test)]
@@ -383,7 +393,7 @@ mod tests {
     use super::*;
 
     /// Stamps a request of one record within this budget.
-    fn stamped(budget: &Arc<Budget>) -> Result<Held, Nack> {
+    fn stamped(budget: &Arc<Budget>) -> Result<ReceivedBytes, Nack> {
         let scope = ScopeLogs {
             log_records: vec![LogRecord::default()],
             ..ScopeLogs::default()
@@ -405,20 +415,21 @@ mod tests {
             max_items: 1,
             stamp: Some((Arc::new(Stamp::new("who")), Some(Arc::from("me")))),
         };
-        work.run(Held { bytes, permit }).map(|(items, held)| {
-            assert_eq!(items, 1);
-            held
-        })
+        work.run(ReceivedBytes { bytes, permit })
+            .map(|(items, body)| {
+                assert_eq!(items, 1);
+                body
+            })
     }
 
     #[test]
     fn stamped_request_is_in_the_memory_budget() {
         let budget = Budget::new(1000);
-        let held = stamped(&budget).unwrap();
-        assert_eq!(held.permit.bytes(), held.bytes.len());
-        assert_eq!(budget.used(), held.bytes.len());
+        let body = stamped(&budget).unwrap();
+        assert_eq!(body.permit.bytes(), body.bytes.len());
+        assert_eq!(budget.used(), body.bytes.len());
         // The budget has no room for the request and its copy.
-        let budget = Budget::new(held.bytes.len());
+        let budget = Budget::new(body.bytes.len());
         let refused = stamped(&budget).unwrap_err();
         assert_eq!(refused.code, Code::ResourceExhausted);
         assert_eq!(budget.used(), 0);

@@ -1,4 +1,4 @@
-//! The files that are followed.
+//! The open files of the receiver.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -15,7 +15,7 @@ use super::intake::{Intake, Verdict};
 use super::positions::{Positions, identity_of};
 use super::tail::{Framing, Record, Tail};
 use crate::receivers::glob::Glob;
-use crate::receivers::polling::Look;
+use crate::receivers::polling::Poll;
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
@@ -31,27 +31,27 @@ pub(super) struct Files {
     pub(super) positions: Option<Positions>,
     /// Open files, by device and inode.
     pub(super) tails: HashMap<(u64, u64), Following>,
-    /// A poll has been completed.
+    /// Whether a poll has been completed.
     pub(super) has_looked: bool,
-    /// No poll yet, and no stored positions.
+    /// Whether there was neither a poll nor a stored position.
     pub(super) first: bool,
     /// Whether the log already says that there are too many files.
     pub(super) too_many: bool,
     pub(super) unreadable: SampledLog,
 }
 
-/// A file that is read.
+/// An open file.
 pub(super) struct Following {
     /// `None` while another thread reads the file.
     tail: Option<Tail>,
-    /// Whether no included path refers to the file any more: it is closed at its end.
+    /// Whether no included path refers to the file any more. Such a file is closed at its end.
     nameless: bool,
     /// Time of the retry after the pipeline refused a record.
     not_before: Option<Instant>,
 }
 
-impl Look for Files {
-    async fn look(&mut self, stop: &CancellationToken) {
+impl Poll for Files {
+    async fn poll(&mut self, stop: &CancellationToken) {
         let is_first = !std::mem::replace(&mut self.has_looked, true);
         if is_first {
             self.load_positions().await;
@@ -114,7 +114,7 @@ impl Files {
             let loaded = positions.load();
             (positions, loaded)
         });
-        // Not when the runtime shuts down.
+        // The task fails only at the shutdown of the runtime.
         let Ok((positions, loaded)) = loading.await else {
             return;
         };
@@ -138,7 +138,7 @@ impl Files {
         let tails = std::mem::take(&mut self.tails);
         let storing = spawn_blocking(move || {
             let open = tails.values().filter_map(|one| one.tail.as_ref());
-            // A truncated file gets a position at its next poll.
+            // A truncated file has no position before its next poll.
             let open = open.filter_map(|tail| tail.position().ok()).collect();
             let stored = positions.store(open);
             (tails, positions, stored)
@@ -168,11 +168,11 @@ impl Files {
         let found = spawn_blocking(move || {
             let excluded: HashSet<PathBuf> = exclude
                 .iter()
-                .flat_map(|glob| glob.find(MOST_FOUND))
+                .flat_map(|glob| glob.find(MAX_FOUND))
                 .collect();
             let mut paths: Vec<PathBuf> = include
                 .iter()
-                .flat_map(|glob| glob.find(MOST_FOUND))
+                .flat_map(|glob| glob.find(MAX_FOUND))
                 .collect();
             paths.sort_unstable();
             paths.dedup();
@@ -187,7 +187,7 @@ impl Files {
                     continue;
                 }
                 let identity = identity_of(&metadata);
-                let room = MOST.saturating_sub(known.len());
+                let room = MAX_OPEN.saturating_sub(known.len());
                 if known.contains(&identity) {
                     found.insert(identity, Ok((path, None)));
                 } else if found.len() < known.len() + room {
@@ -207,7 +207,7 @@ impl Files {
             warn!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
-                "More than {MOST} files match `include`; the rest is not read. Use several receivers with narrower \
+                "More than {MAX_OPEN} files match `include`; the rest is not read. Use several receivers with narrower \
                  patterns"
             );
         }
@@ -238,7 +238,7 @@ impl Files {
                         self.log_unreadable(&path, &error);
                         continue;
                     }
-                    // If the file at the path has been replaced since, the open one is used.
+                    // If the file at the path was replaced in the meantime, the open file is used.
                     let open = tail.identity;
                     let following = Following {
                         tail: Some(tail),
@@ -293,7 +293,7 @@ impl Files {
         }
     }
 
-    /// Returns the next records of a file; `None` if it cannot be read at the moment.
+    /// Returns the next records of a file, or `None` if the file cannot be read at the moment.
     async fn read(&self, following: &mut Following) -> Option<Vec<Record>> {
         let mut tail = following.tail.take()?;
         let (framing, limit) = (self.framing, self.config.max_log_size.as_usize());
@@ -326,8 +326,8 @@ impl Files {
 }
 
 /// Maximum number of open files.
-const MOST: usize = 1000;
+const MAX_OPEN: usize = 1000;
 /// Maximum number of paths to examine.
-const MOST_FOUND: usize = 10_000;
-/// Minimum poll interval: a shorter one would leave no time for other work.
-pub(super) const SHORTEST: Duration = Duration::from_millis(1);
+const MAX_FOUND: usize = 10_000;
+/// Minimum poll interval. A shorter interval would leave no time for other work.
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(1);

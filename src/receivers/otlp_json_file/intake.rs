@@ -17,7 +17,7 @@ use crate::component::{BuildContext, Outputs};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::intake::{Format as Encoding, Work};
-use crate::serving::body::{Held, out_of_memory, too_large};
+use crate::serving::body::{ReceivedBytes, out_of_memory, too_large};
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_config::ComponentId;
@@ -121,7 +121,7 @@ impl Intake {
             return Ok(());
         }
         let permit = self.budget.acquire(bytes.len()).map_err(out_of_memory)?;
-        let (held, reading) = (Held { bytes, permit }, self.reading);
+        let (held, reading) = (ReceivedBytes { bytes, permit }, self.reading);
         let read = match held.bytes.len() > SHORT || reading.is_compressed {
             false => reading.read(held),
             true => spawn_blocking(move || reading.read(held))
@@ -147,9 +147,9 @@ impl Intake {
 }
 
 impl Reading {
-    /// Decodes a record. Returns the signal, the number of items and the request; `None` for an
+    /// Decodes a record. Returns the signal, the number of items and the request, or `None` for an
     /// empty record.
-    fn read(self, mut held: Held) -> Result<Option<(Signal, usize, Held)>, Nack> {
+    fn read(self, mut held: ReceivedBytes) -> Result<Option<(Signal, usize, ReceivedBytes)>, Nack> {
         if self.is_compressed {
             let output = decompress(Codec::Zstd, &held.bytes, self.limit, &mut held.permit)
                 .map_err(|error| match error {
@@ -173,7 +173,7 @@ impl Reading {
             codec: None,
             limit: self.limit,
             limit_key: LIMIT_KEY,
-            // The refused line is the only copy and has a limited size.
+            // No limit: the line is the only copy of its data, and its size is limited.
             max_items: usize::MAX,
             stamp: None,
         };
@@ -182,9 +182,8 @@ impl Reading {
     }
 }
 
-/// Returns the signal of an OTLP/JSON request according to its keys; `None` for an empty request.
-/// The value of the key is skipped here, so that it is parsed only once, by the decoder of the
-/// signal.
+/// Returns the signal of an OTLP/JSON request according to its keys, or `None` for an empty request.
+/// The values are skipped and parsed later, by the decoder of the signal.
 fn signal_of(json: &[u8]) -> Result<Option<Signal>, Nack> {
     let signal = Cell::new(None);
     let read = serde_json::Deserializer::from_slice(json).deserialize_map(Keys(&signal));
@@ -199,7 +198,7 @@ fn signal_of(json: &[u8]) -> Result<Option<Signal>, Nack> {
     }
 }
 
-/// Visitor that reads keys until one names the signal.
+/// Visitor that reads keys until a key names the signal.
 struct Keys<'c>(&'c Cell<Option<Signal>>);
 
 impl<'de> Visitor<'de> for Keys<'_> {
@@ -232,7 +231,7 @@ impl<'de> Visitor<'de> for Keys<'_> {
 
 /// Key of the limit on the size of records.
 const LIMIT_KEY: &str = "max_log_size";
-/// Retry delay after a refusal without one.
+/// Retry delay after a refusal without a retry delay.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Size in bytes up to which decoding takes about a millisecond at most, and is done in place.
+/// Size in bytes up to which decoding runs in place, because it takes at most about a millisecond.
 const SHORT: usize = 256 << 10;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use tributary_storage::own_files;
 
-/// Bytes at the beginning of a file that tell it from another file with the same inode, about as many as in the
-/// Collector. A stored position counts only if these bytes are unchanged.
+/// Number of bytes at the beginning of a file that distinguish files with the same inode, as in the Collector. A stored
+/// position is used only if these bytes are unchanged.
 const HEAD: usize = 1 << 10;
 
 /// Position in one file at which reading continues.
@@ -44,10 +44,10 @@ impl Positions {
         }
     }
 
-    /// Loads the positions, at the first call only. Returns whether there are any.
+    /// Loads the positions at the first call. Returns whether there are any positions.
     ///
     /// # Errors
-    /// When the file exists and cannot be read.
+    /// The file exists and cannot be read.
     pub(super) fn load(&mut self) -> io::Result<bool> {
         if !std::mem::replace(&mut self.is_loaded, true) {
             let text = match fs::read(&self.path) {
@@ -61,7 +61,7 @@ impl Positions {
         Ok(!self.known.is_empty())
     }
 
-    /// The position of a file that is the same as when the position was stored.
+    /// Returns the stored position of a file, if the file is the same as when the position was stored.
     pub(super) fn of(&self, file: &File) -> io::Result<Option<&Position>> {
         let metadata = file.metadata()?;
         let Some(position) = self.known.get(&identity_of(&metadata)) else {
@@ -72,10 +72,10 @@ impl Positions {
         Ok(is_same.then_some(position))
     }
 
-    /// Stores positions, if they have changed. Keeps those of files that exist and are not open.
+    /// Stores changed positions. Keeps the positions of files that exist and are not open.
     ///
     /// # Errors
-    /// When they cannot be written; the positions stored before stay.
+    /// The positions cannot be written; the previously stored positions stay.
     pub(super) fn store(&mut self, open: Vec<Position>) -> io::Result<()> {
         let mut next: HashMap<(u64, u64), Position> = HashMap::new();
         for (identity, position) in &self.known {
@@ -94,7 +94,7 @@ impl Positions {
         let mut positions: Vec<&Position> = next.values().collect();
         positions.sort_unstable_by(|one, other| one.path.cmp(&other.path));
         let text = serde_json::to_vec(&positions)?;
-        // A crash leaves the old file or the new one.
+        // After a crash, either the old or the new file exists.
         let temporary = self.path.with_extension("tmp");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
@@ -107,8 +107,8 @@ impl Positions {
     }
 }
 
-/// Checksum (FNV-1a) of a file's bytes before `offset`, at most [`HEAD`]. It guards against reused inodes, not against
-/// forgery.
+/// Returns the checksum (FNV-1a) of a file's bytes before `offset`, at most [`HEAD`] bytes. The checksum detects reused
+/// inodes, not forgery.
 pub(super) fn head(file: &File, offset: u64) -> io::Result<u64> {
     let length = usize::try_from(offset).unwrap_or(HEAD).min(HEAD);
     let mut bytes = vec![0; length];

@@ -46,7 +46,7 @@ pub(super) struct Tail {
 /// A record that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Content of the record; `None` if it is larger than the limit.
+    /// Content of the record, or `None` if the record is larger than the limit.
     pub(super) content: Option<Bytes>,
     /// Offset of the record.
     pub(super) offset: u64,
@@ -107,7 +107,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Seeks to the stored position if it belongs to this file. Returns whether it did.
+    /// Seeks to the stored position of this file, if there is one. Returns whether there was one.
     pub(super) fn resume(&mut self, positions: &Positions) -> io::Result<bool> {
         let Some(position) = positions.of(&self.file)? else {
             return Ok(false);
@@ -117,12 +117,12 @@ impl Tail {
         Ok(true)
     }
 
-    /// Everything before this offset is done with.
+    /// Returns the offset up to which all records are finished.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The position, to be stored.
+    /// Returns the position, to be stored.
     pub(super) fn position(&self) -> io::Result<Position> {
         Ok(Position {
             path: self.path.clone(),
@@ -148,9 +148,8 @@ impl Tail {
         self.in_skipped = record.after.in_skipped;
     }
 
-    /// Returns complete records from the position on, of at most `limit` bytes each, or none if
-    /// there is nothing new. The position does not change. The flag is true if the file was
-    /// truncated and is read from its beginning.
+    /// Returns new complete records of at most `limit` bytes each. The position does not change. The
+    /// flag is true if the file was truncated and is read from its beginning.
     pub(super) fn read(
         &mut self,
         framing: Framing,
@@ -210,8 +209,8 @@ impl Tail {
         if !records.is_empty() || buffer.is_empty() {
             return Ok(records);
         }
-        // The last line may be incomplete. JSON is complete if it parses: no prefix of an object is
-        // an object.
+        // The last line may be incomplete. A line is complete if it parses as JSON, because no prefix
+        // of an object is an object.
         let end = After {
             offset: self.offset + buffer.len() as u64,
             ..at
@@ -280,10 +279,10 @@ impl Tail {
         Ok(records)
     }
 
-    /// Returns the bytes at the position, `most` at most.
-    fn bytes(&self, len: u64, most: usize) -> io::Result<Bytes> {
+    /// Returns at most `max` bytes at the position.
+    fn bytes(&self, len: u64, max: usize) -> io::Result<Bytes> {
         let left = usize::try_from(len - self.offset).unwrap_or(usize::MAX);
-        let mut buffer = vec![0; left.min(most)];
+        let mut buffer = vec![0; left.min(max)];
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             match self.file.read_at(rest, self.offset + filled as u64) {
@@ -371,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_waits_for_its_rest() {
+    fn incomplete_line_waits_for_its_rest() {
         let mut trial = Trial::new(Framing::Lines, b"{}\n{\"a\"");
         assert_eq!(trial.rest(100), expected(&[(1, "{}")]));
         trial.append(b":1");
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_by_their_lengths_and_half_of_one_waits() {
+    fn incomplete_message_waits_for_its_rest() {
         let mut trial = Trial::new(Framing::Lengths, b"\0\0\0\x02ab\0\0\0\x03cd");
         assert_eq!(trial.rest(100), expected(&[(1, "ab")]));
         trial.append(b"e\0\0");

@@ -155,7 +155,6 @@ impl Validate for Config {
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
-        // Validation reports a server without an address elsewhere.
         let server = self
             .server
             .iter()

@@ -9,7 +9,7 @@ use super::delta::{Difference, Series};
 use super::ids;
 use super::origin::Origin;
 use crate::pipeline::batch::{Metadata, Nack, metadata_bytes};
-use crate::serving::body::Held;
+use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
@@ -63,19 +63,18 @@ impl Refused {
 }
 
 impl Converted {
-    pub(super) fn encode(self) -> Result<Held, NoRoom> {
+    pub(super) fn encode(self) -> Result<ReceivedBytes, NoRoom> {
         let Converted {
             profiles,
             metadata,
             mut permit,
         } = self;
         let kept = metadata.as_deref().map_or(0, metadata_bytes) + BATCH_BYTES;
-        // Encoded profiles are smaller than decoded ones; both exist together for a moment.
         permit.grow(bytes_of(&profiles).saturating_add(kept))?;
         let bytes = profiles.encode();
         drop(profiles);
         permit.shrink_to(bytes.len().saturating_add(kept));
-        Ok(Held { bytes, permit })
+        Ok(ReceivedBytes { bytes, permit })
     }
 }
 
@@ -86,7 +85,7 @@ pub(super) struct Rules {
 }
 
 pub(super) fn convert(
-    held: Held,
+    held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
@@ -109,11 +108,11 @@ pub(super) fn convert(
 
 /// Computes the encoded difference to the previous file of a series.
 pub(super) fn subtract(
-    held: Held,
+    held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
     series: &mut Series,
-) -> Result<(Held, Difference, pprof::Repairs), Refused> {
+) -> Result<(ReceivedBytes, Difference, pprof::Repairs), Refused> {
     let (dictionary, relocations) = series.tables();
     let (mut resource, mut permit, repairs) =
         read(held, origin, rules, dictionary, Some(relocations))?;
@@ -124,22 +123,22 @@ pub(super) fn subtract(
     permit
         .resize(bytes.len().saturating_add(BATCH_BYTES))
         .map_err(Refused::NoRoom)?;
-    Ok((Held { bytes, permit }, difference, repairs))
+    Ok((ReceivedBytes { bytes, permit }, difference, repairs))
 }
 
-/// Reads a file into a dictionary. Until it is shrunk, the permit covers more than the result.
+/// Reads a file into a dictionary. The permit covers more than the result until the caller shrinks it.
 fn read(
-    held: Held,
+    held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
     dictionary: &mut Dictionary,
     relocations: Option<&mut Relocations>,
 ) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
-    let Held { bytes, mut permit } = held;
+    let ReceivedBytes { bytes, mut permit } = held;
     let Rules { options, limit_key } = rules;
     let refuse = |error| refuse(error, limit_key);
-    // Decompression happens here and not in the reader, so that the memory for the profiles can be
-    // reserved by size.
+    // Decompress here and not in the reader, so that the memory for the profiles can be reserved by
+    // size.
     let bytes = match bytes.starts_with(&GZIP) {
         true => {
             let output = decompress(Codec::Gzip, &bytes, options.limit, &mut permit)
@@ -203,6 +202,6 @@ fn bytes_of(profiles: &Profiles) -> usize {
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Memory of profiles for each byte of the file.
 const CONVERTED_BYTES_PER_BYTE: usize = 8;
-/// Memory of a request besides its bytes: the batch, its permit, and an entry in a queue.
+/// Memory of a request in addition to its bytes: the batch, its permit, and an entry in a queue.
 const BATCH_BYTES: usize = 512;
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);

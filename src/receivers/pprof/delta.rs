@@ -6,17 +6,17 @@
 //! stack by stack:
 //!
 //! - The first profile of a series is only remembered: the start of its counters is not known.
-//! - A value that fell, or a stack that disappeared, means another process, since counters only
-//!   rise. The whole profile then belongs to the time since the previous one and is forwarded
-//!   unchanged, as Prometheus does with counters. Two such profiles in a row mean that several
-//!   processes share one address. Their profiles cannot be subtracted, so none is forwarded until
-//!   two profiles in a row match.
+//! - Counters only rise, so a fallen value or a missing stack means another process. The whole
+//!   profile then belongs to the time since the previous profile and is forwarded unchanged, as
+//!   Prometheus treats counters. Two such profiles in a row mean that several processes share one
+//!   address. Their profiles cannot be subtracted, so no profile is forwarded until two profiles in
+//!   a row match.
 //! - Gauges (`inuse_space`, goroutines) and profiles with a duration (CPU profiles, Go's own
 //!   `?seconds=`) are forwarded unchanged.
 //! - A difference covers the time from one profile to the next. Samples without a difference are
 //!   dropped, and so are profiles without samples.
 //!
-//! A failed delivery loses nothing: only a delivered profile replaces the previous one.
+//! Only a delivered profile replaces the previous profile, so a failed delivery loses no data.
 //!
 //! Samples are equal if their stack, labels (such as the size class of `heap`) and link are equal.
 //! Samples are compared by their index in a dictionary of the series, never by hashes alone.
@@ -45,14 +45,14 @@ use tributary_profiles::write::encode;
 pub(super) struct Series {
     dictionary: Dictionary,
     relocations: Option<Relocations>,
-    last: Option<Last>,
+    last: Option<PreviousProfile>,
     /// Size of the dictionary after the last compaction.
     compact: usize,
 }
 
 /// A previous profile, to subtract.
 #[derive(Debug, Default)]
-struct Last {
+struct PreviousProfile {
     columns: Vec<(ValueType, HashMap<SampleKey, i64, RandomState>)>,
     /// Time of the profile.
     time: u64,
@@ -67,11 +67,11 @@ pub(super) enum Fit {
     NotCumulative,
     /// There is no previous profile.
     First,
-    /// The profile continues the previous one.
+    /// The profile continues the previous profile.
     Continued,
-    /// The profile is of another process, or of the same one after a restart.
+    /// The profile belongs to another process, or to the same process after a restart.
     Restarted,
-    /// Neither this profile nor the previous one continues its predecessor.
+    /// Neither this profile nor the previous profile continues its predecessor.
     Unsteady,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Difference {
     pub(super) profiles: ScopeProfiles,
     /// Relation to the previous profile.
     pub(super) fit: Fit,
-    next: Option<Last>,
+    next: Option<PreviousProfile>,
 }
 
 impl Series {
@@ -111,7 +111,7 @@ impl Series {
             };
         }
         let all = || profiles.profiles.iter().zip(&cumulative);
-        let mut next = Last::default();
+        let mut next = PreviousProfile::default();
         for (profile, _) in all().filter(|(_, cumulative)| **cumulative) {
             next.time = next.time.max(profile.header.time);
             next.columns
@@ -139,7 +139,7 @@ impl Series {
         }
     }
 
-    /// Records the delivery of a difference: its profile becomes the previous one.
+    /// Records the delivery of a difference: its profile becomes the previous profile.
     pub(super) fn delivered(&mut self, difference: Difference) {
         if let Some(next) = difference.next {
             self.last = Some(next);
@@ -173,7 +173,7 @@ impl Series {
         }
         profile.samples = samples;
         let header = &mut profile.header;
-        // Clocks may go back; the difference then has an end and no start.
+        // If the clock went back, the difference has an end and no start.
         if last.time != 0 && last.time < header.time {
             header.duration = header.time - last.time;
             header.time = last.time;
@@ -186,10 +186,10 @@ impl Series {
 
     /// Rebuilds the dictionary once at least half of it is unused, such as stacks of earlier
     /// processes.
-    fn tidy(&mut self) {
+    fn compact(&mut self) {
         const SMALL: usize = 256 << 10;
         let Some(last) = &self.last else {
-            // No profile is remembered: the one just decoded was refused.
+            // No profile is remembered, because the decoded profile was refused.
             *self = Series::default();
             return;
         };
@@ -230,7 +230,7 @@ impl Series {
         let profiles = read.resources.iter().flat_map(|resource| &resource.scopes);
         let profiles = profiles.flat_map(|scope| &scope.profiles);
         let columns = profiles.map(|p| (p.header.sample_type, totals(&p.samples)));
-        let last = Last {
+        let last = PreviousProfile {
             columns: columns.collect(),
             ..*last
         };
@@ -243,13 +243,13 @@ impl Series {
     }
 
     fn bytes(&self) -> usize {
-        let last = self.last.as_ref().map_or(0, Last::bytes);
+        let last = self.last.as_ref().map_or(0, PreviousProfile::bytes);
         let relocations = self.relocations.as_ref().map_or(0, Relocations::bytes);
         self.dictionary.bytes() + relocations + last
     }
 }
 
-impl Last {
+impl PreviousProfile {
     fn column(&self, sample_type: ValueType) -> Option<&HashMap<SampleKey, i64, RandomState>> {
         let mut columns = self.columns.iter();
         let column = columns.find(|(other, _)| *other == sample_type);
@@ -257,7 +257,7 @@ impl Last {
     }
 
     /// Whether no value has fallen since the previous profile.
-    fn continues(&self, last: &Last) -> bool {
+    fn continues(&self, last: &PreviousProfile) -> bool {
         last.columns.iter().all(|(sample_type, before)| {
             let now = self.column(*sample_type);
             let now = |key: &SampleKey| now.and_then(|now| now.get(key)).copied().unwrap_or(0);
@@ -274,8 +274,8 @@ impl Last {
     }
 }
 
-/// Returns the total of each sample. Zero totals, which pprof files contain for other sample types,
-/// are left out.
+/// Returns the total of each sample, without zero totals, which pprof files contain for other sample
+/// types.
 fn totals(samples: &Samples) -> HashMap<SampleKey, i64, RandomState> {
     let mut totals: HashMap<SampleKey, i64, RandomState> = HashMap::default();
     totals.reserve(samples.len());

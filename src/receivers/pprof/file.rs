@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::convert::Refused;
-use super::intake::{Held, Intake};
+use super::intake::{Intake, ReceivedBytes};
 use super::origin::{Origin, Subject, text};
 use crate::component::BuildError;
 use crate::pipeline::Component;
 use crate::receivers::glob::Glob;
-use crate::receivers::polling::{Look, Polling};
+use crate::receivers::polling::{Poll, Polling};
 use crate::serving::body::out_of_memory;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};
@@ -120,7 +120,7 @@ struct Files {
     /// Resource attributes of all profiles.
     resource: Vec<KeyValue>,
     intake: Intake,
-    seen: HashMap<PathBuf, Seen>,
+    seen: HashMap<PathBuf, FileState>,
     /// Log of temporary read failures.
     failures: SampledLog,
     /// Whether the log already says that there are too many files.
@@ -128,7 +128,7 @@ struct Files {
 }
 
 /// State of a file at the last poll.
-struct Seen {
+struct FileState {
     stamp: FileStamp,
     /// Whether this version of the file needs no more work.
     done: bool,
@@ -143,12 +143,12 @@ enum Unread {
     Refused(#[from] Refused),
 }
 
-impl Look for Files {
-    async fn look(&mut self, stop: &CancellationToken) {
+impl Poll for Files {
+    async fn poll(&mut self, stop: &CancellationToken) {
         let glob = self.glob.clone();
         // File systems may block.
         let found = tokio::task::spawn_blocking(move || {
-            let mut paths = glob.find(MOST + 1);
+            let mut paths = glob.find(MAX_FILES + 1);
             paths.sort_unstable();
             let stamped = paths.into_iter();
             let stamped = stamped.filter_map(|path| Some((FileStamp::of(&path)?, path)));
@@ -157,15 +157,15 @@ impl Look for Files {
         let Ok(mut found) = found.await else {
             return;
         };
-        if found.len() > MOST && !std::mem::replace(&mut self.too_many, true) {
+        if found.len() > MAX_FILES && !std::mem::replace(&mut self.too_many, true) {
             warn!(
                 otelcol.component.id = %self.id,
                 otelcol.component.kind = "receiver",
-                "More than {MOST} files match `include`; the rest is not read. Use several receivers with narrower \
+                "More than {MAX_FILES} files match `include`; the rest is not read. Use several receivers with narrower \
                  patterns"
             );
         }
-        found.truncate(MOST);
+        found.truncate(MAX_FILES);
         let there: HashSet<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
         self.seen.retain(|path, _| there.contains(path.as_path()));
         for (stamp, path) in found {
@@ -175,7 +175,7 @@ impl Look for Files {
                 None => false,
             };
             let done = settled && !stop.is_cancelled() && self.take(&path, &stamp).await;
-            self.seen.insert(path, Seen { stamp, done });
+            self.seen.insert(path, FileState { stamp, done });
         }
     }
 }
@@ -239,7 +239,7 @@ impl Files {
         }
     }
 
-    /// Reads and delivers a file; returns false if the file has changed since the poll.
+    /// Reads and delivers a file. Returns false if the file has changed since the poll.
     async fn read(&self, path: &Path, stamp: &FileStamp) -> Result<bool, Unread> {
         let (limit, key) = (self.intake.limit, self.intake.limit_key);
         let size = tokio::fs::metadata(path).await?.len();
@@ -270,7 +270,7 @@ impl Files {
             start: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,
         };
-        let held = Held {
+        let held = ReceivedBytes {
             bytes: bytes.into(),
             permit,
         };
@@ -282,8 +282,8 @@ impl Files {
 const DEFAULT_SIZE: usize = 64 << 20;
 /// Key of the limit on the size of a file.
 pub(super) const LIMIT_KEY: &str = "max_file_size";
-/// Maximum number of tracked files, which takes a few MB at most.
-const MOST: usize = 10_000;
+/// Maximum number of tracked files, whose states take a few MB at most.
+const MAX_FILES: usize = 10_000;
 
 #[cfg(test)]
 mod tests;

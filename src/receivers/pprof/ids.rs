@@ -10,11 +10,11 @@ pub(super) fn of_file(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
-/// Assigns an id to each profile of a file, by which every hop recognizes duplicates without
-/// decoding the profile. A resent file gets the same ids; another file, resource or time gives
-/// other ids.
+/// Assigns an id to each profile of a file. With the id, every hop recognizes duplicates without
+/// decoding the profile. A resent file gets the same ids; a different file, resource or time leads to
+/// different ids.
 ///
-/// A profile without a time gets no id: two such files may be equal without being duplicates.
+/// A profile without a time gets no id, because two such files may be equal without being duplicates.
 pub(super) fn assign(into: &mut ResourceProfiles, file: u128) {
     let mut said = file.to_le_bytes().to_vec();
     if let Some(resource) = &into.resource {

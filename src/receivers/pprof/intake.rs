@@ -16,7 +16,7 @@ use crate::pipeline::batch::{Batch, Code, Metadata, Nack};
 use crate::pipeline::turns;
 use crate::receivers::metrics::ReceiverMetrics;
 /// A file, with or without gzip, and its memory permit.
-pub(super) use crate::serving::body::Held;
+pub(super) use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_config::ComponentId;
@@ -117,7 +117,11 @@ impl Intake {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn take(&self, held: Held, origin: Origin) -> Result<Accepted, Refused> {
+    pub(super) async fn take(
+        &self,
+        held: ReceivedBytes,
+        origin: Origin,
+    ) -> Result<Accepted, Refused> {
         let converted = self.convert(held, origin).await?;
         self.hand_on(converted).await
     }
@@ -125,13 +129,16 @@ impl Intake {
     /// Converts a file. The caller may change the profiles before it [forwards](Self::hand_on)
     /// them.
     ///
-    /// Conversion runs on separate threads, not on the workers that serve connections. At most one
-    /// conversion runs per core: more would need more memory and not be faster. A waiting caller
-    /// buffers only the file as received.
+    /// Conversion runs on a turn (see `turns`), off the threads that serve connections. A waiting
+    /// caller buffers only the file as received.
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn convert(&self, held: Held, origin: Origin) -> Result<Converted, Refused> {
+    pub(super) async fn convert(
+        &self,
+        held: ReceivedBytes,
+        origin: Origin,
+    ) -> Result<Converted, Refused> {
         let rules = self.rules(self.options.keep_original);
         let converted = on_a_turn(move || convert(held, &origin, &rules)).await;
         match converted.and_then(std::convert::identity) {
@@ -146,8 +153,8 @@ impl Intake {
         }
     }
 
-    /// Counts a file that can never be converted. A file refused for lack of memory is not
-    /// unreadable: scrapes count it as dropped, the server as refused.
+    /// Counts a file that can never be converted. A file refused for lack of memory does not count
+    /// as unreadable: a scrape counts it as dropped, the server as refused.
     fn not_converted(&self, refused: &Refused) {
         if matches!(refused, Refused::Unreadable(_) | Refused::TooLarge(..)) {
             self.metrics.unreadable(Signal::Profiles);
@@ -160,9 +167,9 @@ impl Intake {
     /// See [`Refused`].
     pub(super) async fn unpack(
         &self,
-        mut held: Held,
+        mut held: ReceivedBytes,
         codec: Option<Codec>,
-    ) -> Result<Held, Refused> {
+    ) -> Result<ReceivedBytes, Refused> {
         let Some(codec) = codec else {
             return Ok(held);
         };
@@ -178,20 +185,20 @@ impl Intake {
         unpacked.inspect_err(|refused| self.not_converted(refused))
     }
 
-    /// Processes a file of a series, and forwards the difference to the previous file of that name:
-    /// see [`delta`](super::delta).
+    /// Processes a file of a series, and forwards the difference to the previous file of the series.
+    /// See [`delta`](super::delta).
     ///
     /// # Errors
     /// See [`Refused`]. After a retryable refusal, the next file includes the difference.
     pub(super) async fn take_difference(
         &self,
-        held: Held,
+        held: ReceivedBytes,
         origin: Origin,
         deltas: &Deltas,
         name: &str,
     ) -> Result<(Accepted, Fit), Refused> {
         let mut taken = deltas.take(name);
-        // The file is not the original of its difference.
+        // No payload: the file is not the original of its difference.
         let rules = self.rules(false);
         let (mut taken, subtracted) = on_a_turn(move || {
             let subtracted = subtract(held, &origin, &rules, &mut taken.series);
@@ -251,7 +258,7 @@ impl Intake {
     /// Forwards an encoded request to the pipeline, unless it is empty.
     async fn push(
         &self,
-        held: Held,
+        held: ReceivedBytes,
         samples: usize,
         metadata: Option<Arc<Metadata>>,
     ) -> Result<(), Refused> {

@@ -11,7 +11,7 @@ use tributary_profiles::pprof::Repairs;
 pub(super) struct Repaired([Counter; 5], Counter);
 
 impl Repaired {
-    /// The handles of a receiver.
+    /// Creates the counters of a receiver.
     pub(super) fn new(receiver: &ComponentId) -> Self {
         let kinds = ["strings", "negative", "mappings", "labels", "saturated"];
         let repairs = kinds.map(|kind| {
@@ -28,12 +28,12 @@ impl Repaired {
         Repaired(repairs, forgotten)
     }
 
-    /// Counts series that were forgotten: their next profile is a first one.
+    /// Counts evicted series, whose next profile has no predecessor.
     pub(super) fn forgotten(&self, series: usize) {
         self.1.increment(series as u64);
     }
 
-    /// Counts those of one file.
+    /// Counts the repairs of one file.
     pub(super) fn count(&self, repairs: Repairs) {
         let Repairs {
             strings,

@@ -47,8 +47,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Creates a subject with these resource attributes. If `service.name` is not among them, it is
-    /// the name of the program, which most files contain, or else `fallback`.
+    /// Creates a subject with these resource attributes. Without `service.name`, the name of the
+    /// service is the name of the program, which most files contain, or else `fallback`.
     pub(super) fn new(attributes: Vec<KeyValue>, fallback: Option<String>) -> Self {
         Subject {
             attributes,
@@ -58,8 +58,7 @@ impl Subject {
         }
     }
 
-    /// Prevents files from setting this attribute; it has a value only if `attributes` contains
-    /// one.
+    /// Prevents files from setting this attribute. Only `attributes` can contain its value.
     pub(super) fn certified(self, key: String) -> Self {
         Subject {
             certified: Some(key),
@@ -140,8 +139,8 @@ impl Origin {
     }
 }
 
-/// Returns the name of a profile by its sample types. If no sample type is well known, the name is
-/// that of the last sample type, which pprof shows.
+/// Returns the name of a profile by its sample types. If no sample type is well known, this is the
+/// name of the last sample type, which pprof shows.
 fn name_by_types<'t>(sample_types: impl Iterator<Item = &'t str>) -> &'t str {
     let mut last = UNKNOWN;
     for kind in sample_types {

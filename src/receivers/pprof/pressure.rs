@@ -1,5 +1,5 @@
-//! Less profiling while the host is busy, so that profiling does not take CPU from services when
-//! they need it most.
+//! Reduces profiling while the host is busy, so that profiling does not take CPU time from busy
+//! services.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Starts with the configured intervals.
+    /// Creates the factor 1, for the configured intervals.
     pub(super) fn new(config: &Adaptive) -> Self {
         Stretch {
             limit: u32::from(config.cpu_limit) * 10,
@@ -73,18 +73,18 @@ impl Stretch {
     }
 
     /// Returns the factor after one more sample of the CPU utilization, in thousandths.
-    pub(super) fn see(&mut self, permille: u32) -> u32 {
+    pub(super) fn add_sample(&mut self, permille: u32) -> u32 {
         if permille > self.limit {
             self.calm = 0;
             self.factor = (self.factor * 2).min(self.most);
         } else if permille <= self.limit.saturating_sub(MARGIN * 10) {
             self.calm += 1;
-            if self.calm >= CALM {
+            if self.calm >= SAMPLES_BELOW_MARGIN {
                 self.calm = 0;
                 self.factor = (self.factor / 2).max(1);
             }
         } else {
-            // The factor does not change between the two bounds, or it would oscillate.
+            // Between the two bounds the factor does not change, to prevent oscillation.
             self.calm = 0;
         }
         self.factor
@@ -99,7 +99,7 @@ pub(super) async fn watch_cpu(config: Adaptive, receiver: ComponentId, factor: w
         "receiver" => receiver.to_string()
     );
     let mut cpu = Cpu::of_this_process();
-    adapt(&config, EVERY, || cpu.look(), &gauge, &factor).await;
+    adapt(&config, SAMPLE_INTERVAL, || cpu.sample(), &gauge, &factor).await;
 }
 
 async fn adapt(
@@ -118,7 +118,7 @@ async fn adapt(
         let Some(permille) = look() else {
             continue;
         };
-        let now = stretch.see(permille);
+        let now = stretch.add_sample(permille);
         let changed = factor.send_if_modified(|before| std::mem::replace(before, now) != now);
         if changed {
             gauge.set(now);
@@ -161,10 +161,10 @@ impl Cpu {
         }
     }
 
-    /// Returns the utilization since the previous sample in thousandths; `None` for the first
-    /// sample or if nothing can be read. The kernel generates these files on reading, so the reads
-    /// do not block.
-    pub(super) fn look(&mut self) -> Option<u32> {
+    /// Returns the utilization since the previous sample in thousandths, or `None` for the first
+    /// sample or if no file can be read. The kernel generates these files on reading, so the reads do
+    /// not block.
+    pub(super) fn sample(&mut self) -> Option<u32> {
         let host = fs::read_to_string(&self.stat)
             .ok()
             .and_then(|text| host(&text));
@@ -176,11 +176,11 @@ impl Cpu {
             _ => None,
         };
         self.host = host;
-        let of_group = self.look_at_group(Instant::now());
+        let of_group = self.sample_group(Instant::now());
         of_host.max(of_group)
     }
 
-    fn look_at_group(&mut self, now: Instant) -> Option<u32> {
+    fn sample_group(&mut self, now: Instant) -> Option<u32> {
         let read = |name: &str| fs::read_to_string(self.group.join(name)).ok();
         let used = read("cpu.stat").and_then(|text| used(&text))?;
         let before = self.used.replace((now, used));
@@ -196,8 +196,8 @@ fn permille(part: u64, of: u64) -> Option<u32> {
 }
 
 /// Parses the first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq,
-/// steal; the remaining values are part of user and nice. I/O wait is not busy time. Steal time is:
-/// a hypervisor took the CPU away.
+/// steal; the remaining values are part of user and nice. I/O wait is not busy time. Steal time, in
+/// which the hypervisor ran other guests, is busy time.
 fn host(text: &str) -> Option<Host> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let mut times = [0u64; 8];
@@ -233,11 +233,11 @@ fn allowed(text: &str, time: Duration) -> Option<u64> {
 }
 
 /// Sampling interval: short enough to react to a burst, and thousands of kernel ticks long.
-const EVERY: Duration = Duration::from_secs(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// Margin below the limit, in percentage points, for the intervals to become shorter again.
 const MARGIN: u32 = 10;
 /// Number of consecutive samples below the margin.
-const CALM: u32 = 3;
+const SAMPLES_BELOW_MARGIN: u32 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -256,7 +256,7 @@ mod tests {
     fn busy_cpu_doubles_the_interval() {
         let mut stretch = Stretch::new(&config(70, 8));
         let seen = |stretch: &mut Stretch, looks: &[u32]| -> Vec<u32> {
-            looks.iter().map(|look| stretch.see(*look)).collect()
+            looks.iter().map(|look| stretch.add_sample(*look)).collect()
         };
         assert_eq!(seen(&mut stretch, &[0, 700, 701]), [1, 1, 2]);
         assert_eq!(seen(&mut stretch, &[1000, 900, 2000]), [4, 8, 8]);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn the_stretch_never_exceeds_its_limit() {
         let mut stretch = Stretch::new(&config(70, 6));
-        let factors: Vec<u32> = (0..5).map(|_| stretch.see(1000)).collect();
+        let factors: Vec<u32> = (0..5).map(|_| stretch.add_sample(1000)).collect();
         assert_eq!(factors, [2, 4, 6, 6, 6]);
     }
 
@@ -295,7 +295,7 @@ mod tests {
             told
         };
         tokio::select! {
-            () = adapt(&config, EVERY, look, &gauge, &sender) => {}
+            () = adapt(&config, SAMPLE_INTERVAL, look, &gauge, &sender) => {}
             told = told => assert_eq!(told, [2, 4]),
         }
     }
@@ -310,22 +310,22 @@ mod tests {
             host: None,
             used: None,
         };
-        assert_eq!(cpu.look(), None, "nothing can be read");
+        assert_eq!(cpu.sample(), None, "nothing can be read");
         write("stat", "cpu  100 0 100 700 100 0 0 0 9 9\ncpu0 1 1 1\n");
-        assert_eq!(cpu.look(), None, "nothing to compare with");
+        assert_eq!(cpu.sample(), None, "nothing to compare with");
         write("stat", "cpu  150 10 120 750 150 5 5 10 9 9\ncpu0 1 1 1\n");
-        assert_eq!(cpu.look(), Some(500));
-        assert_eq!(cpu.look(), None, "no time has passed");
+        assert_eq!(cpu.sample(), Some(500));
+        assert_eq!(cpu.sample(), None, "no time has passed");
 
         write("cpu.stat", "usage_usec 1000000\nuser_usec 1\n");
         write("cpu.max", "50000 100000\n");
         let start = Instant::now();
-        assert_eq!(cpu.look_at_group(start), None);
+        assert_eq!(cpu.sample_group(start), None);
         write("cpu.stat", "usage_usec 2000000\nuser_usec 1\n");
         let later = start + Duration::from_secs(4);
-        assert_eq!(cpu.look_at_group(later), Some(500));
+        assert_eq!(cpu.sample_group(later), Some(500));
         write("cpu.max", "max 100000\n");
-        assert_eq!(cpu.look_at_group(later + Duration::from_secs(1)), None);
+        assert_eq!(cpu.sample_group(later + Duration::from_secs(1)), None);
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
             assert_eq!(host(text), None, "{text}");
         }
         for text in ["", "max 100000", "5", "5 0", "-5 100", "x y"] {
-            assert_eq!(allowed(text, EVERY), None, "{text}");
+            assert_eq!(allowed(text, SAMPLE_INTERVAL), None, "{text}");
         }
         assert_eq!(used("user_usec 5\n"), None);
     }

@@ -1,9 +1,8 @@
 //! Scrapes profiles from servers at intervals.
 //!
-//! Each profile of each server is a [`job`] with its own [pace](pace). All jobs share a limit on
+//! Each profile of each server is a [`job`] with its own [`schedule`]. All jobs share a limit on
 //! concurrent requests, and [gates](gate) for profiles that a server can only create one at a time.
-//! A refused scrape is dropped and counted: no sender waits for an acknowledgment, and the next
-//! scrape follows soon.
+//! A refused scrape is dropped and counted, because the next scrape follows soon.
 
 mod discovery;
 mod dns_sd;
@@ -14,9 +13,9 @@ mod found;
 mod gate;
 mod gauges;
 mod job;
-mod pace;
 mod profile;
 mod remote;
+mod schedule;
 mod servers;
 mod target;
 #[cfg(test)]
@@ -34,9 +33,9 @@ use self::fetch::{Transport, headers};
 pub use self::file_sd::FileSd;
 use self::gauges::ScraperMetrics;
 use self::job::{Job, Shared};
-use self::pace::Pace;
 pub use self::profile::{ProfileSettings, ScrapedProfile};
 pub use self::remote::Remote;
+use self::schedule::Schedule;
 use self::servers::Servers;
 pub use self::target::{Scheme, Target};
 use super::config::Config;
@@ -151,8 +150,8 @@ fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, Bu
         intake,
         takes,
         timeout: timeout.unwrap_or(takes.unwrap_or_default() + MARGIN),
-        // Replaced at the start.
-        pace: Pace::after(Instant::now(), Duration::ZERO, *remote.collection_interval),
+        // The start replaces this value.
+        schedule: Schedule::after(Instant::now(), Duration::ZERO, *remote.collection_interval),
         delta: false,
         metrics: ScraperMetrics::new(&cx.id, "remote"),
     };
@@ -204,7 +203,7 @@ impl Work {
             interval,
         }) = self.remote
         {
-            job.pace = Pace::after(Instant::now(), delay, interval);
+            job.schedule = Schedule::after(Instant::now(), delay, interval);
             tasks.spawn(job.run(self.shared.clone()));
         }
         for servers in self.servers {
@@ -233,7 +232,7 @@ impl Component for Scraper {
         }
     }
 
-    /// Cancels requests in flight at once: no data has been acknowledged.
+    /// Cancels requests in flight at once, because no data has been acknowledged.
     fn shutdown(self: Box<Self>, _: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
             if let Some(running) = self.running {

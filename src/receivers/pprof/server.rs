@@ -37,7 +37,7 @@ use crate::component::auth;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::Component;
 use crate::pipeline::batch::{Code, Nack};
-use crate::serving::body::{Bounds, Pace, Reader};
+use crate::serving::body::{BodyRate, Bounds, Reader};
 use crate::serving::front::{Front, may_be_sending, only_post};
 use crate::serving::keys::http_server_section;
 use crate::serving::metadata;
@@ -93,7 +93,7 @@ impl ServerConfig {
             identity: identity.filter(|key| !key.is_empty()),
             include_metadata: self.include_metadata,
             refusals: SampledLog::default(),
-            pace: Pace::new(&self.limits, self.read_timeout.unless_zero()),
+            body_rate: BodyRate::new(&self.limits, self.read_timeout.unless_zero()),
         };
         let options = ServerOptions {
             protocol: Protocol::Either,
@@ -131,11 +131,11 @@ struct Push {
     include_metadata: bool,
     /// Limits the log lines that a client can cause by refused requests.
     refusals: SampledLog,
-    pace: Pace,
+    body_rate: BodyRate,
 }
 
 impl Push {
-    async fn answer(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
+    async fn respond(&self, mut request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
         let metrics = &self.intake.metrics;
         let refuse = |nack| {
             metrics.refused_request(peer.identity.as_ref());
@@ -150,7 +150,7 @@ impl Push {
         let encoding = self.front.encoding(request.headers());
         let metadata = self.include_metadata;
         let metadata = metadata.then(|| metadata::of(request.headers()));
-        let mut reader = Reader::new(request.into_body(), peer, self.pace);
+        let mut reader = Reader::new(request.into_body(), peer, self.body_rate);
         if let Some(response) = misdirected {
             if may_be_sending {
                 reader.discard().await;
@@ -207,14 +207,14 @@ impl Push {
                 response
             }
             Err(nack) => {
-                self.tell(&nack, peer);
+                self.report(&nack, peer);
                 refused(nack)
             }
         }
     }
 
     /// Counts a refusal, and logs it.
-    fn tell(&self, nack: &Nack, peer: &Peer) {
+    fn report(&self, nack: &Nack, peer: &Peer) {
         self.intake.metrics.refused_request(peer.identity.as_ref());
         log_refusal(&self.id, &self.refusals, nack, peer);
     }
@@ -243,10 +243,10 @@ impl Handler for Push {
 
     async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Full<Bytes>> {
         let late = |nack| {
-            self.tell(&nack, peer);
+            self.report(&nack, peer);
             refused(nack)
         };
-        let answer = |request| self.answer(request, peer);
+        let answer = |request| self.respond(request, peer);
         self.front.handle(request, answer, late).await
     }
 
@@ -263,8 +263,8 @@ fn subject(mut attributes: Vec<KeyValue>, key: Option<&str>, identity: Option<&s
     };
     attributes.retain(|attribute| attribute.key != *key);
     attributes.extend(identity.map(|identity| text(key, identity)));
-    // Without a name in the certificate, the attribute stays unset: neither the query nor the file
-    // may set it.
+    // Without a name in the certificate, the attribute stays unset, because neither the query nor
+    // the file may set it.
     Subject::new(attributes, None).certified(key.to_owned())
 }
 

@@ -208,7 +208,7 @@ impl Validate for MetricsConfig {
         }
         problems.within("limits", &self.limits);
         if let Some(endpoint) = self.listen() {
-            auth::warn_of_plaintext(
+            auth::warn_about_plaintext(
                 self.auth.as_ref(),
                 self.tls.is_some(),
                 endpoint.host(),

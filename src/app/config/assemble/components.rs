@@ -109,7 +109,7 @@ fn one<C: ?Sized + Validate>(
             path: full.map(str::to_owned).collect(),
         });
     }
-    if config.holds_up_pipelines() {
+    if config.blocks_pipelines() {
         facts.holding_up.push((kind, id.clone()));
     }
     for needed in config.uses_extensions() {

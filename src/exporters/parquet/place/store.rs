@@ -45,7 +45,7 @@ pub(in super::super) struct Unfinished {
 /// A multipart upload.
 struct Upload {
     multipart: Box<dyn MultipartUpload>,
-    under_way: JoinSet<Result<()>>,
+    in_flight: JoinSet<Result<()>>,
 }
 
 /// Written data that is not in flight yet.
@@ -166,7 +166,7 @@ impl Unfinished {
             Some(upload) => upload,
             none => none.insert(Upload {
                 multipart: self.store.store.put_multipart(&self.path).await?,
-                under_way: JoinSet::new(),
+                in_flight: JoinSet::new(),
             }),
         };
         upload.wait_for_less_than(PARALLEL_PARTS).await
@@ -181,7 +181,7 @@ impl Unfinished {
         self.bytes += piece.bytes.len() as u64;
         let Piece { bytes, charge } = piece;
         let part = upload.multipart.put_part(bytes.into());
-        upload.under_way.spawn(async move {
+        upload.in_flight.spawn(async move {
             let _charge = charge;
             part.await
         });
@@ -206,8 +206,8 @@ impl Drop for Unfinished {
 impl Upload {
     /// Waits until fewer than `most` parts are in flight, or one has failed.
     async fn wait_for_less_than(&mut self, most: usize) -> Result<()> {
-        while self.under_way.len() >= most {
-            match self.under_way.join_next().await {
+        while self.in_flight.len() >= most {
+            match self.in_flight.join_next().await {
                 Some(part) => part??,
                 None => break,
             }
@@ -216,7 +216,7 @@ impl Upload {
     }
 
     async fn abort(mut self) {
-        self.under_way.shutdown().await;
+        self.in_flight.shutdown().await;
         // The bucket's lifecycle rule removes parts whose upload could not be aborted.
         let _ = self.multipart.abort().await;
     }

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Gatherer, Pending, Ready};
 use crate::pipeline::batch::Batch;
-use crate::pipeline::holding::{Collected, Holder, Holding, Most};
+use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding};
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use tributary_otlp::Signal;
@@ -13,7 +13,7 @@ impl Holder for Gatherer {
     type Gathered = ();
     type Ready = Ready;
 
-    const UNDER_WAY: Most = Most {
+    const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };
@@ -51,7 +51,7 @@ impl Holder for Gatherer {
             let merging = self.holding.merging(items, batch.items(), &senders);
             let outcome = self.holding.hand_on(batch, &mut senders).await;
             merging.over(&outcome);
-            senders.tell(&outcome);
+            senders.report(&outcome);
         }
     }
 }

@@ -3,7 +3,7 @@ use super::*;
 use crate::component::{Host, ProcessorConfig as _};
 use crate::pipeline::Next;
 use crate::pipeline::account::Account;
-use crate::pipeline::batch::Patience;
+use crate::pipeline::batch::PersistedUpstream;
 use crate::pipeline::testing::Scripted;
 use crate::pipeline::{Component, Consumer};
 use crate::testing::named_batch;
@@ -21,7 +21,7 @@ struct Fixture {
 fn fixture(config: &Config, exporter: Arc<Scripted>) -> Fixture {
     let host = Host::for_tests();
     let cx = host.context(&"compression".parse().unwrap());
-    let Stage::Holding(connect) = config.build(&cx, Signal::Profiles).unwrap() else {
+    let Stage::Buffering(connect) = config.build(&cx, Signal::Profiles).unwrap() else {
         panic!("summaries take time");
     };
     let next = Next {
@@ -179,12 +179,12 @@ async fn disk_queue_gets_outcome_of_summary() {
     f.send("cart", &["a"]).await.unwrap();
     let mut waiting = Vec::new();
     for name in ["b", "c"] {
-        let patience = Arc::new(Patience::default());
+        let persisted_upstream = Arc::new(PersistedUpstream::default());
         let mut batch = named_batch("cart", [name]);
-        batch.patience = Some(patience.clone());
+        batch.persisted_upstream = Some(persisted_upstream.clone());
         let consumer = f.consumer.clone();
         waiting.push(tokio::spawn(async move { consumer.consume(batch).await }));
-        patience.until_taken_in().await;
+        persisted_upstream.until_buffered().await;
     }
     later(9000).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
@@ -202,7 +202,7 @@ async fn disk_queue_gets_outcome_of_summary() {
 async fn disk_queue_is_refused_undelivered_summary_at_shutdown() {
     let f = fixture(&config(), Scripted::slow(Duration::from_secs(3600)));
     let mut batch = named_batch("cart", ["a"]);
-    batch.patience = Some(Arc::default());
+    batch.persisted_upstream = Some(Arc::default());
     let consumer = f.consumer.clone();
     let outcome = tokio::spawn(async move { consumer.consume(batch).await });
     later(1).await;

@@ -17,25 +17,24 @@ use tributary_profiles::pprof::LinkLabels;
 
 /// Last profile of each series, that is, of each target and path.
 ///
-/// Size is limited by the setting and by a quarter of the memory budget, toward which it counts.
-/// Beyond the limit, series that have not been scraped for a long time are evicted first, since
-/// their targets are gone; then the newest series are, whose profiles then stay without
-/// differences. An eviction of the least recently used series would, with a few targets too many,
-/// evict each series just before its next scrape, and no series would have differences.
+/// The memory counts toward the memory budget and is limited by the setting and by a quarter of the
+/// budget. Beyond the limit, series without scrapes for a long time are evicted first, then the
+/// newest series, which then have no differences. With least-recently-used eviction and a few
+/// targets too many, each series would be evicted just before its next scrape.
 #[derive(Debug)]
 pub(in super::super) struct Deltas {
     receiver: ComponentId,
     limit: AtomicUsize,
     budget: Arc<Budget>,
-    kept: Mutex<Kept>,
+    kept: Mutex<RememberedSeries>,
     log: SampledLog,
 }
 
-/// Profiles of all receivers in the process, including those that a reload is about to stop.
+/// Profiles of all receivers in the process, including receivers that a reload is about to stop.
 static RECEIVERS: Mutex<Vec<(LinkLabels, Weak<Deltas>)>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
-struct Kept {
+struct RememberedSeries {
     series: HashMap<String, Entry>,
     /// Memory of all series in bytes.
     bytes: usize,
@@ -48,12 +47,12 @@ struct Kept {
 #[derive(Debug)]
 struct Entry {
     series: Series,
-    place: Place,
+    recency: Recency,
 }
 
 /// Age and use of a series.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Recency {
     /// Sequence number of the series; older series have smaller ones.
     arrival: u64,
     /// Time of the last profile.
@@ -62,33 +61,31 @@ struct Place {
     every: Duration,
 }
 
-impl Place {
-    /// Whether the target must be gone, since the series has been absent for much longer than ever
-    /// before: intervals grow up to eight times, and failing targets are scraped again after two
+impl Recency {
+    /// Whether the target no longer exists, because the series has been absent for much longer than
+    /// ever before. Intervals grow up to eight times, and failing targets are scraped again after two
     /// minutes.
-    fn is_gone(&self, now: Instant) -> bool {
-        let longest = self.every.saturating_mul(8).max(LEAST_WAIT);
+    fn is_absent(&self, now: Instant) -> bool {
+        let longest = self.every.saturating_mul(8).max(MIN_ABSENCE);
         now.saturating_duration_since(self.used) > longest
     }
 }
 
-/// Minimum absence: the interval of a series with a single profile is not known.
-const LEAST_WAIT: Duration = Duration::from_secs(600);
+/// Minimum absence, for a series with a single profile, whose interval is unknown.
+const MIN_ABSENCE: Duration = Duration::from_secs(600);
 
 /// A series that was removed for an update.
 #[derive(Debug, Default)]
-pub(in super::super) struct Taken {
+pub(in super::super) struct TakenSeries {
     pub(in super::super) series: Series,
     /// `None` for a new series.
-    place: Option<Place>,
+    recency: Option<Recency>,
 }
 
 impl Deltas {
-    /// Returns the profiles of a receiver: those of its predecessor if a reload is replacing it, or
-    /// none.
-    ///
-    /// Changed link labels change the identity of samples, so the profiles are then not reused. A
-    /// changed limit applies to both receivers.
+    /// Returns the profiles of a receiver. If a reload is replacing the receiver, the profiles of its
+    /// predecessor are reused, unless the link labels changed, which identify samples. A changed
+    /// limit applies to both receivers.
     pub(in super::super) fn of(
         receiver: &ComponentId,
         links: &LinkLabels,
@@ -117,7 +114,7 @@ impl Deltas {
             receiver: receiver.clone(),
             limit: AtomicUsize::new(limit),
             budget: budget.clone(),
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(RememberedSeries {
                 series: HashMap::new(),
                 bytes: 0,
                 permit: budget.empty_permit(),
@@ -127,33 +124,36 @@ impl Deltas {
         }
     }
 
-    /// Removes a series, to be [put back](Self::put). Meanwhile, other callers see a new series.
-    pub(in super::super) fn take(&self, name: &str) -> Taken {
+    /// Removes a series, to be [put back](Self::put). Until then, other callers get a new series.
+    pub(in super::super) fn take(&self, name: &str) -> TakenSeries {
         let mut kept = self.kept.lock();
         match kept.remove(name) {
-            Some(Entry { series, place }) => Taken {
+            Some(Entry { series, recency }) => TakenSeries {
                 series,
-                place: Some(place),
+                recency: Some(recency),
             },
-            None => Taken::default(),
+            None => TakenSeries::default(),
         }
     }
 
     /// Puts a series back. Returns the number of evicted series, possibly including this one.
-    pub(in super::super) fn put(&self, name: &str, taken: Taken) -> usize {
-        let Taken { mut series, place } = taken;
-        series.tidy();
+    pub(in super::super) fn put(&self, name: &str, taken: TakenSeries) -> usize {
+        let TakenSeries {
+            mut series,
+            recency,
+        } = taken;
+        series.compact();
         let now = Instant::now();
         let mut kept = self.kept.lock();
         let kept = &mut *kept;
         kept.arrivals += 1;
-        let place = match place {
-            Some(before) => Place {
+        let recency = match recency {
+            Some(before) => Recency {
                 used: now,
                 every: before.every.max(now.saturating_duration_since(before.used)),
                 ..before
             },
-            None => Place {
+            None => Recency {
                 arrival: kept.arrivals,
                 used: now,
                 every: Duration::ZERO,
@@ -161,16 +161,17 @@ impl Deltas {
         };
         kept.remove(name);
         kept.bytes += cost(name, &series);
-        kept.series.insert(name.to_owned(), Entry { series, place });
+        kept.series
+            .insert(name.to_owned(), Entry { series, recency });
         let limit = self.limit.load(Relaxed).min(self.budget.limit() / 4);
         let (mut forgotten, mut in_use) = (0, false);
         while kept.bytes > limit || !kept.reserve() {
-            let Some((name, is_gone)) = kept.most_dispensable(now) else {
+            let Some((name, is_absent)) = kept.series_to_evict(now) else {
                 break;
             };
             kept.remove(&name);
             forgotten += 1;
-            in_use |= !is_gone;
+            in_use |= !is_absent;
         }
         if in_use {
             self.warn(limit, kept.series.len());
@@ -199,22 +200,23 @@ impl Deltas {
     }
 }
 
-impl Kept {
+impl RememberedSeries {
     fn remove(&mut self, name: &str) -> Option<Entry> {
         let entry = self.series.remove(name)?;
         self.bytes = self.bytes.saturating_sub(cost(name, &entry.series));
         Some(entry)
     }
 
-    /// Returns the series to evict, one whose target is gone or else the newest, and whether its
-    /// target is gone.
-    fn most_dispensable(&self, now: Instant) -> Option<(String, bool)> {
-        let rank = |(_, entry): &(&String, &Entry)| (entry.place.is_gone(now), entry.place.arrival);
+    /// Returns the series to evict, and whether its target no longer exists. Without such a series,
+    /// returns the newest series.
+    fn series_to_evict(&self, now: Instant) -> Option<(String, bool)> {
+        let rank =
+            |(_, entry): &(&String, &Entry)| (entry.recency.is_absent(now), entry.recency.arrival);
         let (name, entry) = self.series.iter().max_by_key(rank)?;
-        Some((name.clone(), entry.place.is_gone(now)))
+        Some((name.clone(), entry.recency.is_absent(now)))
     }
 
-    /// Adjusts the permit to the memory in use; returns false if the budget has no room.
+    /// Adjusts the permit to the memory in use. Returns false if the budget has no room.
     fn reserve(&mut self) -> bool {
         self.permit.resize(self.bytes).is_ok()
     }

@@ -380,7 +380,7 @@ proptest! {
                 }
             }
             series.delivered(difference);
-            series.tidy();
+            series.compact();
         }
         if let Some(sum) = sum {
             prop_assert_eq!(sum, last);

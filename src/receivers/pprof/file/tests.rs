@@ -38,8 +38,8 @@ impl Place {
     }
 
     /// Polls, and returns the number of delivered files.
-    async fn look(&mut self) -> usize {
-        self.files.look(&CancellationToken::new()).await;
+    async fn poll(&mut self) -> usize {
+        self.files.poll(&CancellationToken::new()).await;
         self.sink.taken().len()
     }
 }
@@ -48,16 +48,16 @@ impl Place {
 async fn each_complete_file_version_is_taken_once() {
     let mut place = Place::new();
     place.write("a.pb", &small_file(1));
-    assert_eq!(place.look().await, 0, "it may be half written");
-    assert_eq!(place.look().await, 1);
-    assert_eq!(place.look().await, 1);
+    assert_eq!(place.poll().await, 0, "it may be half written");
+    assert_eq!(place.poll().await, 1);
+    assert_eq!(place.poll().await, 1);
     place.write("a.pb", &small_file(1 << 40));
     place.write("b.pb.gz", &small_file(3));
-    assert_eq!(place.look().await, 1);
-    assert_eq!(place.look().await, 3);
-    assert_eq!(place.look().await, 3);
+    assert_eq!(place.poll().await, 1);
+    assert_eq!(place.poll().await, 3);
+    assert_eq!(place.poll().await, 3);
     fs::remove_file(place.directory.path().join("a.pb")).unwrap();
-    assert_eq!(place.look().await, 3);
+    assert_eq!(place.poll().await, 3);
     assert_eq!(place.files.seen.len(), 1, "what is gone is forgotten");
 }
 
@@ -67,10 +67,10 @@ async fn growing_file_is_read_when_complete() {
     let whole = small_file(5);
     for end in (1..whole.len()).step_by(7) {
         place.write("a.pb", &whole[..end]);
-        assert_eq!(place.look().await, 0);
+        assert_eq!(place.poll().await, 0);
     }
     place.write("a.pb", &whole);
-    assert_eq!((place.look().await, place.look().await), (0, 1));
+    assert_eq!((place.poll().await, place.poll().await), (0, 1));
 }
 
 #[tokio::test]
@@ -79,12 +79,12 @@ async fn invalid_file_is_skipped_until_changed() {
     place.write("a.pb", b"no profile");
     place.write("b.pb", &small_file(1));
     place.write("c.pb", &vec![0; (1 << 16) + 1]);
-    place.look().await;
-    assert_eq!(place.look().await, 1);
+    place.poll().await;
+    assert_eq!(place.poll().await, 1);
     assert!(place.files.seen.values().all(|seen| seen.done));
     place.write("a.pb", &small_file(2));
-    place.look().await;
-    assert_eq!(place.look().await, 2);
+    place.poll().await;
+    assert_eq!(place.poll().await, 2);
 }
 
 #[tokio::test]
@@ -99,15 +99,15 @@ async fn temporarily_unreadable_file_is_retried() {
     assert!(!place.files.take(&path, &stamp).await, "any other error");
     fs::remove_dir(&path).unwrap();
     fs::write(&path, small_file(1)).unwrap();
-    assert_eq!((place.look().await, place.look().await), (0, 1));
+    assert_eq!((place.poll().await, place.poll().await), (0, 1));
 }
 
 #[tokio::test]
 async fn resource_has_configured_attributes() {
     let mut place = Place::new();
     place.write("a.pb", &small_file(1));
-    place.look().await;
-    place.look().await;
+    place.poll().await;
+    place.poll().await;
     let taken = place.sink.taken();
     let resource = taken[0].resource_profiles[0].resource.as_ref();
     assert!(resource.unwrap().attributes.contains(&text("team", "a")));
@@ -117,17 +117,17 @@ async fn resource_has_configured_attributes() {
 async fn only_retryable_refusals_are_retried() {
     let mut place = Place::new();
     place.write("a.pb", &small_file(1));
-    place.look().await;
+    place.poll().await;
     place.sink.answer(Err(Nack::unavailable("not now")));
-    assert_eq!((place.look().await, place.look().await), (0, 0));
+    assert_eq!((place.poll().await, place.poll().await), (0, 0));
     place.sink.answer(Ok(()));
-    assert_eq!((place.look().await, place.look().await), (1, 1));
+    assert_eq!((place.poll().await, place.poll().await), (1, 1));
     place.write("a.pb", &small_file(2));
-    place.look().await;
+    place.poll().await;
     place.sink.answer(Err(Nack::invalid("never")));
-    place.look().await;
+    place.poll().await;
     place.sink.answer(Ok(()));
-    assert_eq!(place.look().await, 1);
+    assert_eq!(place.poll().await, 1);
 }
 
 #[tokio::test(start_paused = true)]

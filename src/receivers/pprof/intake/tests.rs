@@ -16,7 +16,7 @@ async fn file_without_memory_is_retryable() {
         Intake::new(&id, consumer, budget.clone(), "http", 1 << 20, "limit")
     });
     let take = async |bytes: Vec<u8>| {
-        let held = Held {
+        let held = ReceivedBytes {
             permit: budget.acquire(bytes.len()).unwrap(),
             bytes: bytes.into(),
         };

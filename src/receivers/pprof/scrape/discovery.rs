@@ -28,8 +28,8 @@ impl Discovery {
         files.or_else(dns)
     }
 
-    /// Waits for the next refresh (the first one is immediate), and returns the servers. Results of
-    /// unreadable files and unresolved names do not change.
+    /// Waits for the next refresh and returns the servers. The first refresh is immediate. The servers
+    /// of unreadable files and unresolved names do not change.
     pub(super) async fn next(&mut self) -> BTreeSet<Found> {
         match self {
             Discovery::Files(files) => files.next().await,

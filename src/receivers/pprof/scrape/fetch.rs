@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::failure::{Failure, Refusal};
-use crate::receivers::pprof::intake::Held;
+use crate::receivers::pprof::intake::ReceivedBytes;
 use futures_util::future::BoxFuture;
 use tributary_config::Headers;
 use tributary_memory::{Budget, Permit};
@@ -24,7 +24,7 @@ use tributary_net::tls::rotation::RotatingClient;
 /// A body as received.
 #[derive(Debug)]
 pub(super) struct Fetched {
-    pub(super) held: Held,
+    pub(super) held: ReceivedBytes,
     /// Content type according to the server; empty if it sends none.
     pub(super) content_type: String,
 }
@@ -193,7 +193,7 @@ async fn refusal(response: Response<Incoming>) -> Failure {
 }
 
 /// Reads the whole body. The permit grows with the received data.
-async fn read(mut body: Incoming, bounds: &Bounds) -> Result<Held, Failure> {
+async fn read(mut body: Incoming, bounds: &Bounds) -> Result<ReceivedBytes, Failure> {
     let declared = body.size_hint().lower();
     if declared > bounds.limit as u64 {
         return Err(Failure::TooLarge(bounds.limit));
@@ -212,7 +212,7 @@ async fn read(mut body: Incoming, bounds: &Bounds) -> Result<Held, Failure> {
         bytes.extend_from_slice(data);
     }
     permit.shrink_to(bytes.capacity());
-    Ok(Held {
+    Ok(ReceivedBytes {
         bytes: Bytes::from(bytes),
         permit,
     })

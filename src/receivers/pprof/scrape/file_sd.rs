@@ -90,7 +90,7 @@ struct Known {
     labels: usize,
 }
 
-/// Servers of a file, with the number of targets and the bytes of labels that it had.
+/// Servers of a file, with their number of targets and bytes of labels.
 #[derive(Default)]
 struct OfFile {
     found: BTreeSet<Found>,
@@ -153,7 +153,7 @@ impl Files {
 }
 
 impl Known {
-    /// Reads the existing files, one after the other. Returns those that were not read.
+    /// Reads the existing files one after the other. Returns the files that were not read.
     fn read(&mut self, paths: BTreeSet<PathBuf>) -> Vec<Unread> {
         let gone = self.files.extract_if(.., |path, _| !paths.contains(path));
         for (_, file) in gone {
@@ -167,7 +167,7 @@ impl Known {
         unread.collect()
     }
 
-    /// Replaces the servers of a file, unless all files would have too many.
+    /// Replaces the servers of a file, unless the totals of all files would exceed the limits.
     fn replace(&mut self, path: &Path, groups: Vec<Group>) -> Result<(), String> {
         let (targets, labels) = match self.files.get(path) {
             Some(before) => (self.targets - before.targets, self.labels - before.labels),

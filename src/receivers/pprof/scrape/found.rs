@@ -1,4 +1,4 @@
-//! Servers that were discovered.
+//! Discovered servers.
 
 use std::collections::BTreeMap;
 

@@ -12,10 +12,10 @@ use tributary_net::client::host_of;
 /// Locked while a profile is being scraped.
 pub(super) type Gate = tokio::sync::Mutex<()>;
 
-/// Gates of all receivers in the process, including those that a reload is about to stop.
+/// Gates of all receivers in the process, including receivers that a reload is about to stop.
 static GATES: LazyLock<Mutex<HashMap<String, Weak<Gate>>>> = LazyLock::new(Mutex::default);
 
-/// Returns the gate of a URL's server and path; the query is ignored.
+/// Returns the gate of a URL's server and path, ignoring the query.
 pub(super) fn of(url: &Uri) -> Arc<Gate> {
     let mut gates = GATES.lock();
     gates.retain(|_, gate| gate.strong_count() > 0);

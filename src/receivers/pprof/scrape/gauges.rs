@@ -37,8 +37,8 @@ impl ScraperMetrics {
     }
 }
 
-/// Gauges of a target's profile. When the last value for a profile is dropped, its gauges are no
-/// longer shown. During a reload, the previous and the new receiver each have a value.
+/// Gauges of a target's profile. When the last `Watch` of a profile is dropped, its gauges disappear.
+/// During a reload, the previous and the new receiver each have a `Watch`.
 pub(super) struct Watch {
     up: Gauge,
     duration: Gauge,
@@ -48,12 +48,11 @@ pub(super) struct Watch {
 /// Receiver, target and profile.
 type Key = (String, String, String);
 
-/// Number of values for each key.
+/// Number of `Watch` values for each key.
 static WATCHES: LazyLock<Mutex<HashMap<Key, usize>>> = LazyLock::new(Mutex::default);
 
 impl Watch {
-    /// Returns the gauges of a target's profile. They are not set yet, unless another value for the
-    /// profile has set them.
+    /// Returns the gauges of a target's profile. The gauges have no value before the first scrape.
     pub(super) fn new(receiver: &ComponentId, target: &str, profile: &str) -> Self {
         let key = (receiver.to_string(), target.to_owned(), profile.to_owned());
         let labels = [

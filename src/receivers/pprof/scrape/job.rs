@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::fetch::{Bounds, Fetch, Fetched};
 use super::gate::{self, Gate};
 use super::gauges::{ScraperMetrics, Watch};
-use super::pace::Pace;
+use super::schedule::Schedule;
 use crate::receivers::pprof::convert::Refused;
 use crate::receivers::pprof::delta::Deltas;
 use crate::receivers::pprof::intake::{Accepted, Intake};
@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) takes: Option<Duration>,
     /// Timeout of a scrape.
     pub(super) timeout: Duration,
-    pub(super) pace: Pace,
+    pub(super) schedule: Schedule,
     /// Whether cumulative profiles become differences.
     pub(super) delta: bool,
     pub(super) metrics: ScraperMetrics,
@@ -63,16 +63,15 @@ enum Ended {
     Dropped(Refused),
 }
 
-/// A request in flight. A cancelled request is logged, because a CPU profile of a minute may be
-/// lost.
-struct UnderWay<'j> {
+/// A request in flight. A cancelled request is logged, because it may have cost a long CPU profile.
+struct InFlight<'j> {
     job: &'j Job,
     shared: &'j Shared,
     began: Instant,
     ended: bool,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -95,13 +94,13 @@ impl Job {
     /// Runs until the future is dropped.
     pub(super) async fn run(self, shared: Arc<Shared>) {
         let watch = Watch::new(&shared.id, &self.target, &self.profile);
-        // Scrapes of one URL must not overlap if they take time or become differences, even while a
+        // Scrapes of the same URL that take time or become differences must not overlap, even while a
         // reload replaces the receiver.
         let alone = self.takes.is_some() || self.delta;
         let gate = alone.then(|| gate::of(&self.url));
         let mut stretch = shared.stretch.clone();
         let mut failures: u32 = 0;
-        let mut due = self.pace.first();
+        let mut due = self.schedule.first();
         // Message of the last log line.
         let mut said = String::new();
         loop {
@@ -126,19 +125,19 @@ impl Job {
                 }
             }
             let factor = *stretch.borrow_and_update();
-            due = self.pace.next(Instant::now(), failures, factor);
+            due = self.schedule.next(Instant::now(), failures, factor);
         }
     }
 
-    /// Waits until the profile is due: at `due`, or sooner if the intervals become shorter in the
-    /// meantime. A back-off is not shortened.
+    /// Waits until the profile is due: at `due`, or sooner if the intervals become shorter. A back-off
+    /// is not shortened.
     async fn wait(&self, mut due: Instant, failures: u32, stretch: &mut watch::Receiver<u32>) {
         loop {
             tokio::select! {
                 () = sleep_until(due) => return,
                 Ok(()) = stretch.changed(), if failures < 2 => {
                     let factor = *stretch.borrow_and_update();
-                    due = due.min(self.pace.next(Instant::now(), failures, factor));
+                    due = due.min(self.schedule.next(Instant::now(), failures, factor));
                 }
             }
         }
@@ -165,7 +164,7 @@ impl Job {
             budget: self.intake.budget.clone(),
         };
         let fetch = timeout(self.timeout, self.fetch.fetch(&self.url, &bounds));
-        let mut under_way = UnderWay {
+        let mut in_flight = InFlight {
             job: self,
             shared,
             began,
@@ -175,7 +174,7 @@ impl Job {
             Ok(fetched) => fetched,
             Err(_) => Err(Failure::Slow(self.timeout)),
         };
-        under_way.ended = true;
+        in_flight.ended = true;
         drop(slot);
         let _alone = alone.filter(|_| self.delta);
         let took = began.elapsed();
@@ -214,7 +213,7 @@ impl Job {
         result
     }
 
-    /// Logs the first failure and each different message; others are logged at debug level.
+    /// Logs the first failure and each different message. Repetitions are logged at debug level.
     fn failed(&self, shared: &Shared, failure: &Failure, said: &mut String) {
         let message = failure.to_string();
         let admitted = (message != *said).then(|| shared.failures.admit());

@@ -205,7 +205,7 @@ impl Remote {
         let tls = url.scheme_str() == Some("https");
         match tls {
             true => self.tls.validate_for_tls("tls", problems),
-            false => auth::warn_of_plaintext(self.auth.as_ref(), false, host_of(url), problems),
+            false => auth::warn_about_plaintext(self.auth.as_ref(), false, host_of(url), problems),
         }
         if url.path() == "/" {
             problems.warning(

@@ -15,7 +15,7 @@ use super::fetch::{Client, Transport, port_of};
 use super::found::Found;
 use super::gauges::ScraperMetrics;
 use super::job::{Job, Shared};
-use super::pace::Pace;
+use super::schedule::Schedule;
 use super::target::{Scheme, Target};
 use crate::component::BuildError;
 use crate::component::identity::host_name;
@@ -192,7 +192,7 @@ impl Servers {
                 intake: self.intake.clone(),
                 takes: profile.takes(),
                 timeout: profile.takes().unwrap_or_default() + *self.target.timeout,
-                pace: Pace::spread(now, wall, *interval, &key),
+                schedule: Schedule::spread(now, wall, *interval, &key),
                 delta: settings.delta.unwrap_or(self.target.delta),
                 metrics: self.metrics.clone(),
             })

@@ -173,7 +173,7 @@ impl Target {
     fn check_transport(&self, tls: bool, host: &str, problems: &mut Problems) {
         match tls {
             true => self.tls.validate_for_tls("tls", problems),
-            false => auth::warn_of_plaintext(self.auth.as_ref(), false, host, problems),
+            false => auth::warn_about_plaintext(self.auth.as_ref(), false, host, problems),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::fetch::{Bounds, Fetch, Fetched};
 use super::*;
 use crate::pipeline::batch::Nack;
 use crate::pipeline::testing::Scripted;
-use crate::receivers::pprof::intake::Held;
+use crate::receivers::pprof::intake::ReceivedBytes;
 use crate::testing::context;
 use tributary_memory::Budget;
 use tributary_profiles::pprof::LinkLabels;
@@ -96,7 +96,7 @@ impl Fetch for Fake {
             sleep(self.takes).await;
             let bytes = (self.answer)(number)?;
             Ok(Fetched {
-                held: Held {
+                held: ReceivedBytes {
                     permit: bounds.budget.acquire(bytes.len()).unwrap(),
                     bytes: bytes.into(),
                 },
@@ -166,7 +166,7 @@ impl Trial {
             intake,
             takes,
             timeout: takes.unwrap_or_default() + MARGIN,
-            pace: Pace::after(Instant::now(), Duration::ZERO, 10 * SECOND),
+            schedule: Schedule::after(Instant::now(), Duration::ZERO, 10 * SECOND),
             delta: false,
             metrics: ScraperMetrics::new(&self.shared.id, "targets"),
         }
@@ -221,7 +221,7 @@ async fn long_profiles_of_one_server_do_not_overlap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_requests_than_allowed_are_under_way() {
+async fn concurrent_requests_stay_within_limit() {
     let trial = Trial::new(3, []);
     let fake = Fake::new(2 * SECOND, |_| Ok(file(1)));
     let job = |number| trial.job(&format!("http://host/{number}"), None, fake.clone());

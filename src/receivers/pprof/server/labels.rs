@@ -18,8 +18,8 @@ pub(super) struct Labels {
 }
 
 /// Parses a query (`application/x-www-form-urlencoded`): every parameter is a resource attribute
-/// with a text value, except `profile`, which names the profile. At most [`MOST`] parameters are
-/// allowed, each with at most [`LONGEST_KEY`] and [`LONGEST_VALUE`] bytes. Parameters without a
+/// with a text value, except `profile`, which names the profile. At most [`MAX_PARAMETERS`] parameters are
+/// allowed, each with at most [`MAX_KEY_LENGTH`] and [`MAX_VALUE_LENGTH`] bytes. Parameters without a
 /// value are ignored.
 ///
 /// # Errors
@@ -30,8 +30,8 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
     for (at, parameter) in parameters.enumerate() {
         let number = at + 1;
         let wrong = |why: &str| Nack::invalid(format!("parameter {number} of the query {why}"));
-        if at == MOST {
-            let why = format!("the query has more than {MOST} parameters; send fewer");
+        if at == MAX_PARAMETERS {
+            let why = format!("the query has more than {MAX_PARAMETERS} parameters; send fewer");
             return Err(Nack::invalid(why));
         }
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -42,7 +42,10 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
                 false => Err(wrong(&format!("is longer than {most} bytes"))),
             }
         };
-        let (key, value) = (decode(key, LONGEST_KEY)?, decode(value, LONGEST_VALUE)?);
+        let (key, value) = (
+            decode(key, MAX_KEY_LENGTH)?,
+            decode(value, MAX_VALUE_LENGTH)?,
+        );
         if key.is_empty() || key.chars().any(char::is_control) {
             return Err(wrong(
                 "has an empty name, or a name with control characters",
@@ -64,11 +67,11 @@ pub(super) fn labels(query: &str) -> Result<Labels, Nack> {
 /// Parameter that does not become an attribute.
 const PROFILE: &str = "profile";
 /// Maximum number of parameters in a query.
-const MOST: usize = 32;
+const MAX_PARAMETERS: usize = 32;
 /// Maximum length of a decoded name in bytes.
-const LONGEST_KEY: usize = 128;
+const MAX_KEY_LENGTH: usize = 128;
 /// Maximum length of a decoded value in bytes.
-const LONGEST_VALUE: usize = 1024;
+const MAX_VALUE_LENGTH: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -79,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_is_an_attribute_but_the_profiles_name() {
+    fn parameters_except_profile_are_attributes() {
         let found = labels("service.name=a+b&&profile=mutex&k%3D=%C3%A9%2B=&empty=&bare").unwrap();
         let expected = Labels {
             attributes: vec![text("service.name", "a b"), text("k=", "\u{e9}+=")],
@@ -123,13 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_bounded_in_number_and_length() {
+    fn query_is_bounded_in_number_and_length() {
         let many = |count: usize| {
             let parameters: Vec<String> = (0..count).map(|at| format!("k{at}=v")).collect();
             parameters.join("&")
         };
-        assert_eq!(labels(&many(MOST)).unwrap().attributes.len(), MOST);
-        assert!(refusal(&many(MOST + 1)).contains("more than 32 parameters"));
+        assert_eq!(
+            labels(&many(MAX_PARAMETERS)).unwrap().attributes.len(),
+            MAX_PARAMETERS
+        );
+        assert!(refusal(&many(MAX_PARAMETERS + 1)).contains("more than 32 parameters"));
         assert!(labels(&format!("{}={}", "k".repeat(128), "v".repeat(1024))).is_ok());
         assert!(refusal(&format!("{}=v", "k".repeat(129))).contains("longer than 128 bytes"));
         assert!(refusal(&format!("k={}", "v".repeat(1025))).contains("longer than 1024 bytes"));

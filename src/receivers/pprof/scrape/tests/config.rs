@@ -127,7 +127,7 @@ async fn each_profile_of_a_target_has_its_url_and_its_times() {
     let deltas: Vec<bool> = jobs.iter().map(|job| job.delta).collect();
     assert_eq!(deltas, [false, false, false, true]);
     // Not all at once.
-    assert_ne!(jobs[0].pace.first(), jobs[1].pace.first());
+    assert_ne!(jobs[0].schedule.first(), jobs[1].schedule.first());
 }
 
 #[tokio::test]

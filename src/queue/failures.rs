@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::SendError;
-use super::aside::Trial;
-use super::delivery::{Delivery, Turn};
+use super::delivery::{ConsumerHandle, Delivery};
 use super::entry::{Entry, Job};
+use super::set_aside::FailureHistory;
 use crate::pipeline::account::DropReason;
 use crate::pipeline::batch::Code;
 
 impl Delivery {
-    /// Whether the refusal is about credentials of the exporter, which may be renewed later. A sender that waits is
-    /// refused at once, since its own credentials may be the ones at fault.
+    /// Whether the next hop refuses the exporter's credentials, which may be renewed later. A waiting sender is refused
+    /// at once, because its own credentials may be at fault.
     pub(super) fn may_be_renewed(&self, job: &Job, error: &SendError) -> bool {
         let is_about_them = matches!(error.code, Code::Unauthenticated | Code::PermissionDenied);
         is_about_them && self.retry.is_some() && !job.iter().any(Entry::is_awaited)
@@ -19,17 +19,21 @@ impl Delivery {
 
     /// Releases the resources that a failed job does not need until its next attempt. Returns true if the content has
     /// to be loaded again.
-    pub(super) fn make_way(&self, job: &mut Job, turn: &mut Turn, trial: &mut Trial) -> bool {
-        let Some(aside) = &self.aside else {
+    pub(super) fn release_resources(
+        &self,
+        job: &mut Job,
+        consumer: &mut ConsumerHandle,
+        history: &mut FailureHistory,
+    ) -> bool {
+        let Some(set_aside) = &self.set_aside else {
             return false;
         };
-        if trial.set_aside(aside) {
-            // The consumer continues with the next job.
-            *turn = None;
-            job.iter_mut().for_each(Entry::taken_over);
+        if history.try_set_aside(set_aside) {
+            *consumer = None;
+            job.iter_mut().for_each(Entry::release_memory);
             return true;
         }
-        if trial.fails_again() {
+        if history.failed_repeatedly() {
             for entry in job {
                 entry.unload();
             }
@@ -38,9 +42,9 @@ impl Delivery {
         false
     }
 
-    /// Moves a job to the dead letters of its queue. Returns the entries that could not be written there.
-    pub(super) async fn bury(&self, job: Job, error: &SendError) -> Job {
-        let Some(aside) = &self.aside else {
+    /// Moves a job to the dead letters of its queue. Returns the entries that could not be moved.
+    pub(super) async fn move_to_dead_letters(&self, job: Job, error: &SendError) -> Job {
+        let Some(set_aside) = &self.set_aside else {
             return job;
         };
         let mut left = Job::new();
@@ -51,7 +55,7 @@ impl Delivery {
                 left.push(entry);
                 continue;
             };
-            match aside.stored.bury(batch).await {
+            match set_aside.stored.add_dead_letter(batch).await {
                 Ok(directory) => {
                     tracing::error!(
                         otelcol.component.id = %self.id,
@@ -86,8 +90,8 @@ impl Delivery {
 
     /// Records a delivered job.
     pub(super) fn succeeded(&self) {
-        if let Some(aside) = &self.aside {
-            aside.delivered();
+        if let Some(set_aside) = &self.set_aside {
+            set_aside.delivered();
         }
         if let Some(ended) = self.outage.over() {
             tracing::info!(
@@ -102,12 +106,18 @@ impl Delivery {
     }
 
     /// Counts and logs a failed attempt that will be retried.
-    pub(super) fn will_retry(&self, job: &Job, error: &SendError, wait: Duration, trial: &Trial) {
+    pub(super) fn will_retry(
+        &self,
+        job: &Job,
+        error: &SendError,
+        wait: Duration,
+        history: &FailureHistory,
+    ) {
         self.ledger.metrics.attempt_failed();
         self.ledger.metrics.failed_with(error);
         let items = job.iter().map(Entry::items).sum();
-        if !trial.is_suspect() {
-            self.ledger.metrics.in_trouble();
+        if !history.is_suspect() {
+            self.ledger.metrics.not_accepted();
             if self.outage.occurs(items) {
                 tracing::warn!(
                     otelcol.component.id = %self.id,
@@ -147,7 +157,7 @@ impl Delivery {
     }
 
     /// Logs the beginning of an episode in which the queue is full.
-    pub(super) fn is_full(&self, items: usize, drops: bool) {
+    pub(super) fn log_full(&self, items: usize, drops: bool) {
         if !self.full.occurs(items) {
             return;
         }
@@ -170,8 +180,8 @@ impl Delivery {
         }
     }
 
-    /// Logs that the queue has room again, and the data affected while it was full.
-    pub(super) fn has_room(&self) {
+    /// Logs that the queue has room again, with the totals of refused or dropped data.
+    pub(super) fn log_room(&self) {
         if let Some(ended) = self.full.over() {
             tracing::info!(
                 otelcol.component.id = %self.id,

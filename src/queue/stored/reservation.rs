@@ -1,4 +1,4 @@
-//! Room for new records, and the ways to make some.
+//! Reservation of room for new records.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,24 +8,27 @@ use crate::pipeline::account::DropReason;
 use crate::queue::config::Overflow;
 use crate::queue::room::NoRoom;
 
-/// Room for a record that is being appended. Released on drop, when the log counts the record or the append has failed.
-pub(in crate::queue) struct Place {
+/// Room for a record while it is being appended. Dropped when the log counts the record or the append has failed.
+pub(in crate::queue) struct LogReservation {
     stored: Arc<Stored>,
     units: usize,
 }
 
 impl Stored {
-    /// Takes room for a batch. If configured to do so, drops older data or waits.
-    pub(in crate::queue) async fn place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+    /// Reserves room for a batch. Depending on the configuration, a full queue drops older data, waits, or refuses.
+    pub(in crate::queue) async fn reserve(
+        self: &Arc<Self>,
+        units: usize,
+    ) -> Result<LogReservation, NoRoom> {
         loop {
             let freed = self.log().freed();
             tokio::pin!(freed);
-            // Registered before the check, so that no notification is lost.
+            // Register before the check, so that no notification is lost.
             freed.as_mut().enable();
-            let no_room = match self.try_place(units) {
-                Ok(place) => {
-                    self.drops_nothing();
-                    return Ok(place);
+            let no_room = match self.try_reserve(units) {
+                Ok(reservation) => {
+                    self.log_room();
+                    return Ok(reservation);
                 }
                 Err(no_room) => no_room,
             };
@@ -46,8 +49,8 @@ impl Stored {
         }
     }
 
-    /// Logs that the queue has room again, and the data dropped meanwhile.
-    fn drops_nothing(&self) {
+    /// Logs that the queue has room again, with the total of dropped data.
+    fn log_room(&self) {
         if let Some(ended) = self.dropping.over() {
             tracing::info!(
                 directory = %self.log().directory().display(),
@@ -61,10 +64,10 @@ impl Stored {
     /// Whether less than a quarter of the queue would remain free after `units` more.
     pub(in crate::queue) fn is_scarce(&self, units: usize) -> bool {
         let size = self.config.queue_size;
-        self.held().saturating_add(units) > size - size / 4
+        self.used_units().saturating_add(units) > size - size / 4
     }
 
-    fn try_place(self: &Arc<Self>, units: usize) -> Result<Place, NoRoom> {
+    fn try_reserve(self: &Arc<Self>, units: usize) -> Result<LogReservation, NoRoom> {
         if self.closed.load(Relaxed) {
             return Err(NoRoom::Closed);
         }
@@ -72,24 +75,24 @@ impl Stored {
             return Err(NoRoom::TooLarge);
         }
         let mut reserved = self.reserved.lock();
-        let taken = self.held().saturating_add(*reserved);
+        let taken = self.used_units().saturating_add(*reserved);
         if taken.saturating_add(units) > self.config.queue_size {
             self.log().make_room();
             return Err(NoRoom::Full);
         }
         *reserved += units;
-        Ok(Place {
+        Ok(LogReservation {
             stored: self.clone(),
             units,
         })
     }
 
-    /// Drops the oldest record. Returns false if there was none.
+    /// Drops the oldest record. Returns false if there is no record.
     async fn drop_oldest(self: &Arc<Self>) -> bool {
         let Ok(Read::Records(records)) = self.next(1).await else {
             return false;
         };
-        for (mut kept, record) in records {
+        for (mut handle, record) in records {
             self.ledger.dropped(record.items, DropReason::QueueFull);
             if self.dropping.occurs(record.items) {
                 tracing::error!(
@@ -98,13 +101,13 @@ impl Stored {
                      raise `sending_queue.queue_size`."
                 );
             }
-            kept.begin();
+            handle.begin();
         }
         true
     }
 }
 
-impl Drop for Place {
+impl Drop for LogReservation {
     fn drop(&mut self) {
         let mut reserved = self.stored.reserved.lock();
         *reserved -= self.units;

@@ -11,7 +11,7 @@ use tributary_otlp::{Requests, Signal};
 
 /// Content of one queued request.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum Payload {
     /// Uncompressed, with its memory permits.
     Plain(Batch),
     /// Compressed as one LZ4 block.
@@ -29,7 +29,7 @@ pub(super) enum Held {
         /// Keeps the compressed bytes counted in the memory budget.
         _permit: Permit,
     },
-    /// Only on disk, in the log that it was read from.
+    /// Only on disk, in the log.
     OnDisk {
         /// The signal.
         signal: Signal,
@@ -42,12 +42,12 @@ pub(super) enum Held {
     },
 }
 
-/// Error if a block does not decompress to the original content. The cause is corrupted memory.
+/// Error for content that cannot be restored: corrupted memory, or a damaged or missing file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read a queued batch: {0}")]
 pub(super) struct Damaged(String);
 
-impl Held {
+impl Payload {
     /// Compresses a batch and releases the memory of the uncompressed form. The batch stays uncompressed if compression
     /// does not shrink it, or if the memory budget has no room for both forms.
     pub(super) async fn pack(batch: Batch, budget: &Arc<Budget>) -> Self {
@@ -56,16 +56,16 @@ impl Held {
         let block = if requests.len() > BLOCKING_BYTES {
             match tokio::task::spawn_blocking(move || compress(&requests)).await {
                 Ok(block) => block,
-                Err(_) => return Held::Plain(batch),
+                Err(_) => return Payload::Plain(batch),
             }
         } else {
             compress(&requests)
         };
         if block.len() >= batch.bytes() {
-            return Held::Plain(batch);
+            return Payload::Plain(batch);
         }
         match budget.acquire(block.len()) {
-            Ok(permit) => Held::Packed {
+            Ok(permit) => Payload::Packed {
                 signal: batch.signal(),
                 items: batch.items(),
                 joined: batch.is_joined(),
@@ -73,13 +73,13 @@ impl Held {
                 lengths,
                 _permit: permit,
             },
-            Err(_) => Held::Plain(batch),
+            Err(_) => Payload::Plain(batch),
         }
     }
 
-    /// Drops the content, which is on disk.
+    /// Releases the content, which is on disk.
     pub(super) fn unload(&mut self) {
-        *self = Held::OnDisk {
+        *self = Payload::OnDisk {
             signal: self.signal(),
             items: self.items(),
             bytes: self.bytes(),
@@ -90,51 +90,53 @@ impl Held {
     /// Returns the signal.
     pub(super) fn signal(&self) -> Signal {
         match self {
-            Held::Plain(batch) => batch.signal(),
-            Held::Packed { signal, .. } | Held::OnDisk { signal, .. } => *signal,
+            Payload::Plain(batch) => batch.signal(),
+            Payload::Packed { signal, .. } | Payload::OnDisk { signal, .. } => *signal,
         }
     }
 
     /// Returns the number of spans, data points, log records or samples.
     pub(super) fn items(&self) -> usize {
         match self {
-            Held::Plain(batch) => batch.items(),
-            Held::Packed { items, .. } | Held::OnDisk { items, .. } => *items,
+            Payload::Plain(batch) => batch.items(),
+            Payload::Packed { items, .. } | Payload::OnDisk { items, .. } => *items,
         }
     }
 
     /// Returns the bytes of the encoded requests.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Held::Plain(batch) => batch.bytes(),
-            Held::Packed { lengths, .. } => lengths.iter().sum(),
-            Held::OnDisk { bytes, .. } => *bytes,
+            Payload::Plain(batch) => batch.bytes(),
+            Payload::Packed { lengths, .. } => lengths.iter().sum(),
+            Payload::OnDisk { bytes, .. } => *bytes,
         }
     }
 
     /// Returns the bytes used in memory.
     pub(super) fn stored_bytes(&self) -> usize {
         match self {
-            Held::Plain(batch) => batch.bytes(),
-            Held::Packed { block, .. } => block.len(),
-            Held::OnDisk { .. } => 0,
+            Payload::Plain(batch) => batch.bytes(),
+            Payload::Packed { block, .. } => block.len(),
+            Payload::OnDisk { .. } => 0,
         }
     }
 
     /// Whether one of the requests was merged from several.
     pub(super) fn is_joined(&self) -> bool {
         match self {
-            Held::Plain(batch) => batch.is_joined(),
-            Held::Packed { joined, .. } | Held::OnDisk { joined, .. } => *joined,
+            Payload::Plain(batch) => batch.is_joined(),
+            Payload::Packed { joined, .. } | Payload::OnDisk { joined, .. } => *joined,
         }
     }
 
-    /// Returns the content, which shares its bytes.
+    /// Returns the content, which shares its bytes with the payload.
     pub(super) fn content(&mut self) -> Content {
         match self {
-            Held::Plain(batch) => Content::Plain(batch.wire().clone()),
-            Held::Packed { block, lengths, .. } => Content::Packed(block.clone(), lengths.clone()),
-            Held::OnDisk { .. } => Content::Gone,
+            Payload::Plain(batch) => Content::Plain(batch.wire().clone()),
+            Payload::Packed { block, lengths, .. } => {
+                Content::Packed(block.clone(), lengths.clone())
+            }
+            Payload::OnDisk { .. } => Content::Missing,
         }
     }
 
@@ -142,8 +144,8 @@ impl Held {
     pub(super) fn into_batch(mut self) -> Result<Batch, Damaged> {
         let content = self.content();
         match self {
-            Held::Plain(batch) => Ok(batch),
-            Held::Packed {
+            Payload::Plain(batch) => Ok(batch),
+            Payload::Packed {
                 signal,
                 items,
                 joined,
@@ -155,7 +157,7 @@ impl Held {
                 }
                 Ok(batch)
             }
-            Held::OnDisk { .. } => Err(gone()),
+            Payload::OnDisk { .. } => Err(missing()),
         }
     }
 }
@@ -168,7 +170,7 @@ pub(super) enum Content {
     /// An LZ4 block, and the uncompressed size in bytes of each request.
     Packed(Bytes, Arc<[usize]>),
     /// The content was only on disk and is damaged there.
-    Gone,
+    Missing,
 }
 
 impl Content {
@@ -181,7 +183,7 @@ impl Content {
     pub(super) fn bytes_to_expand(&self) -> usize {
         match self {
             Content::Packed(_, lengths) => lengths.iter().sum(),
-            Content::Plain(_) | Content::Gone => 0,
+            Content::Plain(_) | Content::Missing => 0,
         }
     }
 
@@ -189,7 +191,7 @@ impl Content {
     pub(super) fn requests(self) -> Result<Requests, Damaged> {
         match self {
             Content::Plain(requests) => Ok(requests),
-            Content::Gone => Err(gone()),
+            Content::Missing => Err(missing()),
             Content::Packed(block, lengths) => {
                 let bytes = lengths.iter().sum();
                 let whole = lz4_flex::block::decompress(&block, bytes)
@@ -208,13 +210,13 @@ impl Content {
     }
 }
 
-fn gone() -> Damaged {
+fn missing() -> Damaged {
     Damaged("its file is damaged or was removed".to_owned())
 }
 
 fn compress(requests: &Requests) -> Bytes {
     let block = lz4_flex::block::compress(&requests.to_bytes());
-    // Shrinks the output buffer, which was sized for the worst case. The block may be kept for minutes.
+    // Shrink the output buffer, which was sized for the worst case: the block may be kept for minutes.
     block.into_boxed_slice().into()
 }
 
@@ -230,23 +232,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn packing_keeps_the_bytes_and_gives_memory_back() {
+    async fn compression_keeps_content_and_releases_memory() {
         for size in [1000, BLOCKING_BYTES + 1] {
             let budget = Budget::new(10 << 20);
             let content = b"abcdefgh".repeat(size / 8 + 1);
-            let mut held = Held::pack(batch(content.clone(), &budget), &budget).await;
-            assert!(matches!(held, Held::Packed { .. }));
-            assert_eq!(budget.used(), held.stored_bytes());
-            assert!(held.stored_bytes() < content.len() / 10);
-            assert_eq!((held.items(), held.bytes()), (3, content.len()));
-            assert_eq!(held.content().requests().unwrap().to_bytes(), content);
-            assert_eq!(held.into_batch().unwrap().bytes(), content.len());
+            let mut payload = Payload::pack(batch(content.clone(), &budget), &budget).await;
+            assert!(matches!(payload, Payload::Packed { .. }));
+            assert_eq!(budget.used(), payload.stored_bytes());
+            assert!(payload.stored_bytes() < content.len() / 10);
+            assert_eq!((payload.items(), payload.bytes()), (3, content.len()));
+            assert_eq!(payload.content().requests().unwrap().to_bytes(), content);
+            assert_eq!(payload.into_batch().unwrap().bytes(), content.len());
             assert_eq!(budget.used(), 0);
         }
     }
 
     #[tokio::test]
-    async fn packing_keeps_the_requests_of_a_merged_batch_apart() {
+    async fn compression_keeps_requests_of_merged_batch_apart() {
         let budget = Budget::new(10 << 20);
         let parts: Vec<Bytes> = [200, 0, 300]
             .into_iter()
@@ -255,10 +257,10 @@ mod tests {
         let requests: Requests = parts.iter().cloned().collect();
         let mut merged = Batch::new(Signal::Logs, 3, requests);
         merged.hold(budget.acquire(500).unwrap());
-        let held = Held::pack(merged, &budget).await;
-        assert!(matches!(held, Held::Packed { .. }));
-        assert_eq!(held.bytes(), 500);
-        let merged = held.into_batch().unwrap();
+        let payload = Payload::pack(merged, &budget).await;
+        assert!(matches!(payload, Payload::Packed { .. }));
+        assert_eq!(payload.bytes(), 500);
+        let merged = payload.into_batch().unwrap();
         assert_eq!(merged.wire().parts(), parts);
     }
 
@@ -266,11 +268,11 @@ mod tests {
     async fn incompressible_content_stays_uncompressed() {
         let budget = Budget::new(1000);
         let noise = (0..100).map(|_| fastrand::u8(..)).collect();
-        let held = Held::pack(batch(noise, &budget), &budget).await;
-        assert!(matches!(held, Held::Plain(_)));
-        drop(held);
-        let held = Held::pack(batch(vec![0; 1000], &budget), &budget).await;
-        assert!(matches!(held, Held::Plain(_)));
+        let payload = Payload::pack(batch(noise, &budget), &budget).await;
+        assert!(matches!(payload, Payload::Plain(_)));
+        drop(payload);
+        let payload = Payload::pack(batch(vec![0; 1000], &budget), &budget).await;
+        assert!(matches!(payload, Payload::Plain(_)));
         assert_eq!(budget.used(), 1000);
     }
 }

@@ -1,4 +1,4 @@
-//! A record in flight.
+//! Records in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,49 +8,49 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::ahead::Credit;
-use super::{PAUSE, Stored, record};
+use super::{READ_RETRY_INTERVAL, Stored, record};
 use crate::pipeline::batch::Batch;
 use tributary_storage::{Place, Record};
 
-/// The record that a request was read from. On drop, the record is acknowledged or returned to the log.
-pub(in crate::queue) struct Kept {
+/// Handle of the record that a request was read from. On drop, the record is acknowledged or returned to the log.
+pub(in crate::queue) struct RecordHandle {
     stored: Arc<Stored>,
-    record: Marked,
+    record: RecordRef,
     /// The record's share of the read-ahead.
     credit: Mutex<Option<Credit>>,
-    given_back: AtomicBool,
-    /// Items that are already delivered or dropped. They are sent again if the record is returned.
-    settled: AtomicUsize,
+    returns_to_log: AtomicBool,
+    /// Items that are already delivered or dropped. If the record is returned, these items are sent again.
+    finished_items: AtomicUsize,
 }
 
 /// A record without its content.
 #[derive(Debug, Clone, Copy)]
-struct Marked {
+struct RecordRef {
     sequence: u64,
     items: usize,
     place: Place,
 }
 
-impl Kept {
+impl RecordHandle {
     /// Creates the handle of a record. A record dropped before [`begin`](Self::begin) returns to the log.
     pub(super) fn new(stored: &Arc<Stored>, record: &Record) -> Self {
-        stored.under_way.fetch_add(1, Relaxed);
-        Kept {
+        stored.in_flight.fetch_add(1, Relaxed);
+        RecordHandle {
             stored: stored.clone(),
-            record: Marked {
+            record: RecordRef {
                 sequence: record.sequence,
                 items: record.items,
                 place: record.place,
             },
             credit: Mutex::new(None),
-            given_back: AtomicBool::new(true),
-            settled: AtomicUsize::new(0),
+            returns_to_log: AtomicBool::new(true),
+            finished_items: AtomicUsize::new(0),
         }
     }
 
-    /// From now on, dropping the record acknowledges it, unless [`give_back`](Self::give_back) is called first.
+    /// From now on, dropping the record acknowledges it, unless [`return_to_log`](Self::return_to_log) is called first.
     pub(in crate::queue) fn begin(&mut self) {
-        *self.given_back.get_mut() = false;
+        *self.returns_to_log.get_mut() = false;
     }
 
     /// Returns the number of items in the record.
@@ -59,13 +59,13 @@ impl Kept {
     }
 
     /// Returns the record to the log, whose next reader sends it again.
-    pub(in crate::queue) fn give_back(&self) {
-        self.given_back.store(true, Relaxed);
+    pub(in crate::queue) fn return_to_log(&self) {
+        self.returns_to_log.store(true, Relaxed);
     }
 
     /// Counts items that were delivered or dropped.
-    pub(in crate::queue) fn settle(&self, items: usize) {
-        self.settled.fetch_add(items, Relaxed);
+    pub(in crate::queue) fn add_finished(&self, items: usize) {
+        self.finished_items.fetch_add(items, Relaxed);
     }
 
     /// Keeps the record's share of the read-ahead.
@@ -82,7 +82,7 @@ impl Kept {
     pub(in crate::queue) async fn reload(&self) -> Option<Batch> {
         loop {
             let log = self.stored.log().clone();
-            let Marked {
+            let RecordRef {
                 sequence, place, ..
             } = self.record;
             let read = tokio::task::spawn_blocking(move || log.reread(sequence, place)).await;
@@ -97,7 +97,7 @@ impl Kept {
                 Ok(Err(error)) => {
                     tracing::error!(%error, "Cannot read a queue on disk; retrying. Check its directory and the \
                                              disk.");
-                    sleep(PAUSE).await;
+                    sleep(READ_RETRY_INTERVAL).await;
                 }
                 Err(_) => return None,
             }
@@ -105,25 +105,25 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RecordHandle {
     fn drop(&mut self) {
-        let Marked {
+        let RecordRef {
             sequence,
             items,
             place,
         } = self.record;
         let log = self.stored.log();
-        if *self.given_back.get_mut() {
-            // These items are counted again when they are sent again.
+        if *self.returns_to_log.get_mut() {
+            // The finished items will be sent and counted again.
             self.stored
                 .ledger
                 .metrics
-                .recovered(*self.settled.get_mut());
+                .recovered(*self.finished_items.get_mut());
             log.give_back(sequence, place);
         } else {
             log.acknowledge(sequence, items);
         }
-        self.stored.under_way.fetch_sub(1, Relaxed);
-        self.stored.show();
+        self.stored.in_flight.fetch_sub(1, Relaxed);
+        self.stored.update_metrics();
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of a stored queue while its next hop, other queues or some of its records cause trouble.
+//! Tests of a stored queue while its next hop, other queues or some of its records fail.
 
 use super::stored::{Deaf, Process, hop, until};
 use super::*;
@@ -18,8 +18,8 @@ fn with_budget(directory: &tempfile::TempDir, bytes: usize) -> Process {
     process
 }
 
-/// Settings without a timer.
-fn patient() -> Settings {
+/// Settings without a timeout of attempts.
+fn without_timeout() -> Settings {
     Settings {
         timeout: SECS(0),
         ..settings(QueueConfig::default())
@@ -31,10 +31,10 @@ async fn dead_stored_exporter_does_not_stall_its_neighbour() {
     let directory = tempfile::tempdir().unwrap();
     let process = with_budget(&directory, 8 * MIB);
     let deaf: Arc<dyn Sender> = Arc::new(Deaf);
-    let dead = process.terminal_of("dead", patient(), &deaf);
+    let dead = process.terminal_of("dead", without_timeout(), &deaf);
     let next_hop = hop(accept);
     let sender: Arc<dyn Sender> = next_hop.clone();
-    let alive = process.terminal_of("alive", patient(), &sender);
+    let alive = process.terminal_of("alive", without_timeout(), &sender);
     for number in 0..32 {
         for terminal in [&dead, &alive] {
             let consumer = terminal.inputs.get(Signal::Traces).unwrap();
@@ -43,7 +43,7 @@ async fn dead_stored_exporter_does_not_stall_its_neighbour() {
     }
     until(|| next_hop.accepted.lock().unwrap().len() == 32).await;
     until(|| alive.component.idle()).await;
-    // The queue with the unresponsive next hop uses its part of the reserved quarter, and no more.
+    // The queue with the unresponsive next hop uses only its part of the reserved quarter.
     assert!(process.host.budget.used() <= MIB);
     process.host.budget.acquire(6 * MIB).unwrap();
 }
@@ -54,7 +54,7 @@ async fn full_budget_does_not_stall_disk_queue() {
     let process = with_budget(&directory, 4 * MIB);
     let next_hop = hop(accept);
     let sender: Arc<dyn Sender> = next_hop.clone();
-    let terminal = process.terminal_of("alive", patient(), &sender);
+    let terminal = process.terminal_of("alive", without_timeout(), &sender);
     let _others = process.host.budget.acquire(3 * MIB).unwrap();
     assert!(process.host.budget.acquire(1).is_err());
     let consumer = terminal.inputs.get(Signal::Traces).unwrap();
@@ -74,7 +74,7 @@ async fn bytes_shared_by_disk_queues_count_once() {
     let directory = tempfile::tempdir().unwrap();
     let process = with_budget(&directory, 64 * MIB);
     let deaf: Arc<dyn Sender> = Arc::new(Deaf);
-    let terminals = ["one", "other"].map(|id| process.terminal_of(id, patient(), &deaf));
+    let terminals = ["one", "other"].map(|id| process.terminal_of(id, without_timeout(), &deaf));
     let mut batch = large("a");
     batch.hold(process.host.budget.acquire(batch.bytes()).unwrap());
     let bytes = batch.bytes();
@@ -88,7 +88,7 @@ async fn bytes_shared_by_disk_queues_count_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn full_budget_makes_a_dropping_memory_queue_drop() {
+async fn full_budget_makes_dropping_queue_drop() {
     let queue = QueueConfig {
         queue_size: 1 << 30,
         sizer: Some(Sizer::Bytes),
@@ -158,7 +158,7 @@ async fn failing_records_become_dead_letters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn merged_poison_costs_its_own_records_only() {
+async fn bad_record_of_merged_batch_is_dropped_alone() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let queue = QueueConfig {
@@ -190,7 +190,7 @@ async fn merged_poison_costs_its_own_records_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn total_outage_sends_nothing_to_the_dead_letters() {
+async fn total_outage_creates_no_dead_letters() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let back = Instant::now() + SECS(6 * 3600);
@@ -217,7 +217,7 @@ async fn total_outage_sends_nothing_to_the_dead_letters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_credentials_do_not_empty_a_queue() {
+async fn refused_credentials_drop_no_data() {
     for code in [Code::Unauthenticated, Code::PermissionDenied] {
         let directory = tempfile::tempdir().unwrap();
         let process = Process::new(&directory);
@@ -235,7 +235,7 @@ async fn refused_credentials_do_not_empty_a_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exporter_is_in_trouble_from_its_first_failed_attempt() {
+async fn exporter_is_unhealthy_from_first_failed_attempt() {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::new(&directory);
     let back = Instant::now() + SECS(60);

@@ -1,4 +1,4 @@
-//! Memory of a sender about partly delivered batches.
+//! Progress of partly delivered batches, for senders.
 
 use std::sync::{Arc, Weak};
 
@@ -9,15 +9,15 @@ use super::Identity;
 /// Progress of partly delivered batches, by their [`identity`](super::Encoded::identity). An entry lives as long as the
 /// identity. A retry skips the parts that are already delivered.
 #[derive(Debug)]
-pub struct Partly<T>(Mutex<Vec<(Weak<Identity>, T)>>);
+pub struct PartialDeliveries<T>(Mutex<Vec<(Weak<Identity>, T)>>);
 
-impl<T> Default for Partly<T> {
+impl<T> Default for PartialDeliveries<T> {
     fn default() -> Self {
-        Partly(Mutex::default())
+        PartialDeliveries(Mutex::default())
     }
 }
 
-impl<T> Partly<T> {
+impl<T> PartialDeliveries<T> {
     /// Removes and returns the progress of the batch, if there is any.
     pub fn take(&self, batch: &Arc<Identity>) -> Option<T> {
         let mut all = self.0.lock();
@@ -31,7 +31,7 @@ impl<T> Partly<T> {
     /// Records the progress of the batch.
     pub fn remember(&self, batch: &Weak<Identity>, done: T) {
         let mut all = self.0.lock();
-        // Batches without strong references were dropped and will not be retried.
+        // A batch without strong references was dropped and will not be retried.
         all.retain(|(batch, _)| batch.strong_count() > 0);
         all.push((batch.clone(), done));
     }

@@ -1,24 +1,24 @@
-//! When a profile is taken.
+//! Schedule of scrapes.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The longest wait while a profile cannot be had, unless its interval is longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Maximum wait after failures, unless the interval is longer.
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Equal steps from a first time on.
+/// Scrape times at equal steps from a first time on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct Schedule {
     first: Instant,
     interval: Duration,
 }
 
-impl Pace {
-    /// Steps that begin after `delay`.
+impl Schedule {
+    /// Creates steps that begin after `delay`.
     pub(super) fn after(now: Instant, delay: Duration, interval: Duration) -> Self {
-        Pace {
+        Schedule {
             first: now + delay,
             interval,
         }
@@ -30,12 +30,11 @@ impl Pace {
         let length = interval.as_nanos().max(1);
         let offset = (u128::from(xxh3_64(key.as_bytes())) * length) >> 64;
         let delay = (offset + length - wall.as_nanos() % length) % length;
-        // Less than an interval, which fits.
         let delay = u64::try_from(delay).unwrap_or(u64::MAX);
-        Pace::after(now, Duration::from_nanos(delay), interval)
+        Schedule::after(now, Duration::from_nanos(delay), interval)
     }
 
-    /// The first time.
+    /// Returns the first time.
     pub(super) fn first(&self) -> Instant {
         self.first
     }
@@ -52,7 +51,7 @@ impl Pace {
             return self.first + Duration::from_nanos(next);
         }
         let doubled = interval.saturating_mul(1 << (failures - 1).min(16));
-        let longest = interval.max(LONGEST_WAIT);
+        let longest = interval.max(MAX_WAIT);
         let jitter = 0.8 + 0.4 * fastrand::f64();
         now + doubled.min(longest).mul_f64(jitter).max(self.interval)
     }
@@ -70,8 +69,8 @@ mod tests {
         let interval = 60 * SECOND;
         let at = |wall: u64, key: &str| {
             let wall = Duration::from_millis(wall);
-            let pace = Pace::spread(now, wall, interval, key);
-            let delay = pace.first() - now;
+            let schedule = Schedule::spread(now, wall, interval, key);
+            let delay = schedule.first() - now;
             assert!(delay < interval);
             (wall + delay).as_nanos() % interval.as_nanos()
         };
@@ -94,20 +93,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn missed_steps_are_skipped() {
         let now = Instant::now();
-        let pace = Pace::after(now, SECOND, 10 * SECOND);
-        assert_eq!(pace.first() - now, SECOND);
+        let schedule = Schedule::after(now, SECOND, 10 * SECOND);
+        assert_eq!(schedule.first() - now, SECOND);
         for (at, next) in [(1, 11), (2, 11), (11, 21), (35, 41)] {
-            assert_eq!(pace.next(now + at * SECOND, 0, 1) - now, next * SECOND);
+            assert_eq!(schedule.next(now + at * SECOND, 0, 1) - now, next * SECOND);
         }
         // A busy machine: every fourth.
-        assert_eq!(pace.next(now + 2 * SECOND, 0, 4) - now, 41 * SECOND);
+        assert_eq!(schedule.next(now + 2 * SECOND, 0, 4) - now, 41 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_in_a_row_make_the_waits_longer_up_to_a_limit() {
+    async fn consecutive_failures_lengthen_waits_to_limit() {
         let now = Instant::now();
-        let pace = Pace::after(now, Duration::ZERO, 10 * SECOND);
-        let wait = |failures| (pace.next(now, failures, 1) - now).as_secs_f64();
+        let schedule = Schedule::after(now, Duration::ZERO, 10 * SECOND);
+        let wait = |failures| (schedule.next(now, failures, 1) - now).as_secs_f64();
         assert_eq!((wait(0), wait(1)), (10.0, 10.0));
         for (failures, least, most) in [(2, 16.0, 24.0), (3, 32.0, 48.0), (30, 96.0, 144.0)] {
             let waits: Vec<f64> = (0..50).map(|_| wait(failures)).collect();
@@ -118,7 +117,7 @@ mod tests {
             assert!(waits.iter().any(|wait| *wait != waits[0]));
         }
         // An interval above the limit stays.
-        let rare = Pace::after(now, Duration::ZERO, 600 * SECOND);
+        let rare = Schedule::after(now, Duration::ZERO, 600 * SECOND);
         let wait = rare.next(now, 9, 1) - now;
         assert!((600 * SECOND..=720 * SECOND).contains(&wait), "{wait:?}");
     }
