@@ -1,5 +1,5 @@
 //! Common part of processors and connectors that buffer data: `batch`, the summaries of `compression`, `log_dedup`, and
-//! the connector `profile_metrics`.
+//! the connectors `profile_metrics` and `profile_regressions`.
 //!
 //! Some senders have persisted their data until the outcome is known and can wait (see `senders`). Such a sender gets
 //! its outcome when the data has been passed on. All other senders are acknowledged at once, and from then on the
