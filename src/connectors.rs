@@ -7,6 +7,7 @@ pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod profile_metrics;
+pub mod profile_regressions;
 mod queued;
 
 use crate::component::{ConnectorConfig, Entry};
@@ -17,4 +18,5 @@ pub static REGISTRY: &[Entry<dyn ConnectorConfig>] = &[
     failover::ENTRY,
     forward::ENTRY,
     profile_metrics::ENTRY,
+    profile_regressions::ENTRY,
 ];

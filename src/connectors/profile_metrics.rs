@@ -41,7 +41,9 @@ mod write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::kinds::is_level;
 pub use self::kinds::{METRICS, OTHERS, Quantity, QuantityMetric};
+pub(super) use self::measure::Bounds;
 use crate::component::{
     BuildContext, BuildError, ConnectorConfig, Entry, Origin, Outputs, Stability, Terminal,
 };

@@ -1,5 +1,5 @@
 //! Common part of processors and connectors that buffer data: `batch`, the summaries of `compression`, `log_dedup`, and
-//! the connector `profile_metrics`.
+//! the connectors `profile_metrics` and `profile_regressions`.
 //!
 //! A sender that has persisted its data can wait for the outcome (see `senders`). Such a sender gets its outcome when the
 //! next stage has accepted the data. All other senders are acknowledged at once, and from then on the processor is

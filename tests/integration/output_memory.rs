@@ -121,6 +121,7 @@ fn connectors(name: &str) -> &'static [&'static str] {
         ],
         "forward" => &["{}", "{sending_queue: {}}"],
         "profile_metrics" => &["{interval: 1s}"],
+        "profile_regressions" => &["{window: 1s, compare_with: [previous_version, day_before]}"],
         _ => panic!("`{name}` has no configuration in this test"),
     }
 }

@@ -293,6 +293,12 @@ pub(super) fn recognize((name, unit): (&str, &str), duration: u64) -> Option<Mea
     })
 }
 
+/// Whether the values of a sample type are levels, such as memory in use.
+pub(in crate::connectors) fn is_level(sample_type: &str, unit: &str) -> bool {
+    let meaning = recognize((sample_type, unit), 0);
+    meaning.is_some_and(|meaning| meaning.kind.metric().is_level)
+}
+
 /// Returns the meaning of a profile that only counts samples: each sample stands for a period of
 /// time.
 pub(super) fn recognize_by_period(

@@ -48,18 +48,18 @@ pub(super) enum Unmeasured {
 /// Limits of the stacks in a request, counted once per use in a profile: 10000 profiles can share a
 /// stack of 100000 frames, or a name of a megabyte.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(in crate::connectors) struct Bounds {
     /// Maximum number of frames. A sample takes 15 bytes, and stacks of 200 frames are usual for
     /// Java.
-    pub(super) frames: u64,
+    pub(in crate::connectors) frames: u64,
     /// Maximum bytes of function names.
-    pub(super) names: u64,
+    pub(in crate::connectors) names: u64,
 }
 
 impl Bounds {
     /// Returns the limits for a request of this size in bytes, equal to those of the exporter
     /// `parquet`.
-    pub(super) fn of(request: usize) -> Self {
+    pub(in crate::connectors) fn of(request: usize) -> Self {
         let bound = |each: u64| each.saturating_mul(request as u64).saturating_add(64 << 20);
         Bounds {
             frames: bound(16),
