@@ -44,7 +44,7 @@ pub async fn flood(target: &Target, server: Server, flood: Flood, end: Deadline)
                 .ok()?;
             let mut attacker = Attacker::on(stream);
             let beginning = [greeting(&[]), open.clone()].concat();
-            if attacker.say(&beginning).await.is_ok() {
+            if attacker.send_bytes(&beginning).await.is_ok() {
                 attacker.flood(FRAMES, flood).await;
             }
             Some(attacker)
@@ -75,7 +75,7 @@ pub async fn header_bomb(target: &Target, server: Server, end: Deadline) -> Vec<
                 .await
                 .ok()?;
             let mut attacker = Attacker::on(stream);
-            attacker.say(&greeting(&[])).await.ok()?;
+            attacker.send_bytes(&greeting(&[])).await.ok()?;
             let bombs = attacker.flood(20, |number| {
                 let stream = attacks::stream(number);
                 frame(HEADERS, END_HEADERS | END_STREAM, stream, &bomb)

@@ -263,7 +263,7 @@ impl Attacker {
 
     /// Sends the preface and SETTINGS.
     pub async fn greeted(mut self) -> Self {
-        self.say(&greeting(&[])).await.unwrap();
+        self.send_bytes(&greeting(&[])).await.unwrap();
         self
     }
 
@@ -289,7 +289,7 @@ impl Attacker {
     ///
     /// # Errors
     /// When the server has closed the connection.
-    pub async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = async {
             self.write.write_all(bytes).await?;
             // TLS buffers the bytes that the socket did not accept.
@@ -304,7 +304,7 @@ impl Attacker {
         for first in (0..times).step_by(AT_ONCE) {
             let last = times.min(first + AT_ONCE as u32);
             let together: Vec<u8> = (first..last).flat_map(&mut bytes).collect();
-            if self.say(&together).await.is_err() || self.heard.borrow().closed {
+            if self.send_bytes(&together).await.is_err() || self.heard.borrow().closed {
                 return first;
             }
             tokio::task::yield_now().await;
@@ -347,7 +347,11 @@ impl Attacker {
     /// Whether the server still responds to a ping.
     pub async fn is_alive(&mut self) -> bool {
         let before = self.heard.borrow().pongs();
-        if self.say(&frame(PING, 0, 0, b"are you?")).await.is_err() {
+        if self
+            .send_bytes(&frame(PING, 0, 0, b"are you?"))
+            .await
+            .is_err()
+        {
             return false;
         }
         let waiting = self
