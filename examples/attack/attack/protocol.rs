@@ -98,7 +98,7 @@ pub async fn smuggling(target: &Target, server: Server, end: Deadline) -> Vec<Fi
     let mut smuggled = 0;
     for request in plain.iter().chain(&both) {
         let request = request.replace("/v1/traces", server.path);
-        let answer = say(target, server, request.as_bytes(), end).await;
+        let answer = exchange(target, server, request.as_bytes(), end).await;
         if attacks::statuses(&answer).len() > 1 {
             smuggled += 1;
         }
@@ -127,7 +127,7 @@ pub async fn traversal(target: &Target, server: Server, end: Deadline) -> Vec<Fi
             let request = format!(
                 "{method} {path} HTTP/1.1\r\nhost: collector\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             );
-            let answer = say(target, server, request.as_bytes(), end).await;
+            let answer = exchange(target, server, request.as_bytes(), end).await;
             if String::from_utf8_lossy(&answer).contains("root:") {
                 read += 1;
             }
@@ -137,7 +137,7 @@ pub async fn traversal(target: &Target, server: Server, end: Deadline) -> Vec<Fi
 }
 
 /// Sends bytes over HTTP/1 and returns the response, up to the end of the connection or half a second without a byte.
-async fn say(target: &Target, server: Server, bytes: &[u8], end: Deadline) -> Vec<u8> {
+async fn exchange(target: &Target, server: Server, bytes: &[u8], end: Deadline) -> Vec<u8> {
     let mut answer = Vec::new();
     let saying = async {
         let stream = target
