@@ -62,7 +62,7 @@ pub async fn run(program: &Program, plan: &Plan) -> Report {
     let mut clients = round.clients(&enough);
     for step in plan.steps.clone() {
         round.progress(BETWEEN).await;
-        round.suffer(step).await;
+        round.run_fault(step).await;
     }
     round.progress(BETWEEN).await;
     enough.cancel();
@@ -170,7 +170,7 @@ impl Round {
         true
     }
 
-    async fn suffer(&mut self, step: Step) {
+    async fn run_fault(&mut self, step: Step) {
         if let Some(beside) = step.beside {
             self.start_outside(beside).await;
         }
