@@ -207,7 +207,7 @@ impl Round {
             Fault::Freeze => {
                 let signal = |name| {
                     self.service
-                        .life()
+                        .process()
                         .iter()
                         .for_each(|life| life.signal(name))
                 };
