@@ -145,7 +145,7 @@ impl Round {
         }
     }
 
-    /// Waits for the condition. Fails if nothing is acknowledged, refused or delivered for [`WAIT_LIMIT`]: a busy machine
+    /// Waits for the condition. Returns false if nothing is acknowledged, refused or delivered for [`WAIT_LIMIT`]: a busy machine
     /// is slow, but makes progress.
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
