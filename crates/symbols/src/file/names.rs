@@ -3,7 +3,7 @@
 use zstd::bulk::Decompressor;
 
 use super::SymbolFile;
-use super::format::{GROUP, GROUP_ENTRY, LARGEST_GROUP, Section, Varints, u32_at};
+use super::format::{GROUP, GROUP_ENTRY, MAX_GROUP_BYTES, Section, Varints, u32_at};
 use super::frames::FunctionId;
 pub(super) use super::known::{Known, Record};
 use super::recent::RecentNames;
@@ -115,7 +115,7 @@ impl<'a> Names<'a> {
             let end = at(number + 1).map_or(self.functions.len(), |end| end as usize);
             let packed = self.functions.get(start..end)?;
             let size = usize::try_from(zstd::decompressed_size(packed)?).ok()?;
-            if size > LARGEST_GROUP {
+            if size > MAX_GROUP_BYTES {
                 return None;
             }
             kept.bytes.resize(size, 0);
