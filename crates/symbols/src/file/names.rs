@@ -30,7 +30,7 @@ pub struct Names<'a> {
     /// Created when the first name is read.
     decompressor: Option<Decompressor<'static>>,
     /// Cached groups, indexed by group number modulo the length.
-    kept: [Group; KEPT],
+    kept: [Group; CACHED_GROUPS],
     /// Shared names read before, and the number of this file there.
     recent: Option<(&'a RecentNames, u64)>,
     /// Function read last from the shared names.
@@ -38,7 +38,7 @@ pub struct Names<'a> {
 }
 
 /// Number of cached groups. Inlined functions are often defined near their callers.
-const KEPT: usize = 16;
+const CACHED_GROUPS: usize = 16;
 
 /// A decompressed group of functions.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl<'a> Names<'a> {
     }
 
     fn group(&mut self, number: usize) -> Option<&[u8]> {
-        let kept = self.kept.get_mut(number % KEPT)?;
+        let kept = self.kept.get_mut(number % CACHED_GROUPS)?;
         if kept.number != Some(number) {
             kept.number = None;
             let at = |group: usize| u32_at(self.groups, group.checked_mul(GROUP_ENTRY)?);
