@@ -13,7 +13,7 @@ pub(super) const MASK: &str = "****";
 /// Characters that `partial` keeps.
 const KEPT_CHARACTERS: usize = 4;
 /// Shortest hit of which `partial` keeps characters, so that at most a third of a hit remains.
-const LONG_ENOUGH: usize = 3 * KEPT_CHARACTERS;
+const MIN_PARTIAL_LENGTH: usize = 3 * KEPT_CHARACTERS;
 
 /// Action of a detector together with its label.
 pub(super) struct Treatment {
@@ -55,7 +55,7 @@ impl Treatment {
             DetectorAction::Partial => {
                 output.push_str(MASK);
                 let length = hit.chars().count();
-                if length >= LONG_ENOUGH {
+                if length >= MIN_PARTIAL_LENGTH {
                     output.extend(hit.chars().skip(length - KEPT_CHARACTERS));
                 }
             }
