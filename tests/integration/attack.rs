@@ -35,7 +35,7 @@ service:
     let arguments = arguments.split(' ').map(str::to_owned).chain(addresses);
     let options = program::Options::parse_from(arguments);
     let report = program::run(options).await.unwrap();
-    let short: Vec<_> = report.fell_short().collect();
+    let short: Vec<_> = report.failed().collect();
     assert!(short.is_empty(), "{short:#?}");
     collector.assert_conservation().await;
 }
