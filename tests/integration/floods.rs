@@ -121,7 +121,7 @@ async fn too_much(what: &str, flood: Flood) {
         let attack = async {
             let mut attacker = Attacker::greet(address).await;
             attacker
-                .say(&frame(HEADERS, END_HEADERS, 1, &call(path())))
+                .send_bytes(&frame(HEADERS, END_HEADERS, 1, &call(path())))
                 .await
                 .unwrap();
             let said = attacker.flood(10_000, flood).await;
@@ -194,14 +194,14 @@ async fn window_overflow_ends_the_stream_or_connection() {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
         let open = frame(HEADERS, END_HEADERS, 1, &call(path()));
         let overflow = [open, window_update(1, most), window_update(1, most)].concat();
-        attacker.say(&overflow).await.unwrap();
+        attacker.send_bytes(&overflow).await.unwrap();
         let code = attacker
             .wait_for("the end of the stream", |heard| heard.reset(1))
             .await;
         assert_eq!(code, FLOW_CONTROL_ERROR);
         assert!(attacker.is_alive().await, "only the stream is at fault");
         let overflow = [window_update(0, most), window_update(0, most)].concat();
-        attacker.say(&overflow).await.unwrap();
+        attacker.send_bytes(&overflow).await.unwrap();
         assert_eq!(attacker.ended().await, Some(FLOW_CONTROL_ERROR));
     };
     arena.beside(attack).await;
@@ -215,7 +215,7 @@ async fn unread_responses_do_not_accumulate() {
         // The window has no room for the data of any response.
         let mut windowless = Attacker::connect(arena.collector.grpc()).await;
         let no_window = greeting(&[0, 4, 0, 0, 0, 0]);
-        windowless.say(&no_window).await.unwrap();
+        windowless.send_bytes(&no_window).await.unwrap();
         windowless
             .flood(5000, |number| whole_call(stream(number)))
             .await;
@@ -275,7 +275,7 @@ async fn oversized_head_is_refused_and_next_request_served() {
             frame(CONTINUATION, END_HEADERS, 1, rest),
             whole_call(3),
         ];
-        attacker.say(&frames.concat()).await.unwrap();
+        attacker.send_bytes(&frames.concat()).await.unwrap();
         assert_eq!(attacker.answered(1).await, Some(431));
         assert_eq!(attacker.answered(3).await, Some(200));
     };
@@ -302,7 +302,7 @@ async fn requests_above_concurrency_limit_are_refused() {
         }
         for number in 0..10 {
             let rest = frame(DATA, END_STREAM, stream(number), &[0; 5]);
-            attacker.say(&rest).await.unwrap();
+            attacker.send_bytes(&rest).await.unwrap();
             let status = attacker
                 .wait_for("an answer", |heard| {
                     let answered = heard.frames.iter().any(|f| f.stream == stream(number));
@@ -369,7 +369,7 @@ async fn clients_with_unfinished_requests_are_disconnected() {
     for (what, beginning) in beginnings {
         let attack = async {
             let mut attacker = Attacker::connect(arena.collector.grpc()).await;
-            attacker.say(&beginning).await.unwrap();
+            attacker.send_bytes(&beginning).await.unwrap();
             attacker.ended().await
         };
         let code = arena.beside(attack).await;
@@ -383,7 +383,7 @@ async fn clients_with_unfinished_requests_are_disconnected() {
         let mut tick = tokio::time::interval(Duration::from_millis(50));
         for byte in slow {
             tick.tick().await;
-            if attacker.say(&[byte]).await.is_err() {
+            if attacker.send_bytes(&[byte]).await.is_err() {
                 break;
             }
         }
@@ -398,7 +398,7 @@ async fn violate(arena: &Arena, frames: &[Vec<u8>]) -> Option<u32> {
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
         // An error may already be the response to an earlier frame.
-        let _ = attacker.say(&frames.concat()).await;
+        let _ = attacker.send_bytes(&frames.concat()).await;
         attacker.ended().await
     };
     arena.beside(attack).await

@@ -13,7 +13,7 @@ use crate::harness::attacks::{AMBIGUOUS, BOTH_LENGTHS, HIDDEN, post, statuses};
 use crate::harness::within;
 
 /// Sends these bytes and reads until the server closes the connection. Returns the statuses of the responses.
-async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u16> {
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u16> {
     let (mut read, mut write) = TcpStream::connect(address).await.unwrap().into_split();
     let writing = async {
         // The server may close before it has read everything.
@@ -35,12 +35,12 @@ async fn ambiguous_http1_requests_are_refused() {
     let address = arena.collector.http();
     for more in AMBIGUOUS {
         let request = format!("{}{HIDDEN}", post(more));
-        let statuses = arena.beside(say(address, request.as_bytes())).await;
+        let statuses = arena.beside(exchange(address, request.as_bytes())).await;
         assert_eq!(statuses, [400], "{more:?}");
     }
     for more in BOTH_LENGTHS {
         let request = format!("{}0\r\n\r\n{HIDDEN}", post(more));
-        let statuses = arena.beside(say(address, request.as_bytes())).await;
+        let statuses = arena.beside(exchange(address, request.as_bytes())).await;
         assert!(
             statuses == [400] || statuses == [200],
             "{more:?}: {statuses:?}"
@@ -67,7 +67,7 @@ async fn invalid_chunks_end_the_connection() {
         &trailers,
     ] {
         let request = format!("{}{chunks}", post("transfer-encoding: chunked\r\n"));
-        let statuses = arena.beside(say(address, request.as_bytes())).await;
+        let statuses = arena.beside(exchange(address, request.as_bytes())).await;
         let refused = statuses.iter().all(|status| (400..500).contains(status));
         let shown: String = chunks.chars().take(20).collect();
         assert!(refused && statuses.len() <= 1, "{shown:?}: {statuses:?}");
@@ -91,7 +91,7 @@ async fn unterminated_heads_are_refused() {
         ("the method", format!("{long} / HTTP/1.1\r\n\r\n"), 400),
         ("no line", long.clone(), 400),
     ] {
-        let statuses = arena.beside(say(address, request.as_bytes())).await;
+        let statuses = arena.beside(exchange(address, request.as_bytes())).await;
         // Closing with unread data resets the connection, and the response may be lost.
         let refused = statuses.is_empty() || [[expected], [431], [400]].contains(&[statuses[0]]);
         assert!(refused && statuses.len() <= 1, "{what}: {statuses:?}");
@@ -132,7 +132,7 @@ async fn slow_heads_end_the_connection() {
     for statuses in arena.beside(join_all(slow)).await {
         assert!(statuses.is_empty() || statuses == [408], "{statuses:?}");
     }
-    let silent = (0..100).map(|_| say(address, b""));
+    let silent = (0..100).map(|_| exchange(address, b""));
     for statuses in arena.beside(join_all(silent)).await {
         assert!(statuses.is_empty() || statuses == [408], "{statuses:?}");
     }
@@ -164,7 +164,7 @@ async fn pipelined_requests_are_served_in_order() {
     let arena = Arena::start("", "").await;
     let requests = post("content-length: 0\r\n").repeat(999)
         + &post("content-length: 0\r\nconnection: close\r\n");
-    let attack = say(arena.collector.http(), requests.as_bytes());
+    let attack = exchange(arena.collector.http(), requests.as_bytes());
     assert_eq!(arena.beside(attack).await, vec![200; 1000]);
     arena.assert_unharmed().await;
 }

@@ -52,13 +52,13 @@ async fn client_refused_for_memory_may_retry_at_once() {
             [head, frame(DATA, 0, stream, &message)].concat()
         };
         let begun: Vec<u8> = streams().flat_map(begin).collect();
-        client.say(&begun).await.unwrap();
+        client.send_bytes(&begun).await.unwrap();
         let refused = ((round + 1) * AT_ONCE) as usize;
         let all_ended = |heard: &ReceivedFrames| (heard.ended_streams() >= refused).then_some(());
         client.wait_for("refusals", all_ended).await;
         let rest = |stream| frame(DATA, END_STREAM, stream, &[0; 100]);
         let late: Vec<u8> = streams().flat_map(rest).collect();
-        client.say(&late).await.unwrap();
+        client.send_bytes(&late).await.unwrap();
         assert!(client.is_alive().await, "round {round}");
     }
     assert_not_treated_as_attacker(&mut client, &collector).await;

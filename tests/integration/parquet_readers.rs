@@ -390,14 +390,14 @@ async fn every_engine_reads_the_files() {
         }
         let rows: Vec<Vec<Vec<String>>> = serde_json::from_value(said["answers"].clone()).unwrap();
         let others = said["clickhouse"].as_array().unwrap();
-        agree(&rows, others);
+        assert_equal_results(&rows, others);
         answers.push(rows);
     }
     check(&answers[0], &answers[1]);
 }
 
 /// Compares the results of ClickHouse and DuckDB, which print times and whole doubles differently.
-fn agree(answers: &[Vec<Vec<String>>], others: &[serde_json::Value]) {
+fn assert_equal_results(answers: &[Vec<Vec<String>>], others: &[serde_json::Value]) {
     assert_eq!(answers.len(), others.len());
     let mut compared = 0;
     for (answer, other) in answers.iter().zip(others) {

@@ -163,7 +163,7 @@ impl LossyProxy {
     }
 
     /// Closes the connections of all waiting clients, and switches to this rack without loss.
-    fn lead_to(&self, rack: SocketAddr) {
+    fn forward_to(&self, rack: SocketAddr) {
         *self.rack.lock().unwrap() = rack;
         self.lose(0);
         self.closing.send_replace(true);
@@ -245,7 +245,7 @@ async fn unacknowledged_samples_of_killed_rack_count_once() {
     first.signal("KILL");
     first.ended().await;
     let second = rack(&zone, "200ms").await;
-    way.lead_to(second.http());
+    way.forward_to(second.http());
     check(&backend, &services, EACH).await;
     assert_eq!(duplicates(&zone).await, 0.0);
 }
@@ -267,7 +267,7 @@ async fn forwarded_samples_of_killed_rack_count_once() {
     first.signal("KILL");
     first.ended().await;
     let second = rack(&zone, "1h").await;
-    way.lead_to(second.http());
+    way.forward_to(second.http());
     check(&backend, &services, 1).await;
     zone.wait_for_metrics("what came again", |metrics| {
         metrics.sum("tributary_processor_dedup_duplicate_items", &[]) > 0.0

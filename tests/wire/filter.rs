@@ -133,7 +133,7 @@ proptest! {
         comparison in prop::sample::select(vec!["==", "!=", "<", ">="]),
         value in prop::sample::select(vec!["nil", "0", "1.5", "\"a\"", "true", "0x01"]),
     ) {
-        // Nothing of profiles here: random ones break the rules of their dictionary.
+        // Profiles are excluded, because random profiles violate the rules of their dictionary.
         if signal != Signal::Profiles {
             opposites_do_not_meet(&format!("{path} {comparison} {value}"), signal, &request);
         }

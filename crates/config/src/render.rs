@@ -145,10 +145,10 @@ fn path(segments: &[String]) -> String {
 
 /// Replaces control characters, which a terminal could interpret, and shortens long messages.
 fn printable(text: &str) -> String {
-    const MOST: usize = 600;
+    const MAX_CHARACTERS: usize = 600;
     let harmless = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let mut out: String = text.chars().take(MOST).map(harmless).collect();
-    if text.chars().nth(MOST).is_some() {
+    let mut out: String = text.chars().take(MAX_CHARACTERS).map(harmless).collect();
+    if text.chars().nth(MAX_CHARACTERS).is_some() {
         out.push_str("...");
     }
     out

@@ -63,7 +63,7 @@ pub struct ConnectionState {
     pub last_request: AtomicU64,
     /// Whether the client is authenticated.
     pub is_known: AtomicBool,
-    /// Whether the connection has been asked to end.
+    /// Whether the connection has to end.
     pub is_closing: AtomicBool,
     /// Cancelled to close the connection.
     leave: CancellationToken,

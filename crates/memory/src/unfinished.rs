@@ -61,11 +61,11 @@ impl Drop for UnfinishedPermit<'_> {
 impl Budget {
     /// Returns a permit that grows with a request as it arrives. `share` belongs to the connection of the request.
     ///
-    /// Two rules keep slow and stalled senders from blocking the others. Beyond its first 64 KiB, an unfinished request
-    /// gets memory only while all unfinished requests together hold less than half of the budget. The other half stays
-    /// free for small and complete requests. All unfinished requests of one connection together get a quarter. Neither
-    /// rule applies to the only unfinished request, because otherwise a small budget could never accept a large
-    /// request.
+    /// Two rules keep slow and stalled senders from blocking other senders. Beyond its first 64 KiB, an unfinished
+    /// request gets memory only while all unfinished requests together have less than half of the budget. The other
+    /// half stays free for small and complete requests. All unfinished requests of one connection together get a
+    /// quarter. Neither rule applies to the only unfinished request, because otherwise a small budget could never
+    /// accept a large request.
     pub fn begin<'s>(self: &Arc<Self>, share: &'s UnfinishedShare) -> UnfinishedPermit<'s> {
         UnfinishedPermit {
             permit: self.empty_permit(),

@@ -132,7 +132,7 @@ impl ProfileStore {
         }
         merging.expect(batch.record.request.len() as u64)?;
         let (dictionary, relocations) = merging.merger.dictionary();
-        let read = self.placer.read(
+        let read = self.finder.read(
             &batch.record,
             dictionary,
             &mut merging.memo,

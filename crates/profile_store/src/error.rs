@@ -10,7 +10,7 @@ use super::options::OptionsError;
 use super::series::PROFILE_TYPE;
 
 /// Maximum number of steps of a time series, as in Prometheus.
-pub(crate) const MOST_STEPS: u64 = 11_000;
+pub(crate) const MAX_STEPS: u64 = 11_000;
 
 /// Reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ pub enum QueryError {
     #[error("the query selects several profile types: add `{PROFILE_TYPE}` with one of: {}", .0.join(", "))]
     SeveralTypes(Vec<String>),
     /// The step is too short for the range, or 0.
-    #[error("the range has more than {MOST_STEPS} steps: set a longer step")]
+    #[error("the range has more than {MAX_STEPS} steps: set a longer step")]
     TooManySteps,
     /// The disk returned an error.
     #[error("cannot read the profile store: {0}")]

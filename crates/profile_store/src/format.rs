@@ -28,7 +28,7 @@ pub(crate) const TRAILER: usize = 32;
 /// Compression level: the fastest level of zstd, except the negative levels.
 const LEVEL: i32 = 1;
 /// Maximum size of a section or an index before compression, in bytes. A larger number is damage.
-const LARGEST: usize = 1 << 30;
+const MAX_SECTION_BYTES: usize = 1 << 30;
 
 /// Compressed bytes in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -202,7 +202,7 @@ pub(crate) fn compress(raw: &[u8], at: u64) -> Result<(Vec<u8>, Section), std::i
 /// Decompresses a section. Returns `None` if the section is damaged.
 pub(crate) fn decompress(stored: &[u8], section: &Section) -> Option<Vec<u8>> {
     let raw = usize::try_from(section.raw).ok()?;
-    if crc32c::crc32c(stored) != section.crc || raw > LARGEST {
+    if crc32c::crc32c(stored) != section.crc || raw > MAX_SECTION_BYTES {
         return None;
     }
     let bytes = zstd::bulk::decompress(stored, raw).ok()?;

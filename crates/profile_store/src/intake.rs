@@ -211,11 +211,11 @@ impl Merging {
     /// Adds a request.
     pub(crate) fn add(
         &mut self,
-        placer: &SeriesFinder,
+        finder: &SeriesFinder,
         record: &Record,
     ) -> Result<(), ProfileFault> {
         let (dictionary, relocations) = self.merger.dictionary();
-        let intake = placer.read(record, dictionary, &mut self.memo, Some(relocations))?;
+        let intake = finder.read(record, dictionary, &mut self.memo, Some(relocations))?;
         for placed in intake.placed {
             let next = self.keys.len();
             let key = (Arc::as_ptr(&placed.series), placed.window);
@@ -321,13 +321,13 @@ pub(crate) struct BatchEntry {
 impl Batch {
     /// Makes the index of a request.
     pub(crate) fn new(
-        placer: &SeriesFinder,
+        finder: &SeriesFinder,
         arrival: u64,
         request: Bytes,
     ) -> Result<(Self, Intake), ProfileFault> {
         let record = Record { arrival, request };
         let mut dictionary = Dictionary::new();
-        let intake = placer.read(
+        let intake = finder.read(
             &record,
             &mut dictionary,
             &mut CopiedEntries::default(),

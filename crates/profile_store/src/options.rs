@@ -10,7 +10,7 @@ pub(crate) const WINDOWS: [u64; 3] = [10, 60, 600];
 /// The level of blocks that are never compacted.
 pub(crate) const LAST_LEVEL: u8 = 2;
 /// Smallest bound of memory or disk, in bytes: a block of a few requests fits.
-const LEAST: u64 = 1 << 20;
+const MIN_BOUND: u64 = 1 << 20;
 
 /// Settings of a store.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub struct ProfileStoreOptions {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// A bound is too small.
-    #[error("{name} is {value} bytes; set at least {LEAST}")]
+    #[error("{name} is {value} bytes; set at least {MIN_BOUND}")]
     TooSmall {
         /// Name of the bound.
         name: &'static str,
@@ -68,7 +68,7 @@ impl ProfileStoreOptions {
     /// A bound is too small, or two attributes become the same label.
     pub fn check(&self) -> Result<(), OptionsError> {
         for (name, value) in [("max_memory", self.max_memory), ("max_disk", self.max_disk)] {
-            if value < LEAST {
+            if value < MIN_BOUND {
                 return Err(OptionsError::TooSmall { name, value });
             }
         }

@@ -10,7 +10,7 @@ use tributary_profiles::dictionary::Link;
 
 use super::block::Block;
 use super::budget::QueryLimits;
-use super::error::{MOST_STEPS, QueryError};
+use super::error::{MAX_STEPS, QueryError};
 use super::heat::{Cells, HeatMap, REACH};
 use super::intake::Batch;
 use super::options::WINDOWS;
@@ -202,7 +202,7 @@ impl ProfileStore {
         let length = query.range.end.saturating_sub(query.range.start);
         if length
             .checked_div(step)
-            .is_none_or(|steps| steps > MOST_STEPS)
+            .is_none_or(|steps| steps > MAX_STEPS)
         {
             return Err(QueryError::TooManySteps);
         }

@@ -22,7 +22,7 @@ impl ProfileStore {
         options.check()?;
         let mut place = self.options.write().unwrap_or_else(PoisonError::into_inner);
         let directory = place.directory.clone();
-        self.placer.set_rules(Rules::of(&options));
+        self.finder.set_rules(Rules::of(&options));
         self.queries.set_limit(options.share());
         *place = Arc::new(ProfileStoreOptions {
             directory,

@@ -31,7 +31,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ProfileStore {
     pub(crate) options: RwLock<Arc<ProfileStoreOptions>>,
-    pub(crate) placer: SeriesFinder,
+    pub(crate) finder: SeriesFinder,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) catalog: Mutex<Catalog>,
     /// The head that accepts requests. Appends hold the lock for reading until their request is in the head.
@@ -169,7 +169,7 @@ impl ProfileStore {
         disk: Arc<dyn Disk>,
         options: ProfileStoreOptions,
     ) -> io::Result<(Self, RecoveredStore)> {
-        let placer = SeriesFinder {
+        let finder = SeriesFinder {
             rules: RwLock::new(Arc::new(Rules::of(&options))),
             series: SeriesTable::default(),
         };
@@ -188,7 +188,7 @@ impl ProfileStore {
                 catalog.damaged.push((name, size));
             } else if let Some(number) = number(".block") {
                 last = last.max(number);
-                match Block::open(&disk, number, &placer.series) {
+                match Block::open(&disk, number, &finder.series) {
                     Ok(block) => catalog.blocks.push(Arc::new(block)),
                     Err(ReadError::Io(error)) => return Err(error),
                     Err(ReadError::Damaged) => {
@@ -231,7 +231,7 @@ impl ProfileStore {
             recovered.torn += u64::from(is_torn);
             let head = Head::recovered(number, size);
             for record in records {
-                match Batch::new(&placer, record.arrival, record.request) {
+                match Batch::new(&finder, record.arrival, record.request) {
                     Ok((batch, _)) => {
                         recovered.requests += 1;
                         head.push(batch);
@@ -254,7 +254,7 @@ impl ProfileStore {
         counters.damaged.store(recovered.damaged, Relaxed);
         let store = ProfileStore {
             options: RwLock::new(Arc::new(options)),
-            placer,
+            finder,
             disk,
             catalog: Mutex::new(catalog),
             current: RwLock::new(current),
@@ -282,7 +282,7 @@ impl ProfileStore {
         if len > most {
             return Err(StoreAppendError::TooLarge(len, most));
         }
-        let read = Batch::new(&self.placer, now, request);
+        let read = Batch::new(&self.finder, now, request);
         let (batch, intake) = read.map_err(StoreAppendError::Malformed)?;
         let (too_old, future) = (intake.too_old, intake.from_the_future);
         drop(intake);
@@ -330,7 +330,7 @@ impl ProfileStore {
                 *count += 1;
             }
         }
-        let (series, label_bytes) = self.placer.series.size();
+        let (series, label_bytes) = self.finder.series.size();
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         Stats {
             memory: catalog.head_bytes() + catalog.index_bytes() + label_bytes,

@@ -20,10 +20,10 @@ pub(crate) fn visible(text: &str) -> String {
 
 /// Shortens text to a number of characters, with two dots at the end; empty if not even three characters fit.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
-    const LEAST: usize = 3;
+    const MIN_CHARACTERS: usize = 3;
     match text.char_indices().nth(most) {
         None => text.to_owned(),
-        Some(_) if most < LEAST => String::new(),
+        Some(_) if most < MIN_CHARACTERS => String::new(),
         Some(_) => text.chars().take(most - 2).chain(['.', '.']).collect(),
     }
 }

@@ -49,7 +49,7 @@ impl ProfileStore {
             }
         }
         self.keep_bounds()?;
-        self.placer.series.clean();
+        self.finder.series.clean();
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl ProfileStore {
         let mut merging = Merging::new();
         for batch in head.batches() {
             // Every request was read successfully before it was accepted.
-            let added = merging.add(&self.placer, &batch.record);
+            let added = merging.add(&self.finder, &batch.record);
             added.map_err(io::Error::other)?;
             if merging.bytes() > self.options().share() {
                 std::mem::replace(&mut merging, Merging::new()).finish(builder)?;
@@ -329,7 +329,7 @@ impl ProfileStore {
     /// Makes room until the files and the index are within their bounds.
     fn keep_bounds(&self) -> io::Result<()> {
         while self.is_above_bounds() && self.make_room()? {
-            self.placer.series.clean();
+            self.finder.series.clean();
         }
         Ok(())
     }
@@ -385,7 +385,7 @@ impl ProfileStore {
     fn is_above_bounds(&self) -> bool {
         let options = self.options();
         let catalog = self.lock();
-        let index = catalog.index_bytes() + self.placer.series.size().1;
+        let index = catalog.index_bytes() + self.finder.series.size().1;
         catalog.disk() > options.max_disk || index > options.share()
     }
 }

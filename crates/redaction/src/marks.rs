@@ -11,9 +11,9 @@ use super::settings::DetectorAction;
 pub(super) const MASK: &str = "****";
 
 /// Characters that `partial` keeps.
-const KEPT: usize = 4;
+const KEPT_CHARACTERS: usize = 4;
 /// Shortest hit of which `partial` keeps characters, so that at most a third of a hit remains.
-const LONG_ENOUGH: usize = 3 * KEPT;
+const MIN_PARTIAL_LENGTH: usize = 3 * KEPT_CHARACTERS;
 
 /// Action of a detector together with its label.
 pub(super) struct Treatment {
@@ -55,8 +55,8 @@ impl Treatment {
             DetectorAction::Partial => {
                 output.push_str(MASK);
                 let length = hit.chars().count();
-                if length >= LONG_ENOUGH {
-                    output.extend(hit.chars().skip(length - KEPT));
+                if length >= MIN_PARTIAL_LENGTH {
+                    output.extend(hit.chars().skip(length - KEPT_CHARACTERS));
                 }
             }
             DetectorAction::Truncate | DetectorAction::Drop => {}
@@ -123,7 +123,11 @@ pub(super) fn marks(text: &str, known: impl Fn(&str) -> bool) -> Vec<Range<usize
         let start = from + found;
         let rest = text.get(start..).unwrap_or_default();
         let asterisks = rest.bytes().take_while(|byte| *byte == b'*').count();
-        let kept = rest.get(asterisks..).unwrap_or_default().chars().take(KEPT);
+        let kept = rest
+            .get(asterisks..)
+            .unwrap_or_default()
+            .chars()
+            .take(KEPT_CHARACTERS);
         let kept = kept
             .take_while(|kept| !kept.is_whitespace())
             .map(char::len_utf8)

@@ -3,15 +3,15 @@
 //!
 //! Checks of every attack:
 //!
-//! - **Service.** Good clients send small requests during the attack, over known and over new connections, from another
-//!   address than the attacker's where the system has one. None waits longer than `--max-wait-ms` until a request is
-//!   accepted. Attacks that fill the memory budget are an exception: all clients share it, so a refusal that asks for a
-//!   retry is an answer, too.
-//! - **Memory**, with `--pid` and `--limit-mib`: the peak stays below the limit plus 48 MiB, as SECURITY.md promises.
-//!   Mapped files do not count. Where the peak cannot be reset, that of the whole life of the process counts.
+//! - **Service.** Well-behaved clients send small requests during the attack, over existing and over new connections,
+//!   and from another address than the attacker's if the system has one. None waits longer than `--max-wait-ms` until a
+//!   request is accepted. Attacks that fill the memory budget are an exception: all clients share the budget, so a
+//!   refusal with a retry delay counts as a response.
+//! - **Memory**, with `--pid` and `--limit-mib`: the peak stays below the limit plus 48 MiB, as SECURITY.md states.
+//!   Mapped files do not count. If the peak cannot be reset, the peak since the start of the process counts.
 //! - **Log**, with `--log`: the file grows by at most 256 KiB.
 //!
-//! Each attack has checks of its own, such as the end of a connection that floods.
+//! Each attack has additional checks, such as the end of a connection that floods.
 
 #![allow(
     unreachable_pub,

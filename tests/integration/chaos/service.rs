@@ -82,7 +82,7 @@ impl Service {
     }
 
     /// Returns the running process, if any.
-    pub fn life(&self) -> Option<&Collector> {
+    pub fn process(&self) -> Option<&Collector> {
         self.life.as_ref()
     }
 

@@ -260,7 +260,7 @@ pub fn argument(container: &Value, name: &str) -> String {
     found.unwrap().to_owned()
 }
 
-/// Returns the entry of a list whose key has that value.
+/// Returns the entry of a list with this value of the key.
 pub fn named(list_of: &Value, key: &str, value: impl Into<Value>) -> Value {
     let value = value.into();
     let found = list(list_of).iter().find(|entry| entry[key] == value);

@@ -163,7 +163,7 @@ pub async fn unread_requests(attacker: &mut Attacker, reads: bool, block: &[u8])
         true => &[0, 4, 0, 0, 0, 0],
         false => &[],
     };
-    attacker.say(&greeting(settings)).await.ok()?;
+    attacker.send_bytes(&greeting(settings)).await.ok()?;
     let requests = attacker.flood(1000, |number| {
         frame(HEADERS, END_HEADERS | END_STREAM, stream(number), block)
     });

@@ -55,7 +55,7 @@ pub struct Accepted {
 #[derive(Debug, Clone)]
 pub enum Answer {
     Accept,
-    /// Accept all items but the first ones, as a partial success.
+    /// Accept all items except the first `rejected` ones, as a partial success.
     Partial {
         rejected: usize,
         message: &'static str,

@@ -233,7 +233,7 @@ fn huffman(bytes: &[u8]) -> u16 {
 /// deaf.
 pub struct Attacker {
     write: Box<dyn AsyncWrite + Send + Unpin>,
-    heard: watch::Receiver<ReceivedFrames>,
+    received: watch::Receiver<ReceivedFrames>,
     /// Keeps the connection open without reading from it.
     _unread: Option<Box<dyn AsyncRead + Send + Unpin>>,
 }
@@ -247,11 +247,11 @@ impl Attacker {
     /// Creates an attacker on an existing stream, such as a TLS stream.
     pub fn on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
-        let (sender, heard) = watch::channel(ReceivedFrames::default());
+        let (sender, received) = watch::channel(ReceivedFrames::default());
         tokio::spawn(listen(read, sender));
         Attacker {
             write: Box::new(write),
-            heard,
+            received,
             _unread: None,
         }
     }
@@ -263,7 +263,7 @@ impl Attacker {
 
     /// Sends the preface and SETTINGS.
     pub async fn greeted(mut self) -> Self {
-        self.say(&greeting(&[])).await.unwrap();
+        self.send_bytes(&greeting(&[])).await.unwrap();
         self
     }
 
@@ -277,10 +277,10 @@ impl Attacker {
     /// Creates an attacker on an existing stream that is never read.
     pub fn unread_on(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let (read, write) = tokio::io::split(stream);
-        let (_, heard) = watch::channel(ReceivedFrames::default());
+        let (_, received) = watch::channel(ReceivedFrames::default());
         Attacker {
             write: Box::new(write),
-            heard,
+            received,
             _unread: Some(Box::new(read)),
         }
     }
@@ -289,7 +289,7 @@ impl Attacker {
     ///
     /// # Errors
     /// When the server has closed the connection.
-    pub async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = async {
             self.write.write_all(bytes).await?;
             // TLS buffers the bytes that the socket did not accept.
@@ -304,7 +304,7 @@ impl Attacker {
         for first in (0..times).step_by(AT_ONCE) {
             let last = times.min(first + AT_ONCE as u32);
             let together: Vec<u8> = (first..last).flat_map(&mut bytes).collect();
-            if self.say(&together).await.is_err() || self.heard.borrow().closed {
+            if self.send_bytes(&together).await.is_err() || self.received.borrow().closed {
                 return first;
             }
             tokio::task::yield_now().await;
@@ -319,54 +319,58 @@ impl Attacker {
         take: impl Fn(&ReceivedFrames) -> Option<T>,
     ) -> T {
         let waiting = self
-            .heard
-            .wait_for(|heard| take(heard).is_some() || heard.closed);
-        let heard = within(what, waiting).await.unwrap();
-        take(&heard)
-            .unwrap_or_else(|| panic!("the connection was closed before: {what}: {heard:?}"))
+            .received
+            .wait_for(|received| take(received).is_some() || received.closed);
+        let received = within(what, waiting).await.unwrap();
+        take(&received)
+            .unwrap_or_else(|| panic!("the connection was closed before: {what}: {received:?}"))
     }
 
     /// Waits for the end of the connection. Returns the error code of the server, if any.
     pub async fn ended(&mut self) -> Option<u32> {
-        let heard = within(
+        let received = within(
             "the end of the connection",
-            self.heard.wait_for(|heard| heard.closed),
+            self.received.wait_for(|received| received.closed),
         );
-        heard.await.unwrap().goaway()
+        received.await.unwrap().goaway()
     }
 
     /// Waits for the response on a stream or the end of the connection. Returns the status of the response, if any.
     pub async fn answered(&mut self, stream: u32) -> Option<u16> {
         let waiting = self
-            .heard
-            .wait_for(|heard| heard.status(stream).is_some() || heard.closed);
-        let heard = within("an answer or the end of the connection", waiting);
-        heard.await.ok()?.status(stream)
+            .received
+            .wait_for(|received| received.status(stream).is_some() || received.closed);
+        let received = within("an answer or the end of the connection", waiting);
+        received.await.ok()?.status(stream)
     }
 
     /// Whether the server still responds to a ping.
     pub async fn is_alive(&mut self) -> bool {
-        let before = self.heard.borrow().pongs();
-        if self.say(&frame(PING, 0, 0, b"are you?")).await.is_err() {
+        let before = self.received.borrow().pongs();
+        if self
+            .send_bytes(&frame(PING, 0, 0, b"are you?"))
+            .await
+            .is_err()
+        {
             return false;
         }
         let waiting = self
-            .heard
-            .wait_for(|heard| heard.pongs() > before || heard.closed);
+            .received
+            .wait_for(|received| received.pongs() > before || received.closed);
         within("an answer to a ping", waiting)
             .await
-            .is_ok_and(|heard| heard.pongs() > before)
+            .is_ok_and(|received| received.pongs() > before)
     }
 }
 
 /// Number of frames written at once.
 const AT_ONCE: usize = 100;
 
-async fn listen(mut read: impl AsyncRead + Unpin, heard: watch::Sender<ReceivedFrames>) {
+async fn listen(mut read: impl AsyncRead + Unpin, received: watch::Sender<ReceivedFrames>) {
     while let Ok(frame) = next(&mut read).await {
-        heard.send_modify(|heard| heard.frames.push(frame));
+        received.send_modify(|received| received.frames.push(frame));
     }
-    heard.send_modify(|heard| heard.closed = true);
+    received.send_modify(|received| received.closed = true);
 }
 
 async fn next(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {

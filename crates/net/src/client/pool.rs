@@ -46,7 +46,7 @@ pub enum RequestError {
     /// There is no connection.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The connection, or its stream for this request, connection_failed.
+    /// The connection, or its stream for this request, broke.
     #[error("the connection was closed: {}", full_error(.0))]
     Broken(#[source] hyper::Error),
     /// The server ended the connection and gave a reason.
@@ -104,7 +104,7 @@ impl Pool {
     /// retried if the server had announced the end of the connection.
     ///
     /// # Errors
-    /// The connection is missing or connection_failed. The server may have processed the request.
+    /// The connection is missing or broke. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,

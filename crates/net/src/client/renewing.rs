@@ -53,7 +53,7 @@ impl RenewingClient {
     /// the server's `connection: close` crosses the next request. This request is retried once, at once.
     ///
     /// # Errors
-    /// The connection is missing or connection_failed. The server may have processed the request.
+    /// The connection is missing or broke. The server may have processed the request.
     pub async fn send(
         &self,
         request: impl Fn() -> Request<Chunks>,

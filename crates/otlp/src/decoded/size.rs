@@ -111,7 +111,7 @@ struct Layout {
 /// Layouts by position in [`SCHEMA`].
 static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
     let layout = |table: &crate::schema::Table| Layout {
-        size: size(&table.descriptor.name).unwrap_or(LARGEST),
+        size: size(&table.descriptor.name).unwrap_or(MAX_STRUCT_SIZE),
         repeated: table
             .descriptor
             .fields
@@ -125,7 +125,7 @@ static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| {
 });
 
 /// Size for unlisted types; a test fails if there are any.
-const LARGEST: usize = size_of::<trace::Span>();
+const MAX_STRUCT_SIZE: usize = size_of::<trace::Span>();
 
 /// Returns the size of the struct of a message type.
 fn size(name: &str) -> Option<usize> {

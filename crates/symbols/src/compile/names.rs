@@ -16,7 +16,7 @@ const PART: usize = 32;
 /// dictionary.
 const SAMPLE: usize = 1 << 20;
 /// Minimum size of a zstd dictionary, in bytes (`ZDICT_DICTSIZE_MIN`).
-const SMALLEST: usize = 256;
+const MIN_DICTIONARY: usize = 256;
 
 /// Encoded functions, in the layout that [`Names`](crate::Names) reads.
 #[derive(Debug, Default)]
@@ -100,7 +100,8 @@ impl Names {
             }
             start = end;
         }
-        let learned = (most >= SMALLEST).then(|| dict::from_continuous(&sample, &sizes, most));
+        let learned =
+            (most >= MIN_DICTIONARY).then(|| dict::from_continuous(&sample, &sizes, most));
         // Training fails on too few samples.
         match learned {
             Some(Ok(dictionary)) => dictionary,

@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         let end = at(block + 1).unwrap_or(self.ranges.len());
         // Bounded by the maximum size of a block, for damaged files.
         self.ranges
-            .get(start..end.min(start.saturating_add(LARGEST_BLOCK)))
+            .get(start..end.min(start.saturating_add(MAX_BLOCK_BYTES)))
     }
 
     /// Reads the next range.
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Maximum size of a block in bytes: a range is a tag and at most five numbers.
-const LARGEST_BLOCK: usize = BLOCK * 51;
+const MAX_BLOCK_BYTES: usize = BLOCK * 51;
 
 const NOTHING: Range = Range {
     context: 0,

@@ -38,7 +38,7 @@ pub(crate) const BLOCK: usize = 32;
 pub(crate) const GROUP: usize = 8;
 /// Maximum size of a group before compression, in bytes. A name has at most 64 KiB, and replacing invalid UTF-8
 /// triples its size at most.
-pub(crate) const LARGEST_GROUP: usize = GROUP * (256 << 10);
+pub(crate) const MAX_GROUP_BYTES: usize = GROUP * (256 << 10);
 /// Maximum depth of inlined calls; frames further out are dropped.
 pub(crate) const DEEPEST: usize = 256;
 

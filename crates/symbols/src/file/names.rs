@@ -3,7 +3,7 @@
 use zstd::bulk::Decompressor;
 
 use super::SymbolFile;
-use super::format::{GROUP, GROUP_ENTRY, LARGEST_GROUP, Section, Varints, u32_at};
+use super::format::{GROUP, GROUP_ENTRY, MAX_GROUP_BYTES, Section, Varints, u32_at};
 use super::frames::FunctionId;
 pub(super) use super::known::{Known, Record};
 use super::recent::RecentNames;
@@ -30,7 +30,7 @@ pub struct Names<'a> {
     /// Created when the first name is read.
     decompressor: Option<Decompressor<'static>>,
     /// Cached groups, indexed by group number modulo the length.
-    kept: [Group; KEPT],
+    kept: [Group; CACHED_GROUPS],
     /// Shared names read before, and the number of this file there.
     recent: Option<(&'a RecentNames, u64)>,
     /// Function read last from the shared names.
@@ -38,7 +38,7 @@ pub struct Names<'a> {
 }
 
 /// Number of cached groups. Inlined functions are often defined near their callers.
-const KEPT: usize = 16;
+const CACHED_GROUPS: usize = 16;
 
 /// A decompressed group of functions.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl<'a> Names<'a> {
     }
 
     fn group(&mut self, number: usize) -> Option<&[u8]> {
-        let kept = self.kept.get_mut(number % KEPT)?;
+        let kept = self.kept.get_mut(number % CACHED_GROUPS)?;
         if kept.number != Some(number) {
             kept.number = None;
             let at = |group: usize| u32_at(self.groups, group.checked_mul(GROUP_ENTRY)?);
@@ -115,7 +115,7 @@ impl<'a> Names<'a> {
             let end = at(number + 1).map_or(self.functions.len(), |end| end as usize);
             let packed = self.functions.get(start..end)?;
             let size = usize::try_from(zstd::decompressed_size(packed)?).ok()?;
-            if size > LARGEST_GROUP {
+            if size > MAX_GROUP_BYTES {
                 return None;
             }
             kept.bytes.resize(size, 0);

@@ -12,7 +12,7 @@ use super::known::Known;
 pub(super) type Key = (u64, u32);
 
 /// Maximum size in bytes, enough for some 60,000 functions.
-const MOST: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Number of shards, each with a lock, so that requests rarely wait for each other.
 const PARTS: usize = 16;
 /// Approximate size of an entry besides its text, in bytes.
@@ -64,7 +64,7 @@ impl RecentNames {
 impl Part {
     fn add(&mut self, key: Key, known: Known) {
         let bytes = known.text.len() + ENTRY;
-        if self.bytes + bytes > MOST / PARTS / 2 {
+        if self.bytes + bytes > MAX_BYTES / PARTS / 2 {
             self.old = std::mem::take(&mut self.new);
             self.bytes = 0;
         }
@@ -95,7 +95,7 @@ mod tests {
             recent.add((1, number), known.clone());
             assert!(recent.get((1, 0)).is_some(), "it is used all the time");
             if number % 1000 == 0 {
-                assert!(held() <= MOST, "{}", held());
+                assert!(held() <= MAX_BYTES, "{}", held());
             }
         }
         assert!(recent.get((1, 99_999)).is_some(), "it is the last one");

@@ -59,8 +59,8 @@ pub(super) enum Target {
     Supplementary(DebugInfoOffset),
 }
 
-/// Maximum number of referenced units that are kept.
-const KEPT: usize = 1024;
+/// Maximum number of referenced units in the cache.
+const MAX_CACHED_UNITS: usize = 1024;
 /// Maximum length of a chain of references: an abstract origin, its specification, and some reserve.
 const LONGEST_CHAIN: usize = 8;
 
@@ -186,7 +186,7 @@ impl<'d, 'a> Functions<'d, 'a> {
         });
         let number = behind.checked_sub(1).ok_or(UnitError::Damaged)?;
         let loaded = self.load(number)?;
-        if self.loaded.len() >= KEPT {
+        if self.loaded.len() >= MAX_CACHED_UNITS {
             self.loaded.clear();
         }
         self.loaded.insert(number, Rc::clone(&loaded));

@@ -18,10 +18,10 @@ pub struct SplitUnit {
 }
 
 /// Maximum number of units that are returned. A build with more units can use a package (`.dwp`).
-const MOST: usize = 1024;
+const MAX_UNITS: usize = 1024;
 /// Maximum size of a directory or name, in bytes.
-const LONGEST: usize = 1024;
-const MOST_BYTES: usize = 128 << 10;
+const MAX_NAME_BYTES: usize = 1024;
+const MAX_TOTAL_BYTES: usize = 128 << 10;
 
 impl SplitUnit {
     /// Creates the file `name` of a unit compiled in `directory`; `None` if no file can have this name.
@@ -38,7 +38,8 @@ impl SplitUnit {
             directory: directory.to_str()?.to_owned(),
             name: below.to_str()?.to_owned(),
         };
-        let plain = |text: &str| text.len() <= LONGEST && !text.chars().any(char::is_control);
+        let plain =
+            |text: &str| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
         let good = !unit.name.is_empty() && plain(&unit.directory) && plain(&unit.name);
         good.then_some(unit)
     }
@@ -84,7 +85,7 @@ pub(crate) fn split_units(elf: &Elf<'_>) -> Result<Vec<SplitUnit>, ElfError> {
             continue;
         };
         bytes += unit.bytes();
-        if found.len() == MOST || bytes > MOST_BYTES {
+        if found.len() == MAX_UNITS || bytes > MAX_TOTAL_BYTES {
             break;
         }
         found.push(unit);
@@ -137,6 +138,6 @@ mod tests {
             let unit = unit.as_ref().map(|unit| (&*unit.directory, &*unit.name));
             assert_eq!(unit, expected, "{directory} {name}");
         }
-        assert_eq!(SplitUnit::new("/", &"a".repeat(LONGEST + 1)), None);
+        assert_eq!(SplitUnit::new("/", &"a".repeat(MAX_NAME_BYTES + 1)), None);
     }
 }

@@ -132,9 +132,12 @@ const LAST_FIELD: u64 = 512;
 /// Returns addresses that hold the address of the table.
 fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64> {
     /// Maximum number of candidates. If more addresses look like the record, the first candidates are enough.
-    const MOST: usize = 64;
+    const MAX_CANDIDATES: usize = 64;
     let by_relocation = relocations.iter().filter(|(_, value)| *value == table);
-    let mut found: Vec<_> = by_relocation.map(|(at, _)| *at).take(MOST).collect();
+    let mut found: Vec<_> = by_relocation
+        .map(|(at, _)| *at)
+        .take(MAX_CANDIDATES)
+        .collect();
     for segment in elf
         .segments()
         .into_iter()
@@ -143,7 +146,7 @@ fn candidates(elf: &Elf<'_>, table: u64, relocations: &[(u64, u64)]) -> Vec<u64>
         let data = elf.at(segment.address).unwrap_or_default();
         let pattern = table.to_le_bytes();
         let places = memchr::memmem::find_iter(data, &pattern);
-        let places = places.filter(|at| at % 8 == 0).take(MOST);
+        let places = places.filter(|at| at % 8 == 0).take(MAX_CANDIDATES);
         found.extend(places.filter_map(|at| segment.address.checked_add(at as u64)));
     }
     found

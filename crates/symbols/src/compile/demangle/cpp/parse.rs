@@ -14,7 +14,7 @@ pub(super) type Parsed<T> = Result<T, NotAName>;
 /// Maximum nesting depth.
 const DEEPEST: u32 = 160;
 /// Maximum number of nodes: a few for each byte of a long name.
-const MOST_NODES: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 16;
 
 /// Properties of a function that its name alone determines.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn node(&mut self, node: Node<'a>) -> Parsed<Id> {
-        if self.nodes.len() >= MOST_NODES {
+        if self.nodes.len() >= MAX_NODES {
             return Err(NotAName);
         }
         self.nodes.push(node);
@@ -89,7 +89,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn list(&mut self, items: &[Id]) -> Parsed<List> {
-        if self.lists.len() + items.len() > MOST_NODES {
+        if self.lists.len() + items.len() > MAX_NODES {
             return Err(NotAName);
         }
         let start = self.lists.len() as u32;

@@ -10,7 +10,7 @@ use super::node::{Function, Id, List, Node, Qualifiers};
 use super::parse::Parser;
 
 /// Maximum number of visited nodes. The length of the text is no bound, because empty packs print nothing.
-const MOST_STEPS: u32 = 1 << 18;
+const MAX_STEPS: u32 = 1 << 18;
 /// Maximum depth of printed nodes.
 const DEEPEST: u32 = 320;
 
@@ -87,7 +87,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     }
 
     fn deeper(&mut self, print: impl FnOnce(&mut Self) -> fmt::Result) -> fmt::Result {
-        if self.depth >= DEEPEST || self.steps >= MOST_STEPS {
+        if self.depth >= DEEPEST || self.steps >= MAX_STEPS {
             return Err(fmt::Error);
         }
         self.depth += 1;

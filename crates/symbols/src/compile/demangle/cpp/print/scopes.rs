@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::super::node::{Function, Id, Node};
-use super::{DEEPEST, MOST_STEPS, Printer, Scope};
+use super::{DEEPEST, MAX_STEPS, Printer, Scope};
 
 impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     /// Returns the argument of a template parameter in a scope, and the scope of the argument. For a pack,
@@ -130,7 +130,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     /// Returns the number of arguments of the first pack in a node, other expansions excluded.
     fn pack_size(&mut self, id: Id, scope: usize, depth: u32) -> Option<usize> {
         self.steps += 1;
-        if depth > DEEPEST || self.steps >= MOST_STEPS {
+        if depth > DEEPEST || self.steps >= MAX_STEPS {
             return None;
         }
         let (nodes, list) = match self.node(id)? {
