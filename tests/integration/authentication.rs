@@ -118,7 +118,6 @@ async fn only_matching_tokens_pass_between_collectors() {
     for signal in Signal::ALL {
         client.send(&client.request(signal, 10)).await.unwrap();
     }
-    // All signals arrive over both exporters.
     within(
         "both copies",
         backend.until(|record| {
@@ -263,7 +262,6 @@ async fn token_changes_under_load_without_refusals() {
     accepted.write("new-token-of-all\n");
     reloaded(&server, "success", 2.0).await;
     more().await;
-    // An empty file changes nothing, and is logged.
     accepted.write("\n");
     reloaded(&server, "failure", 1.0).await;
     let bad = "Cannot load the changed credentials file; still using the previous credentials.";
@@ -384,7 +382,6 @@ async fn valid_passwords_pass_and_invalid_ones_get_a_hint() {
     assert_eq!(json["code"], 16);
     let reply = raw::grpc(server.grpc(), raw::method(Signal::Logs), &[], megabytes).await;
     assert_eq!(reply.code, 16);
-    // Repeated guesses are refused.
     let mut busy = None;
     for number in 0..60 {
         let guess = basic(&format!("alice:guess {number}"));

@@ -103,7 +103,6 @@ fn print_config_masks_url_secrets() {
     let shown = text(&output.stdout);
     assert!(shown.contains("?api_key=*****&a=b"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
-    // The error about a wrong URL quotes the URL.
     let wrong = GOOD.replace(
         "http://127.0.0.1:1",
         "http://jane:hunter2@127.0.0.1:x/?api_key=hunter2",
@@ -513,7 +512,6 @@ fn printed_configuration_has_effective_values() {
     ] {
         assert!(!text.contains(own), "{own}: {text}");
     }
-    // The printed configuration has the same meaning.
     let again = printed(&[], &["--config", &format!("yaml:{text}")]);
     assert_eq!(again, config);
     // A key is printed only if its value differs from the default.

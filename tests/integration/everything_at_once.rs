@@ -46,7 +46,6 @@ async fn acknowledged_items_survive_concurrent_failures() {
                 load.spawn(async move {
                     while !enough.is_cancelled() {
                         for signal in Signal::ALL {
-                            // The oracle records the outcome.
                             let _ = client.send(&client.request(signal, 3)).await;
                         }
                     }

@@ -57,7 +57,6 @@ async fn second_rack_serves_while_the_first_is_down() {
     first.stop().await;
     for _ in 0..20 {
         for signal in Signal::ALL {
-            // No request is refused.
             client.send(&client.request(signal, 3)).await.unwrap();
         }
     }

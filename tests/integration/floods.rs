@@ -376,7 +376,6 @@ async fn clients_with_unfinished_requests_are_disconnected() {
         let expected = [None, Some(0), Some(PROTOCOL_ERROR), Some(ENHANCE_YOUR_CALM)];
         assert!(expected.contains(&code), "{what}: {code:?}");
     }
-    // A frame that is sent byte by byte.
     let attack = async {
         let mut attacker = Attacker::greet(arena.collector.grpc()).await;
         let slow = frame(HEADERS, END_HEADERS, 1, &call(path()));

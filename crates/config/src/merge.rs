@@ -7,7 +7,6 @@ use super::report::{Diagnostic, Report};
 pub(crate) fn merge(base: &mut Node, over: Node, path: &mut Vec<String>, report: &mut Report) {
     let wipes = over.is_null() && !base.pairs().is_empty();
     if wipes && path.is_empty() {
-        // An empty file changes nothing.
         return;
     }
     if wipes {

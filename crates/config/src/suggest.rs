@@ -28,7 +28,6 @@ fn alike(name: &str, known: &str) -> f64 {
 /// `attributes`.
 pub fn mistyped<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
     let folded = fold(name);
-    // One wrong letter in three, and at most two.
     let most = (folded.chars().count() / 3).min(2);
     known
         .iter()

@@ -129,7 +129,6 @@ mod tests {
             let error = read(text).unwrap_err();
             assert!(error.starts_with("line "), "{error}");
         }
-        // Environment variables are not expanded.
         let groups = read("- targets: ['${env:PATH}']\n").unwrap();
         assert_eq!(groups[0].targets, ["${env:PATH}"]);
     }

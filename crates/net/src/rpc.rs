@@ -54,7 +54,6 @@ impl Status {
     pub fn retry_delay(&self) -> Option<Duration> {
         let info = self.details.iter().find(|any| any.type_url == RETRY_INFO)?;
         let info = RetryInfo::decode(info.value.as_slice()).ok()?;
-        // A negative delay counts as a missing delay.
         let delay = info
             .retry_delay
             .and_then(|delay| Duration::try_from(delay).ok());

@@ -112,7 +112,6 @@ impl<'a> Partition<'a, '_> {
             if field.number == 1 {
                 partition.resource(&field);
             } else {
-                // An unknown field goes to the first share.
                 let first = partition.shares.first();
                 let to = first.map_or(0, |share| share.destination);
                 partition.add(to, 0, Part::Range(field.range()));

@@ -207,7 +207,6 @@ impl<'a> Packer<'a> {
     }
 
     fn leave(&mut self) {
-        // A message without entries is kept too.
         if let Some(level) = self.path.pop()
             && !level.written
         {

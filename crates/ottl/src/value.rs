@@ -160,7 +160,6 @@ impl<'a> Value<'a> {
     /// Returns the text for patterns, or `None` if there is none.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
         Some(match self {
-            // Patterns do not apply to times.
             Value::Nil | Value::Time(_) | Value::Duration(_) => return None,
             Value::Text(text) => text,
             Value::Bytes(bytes) => Cow::Owned(hexadecimal(bytes)),

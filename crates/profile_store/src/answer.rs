@@ -311,7 +311,6 @@ impl QueryAnswer {
             scopes
                 .flat_map(|scope| write::write(&self.profiles.dictionary, resource, scope, &links))
         });
-        // One resource, scope and profile make one file.
         files.into_iter().next().unwrap_or_default()
     }
 }

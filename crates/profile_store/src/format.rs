@@ -294,7 +294,6 @@ mod tests {
         assert_eq!((found.at, found.stored as usize), (100, at));
         let raw = decompress(&written[..at], &found).unwrap();
         assert_eq!(Index::decode(&raw, 100, Arc::new).unwrap(), index());
-        // A section beyond the end is damage.
         assert_eq!(Index::decode(&raw, 17, Arc::new), None);
     }
 

@@ -32,7 +32,6 @@ impl Tree {
         let mut callers = Builder::new();
         let mut callees = Builder::new();
         let mut is_found = false;
-        // Nodes whose callers are other functions.
         let mut open = vec![ROOT];
         while let Some(node) = open.pop() {
             if node != ROOT && self.name(node) == function {

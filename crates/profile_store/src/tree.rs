@@ -145,7 +145,6 @@ impl Builder {
     pub(crate) fn new() -> Self {
         Builder {
             sample_type: Default::default(),
-            // The root has no name.
             names: vec![String::new()],
             by_name: HashMap::from_iter([(String::new(), 0)]),
             text: 0,

@@ -94,7 +94,6 @@ impl Weights {
         };
         let mut weights: Vec<f64> = tree.nodes.iter().map(|node| own(node.own)).collect();
         let mut sizes = vec![1; weights.len()];
-        // Callees come after their callers.
         for (at, node) in tree.nodes.iter().enumerate().skip(1).rev() {
             let (weight, size) = (weights.get(at).copied(), sizes.get(at).copied());
             if let Some(sum) = weights.get_mut(node.parent as usize) {

@@ -239,7 +239,6 @@ impl<'r> Naming<'r> {
 /// Appends a message of integers in the fields 1, 2, 3 and so on; zeros are omitted.
 fn put_scalars<const N: usize>(message: u32, values: [u64; N], out: &mut Vec<u8>) {
     let present = || values.into_iter().zip(1..).filter(|(value, _)| *value != 0);
-    // A tag takes one byte.
     let length: usize = present().map(|(value, _)| 1 + varint_len(value)).sum();
     put_varint(u64::from(message << 3 | 2), out);
     put_varint(length as u64, out);

@@ -44,7 +44,6 @@ pub fn partition(
             scope: None,
             profile: None,
         };
-        // Scopes of this resource, by destination.
         let mut pieces: Vec<(usize, Vec<ScopeProfiles>)> = Vec::new();
         if scopes.is_empty() {
             share_of(&mut pieces, destination(&at));
@@ -151,7 +150,6 @@ mod tests {
 
     #[test]
     fn lossy_request_is_not_partitioned() {
-        // A sample whose stack is not in the table.
         let mut request = named("a", 1, ["x"]);
         request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index = 99;
         assert!(partition(&request.encode_to_vec().into(), |_| 0).is_none());

@@ -72,7 +72,6 @@ impl<'s, S: AsRef<[u8]>> References<'s, S> {
         }
     }
 
-    // The decoder limits how deep values nest.
     fn resolve_nested(&mut self, value: &mut AnyValue) -> Result<(), ProfileFault> {
         match &mut value.value {
             Some(Value::StringValueStrindex(index)) => {

@@ -606,7 +606,6 @@ mod tests {
             }
             compare(&String::from_utf8_lossy(&text));
         }
-        // Digits and separators.
         for _ in 0..5000 {
             let mut text = String::new();
             while text.len() < 90 {

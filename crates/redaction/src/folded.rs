@@ -192,7 +192,6 @@ fn unicode(text: &str) -> Option<(char, usize)> {
     let units = [first, second.unwrap_or_default()];
     Some(match char::decode_utf16(units).next()? {
         Ok(character) => (character, 6 * character.len_utf16()),
-        // Half of a surrogate pair.
         Err(_) => (char::REPLACEMENT_CHARACTER, 6),
     })
 }

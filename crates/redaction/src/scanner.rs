@@ -640,7 +640,6 @@ mod tests {
                 "MIIEowIBAAKCAQEA7bq0Qm9x3n5kF1c2V8sYtGdLwPzHjRuXoNaEiTbCyKvMqSfU\n".repeat(lines);
             let key = format!("key: -----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----");
             assert_eq!(redact(&scanner, &key), "key: ****");
-            // Truncated in the body, and in the last line.
             for cut in [key.len() - 40, key.len() - 10] {
                 assert_eq!(redact(&scanner, &key[..cut]), "key: ****");
             }
@@ -710,7 +709,6 @@ mod tests {
                 let redacted = redact(&scanner, &text);
                 assert!(redacted.len() < 24, "{width} {line_break:?}: {redacted}");
             }
-            // Lines joined by spaces, and truncated.
             let cut = redact(&scanner, &format!("x {}", &lines[..5].join(" ")));
             assert!(cut.len() < 12, "{cut}");
         }
@@ -970,7 +968,6 @@ mod tests {
                 "https://example.com/var/home/x",
                 "https://example.com/var/home/x",
             ),
-            // Truncated in the password.
             ("Basic dXNlcjpwYXNzd29yZDEyM", "Basic [BASIC_AUTH]"),
         ] {
             assert_eq!(redact(&scanner, text), expected);

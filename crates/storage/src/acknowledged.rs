@@ -48,7 +48,6 @@ impl Acknowledged {
     /// Returns the first number at or above `sequence` that is not in the set.
     pub(super) fn next_absent(&self, sequence: u64) -> u64 {
         if sequence < self.watermark {
-            // Ranges do not touch the watermark.
             return self.watermark;
         }
         match self.above.range(..=sequence).next_back() {

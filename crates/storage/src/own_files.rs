@@ -208,7 +208,6 @@ mod tests {
             let error = open_as(user, &appending(), path).unwrap_err().to_string();
             assert!(error.contains("belongs to another user"), "{error}");
         }
-        // A link from another directory is refused too.
         let elsewhere = TempDir::new().unwrap();
         let link = elsewhere.path().join("link");
         symlink(&below, &link).unwrap();

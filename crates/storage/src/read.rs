@@ -81,7 +81,6 @@ impl Shared {
         let mut scan = match self.scan(segment.name, segment.bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match self.still_ends_at(segment.name, segment.end) {
-                    // The file was removed.
                     true => Ok(None),
                     false => self.reread(sequence, place),
                 };
@@ -178,7 +177,6 @@ impl Shared {
 
     fn forward(&self, reader: &mut Reader, from_disk: bool) -> io::Result<Step> {
         if !reader.pending.is_empty() {
-            // Returned records are read first.
             return Ok(Step::On);
         }
         let (segment, recent) = {
@@ -213,7 +211,6 @@ impl Shared {
             _ => match self.scan(segment.name, segment.bytes) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if self.still_ends_at(segment.name, segment.end) {
-                        // The file was removed.
                         self.lose(reader.sequence, segment.end);
                         reader.sequence = reader.sequence.max(segment.end);
                     }

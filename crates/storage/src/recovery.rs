@@ -288,7 +288,6 @@ fn candidates(directory: &Path, disk: Option<&dyn Disk>) -> Result<Vec<Candidate
         names.extend(segment_number(name));
         let unfinished = name.strip_suffix(UNFINISHED).and_then(segment_number);
         if let (Some(_), Some(disk)) = (unfinished, disk) {
-            // The previous segment has the same records.
             disk.remove(&entry.path())
                 .map_err(|error| failed("remove", &entry.path(), error))?;
         }

@@ -127,7 +127,6 @@ impl Segments {
         last.items -= new.items;
         last.sealed = true;
         self.finished += usize::from(last.is_finished());
-        // The file is not truncated.
         self.usage.bytes += new.file;
         last.bytes = kept;
         self.list.push_back(new);

@@ -282,7 +282,6 @@ fn disk_usage_is_reported_and_released() {
         bench.acknowledge(std::slice::from_ref(record));
         bench.settle();
     }
-    // One file was removed, and the other file remains.
     assert!(bench.log().usage().bytes < 1000);
     assert_eq!(
         bench.log().usage(),
@@ -373,7 +372,6 @@ fn flipped_bit_loses_only_its_block_and_is_reported() {
         segment_bytes: 150,
         ..options()
     });
-    // Two blocks in the first segment, followed by another segment.
     bench.fill(&["aaaa", "bbbb", "cccc"]);
     bench.close();
     let path = bench.segments().remove(0);
@@ -653,13 +651,11 @@ fn only_unread_backlog_is_compressed() {
     assert!(grows(&text) < text.len() as u64 / 20);
     assert_eq!(bench.take().len(), 9);
     assert!(grows(&text) > text.len() as u64);
-    // The size of blocks that were read does not matter.
     let larger = text.repeat(3);
     for _ in 0..3 {
         assert!(grows(&larger) > larger.len() as u64);
         bench.take();
     }
-    // Larger than the limit, and unread.
     let largest = text.repeat(9);
     grows(&largest);
     assert!(grows(&text) < text.len() as u64 / 20);
@@ -1018,7 +1014,6 @@ fn queue_continues_after_its_directory_was_removed() {
     bench.fill(&["after"]);
     bench.crash();
     assert_eq!(bench.texts(), ["after"], "it is on the disk");
-    // With an idle log.
     bench.log().acknowledge(1, 5);
     bench.log().make_room();
     bench.settle();

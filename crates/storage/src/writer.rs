@@ -225,7 +225,6 @@ impl Writer {
             // The send fails if the appender stopped waiting.
             let _ = answer.send(outcome.clone());
         }
-        // Appenders are woken before the reader.
         self.shared.readable.notify_waiters();
     }
 
@@ -265,7 +264,6 @@ impl Writer {
         active.unsynced_since.get_or_insert_with(Instant::now);
         if options.fsync == Fsync::Always
             && let Err(error) = self.sync()
-            // Moves the unsynced data to a new segment, if the disk permits.
             && self.rescue(options).is_err()
         {
             self.take_back(len, options);

@@ -240,7 +240,6 @@ impl Cache {
                 kind.push((modified, size, path));
             }
         }
-        // Notes that expire soon are deleted first.
         notes.sort_unstable();
         files.sort_unstable();
         files.pop();

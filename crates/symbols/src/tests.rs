@@ -467,7 +467,6 @@ fn stripped_binary_with_debug_file_equals_whole_binary() {
     assert_same(&alone, &whole, &others);
     assert_eq!(alone.build_id(), whole.build_id());
 
-    // Another program's debug file is ignored.
     let other = Program::build("gcc", C, &["-g", "-O1"]).unwrap();
     let mixed = symbols(&program.file("stripped"), std::slice::from_ref(&other.path));
     assert!(matches!(mixed, Err(CompileError::Mismatch(_))));
@@ -760,7 +759,6 @@ fn non_binary_is_refused() {
     assert!(matches!(symbols(&path, &[]), Err(CompileError::NotElf(_))));
     std::fs::write(&path, "").unwrap();
     assert!(matches!(symbols(&path, &[]), Err(CompileError::NotElf(_))));
-    // 32-bit ELF.
     std::fs::write(&path, b"\x7fELF\x01\x01\x01").unwrap();
     assert!(matches!(
         symbols(&path, &[]),

@@ -135,13 +135,9 @@ fn index_bombs(bytes: usize) -> Vec<Vec<u8>> {
     let mut indexed = profile(1);
     indexed.attribute_indices = vec![1; bytes / 4];
     vec![
-        // Each sample has a deep stack, and each frame a long name.
         with(None, vec![profile(count)], dictionary(bytes / 4, bytes / 4)),
-        // Each attribute of the resource has a long key and a long value.
         with(Some(attributes), vec![profile(1)], dictionary(bytes / 4, 1)),
-        // Each attribute of the profile has a long key and a long value.
         with(None, vec![indexed], dictionary(bytes / 4, 1)),
-        // Each profile has a sample with the stack.
         with(
             None,
             vec![profile(1); count],
@@ -204,7 +200,6 @@ pub async fn compressed(target: &Target) -> Vec<Finding> {
             continue;
         }
         let body = Bytes::from(attacks::zeros(encoding));
-        // Four concurrent requests of each kind.
         for content in [PROTOBUF, None].repeat(4) {
             if content.is_none() && !codec::GRPC.contains(&encoding) {
                 continue;

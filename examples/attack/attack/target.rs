@@ -276,7 +276,6 @@ pub const PROTOBUF: &[(&str, &str)] = &[("content-type", "application/x-protobuf
 /// A request with one item.
 pub fn good(signal: Signal) -> Bytes {
     let item = match signal {
-        // A profile with a sample.
         Signal::Profiles => attacks::message(2, &attacks::message(2, &[0x22, 1, 1])),
         _ => attacks::message(2, &[]),
     };

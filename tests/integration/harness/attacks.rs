@@ -29,7 +29,6 @@ pub fn request(records: &[u8]) -> Vec<u8> {
 pub fn bombs(signal: Signal, bytes: usize) -> Vec<Vec<u8>> {
     let many = |entry: &[u8]| entry.repeat(bytes / entry.len());
     let item = match signal {
-        // A gauge and a sum in one metric, each with a data point.
         Signal::Metrics => message(
             2,
             &[message(5, &[0x0a, 0]), message(7, &[0x0a, 0])].concat(),

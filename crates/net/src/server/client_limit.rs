@@ -1,6 +1,6 @@
 //! Names of the limits on clients.
 
-/// A limit on clients: the keys of [`Limits`], and the memory budget.
+/// A limit on clients: the keys of [`Limits`](super::Limits), and the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields of `Limits` say what they are")]
 pub enum ClientLimit {

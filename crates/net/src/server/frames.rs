@@ -117,7 +117,6 @@ impl FrameTracker {
             };
             let opens = head.kind == HEADERS && head.stream > self.last_stream;
             if opens && !admit(self.streams.len()) {
-                // Restores the state from before the frame's head.
                 (self.received.have, bytes) = before;
                 self.received.left = 0;
                 break;
@@ -479,7 +478,6 @@ mod tests {
             assert_eq!(frames.oldest_answer(), Some(5));
             end(&mut frames);
             assert_eq!((frames.oldest_answer(), frames.streams()), (None, 1));
-            // Frames that were in flight when the stream ended.
             frames.sent(&frame(HEADERS, END_HEADERS, 3, b"head"), 9);
             assert_eq!(frames.oldest_answer(), None);
         }

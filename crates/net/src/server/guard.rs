@@ -53,7 +53,7 @@ pub(super) struct Guard<S> {
     /// Bytes that were read, and wait for a slot for the request at their beginning.
     waiting: Bytes,
     frames: FrameTracker,
-    places: RequestSlots,
+    slots: RequestSlots,
     /// Refused streams that h2 has not refused to the client yet.
     refused: usize,
     bucket: Bucket,
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             early: Bytes::new(),
             waiting: Bytes::new(),
             frames: FrameTracker::default(),
-            places: RequestSlots::new(&peer),
+            slots: RequestSlots::new(&peer),
             refused: 0,
             bucket: Bucket::new(gate.limits.max_control_frames, born),
             header_timeout: limit.into_iter().chain(header_timeout).min(),
@@ -153,10 +153,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// Handles received bytes. Returns the number of bytes that may go to hyper. The rest begins a request that waits
     /// for a slot.
     fn received(&mut self, bytes: &[u8]) -> usize {
-        let (places, peer) = (&mut self.places, &self.peer);
+        let (slots, peer) = (&mut self.slots, &self.peer);
         let (seen, followed) = self
             .frames
-            .feed_while(bytes, |open| match places.open(open) {
+            .feed_while(bytes, |open| match slots.open(open) {
                 Opening::Admitted => true,
                 Opening::Refused => {
                     peer.add_refusal();
@@ -205,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     /// Updates the slots after requests may have ended.
     fn account(&mut self) {
         let open = self.frames.streams();
-        self.places.release_beyond(open);
+        self.slots.release_beyond(open);
         if open == 0 {
             self.peer.forget_refusals();
         }

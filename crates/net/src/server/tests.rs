@@ -60,7 +60,6 @@ async fn simple_handler_serves_both_protocols_on_one_port() {
     tokio::spawn(connection);
     assert_eq!(text(client.send_request(get()).await.unwrap()).await, "3");
 
-    // Idle connections do not delay the shutdown.
     server
         .shutdown(Instant::now() + Duration::from_secs(60))
         .await;

@@ -53,7 +53,6 @@ pub fn is_for_good(error: &io::Error) -> bool {
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<Error>());
     match tls {
-        // The server is shutting down or has a bug.
         Some(Error::AlertReceived(
             AlertDescription::InternalError
             | AlertDescription::UserCanceled

@@ -228,7 +228,6 @@ mod tests {
             };
             assert_eq!(parsed.matches(&name), expected, "{pattern} and {name}");
         }
-        // A host name does not match a URI, and vice versa.
         let dns = Pattern::parse("a.example").unwrap();
         assert!(!dns.matches(&Name::Uri("a.example".to_owned())));
         assert!(!dns.matches(&Name::Ip([10, 0, 0, 1].into())));

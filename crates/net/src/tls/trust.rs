@@ -76,7 +76,6 @@ impl Trust {
                 let at = UnixTime::since_unix_epoch(at);
                 verifier.verify_client_cert(leaf, others, at)
             };
-            // The verifier notes the explanation.
             let (verified, notes) = notes::taken(verify).await;
             if let Err(error) = verified {
                 let words = notes.refused.map(|(_, words)| words);

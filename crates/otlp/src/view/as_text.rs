@@ -85,7 +85,6 @@ fn json(value: &AnyValue<'_>, output: &mut String) -> Option<()> {
             output.push(']');
         }
         AnyValue::Map(entries) => {
-            // Of equal keys, the last key wins.
             let entries = entries.clone();
             let sorted: BTreeMap<_, _> = entries
                 .map(|entry| (entry.key(), entry.value().unwrap_or(AnyValue::Empty)))

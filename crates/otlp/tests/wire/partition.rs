@@ -112,7 +112,6 @@ fn spans_of_one_trace_share_a_destination() {
             .resource_spans
     };
     assert_eq!((shares[0].destination, shares[0].items), (1, 2));
-    // The scope without spans is in one of the shares.
     assert_eq!(
         decoded(&shares[0]),
         [resource(vec![scope(&[1, 1]), scope(&[])])]

@@ -60,7 +60,6 @@ fn repeated_forged_stamp_is_replaced() {
 #[test]
 fn overridden_names_are_removed() {
     let value = field(2, &field(1, b"admin"));
-    // Readers see the last name.
     let hidden = [&field(1, b"who")[..], &value, &field(1, b"x")].concat();
     let bare = [&value[..], &field(1, b"x")].concat();
     let shown = [&field(1, b"x")[..], &value, &field(1, b"who")].concat();
@@ -79,7 +78,6 @@ fn every_resource_is_stamped_and_missing_one_created() {
             field(1, &field(3, b"a schema")),
             // The Collector writes the resource last.
             field(1, &[field(2, &[]), field(1, &[])].concat()),
-            // Two resources are merged.
             field(1, &[field(1, &[]), field(1, &[])].concat()),
         ]
         .concat();

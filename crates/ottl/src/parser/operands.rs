@@ -186,7 +186,6 @@ impl<'t> Parser<'t> {
             .parse()
             .map_err(|message| ParseError { at, message })?;
         self.expect(')')?;
-        // At most 2^63 - 1 ns.
         let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         Ok(Operand::Duration(nanoseconds))
     }

@@ -104,7 +104,6 @@ fn compaction_keeps_results_within_its_resolution() {
         "{service_version=~\"1\\\\.4.*\"}",
         "{service_name!=\"cart\", service_version=\"1.5.0\"}",
     ];
-    // Ranges of whole windows of 10 minutes.
     let ranges = [(0, 600), (600, 1200), (0, 1200)];
     let ask = |store: &ProfileStore| {
         let mut all = Vec::new();

@@ -44,7 +44,6 @@ fn memory_and_disk_stay_within_bounds() {
     assert_eq!(kept + stats.dropped_samples, 300 * 400);
     store.maintain((START + 1500) * NANOS).unwrap();
     assert!(store.stats().disk <= 3 * MIB);
-    // The newest profiles are still stored.
     let newest = within("{service_name=\"service-19\"}", START + 1490, START + 1500);
     assert!(folded(&store, &newest).lines().count() >= 400);
 }

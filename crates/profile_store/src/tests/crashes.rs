@@ -24,7 +24,6 @@ fn run(disk: &MemoryDisk) -> (Vec<u64>, Vec<u64>) {
             Ok(_) => acknowledged.push(request),
             Err(_) => failed.push(request),
         }
-        // Some windows have one request, some have two.
         now += 7;
         let _ = store.maintain(now * NANOS);
     }

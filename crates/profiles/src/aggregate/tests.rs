@@ -278,7 +278,6 @@ fn lightest_subtrees_become_other_frames() {
         }
     }
     assert!(!nodes.is_empty() && nodes.len() <= 50, "{}", nodes.len());
-    // The children of a kept node keep their total.
     let total = |all: &Totals, node: &[String]| -> i64 {
         let under = all
             .iter()
@@ -378,7 +377,6 @@ fn saturated_sums_are_counted() {
     let plain = options(&[]);
     assert_eq!(finish(&plain, &[1, 2]), 0);
     assert_eq!(finish(&plain, &[i64::MAX, 2]), 1);
-    // Many leaves become one frame.
     let mut wide = named("s", 1, ["a", "b", "c"]);
     for sample in &mut wide.resource_profiles[0].scope_profiles[0].profiles[0].samples {
         sample.values = vec![i64::MAX];

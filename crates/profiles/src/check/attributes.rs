@@ -170,7 +170,6 @@ impl Checker<'_> {
         }
     }
 
-    // The decoder limits how deep values nest.
     fn value(&mut self, value: &AnyValue, path: &Path<'_>) {
         match &value.value {
             Some(Value::StringValueStrindex(index)) => {

@@ -53,7 +53,6 @@ impl Checker<'_> {
                         });
                         return;
                     }
-                    // The fault was reported before.
                     Err(_) => continue,
                 };
                 let first = *firsts.entry(id).or_insert(at);
@@ -227,7 +226,6 @@ impl<'r> Uses<'r> {
         }
     }
 
-    // The decoder limits how deep values nest.
     fn value(&mut self, value: &AnyValue) {
         match &value.value {
             Some(Value::StringValueStrindex(index)) => {

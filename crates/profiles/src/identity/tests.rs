@@ -110,7 +110,6 @@ proptest! {
     fn content_hashes_are_equal_for_equal_content_only((one, other) in alike()) {
         let mut compactor = Compactor::new();
         compactor.add(&one).unwrap();
-        // The same content with other indices, in another order, without duplicates.
         let compact = compactor.finish().encode().to_vec();
         let (mut known, mut said) = (Vec::new(), Vec::new());
         for request in [one.encode_to_vec(), other.encode_to_vec(), compact] {

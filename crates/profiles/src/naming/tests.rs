@@ -347,7 +347,6 @@ fn repeated_references_are_read_once() {
         assert_eq!(binary.gnu_build_id.as_deref(), Some("deadbeef"));
         assert_eq!(binary.go_build_id, None, "it is too long to be one");
     }
-    // Many attributes with the same long key.
     let strings = ["", BUILD_ID_GNU, &long].map(str::to_owned);
     let mut attributes = vec![attribute(2, string("")); 1 << 20];
     attributes[1] = attribute(1, string("deadbeef"));

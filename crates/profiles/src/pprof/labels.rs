@@ -54,7 +54,6 @@ impl Labels {
         };
         Labels {
             seen: Lists::new(),
-            // Entry for samples without labels.
             converted: vec![Default::default()],
             entries: Vec::new(),
             attributes: Vec::new(),

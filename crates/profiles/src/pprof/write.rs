@@ -109,7 +109,6 @@ impl<'d> Encoder<'d> {
         }
         let default = self.text(default);
         number(&mut output, 14, default);
-        // All strings are known from here on.
         for at in 0..self.strings.len() {
             let id = StringId::new(u32::try_from(at).unwrap_or_default());
             message(&mut output, 6, self.strings.get(id).as_bytes());

@@ -610,7 +610,6 @@ impl Random {
     }
 
     fn look_alike(&mut self, detector: Detector) -> String {
-        // Texts unrelated to any detector.
         if self.0.u8(..5) == 0 {
             return match self.0.u8(..8) {
                 0 => self.uuid(),

@@ -88,7 +88,6 @@ fn value(text: &[u8], sign: usize) -> Option<(Span, bool)> {
     if matches!(quote, b'"' | b'\'' | b'`') {
         let start = at + 1;
         let inside = run(text, start, |byte| byte != quote && byte != b'\n');
-        // The backslash of the closing quote.
         let cut = usize::from(escaped && inside.ends_with(b"\\"));
         return Some((start..start + inside.len() - cut, false));
     }

@@ -39,7 +39,6 @@ fn write(query: &str, output: &mut String) -> Option<()> {
     let mut rest = query.trim_start();
     while let Some(first) = rest.bytes().next() {
         if next == Next::Nothing {
-            // Several consecutive documents.
             next = Next::Value;
         }
         let value = matches!(next, Next::Value | Next::ValueOrEnd);

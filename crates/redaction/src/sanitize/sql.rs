@@ -23,7 +23,6 @@ pub fn sql(statement: &str) -> Cow<'_, str> {
 fn once(statement: &str) -> Cow<'_, str> {
     let mut output = String::with_capacity(statement.len());
     let mut rest = statement.trim();
-    // Last character that is not a space.
     let mut last = ' ';
     while let Some(first) = rest.chars().next() {
         let taken = piece(rest, first, last, &mut output);

@@ -282,7 +282,6 @@ mod tests {
         assert!(is_full(16, BUSY, &options));
         assert!(!is_full(63, quickly, &options));
         assert!(is_full(64, quickly, &options));
-        // A small queue with a size limit.
         let bounded = Options {
             busy_segment_bytes: 16,
             ..options.clone()

@@ -42,7 +42,6 @@ impl Writer {
         if let Err((doing, error)) = outcome {
             self.failed(doing, &error);
             if let Some(active) = &mut self.active {
-                // Retried after another interval.
                 active.unsynced_since = Some(Instant::now());
             }
         }

@@ -11,7 +11,6 @@ const LONGEST: usize = 16 << 10;
 /// must be empty. Returns false, with `output` empty, for any other name.
 pub(super) fn demangle(name: &str, output: &mut String) -> bool {
     let mut bounded = Bounded(output);
-    // A stub of the linkage table is named after its target.
     let (name, suffix) = match name.strip_suffix("@plt") {
         Some(name) => (name, "@plt"),
         None => (name, ""),

@@ -39,7 +39,6 @@ pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl Fn
         emit,
     };
     spans.sort_by_key(|span| (span.start, span.depth));
-    // Open spans, outermost first.
     let mut open: Vec<Span> = Vec::new();
     for span in spans.iter() {
         close(&mut open, span.start, &mut cover);

@@ -112,7 +112,6 @@ impl<'m> Writer<'m> {
 
     fn ranges(&mut self, ranges: &[Range]) -> Result<(), CompileError> {
         let mut previous: Option<&Range> = None;
-        // Start of the last block, and end of the last range.
         let mut start = 0;
         let mut end = None;
         for range in ranges {

@@ -93,7 +93,6 @@ impl<'a> Cursor<'a> {
             }
             high = low.saturating_add(step).min(count);
         }
-        // Binary search for the first block after the address.
         while low < high {
             let middle = low.midpoint(high);
             match starts_at(middle) {

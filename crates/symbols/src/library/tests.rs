@@ -142,7 +142,6 @@ async fn concurrent_lookups_share_one_fetch() {
     let Lookup::Pending(first) = one(&world.library, &id).await else {
         panic!("it cannot be there");
     };
-    // The fetch continues without its first caller.
     drop(first);
     let Lookup::Pending(second) = one(&world.library, &id).await else {
         panic!("it takes two seconds");
@@ -447,7 +446,6 @@ async fn open_files_are_bounded_and_one_lookup_gets_all_of_its_files() {
         fs::write(scratch.path(), bytes).unwrap();
         world.tools.cache.store(id, scratch).unwrap();
     }
-    // Space for four files.
     let bytes = 4 * files[0].1.len() as u64 + 1;
     *world.library.state() = State::new(bytes);
     let ids: Vec<BuildId> = files.iter().map(|(id, _)| id.clone()).collect();

@@ -197,7 +197,6 @@ async fn answer(
     };
     let telemetry = Telemetry::decode(signal, &body).unwrap();
     match shared.decide(head.headers, telemetry).await {
-        // An empty protobuf message, and an empty JSON message.
         Answer::Accept if json => respond(200, JSON, "{}"),
         Answer::Accept => respond(200, PROTOBUF, ""),
         Answer::Partial { rejected, message } => {

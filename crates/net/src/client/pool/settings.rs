@@ -12,7 +12,7 @@ pub enum Balancing {
     PickFirst,
 }
 
-/// Settings of a [`Pool`].
+/// Settings of a [`Pool`](super::Pool).
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
     /// Number of connections to each address, or to the picked address.

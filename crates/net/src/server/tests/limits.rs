@@ -233,7 +233,6 @@ async fn stalled_tls_handshake_loses_its_slot() {
         })
     };
     let (_server, address) = start(counting(), options);
-    // A silent connection takes no handshake slot.
     let _silent = TcpStream::connect(address).await.unwrap();
     let mut stalled = TcpStream::connect(address).await.unwrap();
     stalled

@@ -402,7 +402,6 @@ async fn revocation_closes_the_revoked_client_only() {
     fixture.put("ca.pem", &authority.pem);
     fixture.put("crl.pem", &authority.list(2090, None));
     fixture.tls.client_crl_file = fixture.path("crl.pem");
-    // The revocation lists are still read again.
     fixture.tls.client_ca_file_reload = false;
     let (server, _source) = mutual(&mut fixture);
     let stolen = authority.leaf("stolen", YEAR);

@@ -498,7 +498,6 @@ async fn plaintext_and_tls_mismatches_are_explained() {
         "{told}"
     );
 
-    // Some servers close silently.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let close = async {

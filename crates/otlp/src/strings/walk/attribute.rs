@@ -83,7 +83,6 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// Handles an attribute that the rewriter decides about.
     fn judged(&mut self, place: StringPlace, part: Part<'a>, depth: u32) -> Walked<R> {
         let (mut key, mut value) = (&b""[..], None);
-        // Readers merge several occurrences of a value.
         let mut merged = Vec::new();
         let mut occurrences = (0, 0, 0);
         for field in Fields::new(part.body) {

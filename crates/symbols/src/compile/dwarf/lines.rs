@@ -98,7 +98,6 @@ pub(super) fn read(
     let Some(program) = unit.line_program.clone() else {
         return Ok(());
     };
-    // Index of the first row of each sequence.
     let mut begins = Vec::new();
     let mut in_sequence = false;
     let mut wanted = false;

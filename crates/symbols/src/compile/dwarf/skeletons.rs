@@ -27,7 +27,6 @@ impl SplitUnit {
     /// Creates the file `name` of a unit compiled in `directory`; `None` if no file can have this name.
     pub(crate) fn new(directory: &str, name: &str) -> Option<Self> {
         let below = parts(Path::new(name), PathBuf::new());
-        // An absolute name ignores the directory.
         let from = match Path::new(name).is_absolute() {
             true => PathBuf::new(),
             false => parts(Path::new(directory), PathBuf::new()),

@@ -261,7 +261,6 @@ async fn public_server_cannot_redirect_into_private_network() {
         ("8.8.8.8:80", "10.0.0.1:80"),
         ("[2600::1]:80", "[::ffff:192.168.0.1]:80"),
         ("8.8.8.8:80", "8.8.4.4:80 10.0.0.1:80"),
-        // One public and one private address are treated as public.
         ("8.8.8.8:80 10.0.0.2:80", "10.0.0.3:80"),
     ] {
         let (said, _) = led(&outside, &[server, to]).await;
