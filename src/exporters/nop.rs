@@ -1,4 +1,4 @@
-//! `nop`: takes everything and delivers it to nowhere.
+//! `nop`: accepts and discards all data.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Config {}
 
 impl Validate for Config {}
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,

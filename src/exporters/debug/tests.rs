@@ -257,7 +257,7 @@ fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
     let encoded = prost::Message::encode_to_vec(&request);
     let request = prost::Message::decode(encoded.as_slice()).unwrap();
     let text = rendered(&Decoded::Profiles(request), Verbosity::Resolved);
-    assert!(text.len() < LONGEST + 200_000, "{}", text.len());
+    assert!(text.len() < MAX_TEXT + 200_000, "{}", text.len());
     assert!(text.ends_with("... (the text is cut at 64MiB)\n"));
 }
 
