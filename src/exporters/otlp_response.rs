@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_specifications_codes_are_retried() {
+    fn codes_of_the_specification_are_retried() {
         let retried: Vec<i32> = (0..17)
             .filter(|code| refused(Code::from_i32(*code), "", None).retryable)
             .collect();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_headers_come_with_or_without_padding() {
+    fn binary_headers_are_read_with_and_without_padding() {
         assert_eq!(binary_header(b"YQ=="), Some(b"a".to_vec()));
         assert_eq!(binary_header(b"YQ"), Some(b"a".to_vec()));
         assert_eq!(binary_header(b"!"), None);

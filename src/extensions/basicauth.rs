@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_text_overrides_the_file_and_passwords_may_have_colons() {
+    async fn inline_text_overrides_file_and_allows_colons() {
         let directory = TempDir::new().unwrap();
         let file = directory.path().join("htpasswd");
         fs::write(

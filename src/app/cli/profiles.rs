@@ -202,7 +202,7 @@ mod tests {
     const FOLDED: &str = "main;idle 1\nmain;run;work 5\n";
 
     #[test]
-    fn every_format_converts_to_every_other_and_back() {
+    fn formats_convert_to_each_other_and_back() {
         let directory = tempfile::tempdir().unwrap();
         let [mut a, mut b, mut c] = [const { String::new() }; 3];
         let folded = path(directory.path(), "in.folded", &mut a);

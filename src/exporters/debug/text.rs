@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_printed_as_go_prints_them() {
+    fn values_are_formatted_as_in_go() {
         for (nanoseconds, text) in [
             (0, "1970-01-01 00:00:00 +0000 UTC"),
             (

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_no_other_file_is_touched() {
+    fn newest_backups_are_kept_and_other_files_untouched() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("data.json");
         let now = Timestamp::now();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn undeletable_backup_does_not_keep_others() {
+    fn undeletable_backup_does_not_block_deletion_of_others() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("data.json");
         let long_ago = |days: i64| Timestamp::now() - SignedDuration::from_hours(24 * days);

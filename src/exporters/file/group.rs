@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn values_replace_the_star_and_stay_below_the_prefix() {
+    fn values_replace_star_below_the_prefix() {
         for (path, value, expected) in [
             ("/data/*.json", "a", "/data/a.json"),
             ("/data/*.json", "a/b", "/data/a/b.json"),

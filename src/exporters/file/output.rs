@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_of_a_crash_is_cut_off_and_the_next_line_is_whole() {
+    fn incomplete_line_of_crash_is_removed() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
         fs::write(&path, "{\"a\":1}\n{\"b\"").unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_nothing_and_the_next_line_is_whole() {
+    fn failed_write_is_removed_before_next_line() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
         output.write(Framing::Lines, b"{\"a\":1}\n").unwrap();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_refuses_with_an_error() {
+    fn full_device_causes_error() {
         let output = Output::of(Path::new("/dev/full"));
         let error = output.write(Framing::Lines, b"{}\n").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -129,7 +129,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn files_on_their_way_make_room_without_further_ones() {
+    async fn files_being_finished_count_as_room() {
         let relief = Relief::new();
         assert!(relief.must_close(750, QUEUE));
         let closing = relief.closing(750);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_line_is_reported_and_the_others_count() {
+    fn invalid_line_is_reported_and_valid_lines_count() {
         let text = "
 # comment: no user
 plain:pass:word

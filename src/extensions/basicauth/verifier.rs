@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_requests_of_a_client_at_once_are_one_check() {
+    async fn concurrent_requests_of_client_share_one_check() {
         let verifier = verifier(&format!("alice:{BCRYPT}"));
         let requests: Vec<_> = (0..1000)
             .map(|_| asked(&verifier, "alice", "secret"))

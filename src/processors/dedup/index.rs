@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_anything_there_is_nothing_to_find() {
+    fn empty_index_contains_nothing() {
         let mut index = Index::new();
         assert!(!index.contains(7, |_| true));
         index.remove(7, 7);

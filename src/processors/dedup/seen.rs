@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_known_for_the_window_and_not_longer() {
+    async fn key_is_remembered_for_the_window() {
         let mut seen = seen(100, 1 << 30);
         let start = Instant::now();
         seen.remember(keys(0..1000), start);
