@@ -161,7 +161,7 @@ fn validate_fields(key: &str, fields: &[String], problems: &mut Problems) {
     }
 }
 
-/// The time zone of that name.
+/// Returns the time zone with the name `name`.
 fn zone(name: &str) -> Option<TimeZone> {
     match name {
         "" | "UTC" => Some(TimeZone::UTC),

@@ -52,7 +52,7 @@ use tributary_otlp::room::Full;
 use tributary_otlp::strings::{RewriteError, rewrite};
 use tributary_otlp::{Requests, Signal};
 
-/// The registry line.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     Config,

@@ -114,7 +114,7 @@ impl Index {
         })
     }
 
-    /// Stores the slot in the first empty place from its own position on; there is one.
+    /// Stores the slot in the first empty slot from its own position on. There is always an empty slot.
     #[inline]
     fn put(&mut self, slot: Slot) {
         let last = self.slots.len().wrapping_sub(1);
