@@ -56,7 +56,8 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 /// The exit code is 0 if all acknowledged data has been delivered. It is 1 if the configuration is
 /// invalid, a stage has panicked, or acknowledged data was lost.
 pub async fn run(options: ServiceOptions) -> ExitCode {
-    // First of all, so that a signal during the loading of the configuration shuts down in order.
+    // Listen for signals first, so that a signal during the loading of the configuration causes an
+    // orderly shutdown.
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -147,8 +148,8 @@ struct Service {
     retired: JoinSet<Undelivered>,
     /// Data that earlier graphs could not deliver.
     lost: Undelivered,
-    /// Earlier graphs whose stages may still pass data to exporters that the current graph has
-    /// taken over.
+    /// Earlier graphs whose stages may still pass data to exporters that now belong to the current
+    /// graph.
     handing_over: TaskTracker,
     /// Deadline of the process, sent to earlier graphs.
     terminate: watch::Sender<Option<Instant>>,
@@ -223,7 +224,7 @@ impl Service {
         let panicked = self.panicked.clone();
         // The configuration that is being read for a reload.
         let mut reading = OptionFuture::default();
-        // The signal that ends the process; none if a panic ends it.
+        // The signal that ends the process; `None` after a panic.
         let signal = loop {
             tokio::select! {
                 _ = signals.hang_up.recv() => {
@@ -241,7 +242,7 @@ impl Service {
             }
         };
         if let Some(signal) = signal {
-            // Before the log line, so that a probe which follows the line does not find a healthy process.
+            // Change the health before the log line, so that a probe after the line finds no healthy process.
             self.host.health.set_phase(Phase::Stopping);
             info!(signal, "Received signal from OS. Starting shutdown...");
         } else {
@@ -315,7 +316,7 @@ impl Service {
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
         }
-        // The old graph answers and delivers what it accepted while the new graph serves.
+        // While the new graph serves, the old graph responds to its requests and delivers its data.
         let old = std::mem::replace(&mut self.graph, graph);
         let mut terminate = self.terminate.subscribe();
         let terminate = async move {
@@ -381,19 +382,19 @@ async fn report_progress(exposition: Exposition, drain_timeout: Duration) -> Inf
     }
 }
 
-/// Notes which exporters of a configuration have their queues on disk.
+/// Records the exporters of a configuration whose queues are on disk.
 fn note_stored_queues(config: &Config, stored: &mut HashMap<String, bool>) {
     for (id, exporter) in &config.exporters {
         let uses = exporter.config.uses_extensions();
         let is_stored = uses
             .iter()
             .any(|used| used.capability == Capability::Storage);
-        // A queue in memory of an earlier configuration may still hold items.
+        // A queue in memory of an earlier configuration may still have items.
         *stored.entry(id.to_string()).or_insert(true) &= is_stored;
     }
 }
 
-/// The message of a second signal: the items that are lost, and those that stay on disk.
+/// Returns the message after a second signal: the number of lost items, and of items that stay on disk.
 fn last_words(held: &[Holder], stored: &HashMap<String, bool>) -> (Level, String) {
     let is_stored =
         |holder: &&Holder| holder.kind == "exporter" && stored.get(&holder.id) == Some(&true);
@@ -456,8 +457,8 @@ fn default_budget() -> usize {
     usize::try_from(machine_memory() / DEFAULT_BUDGET_SHARE).unwrap_or(usize::MAX)
 }
 
-/// Makes a panic in any thread end the process, because a pipeline with a dead stage must not look
-/// alive. The hook prints the panic as usual; the service then drains the stages that still work.
+/// Makes a panic in any thread end the process, because a process with a failed stage must not count
+/// as healthy. The hook prints the panic as usual; the service then drains the working stages.
 ///
 /// The hook does not log: the panic may come from the logger, and a second panic would abort the
 /// process with all buffered data.

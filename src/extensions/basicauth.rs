@@ -289,7 +289,7 @@ impl ExtensionConfig for Config {
     }
 }
 
-/// Server side.
+/// Authenticator of a server.
 struct Server(Verifier);
 
 impl ServerAuthenticator for Server {
@@ -322,7 +322,7 @@ impl ServerAuthenticator for Server {
     }
 }
 
-/// Client side.
+/// Authenticator of a client.
 struct Client {
     /// Value of the header.
     value: Arc<ArcSwap<HeaderValue>>,
@@ -343,7 +343,7 @@ impl ClientAuthenticator for Client {
     }
 }
 
-/// Some clients omit the padding.
+/// Base64 with optional padding, because some clients omit the padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
