@@ -1,4 +1,4 @@
-//! The program: command line, life of the process, and the way from a configuration to a graph of components.
+//! The program: command line, lifecycle of the process, and construction of the component graph from a configuration.
 
 pub mod allocator;
 mod builder;

@@ -1,4 +1,4 @@
-//! The connectors. A new one is one file and one line in [`REGISTRY`].
+//! The connectors. A new component is one file and one line in [`REGISTRY`].
 
 pub mod count;
 pub mod failover;
@@ -12,7 +12,7 @@ mod queued;
 
 use crate::component::{ConnectorConfig, Entry};
 
-/// Every connector that is built in.
+/// All built-in connectors.
 pub static REGISTRY: &[Entry<dyn ConnectorConfig>] = &[
     count::ENTRY,
     failover::ENTRY,

@@ -1,4 +1,4 @@
-//! The exporters. A new one is one file and one line in [`REGISTRY`].
+//! The exporters. A new exporter is one file and one line in [`REGISTRY`].
 
 pub mod debug;
 pub mod file;
@@ -17,7 +17,7 @@ pub mod prometheus;
 
 use crate::component::{Entry, ExporterConfig};
 
-/// Every exporter that is built in.
+/// All built-in exporters.
 pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     debug::ENTRY,
     file::ENTRY,

@@ -1,4 +1,4 @@
-//! The extensions. A new one is one file and one line in [`REGISTRY`].
+//! The extensions. A new component is one file and one line in [`REGISTRY`].
 
 pub mod basicauth;
 pub mod bearertokenauth;
@@ -11,7 +11,7 @@ mod tries;
 
 use crate::component::{Entry, ExtensionConfig};
 
-/// Every extension that is built in.
+/// All built-in extensions.
 pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
     basicauth::ENTRY,
     bearertokenauth::ENTRY,

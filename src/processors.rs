@@ -1,4 +1,4 @@
-//! The processors. A new one is one file and one line in [`REGISTRY`].
+//! The processors. A new component is one file and one line in [`REGISTRY`].
 
 pub mod attributes;
 pub mod batch;
@@ -16,7 +16,7 @@ pub mod symbolication;
 
 use crate::component::{Entry, ProcessorConfig};
 
-/// Every processor that is built in.
+/// All built-in processors.
 pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     attributes::ENTRY,
     batch::ENTRY,

@@ -1,10 +1,10 @@
-//! The collector's own telemetry: logs, the page of metrics, and what each metric means.
+//! The collector's own telemetry: logs, the page of metrics, and the description of each metric.
 //!
-//! Names and labels are the Collector's where it has one, so that existing dashboards and alerts work. What it has no
-//! name for begins with `tributary_`. Handles are resolved once, when a component is built: looking one up costs more
-//! than counting.
+//! Names and labels are those of the Collector, so that existing dashboards and alerts work. Metrics without a counterpart
+//! in the Collector begin with `tributary_`. Handles are resolved once, when a component is built, because a lookup costs
+//! more than counting.
 //!
-//! Two equations hold at any quiet moment, in items; the integration tests assert them:
+//! Without load, these equations hold, in items. The integration tests check them:
 //!
 //! ```text
 //! tributary_pipeline_*{pipeline}:            received = forwarded + dropped + refused + in_flight
@@ -12,12 +12,13 @@
 //! tributary_connector_*{connector}:          received = delivered + dropped + refused + in_flight
 //! ```
 //!
-//! An exporter with a stored queue begins with what that has: `received + recovered = delivered + dropped + refused + kept +
-//! in_flight`, where `kept` is what it leaves there when it ends before the process does.
+//! For an exporter with a stored queue, the equation is `received + recovered = delivered + dropped + refused + kept +
+//! in_flight`. `recovered` counts the items in the queue at the start of the exporter, and `kept` the items in the queue
+//! at its end.
 //!
-//! Of connectors, those have an account that hold what they have taken.
+//! Only connectors that buffer acknowledged items have an account.
 //!
-//! A pipeline forwards what all its exporters took responsibility for, so the two chain up.
+//! The items that a pipeline forwards are the items that all its exporters accepted.
 
 pub(crate) mod certificates;
 pub mod config;

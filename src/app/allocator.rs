@@ -6,9 +6,9 @@
 //! budget of 64 MiB and 64 concurrent decompression bombs: the process grew to 176 MiB and stayed
 //! there. With fixed thresholds the process has 60 to 90 MiB at most and 36 MiB afterwards.
 //!
-//! [`keep_small`] returns free memory in heaps to the system. The exception is the free end of all
-//! heaps but the first: glibc trims that only when a thread frees memory there. Few heaps therefore
-//! matter, see `arenas`. ARCHITECTURE.md compares other allocators.
+//! [`keep_small`] returns free memory in heaps to the system. The free end of a heap is an exception,
+//! except for the first heap: glibc trims it only when a thread frees memory in the heap. The number
+//! of heaps is therefore kept small, see `arenas`. ARCHITECTURE.md compares other allocators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn arenas() -> Option<usize> {
 /// budget, and returns free memory to the system. Never ends unless the memory cannot be read;
 /// spawn it as a task.
 pub async fn keep_small(budget: Arc<Budget>) {
-    // Memory of the process besides telemetry, at the start and after the last attempt.
+    // Memory of the process without telemetry, at the start and after the last attempt.
     let Some(mut lowest) = resident_bytes() else {
         return;
     };
@@ -50,8 +50,8 @@ pub async fn keep_small(budget: Arc<Budget>) {
         if surplus < lowest + WORTH_IT {
             continue;
         }
-        // The rest is in use, for example by connections. Connections may close, so try again
-        // later.
+        // The remaining memory is in use, for example by connections. Try again later, after
+        // connections have closed.
         if surplus < last + WORTH_IT && pause > 0 {
             pause -= 1;
             continue;

@@ -29,8 +29,8 @@ pub(super) struct Builder<'a> {
     graph: Graph,
 }
 
-/// An entry for data, and the largest number of buffering stages and connectors from there to an
-/// exporter.
+/// An entry for data, and the largest number of buffering stages and connectors between the entry
+/// and an exporter.
 type Leveled<T> = (T, usize);
 
 impl<'a> Builder<'a> {
@@ -56,7 +56,7 @@ impl<'a> Builder<'a> {
         Ok(self.graph)
     }
 
-    /// Returns the running component of that name if its configuration has not changed.
+    /// Returns the running component with this name if its configuration has not changed.
     fn unchanged(&self, name: &str, fingerprint: &str) -> Option<&'a Part> {
         let part = self.running?.part(name)?;
         (part.fingerprint == fingerprint).then_some(part)

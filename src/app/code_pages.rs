@@ -1,9 +1,9 @@
 //! Releases memory pages of the program's code.
 
-/// Returns resident code and constants to the system after a start or reload. Reading the configuration, building
-/// components and loading certificates make up most of the resident memory of an idle collector, and most of this code
-/// never runs again: the sidecar's example takes 21 MiB without this function. Released pages are loaded again from the
-/// system's file cache, at the cost of a page fault of half a microsecond.
+/// Returns resident code and constants to the system after a start or reload. Most of the resident memory of an idle
+/// collector is code that reads the configuration, builds components and loads certificates, and most of this code never
+/// runs again. The sidecar's example takes 21 MiB without this function. Released pages are loaded again from the system's
+/// file cache, at the cost of a page fault of half a microsecond.
 ///
 /// Returns the number of released bytes; 0 if the system does not support this.
 pub fn release() -> usize {
@@ -12,7 +12,7 @@ pub fn release() -> usize {
         let Ok(mappings) = std::fs::read_to_string("/proc/self/smaps") else {
             return 0;
         };
-        code(&mappings).into_iter().map(linux::give_back).sum()
+        code(&mappings).into_iter().map(linux::release).sum()
     }
     #[cfg(not(target_os = "linux"))]
     0
@@ -59,7 +59,7 @@ fn range(text: &str) -> Option<std::ops::Range<usize>> {
 mod linux {
     use std::ops::Range;
 
-    pub(super) fn give_back(mapping: Range<usize>) -> usize {
+    pub(super) fn release(mapping: Range<usize>) -> usize {
         let bytes = mapping.len();
         let start = std::ptr::without_provenance_mut(mapping.start);
         // SAFETY: the range is a private mapping of a file, without write permission and without a

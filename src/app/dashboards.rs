@@ -122,7 +122,7 @@ fn own_metrics() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_dashboard_of_the_collector_shows_its_metrics() {
+fn dashboard_of_the_collector_finds_metrics() {
     let known = own_metrics();
     for name in asked_for("collector.json", "otelcol|tributary") {
         assert!(known.contains(&name), "there is no metric {name}");
@@ -155,7 +155,7 @@ fn rules_and_alerts_use_existing_metrics() {
 }
 
 #[test]
-fn the_operator_gets_the_same_rules() {
+fn operator_gets_the_same_rules() {
     let text = example("kubernetes/monitoring/rules.yaml");
     let rule: serde_json::Value = serde_yaml::from_str(&text).unwrap();
     assert_eq!(rule["spec"]["groups"].as_array().unwrap(), &rules());

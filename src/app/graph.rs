@@ -37,7 +37,7 @@ pub struct Graph {
     /// Connectors and buffering stages, downstream first.
     pub(super) middle: Vec<Part>,
     pub(super) receivers: Vec<Part>,
-    /// Former destinations of receivers that the next graph has taken over.
+    /// Former destinations of receivers that now belong to the next graph.
     replaced: Vec<Arc<Destination>>,
 }
 
@@ -51,8 +51,8 @@ pub(super) struct Part {
     /// The component; `None` while it still belongs to the previous graph.
     pub(super) component: Option<Box<dyn Component>>,
     pub(super) started: bool,
-    /// Largest number of buffering stages and connectors from here to an exporter, including this
-    /// one.
+    /// Largest number of buffering stages and connectors from this component to an exporter,
+    /// including this component.
     pub(super) level: usize,
     /// Entries of pipelines into an exporter.
     pub(super) inputs: Outputs,
@@ -129,8 +129,8 @@ impl Graph {
     /// together. Each level gets at most its share of the time, so that one stuck stage does not
     /// cost the other stages their data.
     pub async fn shutdown(mut self, deadline: Instant) -> Undelivered {
-        // Exporters must stop gathering: clients of the receivers wait for the outcome of their
-        // data.
+        // Exporters must stop buffering, because clients of the receivers wait for the outcome of
+        // their data.
         self.flush_exporters();
         let mut left = self.shut_down_upstream(deadline).await;
         left += self.shut_down_exporters(deadline).await;
@@ -182,7 +182,7 @@ impl Graph {
         let (mut left, deadline) = tokio::select! {
             left = hand_over.as_mut() => (left, None),
             deadline = terminate.as_mut() => {
-                // The clients still have the data of requests that are not acknowledged by then.
+                // The clients still have the data of requests that are not acknowledged by the deadline.
                 let third = deadline.saturating_duration_since(Instant::now()) / 3;
                 let left = timeout_at(Instant::now() + third, hand_over).await;
                 (left.unwrap_or_default(), Some(deadline))

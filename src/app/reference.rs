@@ -51,7 +51,7 @@ pub(super) struct Page {
     /// Supported signals, with their stability.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Support>,
-    /// Signals that a connector emits, if not the incoming ones.
+    /// Signals that a connector emits, if they differ from the incoming signals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub emits: Vec<&'static str>,
     /// Repository of the Collector with the same component; empty if there is none.

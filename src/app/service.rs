@@ -58,7 +58,8 @@ const DEFAULT_BUDGET_SHARE: u64 = 2;
 /// The exit code is 0 if all acknowledged data has been delivered. It is 1 if the configuration is
 /// invalid, a stage has panicked, or acknowledged data was lost.
 pub async fn run(options: ServiceOptions) -> ExitCode {
-    // First of all, so that a signal during the loading of the configuration shuts down in order.
+    // Listen for signals first, so that a signal during the loading of the configuration causes an
+    // orderly shutdown.
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -149,8 +150,8 @@ struct Service {
     retired: JoinSet<Undelivered>,
     /// Data that earlier graphs could not deliver.
     lost: Undelivered,
-    /// Earlier graphs whose stages may still pass data to exporters that the current graph has
-    /// taken over.
+    /// Earlier graphs whose stages may still pass data to exporters that now belong to the current
+    /// graph.
     handing_over: TaskTracker,
     /// Deadline of the process, sent to earlier graphs.
     terminate: watch::Sender<Option<Instant>>,
@@ -212,7 +213,7 @@ impl Service {
         let panicked = self.panicked.clone();
         // The configuration that is being read for a reload.
         let mut reading = OptionFuture::default();
-        // The signal that ends the process; none if a panic ends it.
+        // The signal that ends the process; `None` after a panic.
         let signal = loop {
             tokio::select! {
                 _ = signals.hang_up.recv() => {
@@ -230,7 +231,7 @@ impl Service {
             }
         };
         if let Some(signal) = signal {
-            // Before the log line, so that a probe which follows the line does not find a healthy process.
+            // Change the health before the log line, so that a probe after the line finds no healthy process.
             self.host.health.set_phase(Phase::Stopping);
             info!(signal, "Received signal from OS. Starting shutdown...");
         } else {
@@ -304,7 +305,7 @@ impl Service {
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
         }
-        // The old graph answers and delivers what it accepted while the new graph serves.
+        // While the new graph serves, the old graph responds to its requests and delivers its data.
         let old = std::mem::replace(&mut self.graph, graph);
         let mut terminate = self.terminate.subscribe();
         let terminate = async move {

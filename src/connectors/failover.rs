@@ -45,7 +45,7 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     metrics: &[METRICS, shared::EXPORTER, shared::STORED_QUEUE]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_connector_failover_count",

@@ -1,10 +1,10 @@
-//! `debug`: prints telemetry in a form that people can read.
+//! `debug`: prints telemetry as readable text.
 
+mod chunks;
 mod counts;
 mod detailed;
 mod normal;
 mod output;
-mod pieces;
 mod profiles;
 mod sampler;
 mod tables;
@@ -30,10 +30,10 @@ use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::{Consumer, Idle};
 use crate::queue::metrics::ExporterMetrics;
+use chunks::Text;
 use counts::Counts;
 use futures_util::future::BoxFuture;
 use output::{Output, Sink};
-use pieces::Text;
 use sampler::Sampler;
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_memory::Budget;
@@ -162,7 +162,7 @@ impl Validate for Config {
     }
 }
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -248,7 +248,7 @@ impl Consumer for Debug {
     }
 }
 
-/// Why a batch was not printed.
+/// Reason why a batch was not printed.
 enum Unprinted {
     Io(io::Error),
     Unreadable(Nack),
@@ -257,7 +257,7 @@ enum Unprinted {
 impl Debug {
     fn print(&self, batch: &Batch) -> Result<(), Unprinted> {
         let counts = Counts::of(self.signal, batch.wire());
-        // For as long as there are structs.
+        // Keep the permit while the structs exist.
         let memory = OutputMemory::new(&self.budget);
         let decoded = match self.decoded(batch, &memory) {
             Some(decoded) => Some(decoded.map_err(Unprinted::Unreadable)?),
@@ -288,7 +288,7 @@ impl Debug {
         printed.map_err(Unprinted::Io)
     }
 
-    /// The structs, where they are printed and the memory budget has room for them.
+    /// Decodes the batch into structs, if the structs are printed and the memory budget has room.
     fn decoded(&self, batch: &Batch, memory: &OutputMemory) -> Option<Result<Decoded, Nack>> {
         if self.verbosity == Verbosity::Basic {
             return None;
@@ -337,7 +337,7 @@ const NO_ROOM: &str = "(not printed: decoding needs more than the memory budget;
 ///
 /// # Errors
 ///
-/// The first piece that could not be emitted.
+/// The error of the first chunk that could not be emitted.
 pub(super) fn render(
     decoded: &Decoded,
     verbosity: Verbosity,
@@ -345,7 +345,6 @@ pub(super) fn render(
 ) -> io::Result<()> {
     let mut emit = |text: &str| emit(text);
     let mut out = Text::new(&mut emit);
-    // Only a text that is long enough fails, or the output.
     let printed = match (verbosity, decoded) {
         (Verbosity::Basic, _) => Ok(()),
         (Verbosity::Normal, decoded) => normal::render(&mut out, decoded),
@@ -361,7 +360,7 @@ pub(super) fn render(
     })
 }
 
-/// All that [`render`] prints.
+/// Returns the whole text that [`render`] prints.
 #[cfg(any(test, fuzzing))]
 pub(super) fn rendered(decoded: &Decoded, verbosity: Verbosity) -> String {
     let mut all = String::new();
@@ -374,5 +373,5 @@ pub(super) fn rendered(decoded: &Decoded, verbosity: Verbosity) -> String {
     all
 }
 
-/// The text of a batch ends there, in bytes.
-const LONGEST: usize = 64 << 20;
+/// Maximum length of the text of a batch, in bytes.
+const MAX_TEXT: usize = 64 << 20;

@@ -47,7 +47,7 @@ use tributary_config::ComponentId;
 use tributary_otlp::edit::Unedited;
 use tributary_otlp::{Requests, Signal};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -59,7 +59,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_exporter_file_rotations",
     "Number of rotations: a full file is renamed and a new file is created",
@@ -112,7 +112,7 @@ enum Files {
 }
 
 impl Files {
-    /// Finds out whether files can be written as configured.
+    /// Checks that files can be written as configured.
     fn of(id: &ComponentId, config: &Config) -> Result<Self, BuildError> {
         let groups = Groups::of(config);
         let path = match &groups {
@@ -122,7 +122,7 @@ impl Files {
         let unusable = |what: &str, error: &io::Error, hint: &str| {
             BuildError(format!("cannot {what} {}: {error}{hint}", path.display()))
         };
-        // Directories of groups are made anyway, so the first one may be made now.
+        // The first request would create the directory of the groups, so create it now.
         if config.create_directory || groups.is_some() {
             let within = groups.as_ref().map(|_| path.join("file"));
             make_directory(within.as_deref().unwrap_or(path), config)

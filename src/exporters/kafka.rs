@@ -5,9 +5,10 @@
 //! send:   records -> librdkafka -> brokers; acknowledged when every record is
 //! ```
 //!
-//! A batch is taken over: the next one follows as soon as librdkafka has its records, so the order is that of the
-//! queue. An attempt whose time is over leaves its records with librdkafka, which goes on trying. The next attempt
-//! waits for the same ones, so nothing is written twice by us, and what has the same key stays in order.
+//! The exporter buffers a batch: the next batch follows as soon as librdkafka has the records of the batch, so the order
+//! of the queue is kept. After the timeout of an attempt, its records stay with librdkafka, which continues to retry.
+//! The next attempt waits for the same records, so the exporter writes no duplicates, and records of a key stay in
+//! order.
 
 #[cfg(feature = "kafka")]
 mod brokers;
@@ -34,7 +35,7 @@ use crate::component::{
 use crate::metric::shared;
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,

@@ -4,12 +4,12 @@
 //! ```text
 //! queue -> balancer: by key (keys, rendezvous) -> available members (health) -> otlp_grpc's exporter, one per member
 //!              ^                                        |
-//!              +------- pieces that members refused ----+            resolver: the list of members
+//!              +------- shares that members refused ----+            resolver: the list of members
 //! ```
 //!
 //! Members have no queues of their own: the backlog waits in front of the balancer, where any
-//! member can take it. A batch is delivered when members have accepted all its pieces. A refused
-//! piece goes to the next member of its keys. Accepted pieces are not sent again when the rest of
+//! member can take it. A batch is delivered when members have accepted all its shares. A refused
+//! share goes to the next member of its keys. Accepted shares are not sent again when the rest of
 //! the batch is retried (`progress`).
 
 mod balancer;
@@ -49,7 +49,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::Problems;
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -61,7 +61,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::TLS, shared::CALLS_OUT, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_loadbalancer_num_resolutions",

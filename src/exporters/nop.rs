@@ -1,4 +1,4 @@
-//! `nop`: takes everything and delivers it to nowhere.
+//! `nop`: accepts and discards all data.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Config {}
 
 impl Validate for Config {}
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -73,7 +73,7 @@ mod tests {
     use crate::testing::{Recorded, context};
 
     #[tokio::test]
-    async fn whatever_comes_is_taken_and_counted_as_delivered() {
+    async fn all_data_is_accepted_and_counted_as_delivered() {
         let recorded = Recorded::new();
         let exporter = recorded.within(|| Config {}.build(&context("nop"), &Signal::ALL).unwrap());
         for signal in Signal::ALL {

@@ -1,6 +1,6 @@
 //! OTLP over gRPC: `otlp_grpc`, alias `otlp`.
 //!
-//! The body is the batch's bytes as they are behind gRPC's five-byte frame header; no codec touches them.
+//! The body is gRPC's five-byte frame header, followed by the unchanged bytes of the batch.
 
 mod config;
 pub(super) mod keys;
@@ -44,7 +44,7 @@ use tributary_otlp::{Requests, Signal};
 /// call.
 const RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -96,7 +96,7 @@ impl Config {
 }
 
 impl Exporter {
-    /// An exporter that connects when there is something to send.
+    /// Creates an exporter, which connects at the first request.
     pub(super) fn new(
         config: &Config,
         tls: Option<RotatingClient>,
@@ -282,7 +282,7 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// At most eight digits and a unit:
+/// Formats a timeout as at most eight digits and a unit:
 /// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>.
 pub(super) fn grpc_timeout(timeout: Duration) -> String {
     const MOST: u128 = 99_999_999;
@@ -330,7 +330,7 @@ fn http_refusal(status: StatusCode) -> SendError {
     error
 }
 
-/// The message's frame and the trailers.
+/// Reads the message's frame and the trailers.
 async fn collect(body: Incoming) -> Result<(Bytes, HeaderMap), SendError> {
     let collected = Limited::new(body, RESPONSE_BYTES)
         .collect()
@@ -343,8 +343,8 @@ async fn collect(body: Incoming) -> Result<(Bytes, HeaderMap), SendError> {
     Ok((collected.to_bytes(), trailers))
 }
 
-/// Reads the outcome from the response message. The status was OK, so the data arrived whatever the message is. An
-/// unreadable message (for example compressed, although the request did not allow that) means full success.
+/// Reads the outcome from the response message. The status was OK, so the data was accepted. An unreadable message (for
+/// example compressed, although the request did not allow compression) means full success.
 pub(super) fn accepted(frame: &[u8]) -> Outcome {
     match frame {
         [0, _, _, _, _, message @ ..] => outcome(message).unwrap_or_default(),

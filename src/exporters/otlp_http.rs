@@ -39,7 +39,7 @@ use tributary_net::tls::rotation::RotatingClient;
 use tributary_otlp::edit::Unedited;
 use tributary_otlp::{Requests, Signal};
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -72,11 +72,11 @@ impl ExporterConfig for Config {
 
 struct Exporter {
     client: RenewingClient,
-    /// By signal; `None` for unused signals.
+    /// Targets by signal; `None` for unused signals.
     targets: [Option<Target>; 4],
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,
-    /// For plaintext endpoints behind a proxy.
+    /// Headers for plaintext endpoints behind a proxy.
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
     encoding: Encoding,
@@ -87,7 +87,7 @@ struct Exporter {
 struct Target {
     url: Uri,
     connector: Connector,
-    /// Shared by all targets of a host, when there is a limit.
+    /// Limit on connections, shared by all targets of a host.
     in_flight: Option<Arc<Semaphore>>,
 }
 
@@ -188,7 +188,7 @@ impl Exporter {
             if let Some(cookies) = &self.cookies {
                 cookies.add(&target.url, request.headers_mut());
             }
-            // A tunnel was authorized when it was opened; the server must not see the credentials.
+            // A tunnel was authorized when it was opened, and the server must not receive the proxy's credentials.
             if let Some(value) = self
                 .proxy_authorization
                 .as_ref()
@@ -276,7 +276,7 @@ impl queue::Sender for Exporter {
     }
 }
 
-/// The protocols to offer in a TLS handshake.
+/// Returns the protocols to offer in a TLS handshake.
 fn alpn(config: &Config) -> &'static [&'static [u8]] {
     match config.force_attempt_http2 {
         true => &[b"h2", b"http/1.1"],

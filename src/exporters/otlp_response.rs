@@ -30,7 +30,7 @@ struct PartialSuccess {
     error_message: String,
 }
 
-/// Reads the outcome in a protobuf response body; an empty body is full success.
+/// Reads the outcome in a protobuf response body. An empty body means full success.
 pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
     let partial = ExportResponse::decode(body)?
         .partial_success
@@ -41,7 +41,7 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
     })
 }
 
-/// The outcome in a JSON response body.
+/// Reads the outcome in a JSON response body.
 pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
     /// JSON names the count differently for each signal, and encodes 64-bit integers as strings.
     #[derive(Default, Deserialize)]
@@ -115,7 +115,6 @@ pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
 
 /// Shortens a server's message for the log.
 fn shortened(text: &str) -> Cow<'_, str> {
-    /// Long enough for every message that helps.
     const SHOWN: usize = 1024;
     if text.len() <= SHOWN {
         return text.into();
@@ -125,7 +124,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
     format!("{shown}...").into()
 }
 
-/// The error that a gRPC status means for an OTLP client.
+/// Returns the error for a gRPC status.
 ///
 /// The specification defines the retryable codes (<https://opentelemetry.io/docs/specs/otlp/#failures>).
 /// RESOURCE_EXHAUSTED is retryable only if the server gives a delay.
@@ -142,7 +141,7 @@ pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> Sen
 }
 
 /// Makes an `UNAUTHENTICATED` refusal retryable if the credentials have been renewed since the attempt, which used
-/// those of `version`. Otherwise the refusal of outdated credentials would lose the data.
+/// `version` of the credentials. Without this, the refusal of outdated credentials would lose the data.
 pub(super) fn unless_renewed(
     auth: Option<&dyn ClientAuthenticator>,
     version: u64,
@@ -166,7 +165,7 @@ pub(super) fn unless_renewed(
     })
 }
 
-/// A `-bin` header's bytes: base64, with or without padding.
+/// Decodes a `-bin` header: base64, with or without padding.
 pub(super) fn binary_header(value: &[u8]) -> Option<Vec<u8>> {
     const EITHER: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_specifications_codes_are_retried() {
+    fn codes_of_the_specification_are_retried() {
         let retried: Vec<i32> = (0..17)
             .filter(|code| refused(Code::from_i32(*code), "", None).retryable)
             .collect();
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_headers_come_with_or_without_padding() {
+    fn binary_headers_are_read_with_and_without_padding() {
         assert_eq!(binary_header(b"YQ=="), Some(b"a".to_vec()));
         assert_eq!(binary_header(b"YQ"), Some(b"a".to_vec()));
         assert_eq!(binary_header(b"!"), None);

@@ -6,8 +6,8 @@
 //!   +------------------------------ outcome of each batch (ticket) --------------------------+
 //! ```
 //!
-//! The queue holds a batch until every file that has rows of it is finished. A file that cannot be finished is lost
-//! as a whole, and its batches go into another one; what of them is in finished files already is left out then.
+//! The queue keeps a batch until every file with rows of the batch is finished. A file that cannot be finished is lost
+//! as a whole, and its batches are written to another file, without the rows that are in finished files.
 
 mod adding;
 mod closing;
@@ -60,7 +60,7 @@ use crate::queue::{Encoded, Outcome, SendError, SendOutcome, Sender, Settings};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -72,7 +72,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::DISK, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_exporter_parquet_files",

@@ -43,7 +43,7 @@ use tributary_profile_store::{ProfileStoreOptions, StoreAppendError};
 use tributary_profiles::decoded_bytes;
 use tributary_storage::own_files;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,

@@ -60,7 +60,7 @@ use futures_util::future::BoxFuture;
 use tributary_net::server::{Bound, Server};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     dyn ExporterConfig,
     Config,
@@ -72,7 +72,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::SERVER, shared::TLS, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_exporter_prometheus_rejected_points",

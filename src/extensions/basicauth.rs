@@ -289,7 +289,7 @@ impl ExtensionConfig for Config {
     }
 }
 
-/// Server side.
+/// Authenticator of a server.
 struct Server(Verifier);
 
 impl ServerAuthenticator for Server {
@@ -322,7 +322,7 @@ impl ServerAuthenticator for Server {
     }
 }
 
-/// Client side.
+/// Authenticator of a client.
 struct Client {
     /// Value of the header.
     value: Arc<ArcSwap<HeaderValue>>,
@@ -343,7 +343,7 @@ impl ClientAuthenticator for Client {
     }
 }
 
-/// Some clients omit the padding.
+/// Base64 with optional padding, because some clients omit the padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_text_overrides_the_file_and_passwords_may_have_colons() {
+    async fn inline_text_overrides_file_and_allows_colons() {
         let directory = TempDir::new().unwrap();
         let file = directory.path().join("htpasswd");
         fs::write(

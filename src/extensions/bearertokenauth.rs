@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_token_of_the_list_is_accepted_and_the_first_is_sent() {
+    async fn all_tokens_are_accepted_and_first_is_sent() {
         let extension = build("tokens: [first, second]");
         let ok = Ok(UserIdentity::default());
         assert_eq!(sends(&extension, "authorization"), "Bearer first");
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn header_and_scheme_can_be_other_ones() {
+    async fn header_and_scheme_are_configurable() {
         let extension = build("{header: X-Api-Key, scheme: '', token: secret}");
         assert_eq!(sends(&extension, "x-api-key"), "secret");
         assert!(says(&extension, "x-api-key", &["secret"]).is_ok());

@@ -66,13 +66,13 @@ pub(super) fn of_scheme<'a>(
 
 /// Loads the current content of the files, and returns whether it has changed. After an error, the
 /// previous content must stay valid.
-type TakeOver = Box<dyn Fn() -> Result<bool, String> + Send + Sync>;
+type Load = Box<dyn Fn() -> Result<bool, String> + Send + Sync>;
 
 /// Reloads the credentials of an authenticator when their files change.
 pub(super) struct Reloader {
     id: ComponentId,
     files: Vec<PathBuf>,
-    take_over: TakeOver,
+    load: Load,
     version: AtomicU64,
     /// Time of the last reload that a server's refusal caused.
     refreshed: Mutex<Option<Instant>>,
@@ -81,8 +81,8 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// Creates the reloader of the authenticator `id`; `take_over` loads the files.
-    pub(super) fn new<F>(id: &ComponentId, files: Vec<PathBuf>, take_over: F) -> Arc<Self>
+    /// Creates the reloader of the authenticator `id`; `load` loads the files.
+    pub(super) fn new<F>(id: &ComponentId, files: Vec<PathBuf>, load: F) -> Arc<Self>
     where
         F: Fn() -> Result<bool, String> + Send + Sync + 'static,
     {
@@ -96,7 +96,7 @@ impl Reloader {
         Arc::new(Reloader {
             id: id.clone(),
             files,
-            take_over: Box::new(take_over),
+            load: Box::new(load),
             version: AtomicU64::new(0),
             refreshed: Mutex::new(None),
             done: reloads("success"),
@@ -133,7 +133,7 @@ impl Reloader {
 
     /// Credentials files are small, so they are read synchronously.
     fn reload(&self) {
-        match (self.take_over)() {
+        match (self.load)() {
             Ok(false) => {}
             Ok(true) => {
                 self.version.fetch_add(1, Release);

@@ -55,7 +55,7 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     metrics: &[shared::SERVER, shared::TLS, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_extension_symbol_uploads",
     "Number of uploads of symbol files, by outcome",

@@ -1,4 +1,4 @@
-//! Slows the guessing of credentials: a network with too many wrong ones must wait.
+//! Slows the guessing of credentials: a network with too many wrong credentials must wait.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -15,7 +15,7 @@ use tributary_net::network;
 #[derive(Default)]
 pub(super) struct Tries {
     buckets: Mutex<Buckets>,
-    /// Networks with the hash of each credential with which they were served.
+    /// Networks, each with the hash of a credential that was accepted from the network.
     served: RwLock<HashSet<(IpAddr, u64)>>,
     /// Random key of the hashes, so that no client can choose credentials with equal hashes.
     key: RandomState,
@@ -64,8 +64,8 @@ impl Bucket {
 }
 
 impl Tries {
-    /// Takes a try, if one is left. A try in progress counts as a failure until it
-    /// [ends](Self::ends); otherwise a thousand concurrent tries would count as one.
+    /// Takes a try, if there is one. A try in progress counts as a failure until it [ends](Self::ends),
+    /// so that concurrent tries count separately.
     pub(super) fn begins(&self, peer: IpAddr) -> bool {
         let mut buckets = self.buckets.lock();
         let peer = network(peer);
@@ -90,13 +90,13 @@ impl Tries {
     /// Returns the try if the credential was right.
     pub(super) fn ends(&self, peer: IpAddr, credential: &[u8], right: bool) {
         if right {
-            self.give_back(peer);
+            self.return_try(peer);
             self.serve(network(peer), credential);
         }
     }
 
-    /// Returns a try that was not used.
-    pub(super) fn give_back(&self, peer: IpAddr) {
+    /// Returns an unused try.
+    pub(super) fn return_try(&self, peer: IpAddr) {
         let mut buckets = self.buckets.lock();
         let peer = network(peer);
         if let Some(bucket) = buckets.by_address.get_mut(&peer) {
@@ -107,8 +107,8 @@ impl Tries {
         }
     }
 
-    /// Whether a credential that is right may be used without a try. A network without tries left must not learn
-    /// that a guess was right, so only credentials count with which it was served before.
+    /// Whether a correct credential may be used without a try. A network without tries must not learn that a guess was
+    /// correct, so only credentials are allowed that were accepted from the network before.
     pub(super) fn admits(&self, peer: IpAddr, credential: &[u8]) -> bool {
         let peer = network(peer);
         let entry = (peer, self.key.hash_one(credential));

@@ -29,7 +29,7 @@ use tributary_memory::Budget;
 use tributary_otlp::attributes::{Actions, AttributeLevel};
 use tributary_otlp::{Requests, Signal};
 
-/// The registry line.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     AttributesConfig,
@@ -89,7 +89,7 @@ impl ProcessorConfig for AttributesConfig {
     }
 }
 
-/// The processor; `resource` is the same on another level.
+/// The processor, also used for the processor `resource`.
 pub(super) struct Attributes {
     pub(super) level: AttributeLevel,
     pub(super) actions: Prepared,
@@ -121,7 +121,7 @@ impl Attributes {
                 let len = edited.as_ref().map_or(0, |(_, edited)| edited.len());
                 output.take(len).map_err(refusal)?;
                 edited.map(|(samples, edited)| {
-                    // Samples that say nothing are left out by the way.
+                    // The rewrite also omits samples without values.
                     items = (items + samples).saturating_sub(tributary_otlp::count(signal, part));
                     edited
                 })

@@ -56,7 +56,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::histogram(
         "otelcol_processor_batch_batch_send_size",
@@ -311,7 +311,7 @@ impl Entered for Batcher {
         let holding = &self.holding;
         let take_in = || self.take_in(&mut offered, &mut senders);
         holding.retry_while_full(FULL, take_in).await?;
-        // Every piece has been assigned its senders by now.
+        // Every part has its senders now.
         senders.report(&Ok(()));
         answer.outcome().await
     }

@@ -37,7 +37,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_processor_compression_flushes",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_reported_at_its_key() {
+    fn violated_rules_are_reported_at_their_keys() {
         assert!(paths("{}").is_empty());
         assert!(paths("mode: aggregate").is_empty());
         let aggregating = "{interval: 1s, group_by: [a], gauges: {x: last}, exemplars: 1, max_nodes: 1, max_bytes: 1MiB}";
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_levels_can_be_changed() {
+    fn table_of_levels_is_configurable() {
         let config: Config = serde_yaml::from_str(
             "{mode: aggregate, gauges: {inuse_space: sum, alloc_space: last}}",
         )

@@ -1,4 +1,4 @@
-//! Room for profiles to be decoded in, which takes many times their bytes.
+//! Memory for decoding profiles, which takes many times their encoded size.
 
 use std::sync::Arc;
 

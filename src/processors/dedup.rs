@@ -12,13 +12,14 @@
 //! item with equal content. For the same reason, equal log records in one request, and equal spans
 //! without ids, all pass. Batching and splitting of requests makes no difference.
 //!
-//! An item counts as delivered once the next stage has accepted it: a refused item passes when it
-//! is sent again. If an equal item is in flight, an item waits for its outcome, and is then dropped
-//! or passed. No sender therefore gets an acknowledgment for an item that may still be refused.
+//! An item counts as delivered once the next stage has accepted it, so a refused item passes when it
+//! is sent again. If an equal item is in flight, an item waits for the outcome of that item, and is
+//! then dropped or passed. No sender therefore gets an acknowledgment for an item that may still be
+//! refused.
 //!
-//! In doubt, items pass. If `max_bytes` or the memory budget is exhausted, the oldest items are
-//! forgotten first, and items that cannot be examined for lack of memory pass. A restart forgets
-//! everything. A reload forgets nothing, unless it changes `window`, `max_bytes` or
+//! In doubt, items pass. If `max_bytes` or the memory budget is exhausted, the oldest keys are
+//! evicted first, and items that cannot be examined for lack of memory pass. The keys are lost at a
+//! restart. A reload keeps the keys, unless it changes `window`, `max_bytes` or
 //! `ignore_resource_attributes` of this processor, or the name of its pipeline.
 
 mod index;
@@ -60,7 +61,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_processor_dedup_duplicate_items",

@@ -38,7 +38,7 @@ use tributary_otlp::{Requests, Signal};
 use tributary_ottl::EvaluationTarget;
 use tributary_ottl::path::Depth;
 
-/// The registry line.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     Config,
@@ -50,7 +50,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_filter_spans_filtered",
@@ -168,20 +168,20 @@ impl<'f, 'a> Filtering<'f, 'a> {
         }
     }
 
-    /// The conditions with all that is known.
+    /// Returns the conditions, evaluated as far as possible.
     fn conditions(&self) -> &Conditions {
         let deepest = self.within.iter().rev().flatten().next();
         deepest.unwrap_or(&self.rules.conditions)
     }
 
-    /// Another one is at hand at that depth.
+    /// Begins another resource, scope or item at `depth`.
     fn leave(&mut self, depth: Depth) {
         for known in self.within.iter_mut().skip(depth as usize) {
             *known = None;
         }
     }
 
-    /// Evaluates which conditions can match within the current item at that depth, before its children are visited.
+    /// Evaluates which conditions can match within the current item at `depth`, before its children are visited.
     fn enter(&mut self, depth: Depth) {
         let within = self.conditions().within(depth, &self.here);
         if let Some(known) = self.within.get_mut(depth as usize) {

@@ -34,7 +34,7 @@ use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
 
-/// The registry's entry.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     dyn ProcessorConfig,
     Config,
@@ -161,7 +161,7 @@ fn validate_fields(key: &str, fields: &[String], problems: &mut Problems) {
     }
 }
 
-/// The time zone of that name.
+/// Returns the time zone with the name `name`.
 fn zone(name: &str) -> Option<TimeZone> {
     match name {
         "" | "UTC" => Some(TimeZone::UTC),

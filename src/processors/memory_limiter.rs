@@ -38,7 +38,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_memory_limiter_accepted_{items}",
@@ -242,7 +242,7 @@ mod tests {
     use crate::pipeline::testing::{Scripted, spans};
 
     #[test]
-    fn the_soft_limit_is_the_limit_less_the_spike() {
+    fn soft_limit_is_limit_minus_spike() {
         let mib = Config {
             limit_mib: 100,
             ..Config::default()
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limiter_without_a_limit_is_refused() {
+    fn limiter_without_limit_is_rejected() {
         let mut problems = Problems::default();
         Config::default().validate(&mut problems);
         assert_eq!(problems.found().len(), 1);

@@ -41,7 +41,7 @@ use tributary_otlp::sieve::{Sieve, Sieved, sieve};
 use tributary_otlp::{Requests, Signal};
 use tributary_profiles::drop_unreferenced;
 
-/// The registry line.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     Config,
@@ -57,7 +57,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_probabilistic_sampler_count_traces_sampled",
@@ -186,7 +186,7 @@ impl Validate for Config {
 
 impl Config {
     fn sampler(&self) -> Sampler {
-        // In 32 bits, and cut off: both are part of which traces pass.
+        // The Collector computes with 32 bits and truncates, and both determine the sampled traces.
         const BUCKETS_PER_PERCENT: f32 = BUCKETS as f32 / 100.0;
         let percentage = self.sampling_percentage.min(100.0);
         let ratio = f64::from(percentage) / 100.0;
@@ -317,7 +317,7 @@ fn profile(sampler: Sampler, fail_closed: bool, profile: &Field<'_>) -> Decision
 struct Sampling<'s> {
     logs: &'s Logs,
     signal: Signal,
-    /// By policy: not sampled, sampled.
+    /// Counts of items that were not sampled and that were sampled, by policy.
     counts: [[u64; 2]; Policy::ALL.len()],
 }
 

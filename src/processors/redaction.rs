@@ -52,7 +52,7 @@ use tributary_otlp::room::Full;
 use tributary_otlp::strings::{RewriteError, rewrite};
 use tributary_otlp::{Requests, Signal};
 
-/// The registry line.
+/// Entry of the component registry.
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     Config,
@@ -64,7 +64,7 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component alone.
+/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_redaction_hits",

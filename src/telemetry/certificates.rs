@@ -1,7 +1,7 @@
 //! Expiry of the certificates in use.
 //!
-//! Rendered from the certificates in use at every scrape, not kept in the recorder: the recorder
-//! would show replaced certificates forever.
+//! The metric is rendered at every scrape from the certificates in use, because the recorder would
+//! expose replaced certificates forever.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

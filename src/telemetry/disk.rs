@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use metrics::gauge;
 
-/// The directories, each with how many components write there.
+/// Number of components that write to each directory.
 static WATCHED: LazyLock<Mutex<BTreeMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
 
-/// A directory whose file system is shown until this is dropped.
+/// Shows the free space of the file system of a directory until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watched(PathBuf);
 
@@ -31,7 +31,7 @@ impl Drop for Watched {
         *count -= 1;
         if *count == 0 {
             watched.remove(&self.0);
-            // The recorder forgets no gauge; one that is no number is not on the page.
+            // The recorder cannot remove a gauge, but a gauge with the value NaN is not exposed.
             set(&self.0, f64::NAN, f64::NAN);
         }
     }

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn page_has_one_order_whatever_the_recorder_has() {
+    fn page_order_does_not_depend_on_recorder() {
         let page = "# HELP b B\n# TYPE b histogram\nb_bucket{x=\"2\",le=\"5\"} 1\nb_bucket{x=\"2\",le=\"10\"} 1\n\
                     b_sum{x=\"2\"} 3\nb_count{x=\"2\"} 1\nb_bucket{x=\"1\",le=\"5\"} 1\nb_sum{x=\"1\"} 3\n\n\
                     # TYPE a counter\na{y=\"2\"} 1\na{y=\"1\"} 1\n\n";
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_without_a_value_is_not_shown() {
+    fn gauge_without_value_is_not_exposed() {
         let page = "tributary_scraper_up{target=\"a\"} 1\ntributary_scraper_up{target=\"b\"} NaN\n";
         let shown = up_to(MetricsLevel::Normal, page);
         assert_eq!(shown, "tributary_scraper_up{target=\"a\"} 1\n");

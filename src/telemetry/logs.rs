@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_file_is_not_for_every_user() {
+    fn log_file_is_private_to_the_user() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");

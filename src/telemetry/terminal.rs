@@ -12,7 +12,7 @@ pub(crate) fn has_colours() -> bool {
 }
 
 /// Delay before progress is shown.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 /// Interval of progress updates.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ impl Progress {
             what,
             total,
             done: 0,
-            next: Instant::now() + PATIENCE,
+            next: Instant::now() + PROGRESS_DELAY,
             is_shown: false,
             is_terminal: std::io::stderr().is_terminal(),
         }

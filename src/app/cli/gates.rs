@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redundant_gates_are_noted_and_others_refused() {
+    fn redundant_gates_cause_notice_and_others_error() {
         let check = |text: &str| check(&[text.to_owned()]);
         assert_eq!(check("service.profilesSupport").unwrap().len(), 1);
         assert!(check("-service.profilesSupport").unwrap()[0].contains("cannot be disabled"));

@@ -203,7 +203,7 @@ mod tests {
     const FOLDED: &str = "main;idle 1\nmain;run;work 5\n";
 
     #[test]
-    fn every_format_converts_to_every_other_and_back() {
+    fn formats_convert_to_each_other_and_back() {
         let directory = tempfile::tempdir().unwrap();
         let [mut a, mut b, mut c] = [const { String::new() }; 3];
         let folded = path(directory.path(), "in.folded", &mut a);
@@ -324,7 +324,7 @@ mod tests {
     const BEFORE: &str = "main;idle 50\nmain;run;work 40\nmain;old 10\n";
     const AFTER: &str = "main;idle 50\nmain;run;work 60\nmain;new 5\n";
 
-    /// Writes folded stacks to files of these names.
+    /// Writes folded stacks to files with these names.
     fn folded_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<String>) {
         let directory = tempfile::tempdir().unwrap();
         let mut names = Vec::new();
@@ -524,7 +524,7 @@ mod tests {
             sample: vec![
                 sample(&[4, 3, 2, 1], 7),
                 sample(&[2, 1], 1),
-                // All frames are dropped: the sample stays.
+                // All frames are dropped, but the sample stays.
                 sample(&[4, 3], 2),
             ],
             string_table: names.map(|name| name.as_bytes().to_vec()).to_vec(),

@@ -12,16 +12,15 @@ use serde_json::Value;
 use super::fetch::Fetching;
 use super::{Failure, Invocation, deliver, pretty};
 
-/// Interval between two snapshots. The console makes no more than one a second.
+/// Interval between two snapshots. The console creates at most one snapshot per second.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum length of a snapshot, in bytes.
 const MAX_SNAPSHOT: u64 = 16 << 20;
 
-/// Shows snapshots from the console at this URL: once, or again and again until the process is interrupted.
+/// Shows snapshots from the console at this URL: once, or repeatedly until the process is interrupted.
 ///
 /// # Errors
-/// There is no answer, or the answer is not a snapshot. Only a single snapshot fails; a view that is redrawn waits for the
-/// collector to come back.
+/// There is no response, or the response is not a snapshot. A repeated view does not fail but waits for the collector.
 pub(super) fn run(
     url: &str,
     once: bool,

@@ -291,7 +291,7 @@ async fn replaced_exporter_delivers_its_backlog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_process_ends_the_wait_for_a_replaced_exporter() {
+async fn shutdown_ends_wait_for_replaced_exporter() {
     let stage = Stage::default();
     stage.0.lock().unwrap().busy = true;
     let old = build(&config(&stage, &[(&["a"], &["x"])], ""), None);
@@ -379,7 +379,7 @@ async fn stages_stop_in_order_of_data_flow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_receiver_does_not_keep_the_process_from_ending() {
+async fn replaced_receiver_does_not_delay_end_of_process() {
     let mut graph = Graph::default();
     graph.receivers.push(slow("receiver", 3600));
     let start = Instant::now();
@@ -392,7 +392,7 @@ async fn a_replaced_receiver_does_not_keep_the_process_from_ending() {
 }
 
 #[tokio::test]
-async fn a_component_without_a_life_of_its_own_is_idle() {
+async fn component_without_lifecycle_is_idle() {
     let idle: Box<dyn Component> = Box::new(Idle);
     assert!(idle.idle());
     assert_eq!(idle.shutdown(Instant::now()).await, Undelivered::default());

@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 /// Assigns each count its own time range, from the end of the previous count to now.
 ///
-/// The times of the counted items would be more precise. But the times of two requests may be equal (in files with a
-/// resolution of seconds) or out of order. Delta points of one series must not repeat an end time: receivers take
-/// such a point for a duplicate and drop it.
+/// The times of the counted items are not used, because the times of two requests may be equal (in files with a
+/// resolution of seconds) or out of order. Delta points of one series must not repeat an end time, because receivers
+/// drop such a point as a duplicate.
 #[derive(Debug)]
 pub(super) struct Clock(AtomicU64);
 
@@ -17,8 +17,8 @@ impl Clock {
         Clock(AtomicU64::new(now()))
     }
 
-    /// The start and the end of a count, in nanoseconds since 1970. Ends only grow, also where the system's clock
-    /// goes back.
+    /// Returns the start and the end of a count, in nanoseconds since 1970. The end always grows, even if the system's
+    /// clock goes back.
     pub(super) fn tick(&self) -> (u64, u64) {
         let now = now();
         let end = |last: u64| now.max(last.saturating_add(1));

@@ -288,7 +288,7 @@ async fn profiles_are_counted_not_their_samples() {
 
 /// Counts of equal items in another order, or of one resource twice in a request, are not duplicates.
 #[tokio::test]
-async fn no_two_counts_have_the_same_time() {
+async fn counts_have_distinct_times() {
     let next = Scripted::new([]);
     let entrance = built(&Config::default(), Signal::Logs, &next);
     let mut request = records(&[&[]]);
@@ -316,7 +316,7 @@ async fn no_two_counts_have_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_request_is_accepted_when_its_counts_are() {
+async fn request_has_outcome_of_its_counts() {
     let nack = Nack::unavailable("later");
     let next = Scripted::new([Err(nack.clone())]);
     let entrance = built(&Config::default(), Signal::Logs, &next);

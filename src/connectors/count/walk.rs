@@ -1,4 +1,4 @@
-//! The walk through a request, in which everything is counted in passing. Nothing is decoded but the heads of profiles.
+//! Walks through a request and counts its items. Only the heads of profiles are decoded.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tributary_ottl::path::Depth;
 use tributary_ottl::profile::{ProfileReader, dictionary, messages};
 use tributary_profiles::reindex::ProfileFault;
 
-/// The name of the scope of all metrics that this connector makes.
+/// Name of the scope of all metrics of this connector.
 const SCOPE_NAME: &str = "tributary/connector/count";
 
 const TOO_MUCH: &str = "the counts would repeat more bytes of resource and scope attributes than allowed for a \
@@ -148,7 +148,7 @@ impl Sections {
         Ok(points)
     }
 
-    /// Appends the metrics of a resource, which is taken from the first of two entries, and its schema from the other.
+    /// Appends the metrics of a resource.
     fn write(
         &self,
         counts: &Counts<'_>,

@@ -167,7 +167,7 @@ max_retries: 10
     }
 
     #[test]
-    fn every_rule_is_reported_at_its_key() {
+    fn violated_rules_are_reported_at_their_keys() {
         let error = |path: &str| (path.to_owned(), false);
         assert_eq!(found("{}"), [error("priority_levels")]);
         let yaml = "

@@ -135,7 +135,7 @@ async fn batch_is_refused_only_if_all_levels_refuse() {
 }
 
 #[tokio::test]
-async fn bad_data_is_the_senders_business_and_no_reason_to_fail_over() {
+async fn bad_data_causes_no_failover() {
     let a = Scripted::new([Err(Nack::invalid("bad"))]);
     let b = Scripted::new([]);
     let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
@@ -146,7 +146,7 @@ async fn bad_data_is_the_senders_business_and_no_reason_to_fail_over() {
 }
 
 #[tokio::test]
-async fn wrong_credentials_at_one_level_are_a_reason_to_fail_over() {
+async fn wrong_credentials_at_one_level_cause_failover() {
     let a = Scripted::new([Err(Nack::permanent(Code::Unauthenticated, "who?"))]);
     let b = Scripted::new([]);
     let failover = build(TWO, &[("traces/a", &a), ("traces/b", &b)]);
@@ -155,7 +155,7 @@ async fn wrong_credentials_at_one_level_are_a_reason_to_fail_over() {
 }
 
 #[tokio::test]
-async fn a_level_refuses_when_one_of_its_pipelines_does() {
+async fn level_refuses_if_one_pipeline_refuses() {
     let (a, also_a, b) = (
         Scripted::new([]),
         Scripted::new([down()]),

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_its_metric() {
+    fn profile_kinds_have_metrics() {
         for (at, metric) in METRICS.iter().enumerate() {
             assert_eq!(metric.kind as usize, at);
             assert_eq!(metric.kind.metric().name, metric.name);

@@ -3,7 +3,7 @@
 use metrics::Counter;
 
 pub(super) struct Metrics {
-    /// Windows closed on time, and early.
+    /// Number of windows closed on time, and early.
     pub(super) in_time: Counter,
     pub(super) early: Counter,
     pub(super) first: Counter,

@@ -25,9 +25,9 @@ pub(super) struct Served {
 pub(super) struct Counter {
     /// For a cumulative series: the start time, which is equal for consecutive points.
     pub(super) series: Option<Vec<u8>>,
-    /// Since when it counts, in nanoseconds since 1970; 0 when not known.
+    /// Start of the count, in nanoseconds since 1970; 0 if unknown.
     pub(super) start: u64,
-    /// Until when, the same.
+    /// End of the count, in nanoseconds since 1970; 0 if unknown.
     pub(super) time: u64,
     pub(super) value: f64,
 }
@@ -35,7 +35,7 @@ pub(super) struct Counter {
 /// `SPAN_KIND_SERVER` and `SPAN_KIND_CONSUMER`.
 const SERVING: [i32; 2] = [2, 5];
 
-/// `DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK`: the series is over, and the value means nothing.
+/// `DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK`: the series has ended, and the value has no meaning.
 const NO_RECORDED_VALUE: u32 = 1;
 
 /// Metrics of the semantic conventions, each with the metric that it replaced. Services in transition
@@ -178,7 +178,7 @@ fn is_value(flags: u32) -> bool {
     flags & NO_RECORDED_VALUE == 0
 }
 
-/// The attributes of a point, one behind the other.
+/// Returns the encoded attributes of a point, concatenated.
 fn encoded(attributes: Attributes<'_>) -> Vec<u8> {
     let mut encoded = Vec::new();
     for attribute in attributes {

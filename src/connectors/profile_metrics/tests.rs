@@ -216,7 +216,7 @@ async fn totals_and_functions_match_profiles_top() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_functions_with_most_have_points_and_the_rest_is_other() {
+async fn top_functions_have_points_and_rest_is_other() {
     let running = running("top_functions: 2", []);
     // Among equal functions the first by name; a function called `other` is part of the rest.
     let stacks = "main;c 5000000000\nmain;b 5000000000\nmain;a 5000000000\nother 9000000000\n";
@@ -295,7 +295,7 @@ async fn while_windows_wait_senders_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn levels_are_the_last_of_each_instance_added_up() {
+async fn levels_are_sum_of_last_values_of_instances() {
     let running = running("{}", []);
     let used = ("inuse_space", "bytes");
     for (stacks, instance, time) in [

@@ -57,7 +57,7 @@ impl Counts {
         found.map_or(0, |(_, count)| *count)
     }
 
-    /// The line in front of the text where there is no log to give it a time.
+    /// Returns the line in front of the text, for outputs other than the log.
     pub(super) fn line(&self) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-/// The messages in the fields of that number.
+/// Returns the messages in all fields with the number `number`.
 fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     let fields = Fields::new(message).map_while(Result::ok);
     let fields = fields.filter(move |field| field.number == number);

@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
-use super::pieces::Text;
+use super::chunks::Text;
 use super::text::{Decimal, Id, Plain, Strings, Timestamp, known_name, typed};
 
 pub(super) fn traces(out: &mut Text<'_>, request: &ExportTraceServiceRequest) -> Result {
@@ -73,18 +73,18 @@ pub(super) fn logs(out: &mut Text<'_>, request: &ExportLogsServiceRequest) -> Re
     Ok(())
 }
 
-/// An aligned line.
+/// Writes an aligned line.
 pub(super) fn line(out: &mut Text<'_>, name: &str, value: impl Display) -> Result {
     writeln!(out, "    {name:<15}: {value}")
 }
 
-/// A titled list, unless it is empty.
+/// Writes a titled list, unless the list is empty.
 fn attributes(out: &mut Text<'_>, title: &str, list: &[KeyValue], strings: Strings<'_>) -> Result {
     if list.is_empty() {
         return Ok(());
     }
     writeln!(out, "{title}:")?;
-    // As deep as the arrow in the title.
+    // Indent as deep as the arrow in the title.
     let indent = title.split_once("->").map_or("", |(indent, _)| indent);
     for attribute in list {
         let value = typed(attribute.value.as_ref(), strings);

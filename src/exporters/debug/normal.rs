@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, NumberDataPoint, number_da
 use opentelemetry_proto::tonic::profiles::v1development::ProfilesDictionary;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::pieces::Text;
+use super::chunks::Text;
 use super::profiles;
 use super::text::{Attribute, Hex, Nanos, Plain, Scope, Strings, Time, enum_name};
 use tributary_otlp::Decoded;
@@ -126,7 +126,7 @@ pub(super) fn severity(number: i32) -> String {
     )
 }
 
-/// Introduction of a resource or a scope: the kind of its content, its position, its
+/// Writes the first line of a resource or a scope: the kind of its content, its position, its
 /// schema.
 struct Head<'a>(&'static str, usize, &'a str, Strings<'a>);
 

@@ -22,7 +22,7 @@ pub(super) enum Sink {
     File { path: String, file: File },
 }
 
-/// Mode of a file that is created: telemetry is for the user of the collector only.
+/// Mode of a new file. Only the user of the collector may read telemetry.
 const FILE_MODE: u32 = 0o600;
 
 impl Sink {

@@ -1,5 +1,5 @@
-//! Verbosity `resolved`: profiles with everything that refers to the dictionary resolved, as people read them. An index that
-//! leads nowhere is printed as `<invalid index N>`.
+//! Verbosity `resolved`: profiles with all references to the dictionary resolved. An invalid index is printed as
+//! `<invalid index N>`.
 
 use std::cmp::Reverse;
 use std::fmt::{Display, Result, Write};
@@ -9,11 +9,11 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     Line, Location, Profile, ProfilesDictionary, Sample,
 };
 
+use super::chunks::Text;
 use super::detailed::{resource, scope};
-use super::pieces::Text;
 use super::text::{Attribute, Hex, Nanos, Plain, Resolved, Strings, Time};
 
-/// Number of samples printed of each profile, the heaviest first. A profile has thousands.
+/// Number of samples printed of each profile, the heaviest first, because a profile has thousands of samples.
 const SAMPLES: usize = 10;
 
 pub(super) fn resolved(out: &mut Text<'_>, request: &ExportProfilesServiceRequest) -> Result {
@@ -53,7 +53,7 @@ fn field(out: &mut Text<'_>, name: &str, value: impl Display) -> Result {
     }
 }
 
-/// An aligned line, unless the number is zero.
+/// Writes an aligned line, unless the number is zero.
 fn count(out: &mut Text<'_>, name: &str, value: u32) -> Result {
     match value {
         0 => Ok(()),
@@ -72,7 +72,7 @@ fn attribute_list(out: &mut Text<'_>, attributes: &[Attribute<'_>]) -> Result {
     Ok(())
 }
 
-/// The attributes at these positions of the dictionary.
+/// Returns the attributes at these positions of the dictionary.
 pub(super) fn attributes<'a>(
     dictionary: &'a ProfilesDictionary,
     indices: &[i32],
@@ -266,7 +266,7 @@ fn named(
     Ok(text)
 }
 
-/// `0xaddress  file`, for frames without a name.
+/// Returns `0xaddress  file`, for frames without a name.
 fn address(out: &mut impl Write, dictionary: &ProfilesDictionary, location: &Location) -> Result {
     write!(out, "{:#x}", location.address)?;
     if location.mapping_index == 0 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Time after which counting starts again, as in the Collector's logger.
+/// Interval after which the count restarts, as in the Collector's logger.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Admits the first batches of every second, and then one in `thereafter`.

@@ -7,8 +7,8 @@ use opentelemetry_proto::tonic::profiles::v1development::{
     Function, Location, Mapping, Profile, ProfilesDictionary, Sample,
 };
 
+use super::chunks::Text;
 use super::detailed::line;
-use super::pieces::Text;
 use super::profiles::each;
 use super::text::{Id, Plain, Strings, Timestamp, typed};
 use tributary_otlp::view::text_of;

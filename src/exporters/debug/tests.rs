@@ -223,7 +223,7 @@ impl Write for Captured {
 }
 
 #[test]
-fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
+fn text_of_small_request_with_many_frames_is_bounded() {
     use opentelemetry_proto::tonic::profiles::v1development as proto;
     let dictionary = proto::ProfilesDictionary {
         string_table: vec![String::new(), "f".repeat(100_000)],
@@ -257,7 +257,7 @@ fn a_text_has_a_bound_however_many_frames_a_small_request_has() {
     let encoded = prost::Message::encode_to_vec(&request);
     let request = prost::Message::decode(encoded.as_slice()).unwrap();
     let text = rendered(&Decoded::Profiles(request), Verbosity::Resolved);
-    assert!(text.len() < LONGEST + 200_000, "{}", text.len());
+    assert!(text.len() < MAX_TEXT + 200_000, "{}", text.len());
     assert!(text.ends_with("... (the text is cut at 64MiB)\n"));
 }
 
@@ -398,7 +398,7 @@ async fn sampling_restarts_every_second() {
 }
 
 #[tokio::test]
-async fn without_the_log_the_text_goes_to_every_output_path_once() {
+async fn text_without_log_is_written_to_each_output_path() {
     let directory = tempfile::tempdir().unwrap();
     let paths = ["a.txt", "b.txt"].map(|name| directory.path().join(name));
     std::fs::write(&paths[0], "before\n").unwrap();
@@ -487,7 +487,7 @@ fn parse(yaml: &str) -> (Config, Vec<String>) {
 }
 
 #[test]
-fn the_configuration_of_the_collector_is_understood() {
+fn configuration_of_the_collector_is_accepted() {
     let (config, problems) =
         parse("{verbosity: detailed, sampling_initial: 5, sampling_thereafter: 200}");
     assert_eq!(config.effective_verbosity(), Verbosity::Detailed);

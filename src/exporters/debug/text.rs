@@ -7,13 +7,13 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 
 use tributary_otlp::view::text_of;
 
-/// A text with its control characters escaped.
+/// Escapes the control characters of a text.
 pub(super) struct Plain<'a>(pub(super) &'a str);
 
 impl Display for Plain<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
-            // A tab forges no line.
+            // A tab cannot forge a line.
             if character.is_control() && character != '\t' {
                 write!(f, "{}", character.escape_default())?;
             } else {
@@ -108,7 +108,7 @@ pub(super) fn known_name(name: Option<&'static str>, prefix: &str) -> String {
     }
 }
 
-/// Bytes in hexadecimal digits.
+/// Formats bytes in hexadecimal digits.
 pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl Display for Hex<'_> {
@@ -306,7 +306,7 @@ impl Display for Value<'_> {
 }
 
 impl Value<'_> {
-    /// Bytes inside a list or a map are quoted, because `12` would be a number there.
+    /// Quotes bytes inside a list or a map, because `12` would be a number there.
     fn element(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.value {
             Some(Any::BytesValue(bytes)) => write!(f, "\"{}\"", Hex(bytes)),
@@ -314,7 +314,7 @@ impl Value<'_> {
         }
     }
 
-    /// As in JSON, but for bytes, which are in hex.
+    /// Writes a value as JSON, with bytes in hexadecimal digits.
     fn nested(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let strings = self.strings;
         match self.value {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_printed_as_go_prints_them() {
+    fn values_are_formatted_as_in_go() {
         for (nanoseconds, text) in [
             (0, "1970-01-01 00:00:00 +0000 UTC"),
             (

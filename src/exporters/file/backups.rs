@@ -1,4 +1,4 @@
-//! The files that were written before: their names, and how many of them are kept.
+//! Backups: the names of renamed files, and the deletion of old files.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::config::FileRotation;
 
-/// As in the names that the Collector gives.
+/// Format of the time in names, as in the Collector.
 const FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 const HOURS_PER_DAY: i64 = 24;
 
@@ -19,7 +19,7 @@ pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
     let mut time = Timestamp::now();
     loop {
         let name = name(path, time, localtime);
-        // A file that another program creates between the two calls would be lost; no program has a reason to.
+        // A file that another program creates between the two calls would be lost, which is very unlikely.
         if !name.try_exists()? {
             fs::rename(path, &name)?;
             return Ok(name);
@@ -34,7 +34,7 @@ pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// The last error, if some files could not be deleted; the rest is deleted.
+/// The last error, if some files could not be deleted. All other files are deleted.
 pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
     let (stem, extension) = split(path);
     let mut backups = Vec::new();
@@ -90,7 +90,7 @@ fn moment(text: &str, localtime: bool) -> Option<Timestamp> {
     Some(time.to_zoned(zone(localtime)).ok()?.timestamp())
 }
 
-/// The name without its extension, and the extension with its dot.
+/// Splits a name into the name without its extension, and the extension with its dot.
 fn split(path: &Path) -> (String, String) {
     let text =
         |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_no_other_file_is_touched() {
+    fn newest_backups_are_kept_and_other_files_untouched() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("data.json");
         let now = Timestamp::now();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn undeletable_backup_does_not_keep_others() {
+    fn undeletable_backup_does_not_block_deletion_of_others() {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("data.json");
         let long_ago = |days: i64| Timestamp::now() - SignedDuration::from_hours(24 * days);

@@ -1,4 +1,4 @@
-//! Inspection of the end of an existing file, so that the next request begins where a reader expects one.
+//! Inspection of the end of an existing file, to find the position of the next request.
 
 use std::fs::File;
 use std::io;
@@ -9,9 +9,9 @@ use serde::de::IgnoredAny;
 /// Separation of the requests in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Each ends with a newline.
+    /// Each request ends with a newline.
     Lines,
-    /// Each stands behind its length in 4 bytes, most significant first.
+    /// Each request follows its length in 4 bytes, most significant first.
     Lengths,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Framing {
 pub(super) enum Ending {
     /// The next request can follow.
     Whole,
-    /// The last line is whole but for its newline.
+    /// The last line is complete except for its newline.
     Unended,
     /// The bytes from this offset are an incomplete request, which was never acknowledged.
     Part(u64),
@@ -28,7 +28,7 @@ pub(super) enum Ending {
     Foreign,
 }
 
-/// The most of a last line that is looked at.
+/// Maximum number of inspected bytes of the last line.
 const LONGEST: u64 = 64 << 20;
 const CHUNK: u64 = 64 << 10;
 

@@ -38,7 +38,7 @@ pub(super) struct Group {
 }
 
 impl Groups {
-    /// The mapping of a configuration, if it has one.
+    /// Returns the mapping of a configuration, if `group_by` is set.
     pub(super) fn of(config: &Config) -> Option<Self> {
         let (prefix, suffix) = config.path.split_once('*')?;
         config.group_by.enabled.then(|| Groups {
@@ -51,7 +51,7 @@ impl Groups {
         })
     }
 
-    /// The directory below which all files are.
+    /// Returns the directory that contains all files.
     pub(super) fn directory(&self) -> &Path {
         let end = self.prefix.rfind('/').map_or(0, |at| at + 1);
         match &self.prefix[..end] {
@@ -60,8 +60,8 @@ impl Groups {
         }
     }
 
-    /// The file of a value. A value cannot lead out of the directories that begin with the prefix: then it counts as a
-    /// path below the prefix. These are the Collector's rules.
+    /// Returns the file of a value, by the Collector's rules. A value that would leave the directories that begin with
+    /// the prefix becomes a path below the prefix.
     fn path(&self, value: &str) -> PathBuf {
         let value = match value {
             value if value.starts_with("./") => &value[1..],
@@ -104,7 +104,7 @@ impl Groups {
         Ok(found.groups)
     }
 
-    /// The file that a resource names.
+    /// Returns the file that a resource names.
     fn file(&self, entry: &ResourceEntry<'_>, strings: &[&str]) -> Option<PathBuf> {
         let string = |at: i32| {
             let at = usize::try_from(at).ok()?;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn values_replace_the_star_and_stay_below_the_prefix() {
+    fn values_replace_star_below_the_prefix() {
         for (path, value, expected) in [
             ("/data/*.json", "a", "/data/a.json"),
             ("/data/*.json", "a/b", "/data/a/b.json"),

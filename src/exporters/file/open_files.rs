@@ -20,7 +20,7 @@ use crate::queue::{Outcome, SendError};
 use tributary_config::ComponentId;
 use tributary_storage::own_files;
 
-/// Open files by path; the least recently used ones are closed.
+/// Open files by path. The least recently used files are closed.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     id: ComponentId,
@@ -31,7 +31,7 @@ pub(super) struct OpenFiles {
 #[derive(Debug, Default)]
 struct State {
     outputs: HashMap<PathBuf, (Arc<Output>, u64)>,
-    /// Writes so far: the clock of the last uses.
+    /// Number of writes so far, which orders the last uses.
     uses: u64,
 }
 
@@ -44,7 +44,7 @@ impl OpenFiles {
         }
     }
 
-    /// Writes a request to the file of that path. Creates the file and its directories if they are missing.
+    /// Writes a request to the file at `path`. Creates the file and its directories if they are missing.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl OpenFiles {
         Ok(written)
     }
 
-    /// Makes the file the most recently used one. The least recently used file may be closed; its data is synced
-    /// here, because the flusher no longer knows that file.
+    /// Makes the file the most recently used file. The least recently used file may be closed. Its data is synced
+    /// before, because the flusher only syncs open files.
     fn used(&self, path: &Path, output: Arc<Output>) {
         let mut state = self.lock();
         state.uses += 1;
@@ -99,7 +99,7 @@ impl OpenFiles {
         }
     }
 
-    /// The open files.
+    /// Returns the open files.
     pub(super) fn all(&self) -> Vec<Arc<Output>> {
         let state = self.lock();
         state
@@ -120,7 +120,7 @@ pub(super) fn make_directory(path: &Path, config: &Config) -> io::Result<()> {
     own_files::create_directories(backups::directory(path), mode)
 }
 
-/// Writes each group to its file. A retry leaves out the groups that are written.
+/// Writes each group to its file. A retry skips the groups that were written.
 pub(super) fn write_groups(
     files: &OpenFiles,
     framing: Framing,

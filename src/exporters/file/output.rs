@@ -1,4 +1,4 @@
-//! One output file and all operations on it, one at a time.
+//! One output file, with its operations, which run one at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -17,8 +17,8 @@ use super::backups::{prune, set_aside};
 use super::config::FileRotation;
 use super::ending::{Ending, Framing, ending};
 
-/// A file that is written to. The process has one output for each path, so that the exporter of a new configuration
-/// and the one that it replaces do not interfere.
+/// An output file. The process has one output for each path, so that the exporter of a new configuration and the
+/// replaced exporter do not interfere.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
@@ -28,12 +28,12 @@ pub(super) struct Output {
 #[derive(Debug, Default)]
 struct State {
     open: Option<Open>,
-    /// Closed files with written data that is not yet forced to the disk.
+    /// Closed files with written data that is not synced yet.
     closed: Vec<Arc<File>>,
-    /// Something was written since the file was forced to the disk.
+    /// Whether data was written since the last sync.
     dirty: bool,
     rotation: Option<FileRotation>,
-    /// When it was looked for old files last, because time had passed.
+    /// Time of the last search for old files.
     pruned: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ struct Open {
     identity: Option<(u64, u64)>,
     /// Bytes of whole requests.
     len: u64,
-    /// Part of a request may follow these.
+    /// Whether a part of a request may follow these bytes.
     torn: bool,
     framing: Framing,
 }
@@ -61,7 +61,7 @@ pub(super) struct Written {
 }
 
 impl Output {
-    /// The output of that path.
+    /// Returns the output of a path.
     pub(super) fn of(path: &Path) -> Arc<Self> {
         static ALL: LazyLock<Mutex<HashMap<PathBuf, Weak<Output>>>> = LazyLock::new(Mutex::default);
         let mut all = ALL.lock();
@@ -88,8 +88,8 @@ impl Output {
         open(&self.path).map(drop)
     }
 
-    /// Begins to write. At the first use in this process, the file is emptied unless it is to be continued. Later
-    /// uses keep the data, because this process has acknowledged it.
+    /// Begins to write. At the first use in this process, the file is emptied unless `append` is set. Later uses keep
+    /// the data, because this process has acknowledged the data.
     pub(super) fn begin(
         &self,
         is_continued: bool,
@@ -111,7 +111,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// The request is not in the file, or only in part; the next write removes that part.
+    /// The request is not in the file, or only a part of the request, which the next write removes.
     pub(super) fn write(&self, framing: Framing, request: &[u8]) -> io::Result<Written> {
         let mut state = self.lock();
         let mut written = Written::default();
@@ -125,7 +125,7 @@ impl Output {
         Ok(written)
     }
 
-    /// Syncs written data to disk. Writers do not wait meanwhile.
+    /// Syncs written data to disk without blocking writers.
     pub(super) fn sync(&self) -> io::Result<()> {
         let files = {
             let mut state = self.lock();
@@ -145,8 +145,8 @@ impl Output {
         outcome
     }
 
-    /// Deletes old files that are too many or too old by now: at the first call after it began, and then once an hour.
-    /// Writers do not wait for it.
+    /// Deletes old files beyond the maximum number or age: at the first call, and then once an hour. Writers do not
+    /// wait.
     pub(super) fn prune(&self) {
         let mut state = self.lock();
         let is_due = state.pruned.is_none_or(|last| last.elapsed() >= PRUNE);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_of_a_crash_is_cut_off_and_the_next_line_is_whole() {
+    fn incomplete_line_of_crash_is_removed() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
         fs::write(&path, "{\"a\":1}\n{\"b\"").unwrap();
@@ -363,11 +363,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_nothing_and_the_next_line_is_whole() {
+    fn failed_write_is_removed_before_next_line() {
         let directory = TempDir::new().unwrap();
         let (output, path) = output(&directory);
         output.write(Framing::Lines, b"{\"a\":1}\n").unwrap();
-        // As after a write that failed halfway and could not be undone at once.
+        // The state after a write that failed halfway and could not be undone.
         OpenOptions::new()
             .append(true)
             .open(&path)
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_refuses_with_an_error() {
+    fn full_device_causes_error() {
         let output = Output::of(Path::new("/dev/full"));
         let error = output.write(Framing::Lines, b"{}\n").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -80,7 +80,7 @@ async fn acknowledged_requests_are_in_file_one_per_line() {
 }
 
 #[tokio::test]
-async fn protobuf_and_compressed_requests_stand_behind_their_lengths() {
+async fn protobuf_and_compressed_requests_have_length_prefix() {
     let plain = traces("a").into_wire().to_bytes();
     for (more, is_json, is_compressed) in [
         (", format: proto", false, false),
@@ -121,7 +121,7 @@ async fn full_disk_refuses_with_file_name_for_retry() {
 }
 
 #[tokio::test]
-async fn a_queue_is_emptied_into_the_file_before_the_end() {
+async fn shutdown_writes_queue_to_file() {
     let directory = TempDir::new().unwrap();
     let (config, path) = config(&directory, ", sending_queue: {}");
     let terminal = built(&config);
@@ -161,7 +161,7 @@ fn missing_directory_error_names_remedy() {
 }
 
 #[test]
-fn every_rule_is_reported_at_its_key() {
+fn violated_rules_are_reported_at_their_keys() {
     assert_eq!(problems("{path: a}"), Vec::<String>::new());
     assert_eq!(
         problems("{path: a, group_by: {enabled: false}}"),

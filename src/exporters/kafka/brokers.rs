@@ -54,11 +54,11 @@ impl Brokers {
         })
     }
 
-    /// Hands librdkafka a record.
+    /// Passes a record to librdkafka.
     ///
     /// # Errors
     ///
-    /// The exporter has ended. The inner error is that of librdkafka.
+    /// The exporter has ended. The inner error is the error of librdkafka.
     pub(super) async fn send(
         &self,
         record: FutureRecord<'_, [u8], [u8]>,
@@ -136,7 +136,7 @@ impl Drop for Brokers {
 /// Ends a client on a separate thread, after it has delivered its records.
 fn discard(client: Option<Client>) {
     let ending = std::thread::Builder::new().name("kafka-end".to_owned());
-    // Without a thread it ends here, without waiting.
+    // If no thread can be created, this ends the client without waiting.
     let _ = ending.spawn(move || {
         if let Some(client) = client {
             // Waiting attempts get the outcome of the remaining records.
@@ -159,18 +159,18 @@ fn producer_settings(config: &Config) -> ClientConfig {
     let most = producer.max_message_bytes;
     let is_idempotent = producer.required_acks != 1;
     let linger = milliseconds(producer.linger);
-    // As long as the retries of the queue. With a shorter time, a record that librdkafka drops and the queue sends
-    // again could arrive twice or out of order.
+    // The same time as the retries of the queue. With a shorter time, librdkafka could drop a record that the queue
+    // sends again, and the record could arrive twice or out of order.
     let queue = config.sending_queue.iter();
     let is_stored = queue.filter_map(|queue| queue.storage.as_ref()).count() > 0;
-    let patience = match &*config.retry_on_failure {
+    let message_timeout = match &*config.retry_on_failure {
         None => milliseconds(config.timeout),
         Some(retry) => match milliseconds(retry.of_queue(is_stored).limit()) {
             0 => 0,
             longest => longest.max(milliseconds(config.timeout)),
         },
     };
-    let patience = match patience {
+    let message_timeout = match message_timeout {
         0 => 0,
         some => some.max(linger + 1000).min(FOREVER),
     };
@@ -198,7 +198,7 @@ fn producer_settings(config: &Config) -> ClientConfig {
             (HELD.max(most.saturating_mul(4)) >> 10).to_string(),
         )
         .set("request.timeout.ms", answer.to_string())
-        .set("message.timeout.ms", patience.to_string())
+        .set("message.timeout.ms", message_timeout.to_string())
         .set(
             "partitioner",
             match config.record_partitioner.sticky_key.hasher {

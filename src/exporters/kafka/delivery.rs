@@ -31,14 +31,14 @@ struct Sending {
 }
 
 enum State {
-    /// Not with librdkafka, or not any more.
+    /// librdkafka does not have the record.
     Waiting,
-    /// The same, for librdkafka did not take it.
+    /// librdkafka did not accept the record.
     Failed(SendError),
     /// librdkafka has the record and will report the outcome.
     InFlight(DeliveryFuture),
     Acknowledged,
-    /// Refused permanently.
+    /// The record was refused permanently.
     Refused(Refusal),
 }
 
@@ -58,8 +58,8 @@ impl Delivery {
         Delivery(records.collect())
     }
 
-    /// Hands librdkafka the records that it does not have yet, in order, and waits for room. A record that librdkafka
-    /// does not accept, such as one for a missing topic, does not block later records; [`settle`](Self::settle)
+    /// Passes missing records to librdkafka, in order, and waits for room. A record that librdkafka
+    /// does not accept, such as one for a missing topic, does not block later records; [`until_settled`](Self::until_settled)
     /// reports it. May be cancelled and called again.
     pub(super) async fn hand_over(
         &mut self,
@@ -79,7 +79,7 @@ impl Delivery {
     }
 
     /// Waits until no record is in flight. May be cancelled and called again.
-    pub(super) async fn settle(&mut self) -> Result<Outcome, SendError> {
+    pub(super) async fn until_settled(&mut self) -> Result<Outcome, SendError> {
         let mut failed = None;
         for Sending { topic, state, .. } in &mut self.0 {
             let future = match state {
@@ -210,11 +210,11 @@ fn verdict(topic: &[u8], error: &KafkaError) -> Result<Refusal, SendError> {
 pub(super) struct Unfinished(Mutex<HashMap<usize, (Weak<Identity>, Delivery)>>);
 
 impl Unfinished {
-    /// Takes the delivery states that earlier attempts with the batch have left. They are stored again when the
-    /// attempt is dropped, unless it is [finished](Attempt::finished).
+    /// Takes the delivery states of earlier attempts to send the batch. When the attempt is dropped, its states are
+    /// stored again unless it is [finished](Attempt::finished).
     pub(super) fn resume(self: &Arc<Self>, identity: &Arc<Identity>, chunks: &[Bytes]) -> Attempt {
         let mut all = self.0.lock();
-        // While an entry is here its address is not given to another.
+        // While the entry exists, no other batch can have its address.
         let left = all.remove(&Arc::as_ptr(identity).addr());
         let delivery = left.map(|(_, delivery)| delivery);
         Attempt {
@@ -240,7 +240,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// There will be no other attempt.
+    /// Records that there will be no other attempt.
     pub(super) fn finished(mut self) {
         self.delivery.0.clear();
     }
@@ -253,7 +253,7 @@ impl Drop for Attempt {
             return;
         }
         let mut all = self.unfinished.0.lock();
-        // Removes the batches that the queue has dropped.
+        // Remove the batches that the queue has dropped.
         all.retain(|_, (identity, _)| identity.strong_count() > 0);
         let address = Arc::as_ptr(&self.identity).addr();
         all.insert(address, (Arc::downgrade(&self.identity), delivery));

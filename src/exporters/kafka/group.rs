@@ -18,25 +18,25 @@ const SPAN: u32 = 2;
 /// Settings that determine the topic and the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Grouping {
-    /// The resource attribute that names the topic; empty: none.
+    /// The resource attribute that names the topic; empty if the topic is fixed.
     pub(super) topic_attribute: String,
-    /// Whether there are keys: the trace, or a hash of the resource.
+    /// Whether records have keys: the trace id, or a hash of the resource.
     pub(super) has_keys: bool,
 }
 
 /// Telemetry with the same topic and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    /// The topic that the resource names, if it does.
+    /// The topic that the resource names, if any.
     pub(super) topic: Option<String>,
-    /// Empty: none.
+    /// Key of the record; empty without a key.
     pub(super) key: Bytes,
     /// A request.
     pub(super) request: Bytes,
 }
 
 impl Grouping {
-    /// Whether anything is to be taken apart.
+    /// Whether requests must be split into groups.
     pub(super) fn is_whole(&self) -> bool {
         self.topic_attribute.is_empty() && !self.has_keys
     }
@@ -110,7 +110,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// The request of that topic and key.
+    /// Returns the request of a topic and key.
     fn of(&mut self, topic: Option<String>, key: Bytes) -> &mut Vec<u8> {
         let next = self.all.len();
         let place = *self
@@ -124,7 +124,7 @@ impl Groups {
     }
 }
 
-/// Adds the spans of a resource to the groups of their traces. Resource and scopes are repeated in each.
+/// Adds the spans of a resource to the groups of their traces. Each group has copies of the resource and scopes.
 fn traces(entry: &[u8], topic: &Option<String>, groups: &mut Groups) {
     let mut order: Vec<&[u8]> = Vec::new();
     // By trace: the scopes, by their places, with their spans.
@@ -182,7 +182,7 @@ fn attributes<'a>(entry: &'a [u8], strings: &[&'a str]) -> Vec<(&'a str, Vec<u8>
     attributes.unwrap_or_default()
 }
 
-/// A hash of attributes that does not depend on their order.
+/// Returns a hash of attributes that does not depend on their order.
 fn key(attributes: &[(&str, Vec<u8>)]) -> Bytes {
     let mut sorted: Vec<_> = attributes.iter().collect();
     sorted.sort_unstable();
@@ -215,7 +215,7 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
         .filter_map(|field| field.value.bytes())
 }
 
-/// The fields of a message that is known to be valid.
+/// Returns the fields of a valid message.
 fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     Fields::new(message).map_while(Result::ok)
 }

@@ -27,10 +27,10 @@ pub(super) struct Exporter {
     pub(super) brokers: Arc<Brokers>,
     routes: [Route; 4],
     headers: Option<OwnedHeaders>,
-    /// The most bytes of key and value of a record.
+    /// Maximum size of key and value of a record, in bytes.
     most: usize,
     /// Time that one attempt may wait for the brokers.
-    patience: Option<Time>,
+    attempt_timeout: Option<Time>,
     pub(super) unfinished: Arc<Unfinished>,
 }
 
@@ -42,7 +42,7 @@ struct Route {
 }
 
 impl Exporter {
-    /// A client that begins to connect.
+    /// Creates a client, which begins to connect.
     pub(super) fn new(config: &Config, id: &ComponentId) -> Result<Self, String> {
         let headers = config.record_headers.iter();
         let header_bytes: usize = headers
@@ -61,12 +61,12 @@ impl Exporter {
             }),
             headers: headers_of(config),
             most: most.saturating_sub(FRAMING + header_bytes),
-            patience: config.timeout.unless_zero(),
+            attempt_timeout: config.timeout.unless_zero(),
             unfinished: Arc::default(),
         })
     }
 
-    /// Hands librdkafka the records of a batch that it does not have yet.
+    /// Passes the missing records of a batch to librdkafka.
     async fn begin(&self, batch: &Encoded) -> Attempt {
         self.brokers.renew_when_due();
         let mut attempt = self.unfinished.resume(&batch.identity, &batch.chunks);
@@ -133,7 +133,7 @@ impl queue::Sender for Exporter {
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
             let mut attempt = self.begin(batch).await;
-            let outcome = attempt.delivery.settle().await;
+            let outcome = attempt.delivery.until_settled().await;
             self.brokers.finish(attempt, &outcome);
             outcome
         })
@@ -152,15 +152,15 @@ impl queue::Sender for Exporter {
         Box::pin(async move {
             let mut attempt = self.begin(batch).await;
             let (mut tell, settled) = oneshot::channel();
-            let (brokers, patience) = (self.brokers.clone(), self.patience);
+            let (brokers, attempt_timeout) = (self.brokers.clone(), self.attempt_timeout);
             tokio::spawn(async move {
                 let outcome = tokio::select! {
-                    outcome = attempt.delivery.settle() => outcome,
-                    error = too_late(patience) => Err(error),
+                    outcome = attempt.delivery.until_settled() => outcome,
+                    error = timed_out(attempt_timeout) => Err(error),
                     // The queue has dropped the batch.
                     () = tell.closed() => return,
                 };
-                // Before the outcome is reported, because a new attempt may begin then.
+                // Finish before the outcome is reported, because a new attempt may begin after the report.
                 brokers.finish(attempt, &outcome);
                 let _ = tell.send(outcome);
             });
@@ -169,10 +169,10 @@ impl queue::Sender for Exporter {
     }
 }
 
-/// The end of an attempt that waits too long. Its records stay with librdkafka.
-async fn too_late(patience: Option<Time>) -> SendError {
-    match patience {
-        Some(patience) => sleep(patience).await,
+/// Returns the error of an attempt after its timeout. The records stay with librdkafka.
+async fn timed_out(attempt_timeout: Option<Time>) -> SendError {
+    match attempt_timeout {
+        Some(attempt_timeout) => sleep(attempt_timeout).await,
         None => std::future::pending().await,
     }
     let reason = "the brokers have not acknowledged every record within the timeout";

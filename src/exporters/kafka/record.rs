@@ -27,14 +27,14 @@ pub(super) struct Record {
 const CHUNKS: usize = 4;
 
 impl Record {
-    /// The record as chunks of a batch that is ready to be sent.
+    /// Converts the record into chunks of an encoded batch.
     pub(super) fn into_chunks(self) -> [Bytes; CHUNKS] {
         let items = Bytes::copy_from_slice(&(self.items as u64).to_le_bytes());
         [items, self.topic, self.key, self.payload]
     }
 }
 
-/// The records of a batch that is ready to be sent.
+/// Returns the records of an encoded batch.
 pub(super) fn records(chunks: &[Bytes]) -> impl Iterator<Item = Record> + '_ {
     chunks.chunks_exact(CHUNKS).filter_map(|chunks| {
         let [items, topic, key, payload] = chunks else {
@@ -50,17 +50,17 @@ pub(super) fn records(chunks: &[Bytes]) -> impl Iterator<Item = Record> + '_ {
     })
 }
 
-/// Splits the request into values of at most `most` bytes, each with its number of items, in order. A single item may
+/// Splits the request into values of at most `max` bytes, each with its number of items, in order. A single item may
 /// exceed the size.
 ///
 /// # Errors
 ///
-/// The request cannot be encoded in that encoding.
+/// The request cannot be expressed in the encoding.
 pub(super) fn values(
     signal: Signal,
     request: Bytes,
     encoding: RecordEncoding,
-    most: usize,
+    max: usize,
 ) -> Result<Vec<(usize, Bytes)>, String> {
     let mut values = Vec::new();
     let items = tributary_otlp::count(signal, &request);
@@ -72,12 +72,12 @@ pub(super) fn values(
                 .map_err(|error| error.to_string())?
                 .into(),
         };
-        if value.len() <= most || items <= 1 {
+        if value.len() <= max || items <= 1 {
             values.push((items, value));
             continue;
         }
         // JSON is larger than protobuf, by a factor that is similar throughout a request.
-        let bytes = request.len().saturating_mul(most) / value.len().max(1);
+        let bytes = request.len().saturating_mul(max) / value.len().max(1);
         let mut pieces = crate::pipeline::split(
             signal,
             &request,

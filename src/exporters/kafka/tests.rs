@@ -575,7 +575,7 @@ fn mistakes_are_found_at_their_keys() {
 }
 
 #[test]
-fn the_password_is_in_no_message() {
+fn password_is_in_no_message() {
     let yaml = "{auth: {sasl: {username: me, password: hush, mechanism: SCRAM-SHA-512}}, \
                 tls: {ca_pem: 'no certificate'}}";
     let config = config(yaml);

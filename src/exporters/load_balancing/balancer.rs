@@ -1,4 +1,4 @@
-//! Splits a batch by key, sends each piece to the member of its keys, and to the next member after
+//! Splits a batch by key, sends each share to the member of its keys, and to the next member after
 //! a failure.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) struct Balancer {
 }
 
 /// A part of a batch for the member at a position.
-struct Piece {
+struct Share {
     to: usize,
     work: Work,
 }
@@ -59,7 +59,7 @@ impl Balancer {
         let mut reasons = Vec::new();
         // The first permanent refusal, unless a refusal may be retried.
         let mut for_good: Option<SendError> = None;
-        // Every round excludes a member or makes smaller pieces, so the loop ends.
+        // Every round excludes a member or makes smaller shares, so the loop ends.
         loop {
             let left = attempt.left();
             if left.is_empty() {
@@ -73,9 +73,9 @@ impl Balancer {
                 attempt.refused_all(&error);
                 return attempt.outcome();
             }
-            let pieces = self.route(batch.signal, left, &admitted).await?;
-            attempt.replace(pieces.iter().map(|piece| piece.work.clone()));
-            let mut sending: FuturesUnordered<_> = with_members(pieces, admitted, batch.signal)
+            let shares = self.route(batch.signal, left, &admitted).await?;
+            attempt.replace(shares.iter().map(|share| share.work.clone()));
+            let mut sending: FuturesUnordered<_> = with_members(shares, admitted, batch.signal)
                 .enumerate()
                 .map(|(at, (work, member, admission))| async move {
                     let sent = admission.send(work.items, &work.requests);
@@ -111,13 +111,13 @@ impl Balancer {
         signal: Signal,
         left: Vec<Work>,
         admitted: &[Admission],
-    ) -> Result<Vec<Piece>, SendError> {
+    ) -> Result<Vec<Share>, SendError> {
         let members = admitted.iter().map(|admission| &admission.member);
         let members = members.map(|member| (member.seed, member.load()));
         let mut candidates = Candidates::new(members.collect(), self.factor);
         let bytes: usize = left.iter().map(|work| work.requests.len()).sum();
         if admitted.len() == 1 {
-            let whole = left.into_iter().map(|work| Piece { to: 0, work });
+            let whole = left.into_iter().map(|work| Share { to: 0, work });
             return Ok(whole.collect());
         }
         let _room = self.room(signal, &left)?;
@@ -163,25 +163,25 @@ impl Sender for Balancer {
     }
 }
 
-fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates) -> Vec<Share> {
+    let mut shares = Vec::new();
     for work in left {
         // Requests of one batch stay together if they go to the same member.
-        let first = pieces.len();
+        let first = shares.len();
         for request in work.requests.parts() {
-            for (to, items, requests) in shares(keys, signal, request, candidates) {
-                let mut known = pieces.iter_mut().skip(first);
+            for (to, items, requests) in split_request(keys, signal, request, candidates) {
+                let mut known = shares.iter_mut().skip(first);
                 let known = match signal {
                     // Two profile requests cannot be concatenated into one.
                     Signal::Profiles => None,
-                    _ => known.find(|piece: &&mut Piece| piece.to == to),
+                    _ => known.find(|share: &&mut Share| share.to == to),
                 };
                 match known {
-                    Some(piece) => {
-                        piece.work.items += items;
-                        piece.work.requests.append(requests);
+                    Some(share) => {
+                        share.work.items += items;
+                        share.work.requests.append(requests);
                     }
-                    None => pieces.push(Piece {
+                    None => shares.push(Share {
                         to,
                         work: Work { items, requests },
                     }),
@@ -189,11 +189,11 @@ fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates
             }
         }
     }
-    pieces
+    shares
 }
 
 /// Splits a request among the members.
-fn shares(
+fn split_request(
     keys: &Keys,
     signal: Signal,
     request: &Bytes,
@@ -236,7 +236,7 @@ fn shares(
 /// Pairs each part with its member and the permission to send. If several parts are for one member, only one of them
 /// is a probe.
 fn with_members(
-    pieces: Vec<Piece>,
+    shares: Vec<Share>,
     admitted: Vec<Admission>,
     signal: Signal,
 ) -> impl Iterator<Item = (Work, Arc<Member>, Admission)> {
@@ -244,15 +244,15 @@ fn with_members(
         .into_iter()
         .map(|admission| (admission.member.clone(), Some(admission)))
         .collect();
-    let sent = pieces.into_iter().filter_map(move |piece| {
-        let (member, admission) = admitted.get_mut(piece.to)?;
+    let sent = shares.into_iter().filter_map(move |share| {
+        let (member, admission) = admitted.get_mut(share.to)?;
         let admission = match admission.take() {
             Some(admission) => admission,
             None => Admission::beside(member, signal),
         };
-        Some((piece.work, member.clone(), admission))
+        Some((share.work, member.clone(), admission))
     });
-    // Collected before anything is sent, so that the permissions of members without a piece are
+    // Collected before anything is sent, so that the permissions of members without a share are
     // released.
     sent.collect::<Vec<_>>().into_iter()
 }

@@ -37,12 +37,12 @@ enum State {
 pub(super) enum Way {
     /// An ordinary request.
     Open,
-    /// The only request, a probe whether the member is back.
+    /// The single request that probes whether the member is available again.
     Probe,
 }
 
 impl Health {
-    /// The state of a new member.
+    /// Returns the state of a new member.
     pub(super) fn new(backoff: MemberBackoff) -> Self {
         Health {
             state: Mutex::new(State::In),

@@ -69,12 +69,12 @@ impl<'a> Attempt<'a> {
         self.progress.left.iter().flatten().cloned().collect()
     }
 
-    /// Replaces the remaining parts by the pieces that are sent.
-    pub(super) fn replace(&mut self, pieces: impl Iterator<Item = Work>) {
-        self.progress.left = pieces.map(Some).collect();
+    /// Replaces the remaining parts by the shares that are sent.
+    pub(super) fn replace(&mut self, shares: impl Iterator<Item = Work>) {
+        self.progress.left = shares.map(Some).collect();
     }
 
-    /// Records that a member accepted a piece, except for rejected items in the outcome.
+    /// Records that a member accepted a share, except for rejected items in the outcome.
     pub(super) fn taken(&mut self, at: usize, member: u64, outcome: Outcome) {
         let progress = &mut self.progress;
         progress.members.entry(member).or_default().accepted();
@@ -88,7 +88,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Records a permanent refusal of a piece. The piece is split if that may help, so that an
+    /// Records a permanent refusal of a share. The share is split if that may help, so that an
     /// invalid request does not take other data with it. Each member has the same number of splits
     /// as an exporter with a single destination.
     pub(super) fn refused(&mut self, at: usize, member: u64, error: SendError) {
@@ -121,7 +121,7 @@ impl<'a> Attempt<'a> {
         let progress = std::mem::take(&mut self.progress);
         match progress.refusal {
             Some(error) if !progress.accepted => Err(SendError {
-                // The piece was split as far as possible.
+                // The share was split as far as possible.
                 fault: Fault::Elsewhere,
                 ..error
             }),

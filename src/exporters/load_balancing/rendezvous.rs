@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_members_are_known_does_not_matter() {
+    fn order_of_members_does_not_matter() {
         let seeds = seeds(5);
         let reversed: Vec<u64> = seeds.iter().rev().copied().collect();
         assert_eq!(owners(&seeds), owners(&reversed));

@@ -188,7 +188,7 @@ async fn spans_of_trace_reach_one_member() {
 }
 
 #[tokio::test]
-async fn when_a_member_leaves_its_traces_move_and_no_others() {
+async fn removed_member_moves_only_its_traces() {
     let cluster = Cluster::start("{}", &[TAKES; 3]).await;
     cluster.send(&traces(0..60)).await.unwrap();
     let before = owners(&cluster.sent());
@@ -393,7 +393,7 @@ async fn share_refused_permanently_is_rejected_alone() {
 }
 
 #[tokio::test]
-async fn bad_requests_at_many_members_take_no_good_one_with_them() {
+async fn bad_requests_at_many_members_are_dropped_alone() {
     let mut servers = Vec::new();
     for _ in 0..6 {
         let server = TestServer::start(None, |request| {
@@ -429,7 +429,7 @@ async fn member_with_own_trouble_loses_no_data() {
 }
 
 #[tokio::test]
-async fn trouble_with_one_signal_keeps_no_other_from_a_member() {
+async fn failure_of_one_signal_does_not_affect_other_signals() {
     let cluster = Cluster::start("{}", &[|_| Some(UNAVAILABLE)]).await;
     cluster.send(&traces(0..1)).await.unwrap_err();
     let admitted = |signal| cluster.members.admit(signal, &[]).len();
@@ -449,7 +449,7 @@ async fn trace_above_bound_goes_to_next_member() {
 }
 
 #[tokio::test]
-async fn everything_is_counted_under_the_collectors_names() {
+async fn metrics_have_names_of_the_collector() {
     let recorded = Recorded::new();
     let cluster = Cluster::start("{}", &[|_| Some(OK), |_| Some(UNAVAILABLE)]).await;
     let cluster = recorded.within(|| cluster.anew());
@@ -523,7 +523,7 @@ mod of_keys {
     }
 
     #[test]
-    fn of_a_service_all_signals_have_one_key() {
+    fn all_signals_of_a_service_have_one_key() {
         let keys = keys("{routing_key: service}");
         let of_logs = key_of(&keys, &log(&[("a", "b"), ("service.name", "shop")], &[], 1));
         let profiles = Bytes::from(named("shop", 1, ["x"]).encode_to_vec());
@@ -557,7 +557,7 @@ mod of_keys {
     }
 
     #[test]
-    fn attributes_are_looked_for_from_the_resource_down() {
+    fn attributes_are_searched_from_resource_to_item() {
         let keys = keys("{routing_key: attributes, routing_attributes: [x, y]}");
         let key = key_of(&keys, &log(&[("x", "1")], &[("y", "2")], 1));
         assert_eq!(
@@ -568,7 +568,7 @@ mod of_keys {
     }
 
     #[test]
-    fn a_record_without_a_trace_goes_by_its_service() {
+    fn record_without_trace_is_routed_by_service() {
         let keys = keys("{routing_key: traceID}");
         let without = |service| key_of(&keys, &log(&[("service.name", service)], &[], 0));
         assert_ne!(without("a"), without("b"));

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collectors_file_is_read() {
+    fn configuration_of_the_collector_is_accepted() {
         let yaml = "
 endpoint: http://tempo:4317
 tls: {insecure: true}
@@ -249,7 +249,7 @@ retry_on_failure: {max_elapsed_time: 0s}
     }
 
     #[test]
-    fn every_rule_is_reported_at_its_key() {
+    fn violated_rules_are_reported_at_their_keys() {
         let yaml = "
 tls: {insecure: true}
 compression: snappy

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_made_from_the_base_unless_a_signal_has_its_own() {
+    fn signal_urls_derive_from_base_or_override() {
         let config: Config = serde_yaml::from_str(
             "{endpoint: 'http://a:4318/otlp/', logs_endpoint: 'https://b/loki?x=1'}",
         )
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_is_reported_at_its_key() {
+    fn violated_rules_are_reported_at_their_keys() {
         assert_eq!(problems("{}"), ["endpoint"]);
         assert_eq!(problems("endpoint: a:4318"), ["endpoint"]);
         assert_eq!(problems("endpoint: 'http://u:p@a:4318'"), ["endpoint"]);

@@ -11,10 +11,10 @@ use super::super::otlp_response::{json_outcome, outcome, status_text};
 use crate::pipeline::batch::Code;
 use crate::queue::{Fault, Outcome, SendError};
 
-/// The most of a response that is read, as in the Collector.
+/// Maximum number of bytes read from a response, as in the Collector.
 const RESPONSE_BYTES: usize = 64 * 1024;
 
-/// The beginning of a response's body, and whether that is all of it.
+/// Reads the beginning of a response's body. Also returns whether the beginning is the whole body.
 pub(super) async fn read(mut body: Incoming) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -106,7 +106,7 @@ pub(in super::super) fn refused(
     SendError::permanent(code, fault, reason)
 }
 
-/// Seconds, or a date (RFC 9110, 10.2.3). A date that has passed is no wait.
+/// Parses seconds, or a date (RFC 9110, 10.2.3). A past date means no wait.
 pub(in super::super) fn retry_after(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

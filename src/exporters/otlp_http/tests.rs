@@ -177,7 +177,7 @@ async fn json_equals_transcoded_batch() {
 }
 
 #[tokio::test]
-async fn requests_carry_the_configured_headers_and_ours() {
+async fn requests_have_configured_and_own_headers() {
     let server = TestServer::start(None, |_| ok()).await;
     let mut config = config(&server);
     config.headers = serde_yaml::from_str("{x-tenant: a, content-type: no}").unwrap();
@@ -203,7 +203,7 @@ async fn requests_carry_the_configured_headers_and_ours() {
 }
 
 #[tokio::test]
-async fn only_four_statuses_are_retried_and_retry_after_is_honoured() {
+async fn four_statuses_are_retried_with_retry_delay() {
     let status = Status {
         message: "come back".to_owned(),
         ..Status::default()
@@ -255,7 +255,7 @@ async fn only_four_statuses_are_retried_and_retry_after_is_honoured() {
 }
 
 #[tokio::test]
-async fn the_servers_words_are_in_the_error_whatever_their_form() {
+async fn error_contains_server_message_in_any_format() {
     let server = TestServer::start(None, |request| match &request.body()[..] {
         b"json" => respond(
             400,
@@ -344,7 +344,7 @@ async fn broken_connections_are_retryable_and_replaced() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_retryable_and_the_reason_is_given() {
+async fn unreachable_server_is_retryable_with_reason() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -515,7 +515,7 @@ fn retry_after_is_seconds_or_a_date() {
 }
 
 #[tokio::test]
-async fn cookie_of_an_answer_is_sent_back_only_if_enabled() {
+async fn cookie_of_response_is_returned_only_if_enabled() {
     let server = TestServer::start(None, |_| {
         respond(200, &[("set-cookie", "route=7; Path=/")], b"")
     })
@@ -539,7 +539,7 @@ async fn cookie_of_an_answer_is_sent_back_only_if_enabled() {
 }
 
 #[tokio::test]
-async fn plaintext_goes_to_the_proxy_in_absolute_form() {
+async fn plaintext_request_to_proxy_has_absolute_form() {
     let proxy = TestServer::start(None, |_| ok()).await;
     let exporter = exporter(&Config {
         endpoint: "http://no.such.host.test:4318".to_owned(),
@@ -592,7 +592,7 @@ async fn tunneling_proxy(
 }
 
 #[tokio::test]
-async fn https_endpoint_is_reached_by_a_tunnel_through_the_proxy() {
+async fn https_endpoint_is_reached_through_proxy_tunnel() {
     let (ca, cert, key) = certificates();
     let tls = ServerTls {
         cert_pem: cert,

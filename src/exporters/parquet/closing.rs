@@ -16,14 +16,14 @@ use crate::pipeline::batch::Code;
 use crate::queue::{Encoded, Fault, SendError};
 use tributary_otlp::Signal;
 
-/// Longest time that a batch waits for memory before the queue is told to retry.
+/// Maximum time that a batch waits for memory before the queue retries it.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Interval at which a batch that waits for memory checks whether other parts of the process have
 /// released some.
 const LOOK: Duration = Duration::from_millis(200);
 /// Time that a batch waits for files being finished before one more file is finished for it,
 /// because the first files may be stuck.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 /// Memory for rows of a batch, and the turn of the batch at making them.
 pub(super) struct Reserved {
@@ -32,15 +32,15 @@ pub(super) struct Reserved {
 }
 
 impl Files {
-    /// Notes that the queue of that signal has little room left. Files are then finished early,
-    /// unless enough room is about to be released anyway.
+    /// Records that the queue of a signal has little room left. Files are then finished early, unless
+    /// files being finished will release enough room.
     pub(super) fn relieve(&self, signal: Signal) {
         self.relief(signal).want();
         self.changed.notify_one();
     }
 
-    /// Waits until a batch and rows of it that take `rows` bytes fit into memory; finishes files
-    /// early if needed.
+    /// Waits until a batch and `rows` bytes of its rows fit into memory. Finishes files early if
+    /// necessary.
     pub(super) async fn make_room(
         self: &Arc<Self>,
         batch: &Encoded,
@@ -82,7 +82,7 @@ impl Files {
                 }
                 // Files that are being finished may release enough.
                 let is_enough = memory.ending() >= memory.needed(held, copied, rows);
-                if !is_enough || since.elapsed() >= PATIENCE {
+                if !is_enough || since.elapsed() >= STUCK_AFTER {
                     self.close_largest().await;
                     since = Instant::now();
                 }

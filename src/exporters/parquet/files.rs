@@ -70,7 +70,7 @@ pub(super) struct Files {
     ending: OnceLock<Instant>,
     /// Number of batches whose rows are being made.
     taking: AtomicUsize,
-    /// Room that the queues ask for, one for each signal.
+    /// Room that the queues request, by signal.
     pub(super) relief: [Relief; 4],
     pub(super) failures: SampledLog,
     pub(super) early: [SampledLog; 3],
@@ -196,7 +196,7 @@ impl Files {
         }
     }
 
-    /// Starts the end: files are finished once no more rows come for them.
+    /// Begins to end: files are finished once no more rows are added.
     pub(super) fn end(&self) {
         self.ending.get_or_init(Instant::now);
         self.changed.notify_one();
@@ -219,7 +219,7 @@ impl Files {
         self.open.get() == 0 && self.tasks.is_empty()
     }
 
-    /// Notes that a file was begun, so that its due time is scheduled.
+    /// Records a new file, so that its due time is scheduled.
     pub(super) fn begun(&self) {
         self.changed.notify_one();
     }

@@ -37,7 +37,7 @@ pub(super) struct Turn {
 /// Maximum number of row groups encoded at the same time. More row groups would only compete for
 /// the same processors, each with its own buffers.
 static ENCODERS: LazyLock<usize> = LazyLock::new(|| cores().min(4));
-/// Memory for encoding a small row group besides its rows, in bytes. Larger row groups reserve the
+/// Memory for encoding a small row group in addition to its rows, in bytes. Larger row groups reserve the
 /// excess while they are written.
 const ENCODER_BYTES: usize = 6 << 20;
 /// Interval at which a turn that waits for memory checks whether other parts of the process have
@@ -193,7 +193,7 @@ impl Memory {
 }
 
 impl Turn {
-    /// Reserves memory for a row group besides its rows; the part above the encoder's reservation
+    /// Reserves memory for a row group in addition to its rows; the part above the encoder's reservation
     /// counts while the row group is written.
     pub(super) fn takes(&mut self, bytes: usize) {
         self.more.set(bytes.saturating_sub(self.set_aside));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_several_hours_have_the_partition_without_a_value() {
+    fn rows_of_several_hours_share_default_partition() {
         assert_eq!(
             key(NO_HOUR, Some(OVERFLOW)).directory(),
             format!("signal=logs/date={NO_VALUE}/hour={NO_VALUE}/service=__overflow__")
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_of_a_service_leads_out_of_its_directory() {
+    fn service_name_cannot_leave_its_directory() {
         let directory = |service: &str| key(0, Some(service)).directory();
         let start = "signal=logs/date=1970-01-01/hour=00/service=";
         assert_eq!(directory("../../etc"), format!("{start}..%2F..%2Fetc"));

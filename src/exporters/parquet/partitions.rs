@@ -1,6 +1,7 @@
 //! Bounds the number of partitions: rows beyond the bound share partitions.
 //!
-//! A client that invents a service for each request would otherwise make a file for each of them.
+//! Without the bound, a client that invents a service for each request would cause a file for each
+//! request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -22,7 +23,7 @@ pub(super) struct Partitions {
 struct Recent {
     /// Time at which each partition last had rows.
     last: HashMap<Partition, Instant>,
-    /// Time at which partitions were last forgotten.
+    /// Time of the last removal of partitions without rows.
     cleared: Option<Instant>,
 }
 

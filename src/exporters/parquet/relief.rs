@@ -1,9 +1,9 @@
 //! Finishes files early for a sending queue that has little room left, without leaving many small
 //! files.
 //!
-//! A queue asks for room with every request once it is three quarters full, and it stays that full
-//! while a file is being finished. The room that files being finished will release is therefore
-//! subtracted before another file is finished.
+//! A queue that is three quarters full requests a flush with every request, also while a file is
+//! being finished. The room that files being finished will release is therefore subtracted before
+//! another file is finished.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::queue::{Encoded, QueueConfig, Sizer};
 
-/// Interval after which a file is finished in any case while the queue asks for room. Files may be
+/// Interval after which a file is finished in any case while the queue requests room. Files may be
 /// stuck, and the room of merged requests is unknown.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STUCK_AFTER: Duration = Duration::from_secs(2);
 /// Fractions of a unit of the queue. A batch with rows in several files has a share of its room in
 /// each file.
 const PARTS: usize = 1024;
@@ -31,12 +31,12 @@ pub(super) struct QueueRoom {
     pub(super) is_stored: bool,
 }
 
-/// The room of one queue that is released when files are finished.
+/// Room in one queue that finished files will release.
 #[derive(Debug)]
 pub(super) struct Relief {
     wanted: AtomicBool,
     closing: Arc<AtomicUsize>,
-    /// Time at which a file was last taken to be finished.
+    /// Time at which the finishing of a file last began.
     closed: Mutex<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl QueueRoom {
         let units = match self.sizer {
             Sizer::Requests => 1,
             Sizer::Items => batch.items,
-            // A persistent batch is not held in memory.
+            // A persisted batch is not in memory.
             Sizer::Bytes if self.is_stored => batch.bytes(),
             Sizer::Bytes => batch.retained_bytes,
         };
@@ -80,12 +80,12 @@ impl Relief {
         }
     }
 
-    /// Records that the queue asks for room.
+    /// Records that the queue requests room.
     pub(super) fn want(&self) {
         self.wanted.store(true, Relaxed);
     }
 
-    /// Whether the queue has asked for room since the last call.
+    /// Whether the queue has requested room since the last call.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted.swap(false, Relaxed)
     }
@@ -98,7 +98,7 @@ impl Relief {
         // yet.
         let is_worth_it = open >= queue.capacity / 4 && closing < open / 4;
         let closed = *self.closed.lock();
-        is_worth_it || closed.elapsed() >= PATIENCE
+        is_worth_it || closed.elapsed() >= STUCK_AFTER
     }
 
     /// Records that a file with this room is being finished.
@@ -129,7 +129,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn files_on_their_way_make_room_without_further_ones() {
+    async fn files_being_finished_count_as_room() {
         let relief = Relief::new();
         assert!(relief.must_close(750, QUEUE));
         let closing = relief.closing(750);
@@ -143,12 +143,12 @@ mod tests {
     async fn small_files_wait_for_rows_but_not_for_ever() {
         let relief = Relief::new();
         assert!(!relief.must_close(100, QUEUE));
-        tokio::time::advance(PATIENCE).await;
+        tokio::time::advance(STUCK_AFTER).await;
         assert!(relief.must_close(100, QUEUE));
         // A stuck file must not keep the queue full.
         let _hangs = relief.closing(900);
         assert!(!relief.must_close(100, QUEUE));
-        tokio::time::advance(PATIENCE).await;
+        tokio::time::advance(STUCK_AFTER).await;
         assert!(relief.must_close(100, QUEUE));
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Counted(OpenFiles);
 
 /// Memory of a file without rows in bytes: its name, table entries, and tasks.
 pub(super) const FILE_BYTES: usize = 1 << 10;
-/// Memory of a waiting batch besides its requests, in bytes: its ticket, its queue entry, and the
+/// Memory of a waiting batch in addition to its requests, in bytes: its ticket, its queue entry, and the
 /// task that retries it.
 pub(super) const BATCH_BYTES: usize = 4 << 10;
 

@@ -218,7 +218,7 @@ async fn batch_stays_queued_without_consumer_until_end_of_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_finishes_files_at_once() {
+async fn shutdown_finishes_files_at_once() {
     let mut bench = Bench::new(", rotation: {interval: 1h}");
     for hour in 0..3 {
         bench.send(&[("a", hour), ("b", hour)]).await.unwrap();
@@ -288,7 +288,7 @@ async fn finished_part_of_batch_is_not_rewritten_after_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unreadable_batch_is_in_no_file_and_others_are_once() {
+async fn unreadable_batch_does_not_affect_other_batches() {
     let mut bench = Bench::new(", rotation: {interval: 60s}");
     bench.send(&[("a", 0), ("b", 1)]).await.unwrap();
     sleep(SECS(1)).await;
@@ -541,7 +541,7 @@ fn batch_for_many_files_is_read_once_with_bounded_open_files() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_for_many_files_is_in_all_of_them_once_whatever_fails() {
+async fn batch_for_many_files_is_in_each_once_despite_failures() {
     let mut bench = Bench::new(", rotation: {interval: 1s}, max_open_files: 3");
     let day = bench.directory.path().join("signal=logs/date=1970-01-01");
     fs::create_dir_all(&day).unwrap();
@@ -621,7 +621,7 @@ async fn client_without_queue_gets_write_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_finishes_files_early() {
+async fn full_queue_finishes_files_early() {
     let mut bench = Bench::new(
         ", rotation: {interval: 1h}, sending_queue: {queue_size: 10, block_on_overflow: true}",
     );
@@ -662,7 +662,7 @@ async fn full_memory_finishes_files_early() {
 
 /// The accounts are those of what the columns have allocated: a file with a row or two takes some kilobytes.
 #[tokio::test(start_paused = true)]
-async fn many_open_files_together_take_no_more_memory_than_is_allowed() {
+async fn many_open_files_stay_within_memory_limit() {
     const LIMIT: usize = 2 << 20;
     let mut bench = Bench::new(
         ", rotation: {interval: 1h}, max_memory: 2MiB, sending_queue: {queue_size: 10000}",
@@ -777,7 +777,7 @@ async fn rows_of_a_request_are_made_in_bounded_steps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_too_many_files_are_open_some_are_finished() {
+async fn too_many_open_files_are_finished_early() {
     let mut bench = Bench::new(", rotation: {interval: 1h}, max_open_files: 4");
     for hour in 0..10 {
         bench.send(&[("a", hour)]).await.unwrap();
@@ -877,7 +877,7 @@ async fn batches_at_shutdown_share_a_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_is_full_after_its_row_groups_have_enough_rows() {
+async fn file_is_full_with_enough_rows_in_row_groups() {
     let mut bench = Bench::new(
         ", rotation: {interval: 1h, max_rows: 6}, row_group: {max_rows: 3}, manifest: true",
     );
@@ -915,7 +915,7 @@ async fn a_file_is_full_after_its_row_groups_have_enough_rows() {
 }
 
 #[test]
-fn every_rule_is_reported_at_its_key() {
+fn violated_rules_are_reported_at_their_keys() {
     let yaml = "{rotation: {max_bytes: 0, interval: 0s}, row_group: {max_rows: 0, max_bytes: 0}, max_open_files: 0, \
                 max_partitions: 0, max_memory: 0, compression_level: 23, file_permissions: '9', \
                 promote: {resource: [host.name, '', host-name], item: [types, host.name, ok]}}";

@@ -136,7 +136,7 @@ async fn unstarted_configuration_changes_no_setting() {
 }
 
 #[tokio::test]
-async fn request_without_memory_is_refused_before_it_is_decoded() {
+async fn request_without_memory_is_refused_before_decoding() {
     let directory = TempDir::new().unwrap();
     let host = Host {
         budget: Budget::new(1 << 20),

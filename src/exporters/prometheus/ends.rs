@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn of_fast_series_more_is_known_and_memory_is_bounded() {
+    fn memory_of_remembered_deltas_is_bounded() {
         let mut ends = Ends::new(1);
         assert!((1..500).all(|number| ends.admit(2 * number)));
         assert!((1..500).all(|number| ends.admit(2 * number + 1)));

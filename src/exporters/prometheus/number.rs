@@ -80,7 +80,7 @@ mod tests {
 
     /// Texts produced by Go.
     #[test]
-    fn numbers_are_written_as_go_writes_them() {
+    fn numbers_are_formatted_as_in_go() {
         for (value, expected) in [
             (0.0, "0"),
             (1.0, "1"),

@@ -48,7 +48,7 @@ impl Room {
         false
     }
 
-    /// Changes the size of a held part: takes additional room if there is enough, or gives back the
+    /// Changes the size of a reservation: takes additional room if there is enough, or releases the
     /// difference.
     #[must_use = "without room it must stay as it was"]
     pub(super) fn resize(&self, before: (usize, usize), now: (usize, usize)) -> bool {
@@ -66,7 +66,7 @@ impl Room {
         fits
     }
 
-    /// Gives room back.
+    /// Releases room.
     pub(super) fn give(&self, series: usize, bytes: usize) {
         self.series.fetch_sub(series, Relaxed);
         self.bytes.fetch_sub(bytes, Relaxed);
@@ -84,7 +84,7 @@ impl Room {
     }
 
     /// Updates the metrics, and returns unused memory to the budget.
-    pub(super) fn settle(&self) {
+    pub(super) fn release_unused(&self) {
         let mut permit = self.permit.lock();
         // Later growth enlarges the permit after this.
         let bytes = self.bytes.load(Relaxed);

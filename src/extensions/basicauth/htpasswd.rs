@@ -35,8 +35,8 @@ pub(super) enum NoEntry {
     Cost,
 }
 
-/// The first characters of hashes that are not bcrypt, and their names. Without this list such a hash would be accepted as
-/// a password in plain text.
+/// The first characters of hashes other than bcrypt, and their names. Without this list such a hash would be accepted as a
+/// password in plain text.
 const UNSUPPORTED: [(&str, &str); 13] = [
     ("$apr1$", "an MD5 hash of Apache (`$apr1$`)"),
     ("$1$", "an MD5 hash (`$1$`)"),
@@ -107,7 +107,7 @@ impl Hash {
         matches!(self, Hash::Bcrypt(_))
     }
 
-    /// Whether this is the password. The time that the comparison takes does not depend on how much of it is right.
+    /// Whether the text is the password. The time of the comparison does not depend on the length of the correct prefix.
     pub(super) fn matches(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
@@ -121,7 +121,7 @@ impl Hash {
     }
 }
 
-/// Returns true for a text in the form of traditional crypt(3), DES: 13 characters of its alphabet, as random as a hash.
+/// Whether a text has the form of traditional crypt(3), DES: 13 characters of its alphabet, as random as a hash.
 fn is_des(text: &str) -> bool {
     let alphabet = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
     let has = |of: fn(&u8) -> bool| text.as_bytes().iter().any(of);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_line_is_reported_and_the_others_count() {
+    fn invalid_line_is_reported_and_valid_lines_count() {
         let text = "
 # comment: no user
 plain:pass:word

@@ -1,6 +1,6 @@
 //! Checks passwords at a bounded cost.
 //!
-//! Good hashes are slow on purpose: a check takes 50 ms or more. Outcomes are therefore cached,
+//! Good hashes are slow by design: a check takes 50 ms or more. Outcomes are therefore cached,
 //! concurrent checks of equal credentials are merged, checks run outside of the workers that serve
 //! connections and on half of the cores at most, and addresses with too many failures must wait. An
 //! unknown user costs as much time as a known one, so that the time reveals no names.
@@ -70,7 +70,7 @@ impl Users {
         })
     }
 
-    /// Whether both have the same users with the same passwords.
+    /// Whether `self` and `other` have the same users with the same passwords.
     fn same(&self, other: &Users) -> bool {
         self.hashes == other.hashes
     }
@@ -183,7 +183,7 @@ impl Verifier {
             return Verdict::Known(users.outcome(user, right));
         }
         let Ok(place) = self.room.clone().try_acquire_owned() else {
-            self.tries.give_back(peer);
+            self.tries.return_try(peer);
             return Verdict::Known(Err(AuthFailure::Busy));
         };
         let (done, in_progress) = watch::channel(None);
@@ -211,8 +211,8 @@ impl Verifier {
         self.wait(in_progress, users.clone(), user)
     }
 
-    /// Waits for the outcome of a running check, unless too many requests wait: the received part
-    /// of an unauthenticated request stays in memory meanwhile.
+    /// Waits for the outcome of a running check, unless too many requests wait. During the wait, the
+    /// received part of an unauthenticated request stays in memory.
     fn wait(
         &self,
         mut in_progress: watch::Receiver<Option<bool>>,
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_requests_of_a_client_at_once_are_one_check() {
+    async fn concurrent_requests_of_client_share_one_check() {
         let verifier = verifier(&format!("alice:{BCRYPT}"));
         let requests: Vec<_> = (0..1000)
             .map(|_| asked(&verifier, "alice", "secret"))

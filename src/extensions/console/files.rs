@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_the_page_is_served() {
+    fn page_files_are_all_served() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/extensions/console/page");
         let mut names = 0;
         for entry in std::fs::read_dir(directory).unwrap() {

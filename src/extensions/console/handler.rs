@@ -27,7 +27,7 @@ use tributary_memory::Budget;
 use tributary_net::auth::{Guard, UserIdentity, refusal};
 use tributary_net::server::{Handler, Peer, plain};
 
-/// No scripts, styles, requests or frames of other hosts, and none within the page itself.
+/// Content security policy: no inline scripts or styles, and no scripts, styles, requests or frames of other hosts.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -102,8 +102,8 @@ impl Console {
         }
     }
 
-    /// Whether the request names a host that the console answers to. A page of another site could otherwise read the
-    /// console by a name of its own that resolves to this machine (DNS rebinding).
+    /// Whether the host of the request is allowed. Without this check, a page of another site could read the console by a
+    /// host name that resolves to this machine (DNS rebinding).
     fn allows_host<B>(&self, request: &Request<B>) -> bool {
         let Some(allowed) = &self.hosts else {
             return true;
@@ -122,7 +122,7 @@ impl Console {
         named.peek().is_some() && named.all(|host| is_local_or_in(host, allowed))
     }
 
-    /// Logs a look at profiles.
+    /// Logs a request for profiles.
     fn log_access<B>(&self, request: &Request<B>, user: &UserIdentity, peer: &Peer) {
         info!(
             otelcol.component.id = %self.id,

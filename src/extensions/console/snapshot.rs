@@ -1,4 +1,4 @@
-//! Snapshots of the running pipelines as JSON. One is made at most once a second and shared by all clients.
+//! Snapshots of the running pipelines as JSON. At most one snapshot is created per second, for all clients.
 
 mod counters;
 mod nodes;
@@ -25,7 +25,7 @@ use tributary_memory::Budget;
 
 /// Minimum time between two snapshots.
 const INTERVAL: Duration = Duration::from_millis(950);
-/// Maximum number of clients in a snapshot: those with the most bytes.
+/// Maximum number of clients in a snapshot. The clients with the most bytes are included.
 const MAX_CLIENTS: usize = 100;
 
 /// Source of snapshots.

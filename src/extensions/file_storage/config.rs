@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_value_is_found_at_its_key() {
+    fn invalid_values_are_reported_at_their_keys() {
         assert_eq!(problems("{directory: /tmp}"), [""; 0]);
         assert_eq!(
             problems("{create_directory: true, directory: /tmp/none}"),

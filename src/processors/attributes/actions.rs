@@ -106,7 +106,7 @@ pub enum ConvertedType {
     Double,
 }
 
-/// Checks a list of actions under that key of the configuration.
+/// Checks a list of actions under the key `list` of the configuration.
 pub(in crate::processors) fn validate(
     list: &str,
     actions: &[ActionConfig],
@@ -306,7 +306,7 @@ impl ActionConfig {
     }
 }
 
-/// An action, compiled as far as the batch does not matter.
+/// A compiled action.
 #[derive(Debug)]
 enum Made {
     Ready(Action),
@@ -314,7 +314,7 @@ enum Made {
     FromHeader {
         key: String,
         set: fn(ValueSource) -> Operation,
-        /// In lower case.
+        /// Name of the header, in lower case.
         header: String,
         default: Option<Value>,
     },
@@ -346,7 +346,7 @@ impl Made {
     }
 }
 
-/// A list of actions, as far as they are the same for all batches. No pattern is compiled for a batch.
+/// A compiled list of actions.
 #[derive(Debug)]
 pub(in crate::processors) struct Prepared {
     made: Vec<Made>,

@@ -77,7 +77,7 @@ pub(in crate::processors) fn apply(
     Ok(changed.then(|| (profiles.samples(), profiles.encode())))
 }
 
-/// Whether an attribute of a resource has a key or a value that stands in the dictionary.
+/// Whether an attribute of a resource refers to the dictionary, by its key or its value.
 fn refer(request: &[u8]) -> Result<bool, WireFault> {
     for entry in Fields::new(request) {
         let entry = entry?;
@@ -110,7 +110,7 @@ fn refers(attribute: &[u8]) -> Result<bool, WireFault> {
     Ok(false)
 }
 
-/// The same of a value. Values nest as deep as the validator allows.
+/// Whether a value has a reference. The validator limits the nesting of values.
 fn value_refers(value: &[u8]) -> Result<bool, WireFault> {
     for field in Fields::new(value) {
         let field = field?;

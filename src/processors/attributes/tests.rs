@@ -78,7 +78,7 @@ fn actions_are_carried_out_in_order() {
 }
 
 #[test]
-fn a_batch_in_which_nothing_is_found_goes_on_as_the_same_bytes() {
+fn batch_without_hits_is_forwarded_unchanged() {
     let batch = batch(&[("stays", "as it is")]);
     let before = batch.wire().to_bytes();
     let processor = processor("actions: [{key: secret, action: delete}]");
@@ -103,7 +103,7 @@ fn values_keep_their_type() {
 }
 
 #[test]
-fn every_mistake_is_reported_at_its_place() {
+fn mistakes_are_reported_at_their_positions() {
     let problems = |yaml: &str| -> Vec<String> {
         let mut problems = Problems::default();
         config(yaml).unwrap().validate(&mut problems);

@@ -75,7 +75,7 @@ async fn small_batch_is_sent_one_timeout_after_first_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn enough_goes_at_once_and_in_order() {
+async fn complete_batches_are_sent_at_once_in_order() {
     let f = fixture(&config(), Scripted::new([]));
     f.consumer.consume(spans(["a", "b", "c"])).await.unwrap();
     f.consumer.consume(spans(["d", "e"])).await.unwrap();
@@ -85,7 +85,7 @@ async fn enough_goes_at_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_size_or_without_a_timeout_nothing_waits() {
+async fn batch_without_size_or_timeout_is_sent_at_once() {
     let no_size = Config {
         send_batch_size: 0,
         ..config()
@@ -103,7 +103,7 @@ async fn without_a_size_or_without_a_timeout_nothing_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_batch_is_larger_than_the_maximum() {
+async fn batches_stay_within_the_maximum() {
     let config = Config {
         send_batch_max_size: 4,
         ..config()

@@ -126,7 +126,7 @@ impl holding::Bytes for Ready {
 }
 
 impl Gatherer {
-    /// Whether there is room for more.
+    /// Whether there is room for another request.
     fn room(&self) -> Result<Option<()>, Nack> {
         let state = self.holding.state();
         if state.closed {
@@ -144,8 +144,8 @@ impl Gatherer {
     /// Closes the window.
     fn close_window(&self, window: &mut Window) {
         window.due = None;
-        // The window may contain only requests whose senders gave up before the requests were
-        // added.
+        // The senders of all requests in the window may have stopped waiting before the requests
+        // were added.
         if let Some(pending) = window.pending.take().filter(|pending| pending.items > 0) {
             self.ready(Ready::Window(Box::new(pending)));
         }
@@ -156,8 +156,8 @@ impl Gatherer {
             .retain(|_, seen| now.duration_since(*seen) < interval);
     }
 
-    /// Decodes a request, away from the threads that serve sockets if it is large. The request is
-    /// not added yet: its sender may have given up.
+    /// Decodes a request. Large requests are decoded off the threads that serve sockets. The request
+    /// is not added yet, because its sender may have stopped waiting.
     fn read(&self, window: &mut Window, request: &[u8]) -> Reading {
         if !is_readable(request) {
             return Reading::NotUnderstood;
@@ -170,8 +170,8 @@ impl Gatherer {
                 Err(_) => Reading::NotUnderstood,
             };
         }
-        // Requests decoded but never added, because the sender gave up or they were invalid, must
-        // not accumulate either.
+        // Decoded requests that are never added (invalid, or the sender stopped waiting) must not
+        // accumulate.
         if window.pending.as_mut().is_some_and(|pending| {
             let bytes = pending.aggregator.bytes();
             bytes > self.settings.max_bytes || !pending.account_for(bytes, &self.budget)
@@ -192,8 +192,8 @@ impl Gatherer {
         }
     }
 
-    /// Adds a decoded request to its window, or forwards it. The function does not await, so that
-    /// the request of a sender that gave up is never added.
+    /// Adds a decoded request to its window, or forwards the request. The function does not await, so
+    /// that a request is never added after its sender stopped waiting.
     fn take_in(
         &self,
         window: &mut Window,
@@ -297,12 +297,12 @@ impl Entered for Gatherer {
 }
 
 struct Metrics {
-    /// Requests whose series were quiet.
+    /// Number of requests whose series were quiet.
     passed: Counter,
-    /// Windows closed on time, and early.
+    /// Number of windows closed on time, and early.
     in_time: Counter,
     early: Counter,
-    /// Sums that exceeded the range of values.
+    /// Number of sums that exceeded the range of values.
     saturated: Counter,
 }
 

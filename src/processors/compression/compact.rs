@@ -1,4 +1,4 @@
-//! Equal resources and scopes of a batch become one, on the wire.
+//! Merges equal resources and equal scopes of a batch, on the wire.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,11 +91,11 @@ fn compact_profiles(requests: &Requests) -> Option<Requests> {
     changed.then_some(parts)
 }
 
-/// The fields of a message but for its entries, as they are in the message.
+/// The encoded fields of a message, except its entries.
 type Header<'a> = SmallVec<[&'a [u8]; 2]>;
 
-/// Identity of a header: the fields of the resource or scope, an empty one, its attributes sorted
-/// by key, an empty one, and the fields beside it.
+/// Identity of a header: the fields of the resource or scope, its attributes sorted by key, and the
+/// other fields of the message, separated by empty entries.
 type Identity<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// The field of `Resource` that has its attributes.
@@ -105,7 +105,7 @@ const SCOPE_ATTRIBUTES: u32 = 3;
 
 /// Distinct messages by header, in the order of their first occurrence.
 struct Groups<'a, T> {
-    /// By header: the index into `groups`.
+    /// Index into `groups`, by header.
     index: HashMap<Identity<'a>, usize, RandomState>,
     groups: Vec<(Header<'a>, T)>,
 }
@@ -136,9 +136,11 @@ impl<'a, T: Default> Groups<'a, T> {
 /// Entries of a scope, whole fields.
 type Entries<'a> = Vec<&'a [u8]>;
 
-/// The requests as one in which no resource and no scope of a resource occurs twice; nothing if that is so already.
+/// Merges the requests into one request in which no resource and no scope of a resource occurs twice. Returns `None` if
+/// nothing changes.
 ///
-/// Two are equal when all about them is, byte by byte; the order of attributes does not matter, but for those of one key.
+/// Two resources or scopes are equal if all their fields are equal, byte by byte. The order of attributes matters only
+/// among attributes with the same key.
 fn compact(requests: &Requests) -> Option<Requests> {
     let mut resources: Groups<'_, Groups<'_, Entries<'_>>> = Groups::default();
     let mut others: Entries<'_> = Vec::new();
@@ -202,7 +204,7 @@ fn identity<'a>(header: &[&'a [u8]], attributes: u32) -> Identity<'a> {
     identity
 }
 
-/// The header of a message, and its fields with number 2: the scopes of a resource, the entries of a scope.
+/// Splits a message into its header and its fields with number 2: the scopes of a resource, or the entries of a scope.
 fn take_apart(message: &[u8]) -> Option<(Header<'_>, Entries<'_>)> {
     let mut header = Header::new();
     let mut entries = Vec::new();

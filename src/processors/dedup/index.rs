@@ -114,7 +114,7 @@ impl Index {
         })
     }
 
-    /// Stores the slot in the first empty place from its own position on; there is one.
+    /// Stores the slot in the first empty slot from its own position on. There is always an empty slot.
     #[inline]
     fn put(&mut self, slot: Slot) {
         let last = self.slots.len().wrapping_sub(1);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_anything_there_is_nothing_to_find() {
+    fn empty_index_contains_nothing() {
         let mut index = Index::new();
         assert!(!index.contains(7, |_| true));
         index.remove(7, 7);

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Config;
 use super::keys::{DUPLICATE, Keys, NONE};
-use super::seen::{InFlight, Seen, Taken};
+use super::seen::{HeldBy, InFlight, Seen};
 use crate::component::BuildContext;
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
@@ -128,8 +128,8 @@ impl State {
             }
             match self.in_flight.take(*key, delivery) {
                 Ok(()) => count += 1,
-                Err(Taken::Own) => *key = DUPLICATE,
-                Err(Taken::Other) => {
+                Err(HeldBy::Own) => *key = DUPLICATE,
+                Err(HeldBy::Other) => {
                     other = Some(at);
                     break;
                 }
@@ -140,7 +140,7 @@ impl State {
         };
         // A waiting delivery must not keep keys, or two could wait for each other.
         let taken = keys.get(..at).unwrap_or_default();
-        self.in_flight.give_back(taken, delivery);
+        self.in_flight.release(taken, delivery);
         None
     }
 }

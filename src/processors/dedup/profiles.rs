@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_duplicates_go_and_dictionary_stays() {
+    fn duplicates_without_memory_go_dictionary_stays() {
         let mut request = named("a", 1, ["one", "two"]);
         let profiles = &mut request.resource_profiles[0].scope_profiles[0].profiles;
         let mut other = profiles[0].clone();

@@ -1,4 +1,4 @@
-//! Taking items out of a request, on the wire.
+//! Removes items from a request, on the wire.
 
 use super::keys::data;
 use tributary_otlp::Signal;
@@ -30,9 +30,9 @@ const TO_POINTS: [Step; 5] = [
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// The messages in the fields of that number.
+    /// Messages in the fields with this number.
     Field(u32),
-    /// The data of a metric, in any form.
+    /// Data of a metric, in any form.
     Data,
 }
 

@@ -252,7 +252,7 @@ pub(super) struct InFlight(HashTable<(u128, u64)>);
 
 /// The delivery that already has a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum HeldBy {
     /// The same delivery.
     Own,
     /// Another delivery.
@@ -262,7 +262,7 @@ pub(super) enum Taken {
 impl InFlight {
     /// Registers a key for a delivery, unless a delivery already has it.
     #[inline]
-    pub(super) fn take(&mut self, key: u128, delivery: u64) -> Result<(), Taken> {
+    pub(super) fn take(&mut self, key: u128, delivery: u64) -> Result<(), HeldBy> {
         let same = |other: &(u128, u64)| other.0 == key;
         match self
             .0
@@ -272,29 +272,27 @@ impl InFlight {
                 place.insert((key, delivery));
                 Ok(())
             }
-            Entry::Occupied(found) if found.get().1 == delivery => Err(Taken::Own),
-            Entry::Occupied(_) => Err(Taken::Other),
+            Entry::Occupied(found) if found.get().1 == delivery => Err(HeldBy::Own),
+            Entry::Occupied(_) => Err(HeldBy::Other),
         }
     }
 
     /// Releases the keys of this delivery; keys of other deliveries in `keys` are ignored.
-    pub(super) fn give_back(&mut self, keys: &[u128], delivery: u64) {
+    pub(super) fn release(&mut self, keys: &[u128], delivery: u64) {
         for key in keys {
             let own = |other: &(u128, u64)| *other == (*key, delivery);
             if let Ok(found) = self.0.find_entry(whole_hash(*key), own) {
                 found.remove();
             }
         }
-        // The memory of a burst must not be kept forever.
+        // Release the memory of a burst.
         if self.0.is_empty() && self.0.capacity() > KEPT {
             self.0 = HashTable::new();
         }
     }
 
-    /// Releases all keys if no other delivery has any; `count` is the number of keys of this
-    /// delivery. Returns true if the keys were released.
-    ///
-    /// This case is the most common one, and cheap unless the table is much too large.
+    /// Releases all keys if no other delivery has keys. `count` is the number of keys of this
+    /// delivery. Returns true if the keys were released. This is the common case, and cheap.
     pub(super) fn clear(&mut self, count: usize) -> bool {
         let alone = self.0.len() == count && self.0.capacity() <= 32 * count.max(32);
         if alone {
@@ -313,8 +311,8 @@ fn whole_hash(key: u128) -> u64 {
     (key >> 64) as u64
 }
 
-/// Returns the 32 bits of a key in the index, so that one in billions of comparisons reads the ring
-/// in vain.
+/// Returns the 32 bits of a key in the index. With 32 bits, one in billions of comparisons reads the
+/// ring without a match.
 #[inline]
 fn mark(key: u128) -> u32 {
     (key >> 96) as u32
@@ -365,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_known_for_the_window_and_not_longer() {
+    async fn key_is_remembered_for_the_window() {
         let mut seen = seen(100, 1 << 30);
         let start = Instant::now();
         seen.remember(keys(0..1000), start);
@@ -448,15 +446,15 @@ mod tests {
     fn key_in_flight_belongs_to_one_delivery() {
         let mut in_flight = InFlight::default();
         assert_eq!(in_flight.take(7, 1), Ok(()));
-        assert_eq!(in_flight.take(7, 1), Err(Taken::Own));
-        assert_eq!(in_flight.take(7, 2), Err(Taken::Other));
-        in_flight.give_back(&[7], 2);
-        assert_eq!(in_flight.take(7, 2), Err(Taken::Other));
-        in_flight.give_back(&[6, 7], 1);
+        assert_eq!(in_flight.take(7, 1), Err(HeldBy::Own));
+        assert_eq!(in_flight.take(7, 2), Err(HeldBy::Other));
+        in_flight.release(&[7], 2);
+        assert_eq!(in_flight.take(7, 2), Err(HeldBy::Other));
+        in_flight.release(&[6, 7], 1);
         assert_eq!(in_flight.take(7, 2), Ok(()));
         assert_eq!(in_flight.take(8, 3), Ok(()));
         assert!(!in_flight.clear(1), "another delivery is in flight");
-        in_flight.give_back(&[8], 3);
+        in_flight.release(&[8], 3);
         assert!(in_flight.clear(1));
         assert_eq!(in_flight.take(7, 3), Ok(()));
     }

@@ -53,7 +53,7 @@ impl Dedup {
         let examined = before.saturating_sub(known);
         let needed = examined.saturating_mul(ITEM_BYTES);
         let Ok(mut working) = self.budget.acquire(needed) else {
-            // Duplicates are better than losses: there may be no memory later either.
+            // Forward without examination: duplicates are better than losses.
             self.memory.metrics.unexamined.increment(examined as u64);
             let (items, requests) = (examined, offer.requests());
             self.next
@@ -78,7 +78,7 @@ impl Dedup {
         }
         let persisted_upstream = batch.persisted_upstream.clone();
         let claim = self.claim(&mut offer, persisted_upstream.as_deref()).await;
-        // The size was an estimate for profiles. The next steps may take long.
+        // Replace the estimated size by the actual size before the next steps, which may take long.
         working.shrink_to(claim.keys.len().saturating_mul(ITEM_BYTES));
         let rest = offer.rest(&claim.keys, &self.budget).await;
         if !rest.requests.is_empty() {
@@ -170,7 +170,7 @@ impl Drop for Claim<'_> {
         let mut state = self.memory.state();
         let state = &mut *state;
         if !state.in_flight.clear(self.count) {
-            state.in_flight.give_back(&self.keys, self.delivery);
+            state.in_flight.release(&self.keys, self.delivery);
         }
         if self.accepted {
             let pass = |key: &u128| *key != DUPLICATE && *key != NONE;

@@ -9,7 +9,7 @@ use tributary_otlp::Signal;
 pub(super) struct FilterMetrics(Counter);
 
 impl FilterMetrics {
-    /// The handle of a filter in pipelines of a signal. The label has the name that the Collector gives it.
+    /// Creates the metrics of a filter in pipelines of a signal. The label has the Collector's name.
     pub(super) fn new(filter: &ComponentId, signal: Signal) -> Self {
         let items = match signal {
             Signal::Traces => "spans",

@@ -45,14 +45,14 @@ impl Conditions {
         self.0.get(depth as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether there are conditions at that depth.
+    /// Whether there are conditions at `depth`.
     pub(super) fn asks(&self, depth: Depth) -> bool {
         !self.at(depth).is_empty()
     }
 }
 
 impl Rules {
-    /// The rules for a signal.
+    /// Returns the rules for a signal.
     pub(super) fn new(config: &Config, signal: Signal) -> Result<Self, BuildError> {
         let mut rules = Rules::default();
         for written in written(config)
@@ -86,7 +86,7 @@ impl Rules {
         self.choice.is_everything() && self.conditions.0.iter().all(Vec::is_empty)
     }
 
-    /// Whether a condition of that depth is true. `conditions` are the rules' own conditions, partially evaluated.
+    /// Whether a condition of `depth` is true. `conditions` are the rules' own conditions, partially evaluated.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ pub(super) fn properties(config: &Config) -> Vec<(Key, MatchConfig)> {
         .as_ref()
         .filter(|given| !given.is_expression())
     {
-        // Either of the two is enough, as in the Collector.
+        // One of the two keys is enough, as in the Collector.
         let both = given.properties();
         let (mut names, mut resources) = (both.clone(), both.clone());
         names.resources.clear();

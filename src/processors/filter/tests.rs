@@ -795,7 +795,7 @@ fn unsupported_syntax_is_reported_with_position() {
 }
 
 #[test]
-fn every_other_mistake_is_reported_at_its_place() {
+fn other_mistakes_are_reported_at_their_positions() {
     let mut problems = Problems::default();
     config(
         "

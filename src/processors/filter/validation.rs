@@ -5,7 +5,7 @@ use super::rules::{entries, properties, written};
 use tributary_config::Problems;
 use tributary_ottl::path::Context;
 
-/// Reports everything that is wrong.
+/// Reports all errors of the configuration.
 pub(super) fn validate(config: &Config, problems: &mut Problems) {
     for written in written(config) {
         if let Err(mistake) = written.parse() {

@@ -14,7 +14,7 @@ use tributary_otlp::{Requests, Signal};
 use tributary_ottl::path::{Context, Depth};
 use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse, within};
 
-/// Conditions, of which one must be true. Without any, all records are counted.
+/// Conditions, of which at least one must be true. Without conditions, all records are counted.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     conditions: Vec<Condition>,
@@ -24,14 +24,14 @@ pub(super) struct Conditions {
 /// The records of a batch.
 #[derive(Debug)]
 pub(super) struct Divided {
-    /// To be counted, and how many they are.
+    /// Records to count, and their number.
     pub(super) counted: (Requests, usize),
-    /// To be handed on as they are.
+    /// Records to forward unchanged.
     pub(super) passing: (Requests, usize),
 }
 
 impl Conditions {
-    /// Parses the conditions. Validation has already reported invalid ones.
+    /// Parses the conditions. Validation has already reported invalid conditions.
     pub(super) fn new(texts: &[String]) -> Self {
         let conditions = texts.iter().filter_map(|text| condition(text).ok());
         Conditions {
@@ -47,7 +47,7 @@ impl Conditions {
     /// Divides the records of some requests.
     ///
     /// # Errors
-    /// When one is not valid.
+    /// A request is not valid.
     pub(super) fn divide(
         &self,
         requests: &Requests,

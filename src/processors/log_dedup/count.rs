@@ -1,4 +1,4 @@
-//! Equal records become one: their keys, their numbers, and the requests made of them.
+//! Keys and counts of equal records, and the requests with one record for all equal records.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -53,8 +53,8 @@ pub(super) struct Found<'a> {
 /// Memory for one record of a request while the request is read, in bytes.
 pub(super) const FOUND_BYTES: usize = size_of::<Record<'_>>() + size_of::<Context<'_>>();
 
-/// Fields of a record that say nothing about whether it is equal to another: times, the number of dropped attributes,
-/// flags, trace id, span id, time of observation.
+/// Fields that are not compared: times, the number of dropped attributes, flags, trace id, span id, time of
+/// observation.
 const NOT_COMPARED: [u32; 6] = [1, 7, 8, 9, 10, 11];
 
 impl Identity {
@@ -66,7 +66,7 @@ impl Identity {
         }
     }
 
-    /// The records of a request, with their keys.
+    /// Returns the records of a request, with their keys.
     pub(super) fn find<'a>(&self, request: &'a [u8], found: &mut Found<'a>) {
         for resource in messages(request, 1) {
             let resource_key = self.keys.resource(resource);
@@ -112,9 +112,9 @@ impl Identity {
 #[derive(Default)]
 pub(super) struct Counted {
     groups: Vec<Group>,
-    /// Places in `groups`.
+    /// Indices into `groups`.
     contexts: HashMap<u128, usize, RandomState>,
-    /// Places in `groups` and in their records.
+    /// Indices into `groups` and into the records of the group.
     records: HashMap<u128, (usize, usize), RandomState>,
     bytes: usize,
 }
@@ -128,11 +128,11 @@ struct Group {
     records: Vec<One>,
 }
 
-/// One for all that are equal.
+/// The record that stands for all equal records.
 struct One {
     record: Box<[u8]>,
     count: u64,
-    /// In nanoseconds since 1970.
+    /// Time of arrival of the first record, in nanoseconds since 1970.
     first: u64,
     last: u64,
 }
@@ -194,7 +194,7 @@ impl Counted {
         }
     }
 
-    /// A request with one of each, as of now.
+    /// Returns a request with one record for each set of equal records.
     pub(super) fn request(&self, output: &Output, now: u64) -> Bytes {
         // Resources in the order of their first occurrence, each with all its scopes.
         let mut places: HashMap<u128, usize, RandomState> = HashMap::default();
@@ -261,7 +261,7 @@ impl Output {
         }
     }
 
-    /// A time as in RFC 3339, to the second, as Go prints it: `Z` where there is no offset.
+    /// Formats a time as in RFC 3339, to the second, like Go: with `Z` for no offset.
     pub(super) fn time(&self, nanos: u64) -> String {
         let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(0);
         let time = Timestamp::from_second(seconds).unwrap_or_default();
@@ -301,7 +301,7 @@ impl Clock {
         }
     }
 
-    /// In nanoseconds since 1970.
+    /// Returns the time in nanoseconds since 1970.
     pub(super) fn now(&self) -> u64 {
         let passed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(0);
         self.nanos.saturating_add(passed)

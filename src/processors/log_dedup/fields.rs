@@ -8,7 +8,7 @@ use tributary_otlp::reader::{Field, Fields};
 pub(super) const BODY: u32 = 5;
 pub(super) const ATTRIBUTES: u32 = 6;
 
-/// The way to a field of a record.
+/// Path of a field of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
     /// The field of the record: its body or its attributes.
@@ -16,7 +16,7 @@ pub(super) struct Path {
     keys: Vec<String>,
 }
 
-/// Why something does not name a field.
+/// Reason why a text does not name a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPath {
     #[error("must start with `body.` or `attributes.`")]
@@ -28,7 +28,7 @@ pub(super) enum NoPath {
 }
 
 impl Path {
-    /// Reads a name; `\.` is a dot within a key.
+    /// Parses a name, in which `\.` is a dot within a key.
     pub(super) fn parse(name: &str) -> Result<Self, NoPath> {
         let mut keys = vec![String::new()];
         let mut rest = name.chars().peekable();
@@ -54,7 +54,7 @@ impl Path {
         }
     }
 
-    /// The encoded value at that place of a record, the first if there are several.
+    /// Returns the first encoded value at the path in a record.
     pub(super) fn find<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let (first, others) = self.keys.split_first()?;
         let mut value = match self.root {
@@ -85,7 +85,7 @@ pub(super) fn without(record: &[u8], paths: &[Path]) -> Option<Vec<u8>> {
     editor.finish()
 }
 
-/// The value of a key in a value that is a map.
+/// Returns the value of a key in a map.
 fn in_map<'a>(value: &'a [u8], key: &str) -> Option<&'a [u8]> {
     in_pairs(
         messages(value, MAP).flat_map(|map| messages(map, PAIRS)),
@@ -98,7 +98,7 @@ fn in_pairs<'a>(mut pairs: impl Iterator<Item = &'a [u8]>, key: &str) -> Option<
     messages(pair, VALUE).last()
 }
 
-/// The key of a `KeyValue`.
+/// Returns the key of a `KeyValue`.
 pub(super) fn key_of(pair: &[u8]) -> &[u8] {
     messages(pair, 1).last().unwrap_or_default()
 }
@@ -119,7 +119,7 @@ fn prune_map<'a>(value: &Field<'a>, ways: &[&[String]], editor: &mut Editor<'a>)
     }
 }
 
-/// Takes a pair out, or something of its value.
+/// Removes a pair, or a part of its value.
 fn prune_pair<'a>(pair: &Field<'a>, ways: &[&[String]], editor: &mut Editor<'a>) {
     let key = key_of(pair.value.bytes().unwrap_or_default());
     let mut inside = Vec::new();
@@ -146,7 +146,7 @@ fn prune_pair<'a>(pair: &Field<'a>, ways: &[&[String]], editor: &mut Editor<'a>)
     });
 }
 
-/// Field numbers: of the map in an `AnyValue`, of its pairs in a `KeyValueList`, of the value in a `KeyValue`.
+/// Field numbers of the map in an `AnyValue`, of the pairs in a `KeyValueList`, and of the value in a `KeyValue`.
 const MAP: u32 = 6;
 const PAIRS: u32 = 1;
 const VALUE: u32 = 2;
@@ -160,7 +160,7 @@ pub(super) fn is_attribute(field: &Field<'_>, keys: &[&str]) -> bool {
         })
 }
 
-/// The fields of a message but for those with that number, as they are in it.
+/// Returns the encoded fields of a message, except the fields with the number `number`.
 pub(super) fn all_but(message: &[u8], number: u32) -> Vec<u8> {
     let mut kept = Vec::new();
     for field in fields(message).filter(|field| field.number != number) {

@@ -1,4 +1,5 @@
-//! The stage. A record is acknowledged when it has been counted; from then on, this processor is responsible for it.
+//! The stage. A record is acknowledged when it has been counted. From then on, this processor is responsible for the
+//! record.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -344,7 +345,7 @@ impl Entered for LogCounter {
 }
 
 struct Metrics {
-    /// Intervals that ended at their time, and before.
+    /// Number of intervals that ended on time, and early.
     in_time: Counter,
     early: Counter,
 }

@@ -250,7 +250,7 @@ async fn excluded_fields_are_neither_compared_nor_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_included_fields_are_compared_and_without_any_all() {
+async fn included_fields_or_all_fields_are_compared() {
     let config = Config {
         include_fields: ["attributes.id", "attributes.name"]
             .map(str::to_owned)
@@ -363,7 +363,7 @@ async fn blocked_next_stage_refuses_clients_and_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_sends_counted_records_and_refuses_new_ones() {
+async fn shutdown_sends_counted_and_refuses_new_records() {
     let f = fixture(&Config::default(), Scripted::new([]));
     f.send("s", vec![record("a", &[]), record("a", &[])])
         .await
@@ -389,7 +389,7 @@ async fn replaced_processor_flushes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_headers_of_clients_count_in_the_memory_bound() {
+async fn client_headers_count_in_memory_limit() {
     let config = Config {
         metadata_keys: vec!["x-tenant".to_owned()],
         max_bytes: ByteSize(64 << 10),
@@ -511,7 +511,7 @@ fn paths(config: &dyn Validate) -> Vec<String> {
 }
 
 #[test]
-fn every_rule_is_reported_at_its_key() {
+fn violated_rules_are_reported_at_their_keys() {
     assert!(paths(&Config::default()).is_empty());
     let wrong = "{interval: 0s, log_count_attribute: '', timezone: Nowhere/Town, \
                  exclude_fields: [body, attributes.a, attributes.a], \

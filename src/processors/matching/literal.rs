@@ -26,7 +26,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// The value as OTLP has it.
+    /// Converts the value to OTLP.
     pub fn to_value(&self) -> Value {
         let any = |literal: &Literal| AnyValue {
             value: Some(literal.to_value()),

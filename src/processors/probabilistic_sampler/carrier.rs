@@ -5,9 +5,9 @@ use super::threshold::{Randomness, Threshold};
 /// Sampling information that an item carries from earlier samplers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Carrier {
-    /// Its randomness, when it does not follow from the trace id.
+    /// Randomness of the item, unless it follows from the trace id.
     pub(super) randomness: Option<Randomness>,
-    /// The threshold of the samplers before.
+    /// Threshold of the previous samplers.
     pub(super) threshold: Option<Threshold>,
 }
 
@@ -48,7 +48,7 @@ impl Policy {
 /// An item, as far as the decision is concerned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
-    /// `None` when there is nothing to make randomness from.
+    /// Randomness of the item; `None` if the item has no source of randomness.
     pub(super) randomness: Option<Randomness>,
     pub(super) policy: Policy,
     /// Sampling information of the item; `None` if it must stay unchanged.
@@ -64,7 +64,7 @@ pub(super) struct Item {
 pub(super) enum Sampler {
     /// Samples only items with a priority.
     Never,
-    /// By a hash with a seed.
+    /// Samples by a hash with a seed.
     Hash { seed: u32, threshold: Threshold },
     /// The resulting probability is the configured one, or the previous one if that is lower.
     Equalizing { threshold: Threshold },
@@ -88,7 +88,7 @@ impl Sampler {
         }
     }
 
-    /// Decides. `prioritize` may replace the threshold.
+    /// Decides whether the item is sampled. `prioritize` may replace the threshold.
     pub(super) fn decide(
         self,
         item: Item,

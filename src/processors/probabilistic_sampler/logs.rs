@@ -1,4 +1,4 @@
-//! Sampling log records: by trace id or an attribute, and by the attributes that say how a record was sampled.
+//! Sampling log records: by trace id or an attribute, and by the attributes with earlier sampling decisions.
 
 use super::carrier::{Carrier, Decision, Item, Policy, Sampler};
 use super::spans;
@@ -17,7 +17,7 @@ const ATTRIBUTES: u32 = 6;
 pub(super) struct Logs {
     pub(super) sampler: Sampler,
     pub(super) fail_closed: bool,
-    /// Whether the trace id is looked at, in hash mode.
+    /// Whether the trace id is hashed, in hash mode.
     pub(super) by_trace_id: bool,
     /// The attribute to hash, in hash mode, for records without a trace id.
     pub(super) attribute: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Logs {
     pub(super) precision: u32,
 }
 
-/// An attribute of the record: the first of its key.
+/// The first attribute of a record with some key.
 #[derive(Clone)]
 struct Found<'a> {
     field: Field<'a>,
@@ -34,7 +34,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// A text that is not empty.
+    /// Returns the value if it is a nonempty text.
     fn text(&self) -> Option<&'a str> {
         match self.value {
             AnyValue::String("") => None,
@@ -131,7 +131,7 @@ impl Logs {
         item
     }
 
-    /// A percentage of its own. (For spans priorities mean something else.)
+    /// Returns the percentage of the record. (For spans, priorities have another meaning.)
     fn prioritized(&self, priority: &AnyValue<'_>) -> Option<Threshold> {
         let percentage = match priority {
             AnyValue::Double(number) => *number,

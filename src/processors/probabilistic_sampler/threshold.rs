@@ -7,7 +7,7 @@ const RANGE: u64 = 1 << 56;
 /// Hexadecimal digits of 56 bits.
 pub(super) const DIGITS: u32 = 14;
 
-/// The smallest probability there is.
+/// Smallest possible probability.
 pub(super) const LEAST_PROBABILITY: f64 = 1.0 / RANGE as f64;
 
 /// Minimum randomness of a sampled item.
@@ -49,7 +49,7 @@ impl Threshold {
         Threshold(bits.min(RANGE))
     }
 
-    /// Reads a `th` value: up to 14 hexadecimal digits, zeros behind them left out.
+    /// Parses a `th` value: up to 14 hexadecimal digits, without trailing zeros.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = u32::try_from(text.len()).ok()?;
         if digits == 0 || digits > DIGITS {
@@ -58,7 +58,7 @@ impl Threshold {
         Some(Threshold(hexadecimal(text)? << (4 * (DIGITS - digits))))
     }
 
-    /// The `th` value; empty for [`NEVER`](Self::NEVER).
+    /// Formats the `th` value; empty for [`NEVER`](Self::NEVER).
     pub(super) fn text(self) -> String {
         match self {
             Threshold::ALWAYS => "0".to_owned(),
@@ -76,7 +76,7 @@ impl Threshold {
     }
 }
 
-/// The power of two of which the number is half to all; for numbers from 2^-56 to 1.
+/// Returns the exponent of the smallest power of two above the number, for numbers from 2^-56 to 1.
 #[allow(clippy::cast_possible_truncation)] // 11 bits.
 fn exponent(number: f64) -> i32 {
     const BIAS: i32 = 1022;
@@ -87,7 +87,7 @@ impl Randomness {
     /// Highest randomness, sampled by every threshold except [`Threshold::NEVER`].
     pub(super) const ALL: Randomness = Randomness(RANGE - 1);
 
-    /// The last 7 bytes of a trace id.
+    /// Returns the last 7 bytes of a trace id.
     pub(super) fn of_trace(trace_id: &[u8; 16]) -> Self {
         let [.., a, b, c, d, e, f, g] = *trace_id;
         Randomness(u64::from_be_bytes([0, a, b, c, d, e, f, g]))
@@ -120,7 +120,7 @@ impl Randomness {
             .map(Randomness)
     }
 
-    /// The `rv` value.
+    /// Formats the `rv` value.
     pub(super) fn text(self) -> String {
         format!("{:014x}", self.0)
     }
@@ -132,7 +132,7 @@ pub(super) const BUCKET_BITS: u32 = 14;
 /// The values of those bits.
 pub(super) const BUCKETS: u64 = 1 << BUCKET_BITS;
 
-/// FNV-1a of 32 bits (<https://www.ietf.org/archive/id/draft-eastlake-fnv-17.html>) of the seed, in little-endian
+/// Returns FNV-1a of 32 bits (<https://www.ietf.org/archive/id/draft-eastlake-fnv-17.html>) of the seed, in little-endian
 /// order, and the bytes.
 fn fnv1a(bytes: &[u8], seed: u32) -> u32 {
     const OFFSET: u32 = 0x811c_9dc5;

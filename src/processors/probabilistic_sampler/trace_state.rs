@@ -9,14 +9,15 @@ use super::carrier::Carrier;
 use super::threshold::{Randomness, Threshold};
 
 /// Limits of the two specifications, in bytes.
-const LONGEST: usize = 1024;
-const LONGEST_VALUE: usize = 256;
-const LONGEST_KEY: usize = 256;
-const LONGEST_TENANT: usize = 241;
-const LONGEST_SYSTEM: usize = 14;
-const LONGEST_OT: usize = 256;
-/// The Collector refuses the 32nd member, although the specification allows it; so does this.
-const MEMBERS: usize = 31;
+const MAX_LENGTH: usize = 1024;
+const MAX_VALUE: usize = 256;
+const MAX_KEY: usize = 256;
+const MAX_TENANT: usize = 241;
+const MAX_SYSTEM: usize = 14;
+const MAX_OT: usize = 256;
+/// Maximum number of members. Like the Collector, the processor refuses the 32nd member, although the specification
+/// allows it.
+const MAX_MEMBERS: usize = 31;
 
 type Pairs<'t> = SmallVec<[(&'t str, &'t str); 4]>;
 
@@ -32,17 +33,17 @@ pub(super) struct TraceState<'t> {
 }
 
 impl<'t> TraceState<'t> {
-    /// Reads one; `None` when it is not valid, or `rv` or `th` in it are not.
+    /// Parses a trace state. Returns `None` if the trace state, or `rv` or `th` in it, is invalid.
     pub(super) fn parse(text: &'t str) -> Option<Self> {
         let mut state = TraceState::default();
-        if text.len() > LONGEST {
+        if text.len() > MAX_LENGTH {
             return None;
         }
         if text.is_empty() {
             return Some(state);
         }
         for (at, member) in text.split(',').enumerate() {
-            if at >= MEMBERS {
+            if at >= MAX_MEMBERS {
                 return None;
             }
             let member = member.trim_matches([' ', '\t']);
@@ -61,11 +62,11 @@ impl<'t> TraceState<'t> {
         Some(state)
     }
 
-    /// The `ot` member; of several the last one counts.
+    /// Reads the `ot` member. The last of several `ot` members counts.
     fn read(&mut self, text: &'t str) -> Option<()> {
         self.sampling = Carrier::default();
         self.others.clear();
-        if text.len() > LONGEST_OT {
+        if text.len() > MAX_OT {
             return None;
         }
         for pair in text.split(';') {
@@ -82,7 +83,7 @@ impl<'t> TraceState<'t> {
         Some(())
     }
 
-    /// The text.
+    /// Formats the trace state.
     pub(super) fn text(&self) -> String {
         let randomness = self.sampling.randomness.map(Randomness::text);
         let threshold = self.sampling.threshold.map(Threshold::text);
@@ -120,11 +121,11 @@ fn is_key(key: &str) -> bool {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/".contains(&byte)
         })
     };
-    key.len() <= LONGEST_KEY
+    key.len() <= MAX_KEY
         && match key.split_once('@') {
             Some((tenant, system)) => {
-                tenant.len() <= LONGEST_TENANT
-                    && system.len() <= LONGEST_SYSTEM
+                tenant.len() <= MAX_TENANT
+                    && system.len() <= MAX_SYSTEM
                     && starts(tenant, true)
                     && starts(system, false)
                     && rest(tenant)
@@ -136,7 +137,7 @@ fn is_key(key: &str) -> bool {
 
 fn is_value(value: &str) -> bool {
     let is_char = |byte: u8| matches!(byte, 0x20..=0x2b | 0x2d..=0x3c | 0x3e..=0x7e);
-    value.len() <= LONGEST_VALUE
+    value.len() <= MAX_VALUE
         && value.bytes().all(is_char)
         && value.bytes().last().is_some_and(|last| last != b' ')
 }
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn invalid_trace_state_is_reported() {
         let many = vec!["a=1"; 32].join(",");
-        let long = format!("a={}", "x".repeat(LONGEST));
+        let long = format!("a={}", "x".repeat(MAX_LENGTH));
         for text in [
             "a",
             "A=1",

@@ -29,7 +29,6 @@ pub(super) fn redact(
         claim: redactor.policy.embedded_signal(place, None),
         redactor,
     };
-    // Most bodies.
     if let Some(text) = only_string(value) {
         return Ok(match walk.text(text)? {
             TextDecision::Keep => BodyDecision::Keep,
@@ -66,7 +65,7 @@ enum Fate {
 }
 
 impl Walk<'_, '_> {
-    /// A value. The decoder limits how deep values nest.
+    /// Redacts a value. The decoder limits the nesting of values.
     fn value(&mut self, value: &mut AnyValue) -> Result<Fate, Refusal> {
         match &mut value.value {
             Some(Value::KvlistValue(map)) => {
@@ -141,7 +140,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Appends a name to the path. Returns how long it was.
+    /// Appends a name to the path. Returns the previous length of the path.
     fn enter(&mut self, name: &str) -> usize {
         let above = self.path.len();
         if above > 0 {
@@ -151,7 +150,7 @@ impl Walk<'_, '_> {
         above
     }
 
-    /// The key of an entry, where keys are looked at; whether the entry stays.
+    /// Redacts the key of an entry, where keys are scanned. Returns whether the entry stays.
     fn key(&mut self, entry: &mut KeyValue) -> Result<bool, Refusal> {
         if !self.redactor.policy.looks_at_keys || entry.key.is_empty() {
             return Ok(true);
@@ -192,7 +191,7 @@ impl Walk<'_, '_> {
         })
     }
 
-    /// A text: rules, then detectors.
+    /// Redacts a text: first by the rules, then by the detectors.
     fn text(&mut self, text: &str) -> Result<TextDecision, Refusal> {
         match self.ruled(text)? {
             Some(change) => Ok(change),
@@ -241,7 +240,7 @@ impl Walk<'_, '_> {
         })
     }
 
-    /// Bytes: a request, or text as far as they are that.
+    /// Redacts bytes: as a request, or as text.
     fn bytes(&mut self, value: &mut AnyValue) -> Result<Fate, Refusal> {
         let Some(Value::BytesValue(bytes)) = &mut value.value else {
             return Ok(Fate::Stays);
@@ -260,7 +259,7 @@ impl Walk<'_, '_> {
                 fresh.extend_from_slice(chunk.invalid());
                 continue;
             }
-            // As in bytes that stand elsewhere.
+            // The same treatment as for bytes in other locations.
             let place = self.place;
             match self.redactor.text(place, chunk.valid().as_bytes())? {
                 TextDecision::Keep => fresh.extend_from_slice(chunk.valid().as_bytes()),

@@ -1,4 +1,4 @@
-//! Counters of findings, by detector or rule and by place.
+//! Counters of hits, by detector or rule and by location.
 
 use metrics::{Counter, counter};
 
@@ -9,7 +9,7 @@ use tributary_otlp::Signal;
 use tributary_otlp::strings::StringPlace;
 use tributary_redaction::{DetectorId, Hits};
 
-/// A source of findings besides the detectors: one of the Collector's keys.
+/// A source of hits other than the detectors: one of the Collector's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     AllowedKeys,
@@ -27,13 +27,13 @@ const RULES: [(Rule, &str); 4] = [
 
 const COLUMNS: usize = DetectorId::COUNT + RULES.len();
 
-/// `otelcol_processor_redaction_hits`: every series that there can be is there from the start, at zero, so that the first
-/// hit is an increase. Texts have no way in here.
+/// `otelcol_processor_redaction_hits`. Every possible series exists from the start, at zero, so that the first hit is an
+/// increase. No label contains text of a request.
 pub(super) struct Counters {
     handles: Vec<Option<Counter>>,
-    /// The files of profiles that were not passed on.
+    /// Number of original files that were removed from profiles.
     originals: Option<Counter>,
-    /// By reason.
+    /// Number of refused requests, by reason.
     refused: [Counter; Reason::ALL.len()],
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Counters {
 const ORIGINALS: &str = "original_payload";
 
 impl Counters {
-    /// The handles of a processor: for each place, the detectors and rules that are at work.
+    /// Creates the counters of a processor, for each location with its active detectors and rules.
     pub(super) fn new(cx: &BuildContext, signal: Signal, policy: &Policy) -> Self {
         let rules = policy.rules.is_some();
         let inside = policy.signals(signal);
@@ -73,7 +73,7 @@ impl Counters {
         }
     }
 
-    /// Counters that are not exported.
+    /// Creates counters that are not exported.
     pub(super) fn silent() -> Self {
         Counters {
             handles: Vec::new(),
@@ -82,7 +82,7 @@ impl Counters {
         }
     }
 
-    /// A request that cannot be looked at.
+    /// Counts a request that cannot be scanned.
     #[cold]
     pub(super) fn refused(&self, reason: Reason) {
         if let Some(refused) = self.refused.get(reason as usize) {
@@ -90,7 +90,7 @@ impl Counters {
         }
     }
 
-    /// The file that a profile was made of was dropped.
+    /// Counts a removed original file of a profile.
     #[cold]
     pub(super) fn dropped_original(&self) {
         if let Some(originals) = &self.originals {
@@ -98,7 +98,7 @@ impl Counters {
         }
     }
 
-    /// Counts the findings of a scan, and clears them in `hits`.
+    /// Counts the hits of a scan, and clears `hits`.
     #[cold]
     pub(super) fn found(&self, place: StringPlace, hits: &mut Hits) {
         for (detector, count) in hits.iter() {
@@ -107,7 +107,7 @@ impl Counters {
         hits.clear();
     }
 
-    /// Counts the findings of a rule.
+    /// Counts the hits of a rule.
     pub(super) fn ruled(&self, place: StringPlace, rule: Rule, count: u64) {
         if count > 0 {
             self.add(place, DetectorId::COUNT + rule as usize, count);

@@ -1,4 +1,4 @@
-//! A configuration, compiled.
+//! The compiled configuration.
 
 use super::config::{Config, OriginalPayload, RedactionMode, SummaryDetail, UnknownFields};
 use super::rules::Rules;
@@ -12,15 +12,15 @@ pub(super) struct Policy {
     pub(super) tables: Tables,
     pub(super) places: StringPlaces,
     pub(super) scanner: Scanner,
-    /// The detectors at work, with their names.
+    /// The active detectors, with their names.
     pub(super) detectors: Vec<(DetectorId, String)>,
     pub(super) rules: Option<Rules>,
-    /// Whether the rules act in all places, and not only where the Collector's do.
+    /// Whether the rules apply to all locations, and not only to the Collector's locations.
     pub(super) everywhere: bool,
     pub(super) looks_at_keys: bool,
     pub(super) report: bool,
     pub(super) redacts_originals: bool,
-    /// Keys of values that are requests, and the signal of those; no key stands for bodies.
+    /// Keys of values that are requests, with the signal of the requests. No key means the body.
     embedded: Vec<(Option<String>, Signal)>,
 }
 
@@ -79,7 +79,7 @@ impl Policy {
         found.map(|(_, signal)| *signal)
     }
 
-    /// Whether the rules act there.
+    /// Whether the rules apply to the location.
     pub(super) fn acts_on(&self, place: StringPlace) -> bool {
         self.places.has(place)
             && (self.everywhere

@@ -1,4 +1,4 @@
-//! Whether anything is to be taken out of a profiles request: seen on the wire, so that most requests are never decoded.
+//! Checks on the wire whether a profiles request must be redacted, so that most requests are never decoded.
 
 use std::collections::HashSet;
 
@@ -17,11 +17,11 @@ use tributary_redaction::{Hits, ScanOutcome};
 pub(super) struct Probe<'p> {
     policy: &'p Policy,
     hits: Hits,
-    /// Something was found.
+    /// Whether there was a hit.
     pub(super) found: bool,
-    /// A hit is in a place that the policy covers.
+    /// Whether a hit is in a location that the policy covers.
     pub(super) in_place: bool,
-    /// The strings of the dictionary in which there is something, wherever they stand.
+    /// Strings of the dictionary with a hit in any location.
     pub(super) suspects: HashSet<usize>,
     /// Number of dictionary strings seen so far.
     strings: usize,
@@ -94,7 +94,7 @@ impl Rewriter for Probe<'_> {
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        // Rare enough to take every one apart. One that a later value overrides is seen here alone.
+        // Embedded requests are rare, so redact each of them. Only this scan sees overridden values.
         self.found = true;
         self.in_place |= self.inside.request(place, signal, request)?.is_some();
         Ok(None)
@@ -106,8 +106,8 @@ impl Rewriter for Probe<'_> {
     }
 }
 
-/// Whether the rules do something with an attribute of a valid request in which the [`Probe`] has found nothing. In doubt
-/// they do: then the request is taken apart, which is exact.
+/// Whether the rules may change an attribute of a valid request without hits of the [`Probe`]. In doubt returns true:
+/// the request is then decoded and examined exactly.
 pub(super) fn rules_act(policy: &Policy, request: &[u8]) -> Reworked<bool> {
     let Some(rules) = &policy.rules else {
         return Ok(false);
@@ -137,7 +137,7 @@ struct Judge<'p, 'a> {
 
 impl<'a> Judge<'_, 'a> {
     fn request(&mut self, request: &'a [u8]) -> Result<bool, WireFault> {
-        // A dictionary that occurs twice is one.
+        // Protobuf merges a dictionary that occurs twice.
         let tables = || each(Fields::new(request), DICTIONARY);
         for tables in tables() {
             let strings = each(tables?.fields(), STRINGS);
@@ -204,7 +204,7 @@ impl<'a> Judge<'_, 'a> {
                 },
                 (1, Value::Bytes(text)) if !dictionary => key.replace(text).is_some(),
                 (2, Value::Bytes(bytes)) => value.replace(bytes).is_some(),
-                // A unit.
+                // The unit of the attribute.
                 (3, Value::Varint(_)) if dictionary => false,
                 _ => true,
             };
@@ -250,7 +250,7 @@ impl<'a> Judge<'_, 'a> {
     }
 }
 
-/// The messages and strings with that number.
+/// Returns the messages and strings in the fields with the number `number`.
 fn each<'a>(fields: Fields<'a>, number: u32) -> impl Iterator<Item = Result<Field<'a>, WireFault>> {
     fields.filter(move |field| {
         field.as_ref().map_or(true, |field| {

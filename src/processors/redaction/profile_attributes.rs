@@ -78,7 +78,7 @@ impl Rework<'_> {
         Ok(kept)
     }
 
-    /// All that is written out, once nothing in it refers to the dictionary: on the wire, like the other signals.
+    /// Redacts resources and scopes whose attributes do not refer to the dictionary, on the wire like the other signals.
     pub(super) fn attributes(
         &mut self,
         request: ExportProfilesServiceRequest,
@@ -104,7 +104,7 @@ impl Rework<'_> {
         let after = fresh.dictionary.iter_mut();
         let after = after.flat_map(|d| &mut d.attribute_table);
         for (before, after) in before.zip(after) {
-            // The value went, and the attribute goes with it.
+            // An attribute without a value is removed.
             if before.value.is_some() && after.value.is_none() {
                 *after = proto::KeyValueAndUnit::default();
             }

@@ -14,7 +14,7 @@ use tributary_profiles::compact::Compactor;
 use tributary_profiles::references::References;
 use tributary_profiles::reindex::ProfileFault;
 
-/// The strings of a dictionary at these places.
+/// Returns the strings of a dictionary at these indices.
 pub(super) fn strings<'r>(
     request: &'r ExportProfilesServiceRequest,
     places: &HashSet<usize>,
@@ -51,7 +51,7 @@ pub(super) fn read(request: &ExportProfilesServiceRequest) -> Result<Profiles, P
     if merged.saturated() == 0 {
         return Ok(merged.finish());
     }
-    // Their sums do not fit: rather two samples that are equal than a wrong one.
+    // If the sum overflows, keep two equal samples instead of a wrong sum.
     Ok(compacted(Compactor::keeping_samples())?.finish())
 }
 
@@ -71,7 +71,7 @@ pub(super) fn is_build_id(value: Option<&AnyValue>) -> bool {
                 .all(|part| part.len() >= 20 && part.bytes().all(go)))
 }
 
-/// Puts strings where attributes refer to them, so that all of an attribute is in one place.
+/// Replaces the string references of attributes by the strings.
 pub(super) fn inline(request: &mut ExportProfilesServiceRequest) -> Result<(), ProfileFault> {
     let Some(tables) = &mut request.dictionary else {
         return Ok(());

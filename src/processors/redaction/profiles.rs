@@ -51,7 +51,7 @@ pub(super) fn redact(
     if !probe.found && !probe::rules_act(policy, request)? {
         return Ok(stripped.map(Redacted::same_items));
     }
-    // As structs, and once more while it is read into tables and written.
+    // Memory for the structs, and for the tables while the request is read and written.
     let structs = tributary_otlp::decoded_bytes(Signal::Profiles, request);
     let tables = tributary_profiles::decoded_bytes(request).saturating_mul(2);
     output
@@ -73,7 +73,7 @@ pub(super) fn redact(
     // An overridden field in a redacted place is invisible to readers, and disappears when the request is written.
     let hidden = probe.originals > rework.originals;
     let changed = rework.changed || probe.in_place || hidden;
-    // Nothing was added to its strings then.
+    // In this case no strings were added.
     let suspects = match changed {
         true => Vec::new(),
         false => strings(&reworked, &probe.suspects),
@@ -134,7 +134,7 @@ impl Rework<'_> {
         Ok(request)
     }
 
-    /// The files that profiles were made of.
+    /// Redacts the original files of profiles.
     fn originals(&mut self, request: &mut ExportProfilesServiceRequest) -> Reworked<()> {
         let profiles = request
             .resource_profiles
@@ -221,7 +221,7 @@ impl Rework<'_> {
         }
     }
 
-    /// Whether nothing is in a text, wherever it may stand.
+    /// Whether a text has no hit in any location.
     fn is_clean(&self, text: &[u8]) -> bool {
         let policy = self.redactor.policy;
         let outcome = policy.scanner.scan_bytes(text, &mut Hits::default());
@@ -260,7 +260,7 @@ impl Rework<'_> {
         Ok(())
     }
 
-    /// A reference to a string, which leads to another one afterwards if there is something in it.
+    /// Redacts a reference to a string. If the string has a hit, the reference then points to the redacted string.
     fn string(
         &mut self,
         place: StringPlace,
@@ -279,7 +279,7 @@ impl Rework<'_> {
             return Ok(());
         }
         let Some(text) = at.and_then(|at| strings.get(at)) else {
-            // Refused when the tables are read again.
+            // An invalid index is refused when the tables are read again.
             return Ok(());
         };
         let change = self

@@ -17,11 +17,11 @@ use tributary_memory::Budget;
 use tributary_otlp::strings::{AttributeDecision, SetAttribute, StringPlace, TextDecision};
 use tributary_redaction::{Hits, ScanOutcome, Unscannable};
 
-/// The longest key, or path in a body, that a summary names, in bytes. A path repeats the keys above it, so without a
-/// bound a summary could be many times as long as the body.
+/// Maximum length of a key, or of a path in a body, in a summary, in bytes. A path repeats the keys above it, so without
+/// a limit a summary could be many times as long as the body.
 const LONGEST_NAME: usize = 256;
 
-/// One request's.
+/// Redactor of one request.
 pub(super) struct Redactor<'p> {
     pub(super) policy: &'p Policy,
     pub(super) counters: &'p Counters,
@@ -30,7 +30,7 @@ pub(super) struct Redactor<'p> {
     pub(super) level: u32,
     hits: Hits,
     pub(super) keys: Memory,
-    /// The sets of attributes around, the innermost last.
+    /// The enclosing sets of attributes, the innermost last.
     pub(super) sets: SmallVec<[Set; 2]>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Set {
     pub(super) place: Option<StringPlace>,
     /// The attribute whose strings are being scanned.
     pub(super) looking: Option<String>,
-    /// Whether that attribute has more in it than its reader sees, so that the rules have not seen all of it.
+    /// Whether the attribute contains data that its reader ignores, and that the rules thus have not checked.
     pub(super) hidden: bool,
 }
 
@@ -69,7 +69,7 @@ impl<'p> Redactor<'p> {
         self.scanned(place, outcome)
     }
 
-    /// The same for bytes that should be a text.
+    /// Applies the detectors to bytes that should be a text.
     #[inline(always)]
     pub(super) fn scan_bytes(
         &mut self,
@@ -115,7 +115,7 @@ impl<'p> Redactor<'p> {
         })
     }
 
-    /// Rules, then detectors.
+    /// Applies the rules, then the detectors.
     #[cold]
     pub(super) fn ruled_text(
         &mut self,
@@ -159,7 +159,7 @@ impl<'p> Redactor<'p> {
         Ok(change)
     }
 
-    /// Something in the attribute that is looked at has changed.
+    /// Records that the current attribute has changed.
     pub(super) fn looked_at(&mut self, place: StringPlace, rules: &Rules) {
         if let Some(set) = self.sets.last_mut()
             && set.place == Some(place)
@@ -169,8 +169,8 @@ impl<'p> Redactor<'p> {
         }
     }
 
-    /// An attribute under the Collector's rules, in their order: ignored and removed keys, allowed values, blocked keys,
-    /// blocked values, sanitizers; then the detectors.
+    /// Redacts an attribute by the Collector's rules, in their order: ignored and removed keys, allowed values, blocked
+    /// keys, blocked values, sanitizers. Then applies the detectors.
     fn ruled_attribute(
         &mut self,
         rules: &Rules,
@@ -198,7 +198,7 @@ impl<'p> Redactor<'p> {
                 Only::String => AttributeDecision::KeepValue,
                 // Overridden data in the attribute was not checked by the rule, and is removed.
                 Only::Seen(true) => AttributeDecision::Replace(text.into_owned()),
-                _ if hides(seen) => self.look(key, true),
+                _ if hides(seen) => self.inspect(key, true),
                 _ => AttributeDecision::KeepValue,
             });
         }
@@ -232,15 +232,15 @@ impl<'p> Redactor<'p> {
                     // No rule has checked overridden data, so it is removed.
                     return Ok(AttributeDecision::Replace(text.into_owned()));
                 }
-                return Ok(self.look(key, hides(seen)));
+                return Ok(self.inspect(key, hides(seen)));
             }
         };
         self.note(Deed::Masked, key, rules);
         Ok(AttributeDecision::Replace(fresh))
     }
 
-    /// The strings in an attribute are looked at one by one.
-    fn look(&mut self, key: &str, hidden: bool) -> AttributeDecision {
+    /// Makes the current attribute known for the scan of its strings.
+    fn inspect(&mut self, key: &str, hidden: bool) -> AttributeDecision {
         if let Some(set) = self.sets.last_mut() {
             set.looking = Some(key.to_owned());
             set.hidden = hidden;

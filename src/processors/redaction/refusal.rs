@@ -13,13 +13,13 @@ pub(super) enum Refusal {
     Unscannable {
         /// Place of the value.
         place: StringPlace,
-        /// Why.
+        /// Reason of the scanner.
         error: Unscannable,
     },
     /// A string is not UTF-8.
     #[error("a string in {} is not UTF-8", .0.name())]
     NotUtf8(StringPlace),
-    /// A body or an attribute's value is not a value.
+    /// A body or an attribute's value is malformed.
     #[error("a value in {} is malformed", .0.name())]
     Unreadable(StringPlace),
     /// A value listed as an embedded request is not a request.
@@ -30,7 +30,7 @@ pub(super) enum Refusal {
         /// Reason why the bytes are not a request.
         reason: String,
     },
-    /// Requests in requests in requests.
+    /// Requests are nested too deeply in values.
     #[error("embedded requests nest more than {} levels deep", Refusal::LEVELS)]
     Nested,
     /// Tables of a dictionary do not fit together.
@@ -39,7 +39,7 @@ pub(super) enum Refusal {
     /// There is no memory for the redacted request.
     #[error(transparent)]
     NoRoom(NoRoom),
-    /// The layout of profiles is one that is no longer in use.
+    /// The profiles have a layout that is no longer in use.
     #[error("{0}")]
     Layout(String),
 }

@@ -1,4 +1,4 @@
-//! Decisions of the redactor, as the rewriter of requests asks for them.
+//! Decisions of the redactor, for the rewriter of requests.
 
 use super::redactor::{Redactor, Set};
 use super::refusal::Refusal;

@@ -11,7 +11,7 @@ use crate::component::BuildError;
 use tributary_config::Secret;
 use tributary_redaction::{Hasher, Pattern, PatternSet, Unscannable};
 
-/// The rules of a configuration, compiled.
+/// The compiled rules of a configuration.
 #[derive(Debug)]
 pub(super) struct Rules {
     allow_all_keys: bool,
@@ -20,7 +20,7 @@ pub(super) struct Rules {
     ignored_key_patterns: PatternSet,
     blocked_key_patterns: PatternSet,
     blocked_values: Vec<Pattern>,
-    /// All of them: most values match none.
+    /// All blocked patterns in one set, because most values match no pattern.
     any_blocked_value: PatternSet,
     allowed_values: PatternSet,
     pub(super) all_types: bool,
@@ -36,9 +36,9 @@ pub(super) enum Verdict {
     Ignored,
     /// The attribute is removed.
     Removed,
-    /// Its value is masked as a whole, unless it is an allowed one.
+    /// The whole value is masked, unless the value is allowed.
     Blocked,
-    /// Its value decides.
+    /// The value of the attribute decides.
     Open,
 }
 
@@ -69,7 +69,7 @@ impl Memory {
 }
 
 impl Rules {
-    /// None when the configuration has no rules, so that only detectors are at work.
+    /// Compiles the rules. Returns `None` if the configuration has no rules.
     pub(super) fn new(config: &Config) -> Result<Option<Rules>, BuildError> {
         let sanitizers = Sanitizers::new(config);
         let lists = [
@@ -105,7 +105,7 @@ impl Rules {
         }))
     }
 
-    /// Whether no key decides anything.
+    /// Whether no rule depends on the key.
     fn is_open_to_all(&self) -> bool {
         self.allow_all_keys
             && self.ignored_keys.is_empty()
@@ -130,7 +130,7 @@ impl Rules {
         self.allowed_values.is_match(text)
     }
 
-    /// Whether something in a value is blocked.
+    /// Whether a part of a value is blocked.
     pub(super) fn blocks_value(&self, text: &str) -> bool {
         self.any_blocked_value.is_match(text)
     }
@@ -166,7 +166,7 @@ impl Rules {
         Ok(output)
     }
 
-    /// A value under a blocked key: each of its lines is masked, as the Collector's `.*` does.
+    /// Masks each line of a value under a blocked key, like the Collector's `.*`.
     pub(super) fn mask_all(&self, text: &str) -> String {
         let lines: Vec<String> = text.split('\n').map(|line| self.mask(line)).collect();
         lines.join("\n")

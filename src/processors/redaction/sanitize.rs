@@ -111,7 +111,7 @@ impl Sanitizers {
                 {
                     about.kind = kind;
                 }
-                // Whichever its number: nothing else has such a string at its beginning.
+                // The field number does not matter, because no other field begins with such a string.
                 Value::Bytes(_) => match key_of(&field) {
                     Some("db.system.name") if name.is_empty() => name = text_of(&field),
                     Some("db.system") if older.is_empty() => older = text_of(&field),
@@ -126,7 +126,7 @@ impl Sanitizers {
     }
 }
 
-/// Attributes that say that a span is one of HTTP: semantic conventions 1.25 and 1.40.
+/// Attributes of HTTP spans, by the semantic conventions 1.25 and 1.40.
 const HTTP: [&str; 9] = [
     "http.route",
     "http.request.method",
@@ -145,7 +145,7 @@ fn key_of<'a>(attribute: &Field<'a>) -> Option<&'a str> {
     std::str::from_utf8(key.value.bytes()?).ok()
 }
 
-/// The string that is an attribute's value, in lower case; empty when it is something else.
+/// Returns an attribute's string value in lower case; empty for other values.
 fn text_of(attribute: &Field<'_>) -> String {
     let text = attribute
         .fields()
@@ -177,8 +177,8 @@ fn changed(text: Cow<'_, str>) -> Option<String> {
 pub(super) struct About {
     /// Returns `db.system.name` or `db.system` in lower case; empty if neither is present.
     db_system: String,
-    /// The kind of a span.
+    /// Kind of the span.
     kind: u64,
-    /// Whether it has attributes of HTTP.
+    /// Whether the span has HTTP attributes.
     http: bool,
 }

@@ -53,7 +53,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 #[derive(Default)]
 pub(super) struct Summary {
     deeds: [Names; DEEDS.len()],
-    /// The summary that an earlier processor has left in the set.
+    /// The existing summary of an earlier processor in the set.
     found: Vec<Found>,
 }
 
@@ -72,12 +72,12 @@ struct Found {
     key: String,
     place: (usize, usize),
     value: Option<Value>,
-    /// Whether it must be written even if nothing is added to it.
+    /// Whether the summary must be written even if it has no new entries.
     changed: bool,
 }
 
 impl Summary {
-    /// Something was done to the attribute, or part of a body, of that name.
+    /// Records a change of the attribute, or part of a body, with this name.
     pub(super) fn add(&mut self, deed: Deed, name: &str, verbosity: SummaryDetail) {
         let Some(entry) = self.deeds.get_mut(deed as usize) else {
             return;

@@ -108,7 +108,7 @@ fn empty_allowed_keys_remove_every_attribute() {
 }
 
 #[test]
-fn the_collectors_example_gives_the_collectors_output() {
+fn example_of_the_collector_has_same_output() {
     let before = json!({
         "description": "card 4111111111111111, master 5500000000000004",
         "group": "x",
@@ -155,7 +155,7 @@ fn blocked_key_stays_and_its_whole_value_is_masked() {
 }
 
 #[test]
-fn hashes_stand_in_the_place_of_matches() {
+fn matches_are_replaced_by_hashes() {
     let with = |extra: &str| format!("{{allow_all_keys: true, blocked_values: [abc], {extra}}}");
     let before = json!({"a": "x abc y"});
     let md5 = on_span(&with("hash_function: md5"), &before);
@@ -196,7 +196,7 @@ fn other_types_are_looked_at_on_request_and_become_strings() {
 }
 
 #[test]
-fn a_summary_adds_up_over_several_processors() {
+fn summaries_of_several_processors_add_up() {
     let yaml = "{allow_all_keys: true, blocked_values: [secret], summary: debug}";
     let before = json!({
         "b": "secret",
@@ -292,7 +292,7 @@ fn detectors_look_everywhere_but_at_schema_urls_and_keys() {
 }
 
 #[test]
-fn without_a_hit_the_very_same_bytes_go_on() {
+fn text_without_hits_is_unchanged() {
     for yaml in [
         DETECT,
         "{allow_all_keys: true, blocked_values: [secret], summary: debug}",
@@ -318,7 +318,7 @@ fn collector_keys_apply_to_same_places_unless_scan_is_set() {
 }
 
 #[test]
-fn an_attribute_goes_when_a_detector_drops_its_value() {
+fn dropped_value_removes_its_attribute() {
     let yaml = "{allow_all_keys: true, detectors: [{name: email, action: drop}]}";
     let before = json!({"a": "x", "b": "jane@example.com", "c": ["jane@example.com", 1]});
     assert_eq!(
@@ -359,7 +359,7 @@ db_sanitizer:
 }
 
 #[test]
-fn in_mode_report_nothing_changes() {
+fn report_mode_changes_nothing() {
     let yaml = "{mode: report, detectors: [email], unknown_fields: drop, summary: debug}";
     let request = everywhere("jane@example.com");
     assert_eq!(redacted(yaml, Signal::Traces, &request), request);
@@ -436,7 +436,7 @@ summary: debug
 ";
 
 #[test]
-fn keys_are_looked_at_whatever_becomes_of_their_values() {
+fn keys_are_checked_regardless_of_values() {
     let set = json!({
         "a jane@example.com": "secret",
         "b jane@example.com": "jane@example.com",
@@ -452,7 +452,7 @@ fn keys_are_looked_at_whatever_becomes_of_their_values() {
 }
 
 #[test]
-fn an_allowed_value_stays_and_its_key_is_looked_at() {
+fn allowed_value_stays_and_its_key_is_checked() {
     let yaml = "{allow_all_keys: true, redact_all_types: true, allowed_values: ['^ok@example.com$', '^1$'], \
                 detectors: [{name: email, action: replace}], scan: [all]}";
     let set = json!({"a jane@example.com": "ok@example.com", "b jane@example.com": 1});

@@ -15,15 +15,15 @@ use tributary_otlp::view;
 /// Share of an attribute's value that its text covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Only {
-    /// All of it: a string.
+    /// The text covers the whole value, which is a string.
     String,
     /// The part of the value that a decoder sees, and whether that part is a string.
     Seen(bool),
-    /// The rules see nothing in it.
+    /// The value has no text for the rules.
     Nothing,
 }
 
-/// A value as text, and how much of the value that is.
+/// A value as text, and the share of the value that the text covers.
 pub(super) fn text_of<'s>(
     rules: &Rules,
     place: StringPlace,
@@ -40,7 +40,7 @@ pub(super) fn text_of<'s>(
     }
     let value = AnyValue::decode(value).map_err(|_| Refusal::Unreadable(place))?;
     Ok(match value.value {
-        // There may be more in the attribute than its reader sees.
+        // The attribute may contain data that its reader ignores.
         Some(Value::StringValue(text)) => (Cow::Owned(text), Only::Seen(true)),
         _ if rules.all_types => (
             Cow::Owned(view::text_of(&value).into_owned()),
@@ -50,18 +50,18 @@ pub(super) fn text_of<'s>(
     })
 }
 
-/// Whether there is a string directly in an encoded value, be it overridden.
+/// Whether an encoded value directly contains a string, even if the string is overridden.
 fn has_string(value: &[u8]) -> bool {
     let mut fields = Fields::new(value);
     fields.any(|field| field.is_ok_and(|field| field.number == 1))
 }
 
-/// Whether an attribute may have data that its reader does not see, at any depth: repeated fields, overridden members
-/// of a `oneof`, unknown fields.
+/// Whether an attribute may contain data that its reader ignores, at any depth: repeated fields, overridden members of a
+/// `oneof`, unknown fields.
 pub(super) fn hides(seen: &SetAttribute<'_>) -> bool {
     let value = seen.value.unwrap_or_default();
     let plain = || match value.first() {
-        // A number, a truth value or bytes, and nothing else.
+        // The value is only a number, a boolean or bytes.
         Some(0x10 | 0x18 | 0x21 | 0x3a) => Fields::new(value).nth(1).is_none(),
         _ => AnyValue::decode(value).is_ok_and(|decoded| decoded.encode_to_vec() == value),
     };
@@ -82,7 +82,7 @@ pub(super) fn summed_up(
     (summary && *decided != AttributeDecision::Remove && !hides(seen)).then_some((value, false))
 }
 
-/// The string that is all of an encoded value.
+/// Returns the string, if it is the whole encoded value.
 pub(super) fn only_string(value: &[u8]) -> Option<&str> {
     let [0x0a, rest @ ..] = value else {
         return None;

@@ -62,7 +62,7 @@ mod tests {
     use tributary_memory::Budget;
 
     #[test]
-    fn there_is_room_up_to_a_bound_and_as_far_as_the_budget_goes() {
+    fn room_ends_at_limit_or_budget() {
         let budget = Budget::new(1 << 30);
         let mut room = Room::new(budget.empty_permit(), 2 << 20);
         assert!(room.has(16 << 20) && !room.has((16 << 20) + 1));

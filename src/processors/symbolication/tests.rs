@@ -251,7 +251,7 @@ async fn symbol_names_need_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sender_may_wait_for_a_moment() {
+async fn sender_waits_for_missing_symbols() {
     let config = Config {
         wait: units::Duration::secs(5),
         ..Config::default()

@@ -147,7 +147,7 @@ async fn merged_stacks_are_levels_of_numbers() {
 }
 
 #[tokio::test]
-async fn distances_count_from_the_frame_before_in_a_level() {
+async fn distances_are_relative_to_previous_frame_of_level() {
     let fixture = Fixture::new();
     // The callee of `b` begins behind the width of `a` and the own value of `b`.
     fixture.append("cart", "1", 10, "a 5\nb 1\nb;c 2\n");

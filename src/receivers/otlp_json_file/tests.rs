@@ -259,7 +259,7 @@ fn protobuf_of_several_signals_is_an_error() {
 }
 
 #[test]
-fn every_rule_is_reported_at_its_key() {
+fn violated_rules_are_reported_at_their_keys() {
     let problems = |yaml: &str| {
         let config: Config = serde_yaml::from_str(yaml).unwrap();
         let mut problems = Problems::default();

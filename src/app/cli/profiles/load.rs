@@ -137,7 +137,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
             "note: {saturated} sums exceed 64 bits and were set to the maximum"
         );
     }
-    let mut profiles = defaults.give_back(merger.finish())?;
+    let mut profiles = defaults.restore(merger.finish())?;
     for resource in &mut profiles.resources {
         if resource.resource.is_none() {
             resource.resource = Some(main.clone().unwrap_or_default());
@@ -155,11 +155,12 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
     })
 }
 
-/// The default sample types of merged pprof files. Profiles of files with different ones are merged; as in pprof, the first
-/// default sample type that is not empty is that of the result.
+/// The default sample types of merged pprof files. Files with different default sample types are merged. As in pprof, the
+/// result has the first default sample type that is not empty.
 #[derive(Default)]
 struct Defaults {
-    /// The first default sample type for each order of sample types. Files with another number of sample types are not merged.
+    /// The first default sample type for each order of sample types. Files with different numbers of sample types are not
+    /// merged.
     first: Vec<(Option<KeyValue>, KeyValue)>,
 }
 
@@ -183,8 +184,8 @@ impl Defaults {
         found.map(|(_, default)| default)
     }
 
-    /// Gives the scopes that have none the default sample type of their order.
-    fn give_back(&self, mut profiles: Profiles) -> Result<Profiles, String> {
+    /// Sets the default sample type of their order in all scopes without a default sample type.
+    fn restore(&self, mut profiles: Profiles) -> Result<Profiles, String> {
         let mut are_equal = false;
         for resource in &mut profiles.resources {
             for scope in &mut resource.scopes {
@@ -205,7 +206,7 @@ impl Defaults {
         if !are_equal {
             return Ok(profiles);
         }
-        // A file of OTLP already had the default sample type, so its scope became equal to one of a pprof file.
+        // An OTLP file already had the default sample type, so its scope became equal to the scope of a pprof file.
         let mut merger = Merger::new(MergeOptions::default());
         let added = merger.add_encoded(&profiles.encode());
         added.map_err(|error| error.to_string())?;
@@ -218,7 +219,7 @@ fn attribute(scope: &Option<InstrumentationScope>, key: &str) -> Option<KeyValue
     attributes.find(|attribute| attribute.key == key).cloned()
 }
 
-/// Reads decompressed bytes as a pprof file to find the reason why they are none.
+/// Reads decompressed bytes as a pprof file, for the reason of the error.
 pub(super) fn check_pprof(bytes: &[u8]) -> Result<(), String> {
     let (options, mut dictionary) = (Reading::default().options(), Dictionary::new());
     let read = PprofReader::new().read(bytes, &options, &mut unlimited(), &mut dictionary, None);

@@ -138,7 +138,7 @@ fn done(outcome: &Outcome, file: &str) -> bool {
 }
 
 #[test]
-fn a_damaged_file_gives_a_clear_error_or_a_valid_result() {
+fn damaged_file_causes_error_or_valid_result() {
     let place = Place(tempfile::tempdir().unwrap());
     let (file, to) = (place.path("damaged"), place.path("result.otlp"));
     let pprof = place.path("result.pb.gz");
@@ -187,7 +187,7 @@ fn a_damaged_file_gives_a_clear_error_or_a_valid_result() {
 }
 
 #[test]
-fn a_damaged_archive_is_named_as_such() {
+fn damaged_archive_is_reported() {
     let place = Place(tempfile::tempdir().unwrap());
     let file = place.path("damaged.gz");
     let mut random = fastrand::Rng::with_seed(8);

@@ -14,7 +14,7 @@ pub(super) struct Size {
 }
 
 impl Default for Size {
-    /// Without a terminal, lines are not cut, and nothing is left out.
+    /// Size without a terminal: lines are not truncated, and no line is omitted.
     fn default() -> Self {
         Size {
             columns: usize::MAX,
@@ -34,7 +34,7 @@ pub(super) fn size() -> Size {
     }
 }
 
-/// Formats a snapshot. What does not fit is cut.
+/// Formats a snapshot, truncated to the size of the terminal.
 pub(super) fn render(snapshot: &Value, size: Size) -> String {
     let mut text = header(snapshot);
     text.push('\n');
@@ -218,7 +218,7 @@ fn dropped(account: &Value) -> f64 {
     counts.map(number).fold(0.0, |total, count| total + count)
 }
 
-/// Columns of text. The first one is aligned to the left, all others to the right.
+/// Columns of text. The first column is aligned to the left, all other columns to the right.
 struct Table {
     rows: Vec<Vec<String>>,
 }

@@ -5,7 +5,7 @@ fn problems(yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_collectors_file_is_read() {
+fn configuration_of_the_collector_is_accepted() {
     let yaml = "
 routing_key: service
 protocol: {otlp: {timeout: 1s, tls: {insecure: true}, sending_queue: {enabled: false}}}
@@ -23,7 +23,7 @@ resolver: {dns: {hostname: members.local, port: 5317}}
 }
 
 #[test]
-fn every_rule_is_reported_at_its_key() {
+fn violated_rules_are_reported_at_their_keys() {
     let yaml = "
 routing_attributes: [a]
 protocol:

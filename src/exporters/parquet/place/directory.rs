@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn files_have_their_permissions_whatever_the_umask() {
+    fn file_permissions_do_not_depend_on_umask() {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let temporary = TempDir::new().unwrap();
         // A usual umask removes the write permission of others.
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_directory_of_unfinished_files_is_made_again() {
+    fn removed_directory_of_unfinished_files_is_recreated() {
         let temporary = TempDir::new().unwrap();
         let directory = Arc::new(Directory::open(temporary.path(), 0o600).unwrap());
         let (lost, _) = directory.begin("lost.parquet").unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_without_locks_is_no_error_and_a_broken_one_is() {
+    fn missing_lock_support_is_accepted_broken_disk_is_not() {
         let outcome = |kind| is_locked(Err(io::Error::from(kind)));
         assert!(!outcome(io::ErrorKind::Unsupported).unwrap());
         assert!(outcome(io::ErrorKind::PermissionDenied).is_err());

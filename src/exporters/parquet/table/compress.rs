@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_level_takes_more_memory_than_is_counted() {
+    fn all_levels_stay_within_counted_memory() {
         // A dictionary larger than any page.
         let page = vec![7; 4 << 20];
         for level in [1, 3, 5, 8, 9, 12, 15, 22] {

@@ -1,6 +1,6 @@
-//! Data that tables gather until a row group is written.
+//! Data that tables buffer until a row group is written.
 
-/// A gathered container.
+/// A buffered container.
 pub(super) trait Gathered {
     /// Removes all data. Memory is kept for further data.
     fn clear(&mut self);

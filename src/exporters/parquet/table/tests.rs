@@ -133,7 +133,7 @@ fn logs(service: &str, log_records: Vec<LogRecord>) -> ExportLogsServiceRequest 
 }
 
 #[test]
-fn many_logs_come_back_in_the_order_of_service_and_time() {
+fn many_logs_are_sorted_by_service_and_time() {
     let record = |at: u64| LogRecord {
         time_unix_nano: START + at,
         body: Some(any(Value::StringValue(format!("request {at}")))),
@@ -235,7 +235,7 @@ fn missing_fields_are_null_or_empty() {
 }
 
 #[test]
-fn rows_go_to_the_hour_of_their_own_time_and_to_their_service() {
+fn rows_are_partitioned_by_their_hour_and_service() {
     let records = [START + 1, START - 1, START + 2].map(|time| LogRecord {
         time_unix_nano: time,
         ..LogRecord::default()
@@ -257,7 +257,7 @@ fn rows_go_to_the_hour_of_their_own_time_and_to_their_service() {
 }
 
 #[test]
-fn spans_come_back_with_events_and_links() {
+fn spans_are_read_back_with_events_and_links() {
     let event = |name: &str, attributes| span::Event {
         time_unix_nano: START,
         name: name.to_owned(),
@@ -502,7 +502,7 @@ fn profile() -> ExportProfilesServiceRequest {
 }
 
 #[test]
-fn samples_come_back_with_their_frames() {
+fn samples_are_read_back_with_frames() {
     let mut tables = Tables::new(&TableOptions::default());
     tables.append(Signal::Profiles, &profile());
     let rows = tables.rows(TableKind::Profiles);
@@ -630,7 +630,7 @@ fn truncated_request_does_not_panic() {
 }
 
 #[test]
-fn every_column_is_documented() {
+fn columns_are_all_documented() {
     let documentation = include_str!("../../../../docs/parquet.md");
     for layout in [ProfilesLayout::Wide, ProfilesLayout::Stacks] {
         let layout = Layout::new(&TableOptions {

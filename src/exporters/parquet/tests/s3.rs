@@ -315,7 +315,7 @@ async fn real_server_has_each_row_once_despite_failures() {
 }
 
 #[tokio::test]
-async fn aborted_upload_leaves_nothing_in_real_server() {
+async fn aborted_upload_leaves_no_parts_on_real_server() {
     let Some(mut moto) = Moto::start() else {
         return;
     };

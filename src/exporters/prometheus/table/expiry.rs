@@ -42,7 +42,7 @@ impl Table {
             self.remove(&empty);
         }
         self.origins.expire(before, &self.room);
-        self.room.settle();
+        self.room.release_unused();
     }
 
     /// Returns the interval between two expiry runs.

@@ -118,7 +118,7 @@ fn exponential(temporality: i32, time: u64, point: ExponentialHistogramDataPoint
 }
 
 #[tokio::test]
-async fn exponential_histograms_become_native_ones() {
+async fn exponential_histograms_become_native_histograms() {
     let table = table(Config::default());
     let point = ExponentialHistogramDataPoint {
         start_time_unix_nano: 3_000_000_007,
@@ -268,7 +268,7 @@ async fn numbers_and_classic_histograms_are_there_too() {
 
 /// A message cannot be sent before its length is known: a family of any size must not be held as a whole.
 #[tokio::test]
-async fn a_large_family_is_several_messages() {
+async fn large_family_is_split_into_messages() {
     let table = table(Config::default());
     let long = "x".repeat(2000);
     let names: Vec<String> = (0..5000).map(|number| format!("{number}{long}")).collect();

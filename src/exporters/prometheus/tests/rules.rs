@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_large_resource_is_not_read_for_any_number_of_scopes() {
+fn reading_of_shared_large_resource_is_limited() {
     let scope = ScopeMetrics {
         metrics: vec![gauge("a", vec![point(&[], 1, 1.0)])],
         ..ScopeMetrics::default()
@@ -125,7 +125,7 @@ async fn open_metrics_has_exemplars_units_and_an_end() {
 
 /// OpenMetrics calls a counter as its gauge is called, and a family may be there once.
 #[tokio::test]
-async fn a_counter_and_a_gauge_of_one_name_are_both_there() {
+async fn counter_and_gauge_of_one_name_are_both_exposed() {
     let table = table(Config::default());
     let metrics = vec![
         sum("jobs", CUMULATIVE, vec![point(&[], 2, 5.0)]),
@@ -180,7 +180,7 @@ async fn non_monotonic_sum_is_no_ratio() {
 }
 
 #[tokio::test]
-async fn deltas_are_added_up_and_nothing_is_counted_twice() {
+async fn deltas_are_summed_without_duplicates() {
     let table = table(Config::default());
     let delta = |start, time, value| {
         let mut point = point(&[], time, value);
@@ -278,7 +278,7 @@ async fn sum_without_temporality_is_rejected() {
 }
 
 #[tokio::test]
-async fn the_first_of_two_types_keeps_the_name() {
+async fn first_of_two_types_keeps_the_name() {
     let table = table(Config::default());
     let histogram = Histogram {
         data_points: vec![HistogramDataPoint::default()],
@@ -323,7 +323,7 @@ async fn the_first_of_two_types_keeps_the_name() {
 }
 
 #[tokio::test]
-async fn one_series_is_one_series_wherever_its_labels_come_from() {
+async fn labels_of_any_origin_identify_one_series() {
     let table = table(Config::default());
     let of_resource = from(
         &[("service.name", "x")],
@@ -446,7 +446,7 @@ async fn series_expire_without_scrapes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_memory_goes_back_to_the_budget() {
+async fn all_memory_returns_to_the_budget() {
     let cx = context("prometheus");
     let table = Arc::new(Table::new(&Config::default(), &cx));
     let points = (0..5000).map(|number| point(&[("number", &number.to_string())], 0, 1.0));
@@ -458,7 +458,7 @@ async fn all_memory_goes_back_to_the_budget() {
 }
 
 #[tokio::test]
-async fn without_memory_new_series_are_refused_and_old_ones_go_on() {
+async fn new_series_are_refused_without_memory() {
     let cx = context("prometheus");
     let table = Arc::new(Table::new(&Config::default(), &cx));
     take(&table, &request(vec![gauge("g", vec![point(&[], 1, 1.0)])]));
@@ -513,7 +513,7 @@ async fn existing_series_does_not_exceed_limit() {
 }
 
 #[tokio::test]
-async fn the_table_never_has_more_than_half_of_the_budget() {
+async fn table_stays_within_half_of_budget() {
     const LIMIT: usize = 1 << 20;
     let cx = context("prometheus");
     cx.budget.set_limit(LIMIT);
@@ -542,7 +542,7 @@ async fn the_table_never_has_more_than_half_of_the_budget() {
 }
 
 #[tokio::test]
-async fn a_key_too_long_for_a_label_is_invalid() {
+async fn key_too_long_for_label_is_invalid() {
     let table = table(Config::default());
     let point = |length| point(&[("x".repeat(length).as_str(), "1")], 1, 1.0);
     let request = from(&[], "", vec![gauge("g", vec![point(1024), point(1025)])]);
@@ -550,7 +550,7 @@ async fn a_key_too_long_for_a_label_is_invalid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_ways_of_calling_one_metric_take_little_memory() {
+async fn aliases_of_a_metric_take_little_memory() {
     let cx = context("prometheus");
     let table = Arc::new(Table::new(&Config::default(), &cx));
     let spelled = |number: u64| {
@@ -569,7 +569,7 @@ async fn many_ways_of_calling_one_metric_take_little_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_series_does_not_leave_its_slots_behind() {
+async fn slots_of_burst_of_series_are_released() {
     let table = table(Config::default());
     let points = |from: u64, to: u64| {
         let points = (from..to).map(|number| point(&[("number", &number.to_string())], 0, 1.0));
@@ -586,7 +586,7 @@ async fn a_burst_of_series_does_not_leave_its_slots_behind() {
 }
 
 #[tokio::test]
-async fn a_target_is_described_as_its_resource_is_now() {
+async fn target_has_labels_of_newest_resource() {
     let table = table(Config::default());
     let from_host = |host, time| {
         let resource = [
@@ -676,7 +676,7 @@ async fn label_equal_to_name_is_renamed() {
 
 /// A series that moves to another slot while a page is written is on it once at most.
 #[tokio::test]
-async fn a_page_is_consistent_while_series_come_and_go() {
+async fn page_is_consistent_while_series_change() {
     let table = table(Config::default());
     let name = |number: usize| format!("{number}{}", "-".repeat(100));
     let points = (0..2000).map(|number| point(&[("number", &name(number))], 1, 1.0));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// Maximum time between two snapshots that give a rate. Over a longer time a rate would be a mean of the past.
+/// Maximum time between two snapshots for a rate. Over a longer time the rate would not be current.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Items and bytes in a second.
@@ -44,8 +44,8 @@ impl Rates {
         self.interval
     }
 
-    /// Returns the rate of two counters with this name. The first value of a counter gives no rate, and neither does one
-    /// that became smaller.
+    /// Returns the rate of two counters with this name. There is no rate for the first value of a counter and for a value
+    /// that has fallen.
     pub(super) fn of(&mut self, name: &str, items: u64, bytes: u64) -> Rate {
         let (items_per_second, bytes_per_second) = self.both(name, (items as f64, bytes as f64));
         Rate {

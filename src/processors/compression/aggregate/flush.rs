@@ -1,4 +1,4 @@
-//! Ending windows, summing them up, and handing them on.
+//! Closes windows, summarizes them, and delivers the summaries.
 
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ impl Holder for Gatherer {
         &self.holding
     }
 
-    /// Ends the window when it is due, or when there will be no other.
+    /// Closes the window when it is due, or when the processor is ending.
     async fn collect(&self) -> Collected {
         let mut window = self.window.lock().await;
         // Adding a request checks the same state while the window is locked.
@@ -56,7 +56,8 @@ impl Holder for Gatherer {
     }
 }
 
-/// A window as a request, with how many items became it. Its memory is exactly that request's from here on.
+/// Converts a window into a request. Also returns the number of summarized items. The permit then covers the request
+/// only.
 async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(usize, Batch, Senders)> {
     let Pending {
         aggregator,

@@ -150,7 +150,7 @@ async fn blocked_next_stage_refuses_clients() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_memory_bound_a_window_ends_early_and_nothing_is_lost() {
+async fn window_is_flushed_early_at_memory_limit() {
     let config = Config {
         max_bytes: Some(ByteSize(64 << 10)),
         ..config()
@@ -212,7 +212,7 @@ async fn disk_queue_is_refused_undelivered_summary_at_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_the_window() {
+async fn shutdown_flushes_the_window() {
     let f = fixture(&config(), Scripted::new([]));
     for name in ["a", "b", "c"] {
         f.send("s", &[name]).await.unwrap();

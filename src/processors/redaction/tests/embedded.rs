@@ -25,7 +25,7 @@ fn card_behind_a_length() -> Vec<u8> {
 }
 
 #[test]
-fn a_request_in_a_value_is_redacted_as_a_request() {
+fn request_in_attribute_value_is_redacted() {
     let yaml = with(RULES);
     for (before, after) in [
         (
@@ -62,7 +62,7 @@ fn unlisted_bytes_are_scanned_as_text() {
 }
 
 #[test]
-fn listed_value_that_is_no_request_is_refused() {
+fn listed_value_without_valid_request_is_refused() {
     let whole = span_named("of jane@example.com");
     for damaged in [
         &whole[..whole.len() - 1],

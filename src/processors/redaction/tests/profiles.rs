@@ -145,7 +145,7 @@ fn unreferenced_strings_are_removed() {
 }
 
 #[test]
-fn home_directories_in_file_names_are_found_and_orphans_go() {
+fn home_directories_are_redacted_and_orphans_removed() {
     let yaml = "{allow_all_keys: true, detectors: [home_directory]}";
     let mut request = profile(&["main", "/home/jane/src/main.rs", "label"]);
     request.resource_profiles[0].resource = None;
@@ -302,7 +302,7 @@ fn request_with_dangling_references_is_refused() {
 }
 
 #[test]
-fn a_secret_to_which_nothing_refers_is_not_passed_on() {
+fn unreferenced_secret_is_removed() {
     for yaml in [
         "{allow_all_keys: true, detectors: [email]}",
         "{allow_all_keys: true, detectors: [email], scan: [mapping_files]}",
@@ -338,7 +338,7 @@ fn overridden_secret_is_removed() {
 }
 
 #[test]
-fn a_secret_in_place_of_the_empty_string_is_not_passed_on() {
+fn secret_at_index_0_is_removed() {
     let mut request = profile(&["main", "file", "label"]);
     let tables = request.dictionary.as_mut().unwrap();
     tables.attribute_table[1].value = any("x");

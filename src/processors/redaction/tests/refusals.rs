@@ -128,7 +128,7 @@ fn text_with_too_many_matches_is_refused() {
 }
 
 #[test]
-fn in_mode_report_the_same_bytes_go_on_whatever_is_in_them() {
+fn report_mode_forwards_same_bytes() {
     for (reason, signal, request) in refused() {
         let (processor, page) = counted(&yaml("mode: report"), signal);
         let output = processor
@@ -147,7 +147,7 @@ fn in_mode_report_the_same_bytes_go_on_whatever_is_in_them() {
 }
 
 #[test]
-fn in_mode_report_hits_are_counted_by_detector_and_place() {
+fn report_mode_counts_hits_by_detector_and_location() {
     let rules = "{mode: report, allow_all_keys: true, detectors: [email, credit_card], blocked_values: [secret], \
                  blocked_key_patterns: [token], summary: debug}";
     let (processor, page) = counted(rules, Signal::Traces);
@@ -195,7 +195,7 @@ fn in_mode_report_hits_are_counted_by_detector_and_place() {
 }
 
 #[test]
-fn a_value_under_a_blocked_key_is_hashed_once() {
+fn value_of_blocked_key_is_hashed_once() {
     // The detector matches the replacement text.
     let rules = "
 allow_all_keys: true

@@ -97,7 +97,7 @@ async fn temporarily_failed_part_is_retried() {
 }
 
 #[tokio::test]
-async fn permanently_failed_upload_leaves_nothing() {
+async fn permanently_failed_upload_leaves_no_parts() {
     let (server, store, budget) = start().await;
     server.will("part", [Fault::Status(403)]);
     let error = upload(&store, &content(5000)).await.unwrap_err();

@@ -205,7 +205,7 @@ fn shared_deep_stack_is_stored_once_in_stack_table() {
 }
 
 #[test]
-fn a_row_group_ends_where_its_rows_have_too_many_entries() {
+fn row_group_ends_at_entry_limit() {
     let mut request = logs("a", records(1000));
     request.resource_logs[0]
         .resource

@@ -47,7 +47,7 @@ fn bounds(statistics: Option<&Statistics>) -> Option<(&[u8], &[u8])> {
 }
 
 #[test]
-fn files_of_many_rows_say_where_pages_are_and_small_ones_do_not() {
+fn only_large_files_have_page_index() {
     for (rows, is_indexed) in [(4095, false), (4096, true), (45_000, true)] {
         let metadata = metadata(&file(rows, |at| body(at.to_string())));
         let time = column(&metadata, "timestamp");

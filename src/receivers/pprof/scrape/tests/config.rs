@@ -12,7 +12,7 @@ fn problems(yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_rule_is_reported_at_its_key() {
+fn violated_rules_are_reported_at_their_keys() {
     for (yaml, paths) in [
         ("{}", vec![""]),
         ("remote: {}", vec!["remote::endpoint"]),
