@@ -245,7 +245,7 @@ pub const CONNECTOR: &[Metric] = &[
     ),
     counter(
         "tributary_connector_delivered_items",
-        "Number of items whose metrics the next stage accepted",
+        "Number of derived items that the next stage accepted",
     ),
     counter(
         "tributary_connector_refused_items",

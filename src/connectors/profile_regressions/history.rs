@@ -1,5 +1,6 @@
 //! The last windows of all series, within bounds.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use foldhash::fast::RandomState;
 use super::compare::{Change, Thresholds};
 use super::days::{Days, HourBounds};
 use super::finding::{Comparison, Finding, SeriesKey, Side};
-use super::shares::{Names, Shares, Sums, name_bytes};
+use super::shares::{Names, SUM_BYTES, Shares, Sums, name_bytes};
 use super::versions::{Schedule, Versions};
 use tributary_memory::{Budget, Permit};
 
@@ -164,7 +165,7 @@ impl History {
                 found(Comparison::PreviousVersion, result);
             }
         }
-        if let Some((version, sums)) = self.of_all(versions)
+        if let Some((version, sums, _memory)) = self.of_all(versions, &mut no_room)
             && let Some(shares) = self.shares(&sums, times, &mut series, &mut no_room)
         {
             let bounds = HourBounds {
@@ -186,19 +187,32 @@ impl History {
         self.series.insert(key.clone(), series);
     }
 
-    /// Returns the sums of all versions and the name of the heaviest, if the window counts for its
-    /// hour.
-    fn of_all(&self, versions: &BTreeMap<Arc<str>, Sums>) -> Option<(Arc<str>, Sums)> {
+    /// Returns the sums of all versions with their memory, and the name of the heaviest version, if
+    /// the window counts for its hour.
+    fn of_all<'s>(
+        &self,
+        versions: &'s BTreeMap<Arc<str>, Sums>,
+        no_room: &mut u64,
+    ) -> Option<(Arc<str>, Cow<'s, Sums>, Option<Permit>)> {
         if !self.windows.is_multiple_of(self.settings.hours?) {
             return None;
         }
         let heaviest = versions
             .iter()
             .max_by(|a, b| a.1.total.total_cmp(&b.1.total));
-        let (version, _) = heaviest?;
-        let mut all = Sums::default();
-        versions.values().for_each(|sums| all.add_all(sums));
-        Some((version.clone(), all))
+        let (version, sums) = heaviest?;
+        if versions.len() == 1 {
+            return Some((version.clone(), Cow::Borrowed(sums), None));
+        }
+        let all = versions.values();
+        let bytes = all.clone().map(|sums| sums.functions.len() * SUM_BYTES);
+        let Ok(memory) = self.permit.another(bytes.sum()) else {
+            *no_room += all.map(|sums| sums.samples).sum::<u64>();
+            return None;
+        };
+        let mut sums = Sums::default();
+        all.for_each(|more| sums.add_all(more));
+        Some((version.clone(), Cow::Owned(sums), Some(memory)))
     }
 
     /// Returns the shares of a window, if there is room for them.

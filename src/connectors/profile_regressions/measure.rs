@@ -81,7 +81,11 @@ impl Reader<'_> {
             for profile in &scope.profiles {
                 let samples = profile.samples.len() as u64;
                 let series = self.series(service, scope, &profile.header);
-                match self.functions(profile) {
+                let functions = match self.is_redundant(scope, &profile.header) {
+                    true => Err(Skipped::Redundant),
+                    false => self.functions(profile),
+                };
+                match functions {
                     Ok((total, functions)) => into.profiles.push(Measured {
                         series,
                         version: version.to_owned(),
@@ -93,6 +97,16 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a profile only counts the samples that another profile of the scope multiplies by
+    /// their period. Both would have the same findings.
+    fn is_redundant(&self, scope: &ScopeProfiles, header: &Header) -> bool {
+        let kind = self.dictionary.text(header.sample_type.kind);
+        let mut types = scope.profiles.iter().map(|other| other.header.sample_type);
+        matches!(kind, "samples" | "sample" | "events")
+            && header.period_type != header.sample_type
+            && types.any(|other| other == header.period_type)
     }
 
     fn series(&self, service: &str, scope: &ScopeProfiles, header: &Header) -> SeriesKey {

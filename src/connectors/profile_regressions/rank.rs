@@ -7,6 +7,9 @@
 /// windows cannot be estimated from these windows.
 const MAX_CORRELATION: f64 = 0.8;
 
+/// Relative variance below which values are equal: shares have single precision, about 1e-7.
+const ROUNDING: f64 = 1e-12;
+
 /// Cumulative distribution of U below its mean, for two group sizes without ties.
 pub(super) struct RankTest {
     before: usize,
@@ -75,14 +78,16 @@ fn u_statistic(before: &[f64], after: &[f64]) -> f64 {
 /// Returns the factor by which autocorrelation increases the variance of a mean, as in a process
 /// with memory of one window: (1 + r) / (1 - r).
 fn inflation(before: &[f64], after: &[f64]) -> f64 {
-    let (mut products, mut squares) = (0.0, 0.0);
+    let (mut products, mut squares, mut sizes) = (0.0, 0.0, 0.0);
     for group in [before, after] {
         let mean = group.iter().sum::<f64>() / group.len().max(1) as f64;
+        sizes += group.iter().map(|x| x.powi(2)).sum::<f64>();
         squares += group.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
         let pairs = group.iter().zip(group.iter().skip(1));
         products += pairs.map(|(x, y)| (x - mean) * (y - mean)).sum::<f64>();
     }
-    if squares <= 0.0 {
+    // Values that differ only by rounding do not depend on each other.
+    if squares <= ROUNDING * sizes {
         return 1.0;
     }
     // The estimate is too small by about 1/n in a group of n windows.
@@ -130,6 +135,8 @@ mod tests {
         assert!(test.p_value(&separated) < 1e-6);
         assert!(test.p_value(&[group(0.0), group(0.0)].concat()) > 0.01);
         assert_eq!(test.p_value(&[1.0; 40]), 1.0);
+        let constant = [[0.1; 20], [0.2; 20]].concat();
+        assert!(test.p_value(&constant) < 1e-9);
     }
 
     /// Random walks of short memory: without the correction, twice as many would be significant.

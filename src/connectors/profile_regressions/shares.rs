@@ -42,8 +42,10 @@ impl Sums {
     pub(super) fn add_all(&mut self, more: &Sums) {
         self.total += more.total;
         self.samples += more.samples;
-        for (name, sum) in &more.functions {
-            self.add(name, *sum);
+        for (name, more) in &more.functions {
+            let sum = self.functions.entry(name.clone()).or_default();
+            sum.own += more.own;
+            sum.total += more.total;
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) enum Skipped {
     Level,
     /// The values count from the start of the process.
     Cumulative,
+    /// Another profile of the scope has the same samples by their duration.
+    Redundant,
     /// The request breaks the rules of its dictionary, or has too many frames or names.
     Unusable,
     /// The memory limit or the memory budget is used up.
@@ -39,9 +41,10 @@ pub(super) enum Skipped {
 }
 
 impl Skipped {
-    pub(super) const ALL: [Skipped; 6] = [
+    pub(super) const ALL: [Skipped; 7] = [
         Skipped::Level,
         Skipped::Cumulative,
+        Skipped::Redundant,
         Skipped::Unusable,
         Skipped::NoRoom,
         Skipped::TooMany,
@@ -53,6 +56,7 @@ impl Skipped {
         match self {
             Skipped::Level => "level",
             Skipped::Cumulative => "cumulative",
+            Skipped::Redundant => "redundant",
             Skipped::Unusable => "unusable",
             Skipped::NoRoom => "no_room",
             Skipped::TooMany => "too_many",

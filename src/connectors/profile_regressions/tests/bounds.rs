@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::finding::{Finding, SeriesKey};
+use super::super::finding::{Comparison, Finding, SeriesKey};
 use super::super::history::{ClosedWindow, History, Outcome, Settings};
 use super::super::measure::measure;
 use super::super::shares::{FunctionSum, Shares, Sums};
@@ -11,6 +11,9 @@ use super::super::window::{Skipped, Window, WindowBounds};
 use super::profile;
 use super::simulation::settings;
 use tributary_memory::Budget;
+use tributary_profiles::dictionary::ValueType;
+use tributary_profiles::folded;
+use tributary_profiles::write::encode;
 
 const MINUTE: u64 = 60_000;
 
@@ -87,6 +90,34 @@ fn used_up_budget_skips_windows() {
 }
 
 #[test]
+fn concurrent_versions_of_an_hour_are_added_up() {
+    let mut history = History::new(settings(), &Budget::new(1 << 24));
+    let mut findings = Vec::new();
+    // On the second day, both versions together have other shares, though each has its former ones.
+    for at in 0..2 * 24 * 60 + 1 {
+        let weight = if at < 24 * 60 { 1.0 } else { 3.0 };
+        let first = [("f", 50.0), ("g", 30.0), ("h", 20.0)];
+        let second = [
+            ("f", 10.0 * weight),
+            ("g", 50.0 * weight),
+            ("h", 40.0 * weight),
+        ];
+        let all = [("shop", "1", sums(&first)), ("shop", "2", sums(&second))];
+        findings.extend(history.add(&window(at, all)).findings);
+    }
+    findings.retain(|finding| finding.comparison == Comparison::DayBefore);
+    let found: Vec<_> = findings
+        .iter()
+        .map(|finding| &*finding.change.function)
+        .collect();
+    // The share of `g` changed as the median does.
+    assert_eq!(found, ["f", "h"]);
+    assert!((findings[0].change.before - 0.3).abs() < 1e-3);
+    assert!((findings[0].change.after - 0.2).abs() < 1e-3);
+    assert_eq!(&*findings[0].after.version, "2");
+}
+
+#[test]
 fn further_series_and_versions_are_skipped() {
     let settings = Settings {
         max_series: 2,
@@ -95,13 +126,14 @@ fn further_series_and_versions_are_skipped() {
     };
     let mut history = History::new(settings, &Budget::new(1 << 20));
     let of = |service, version| (service, version, sums(&[("f", 1.0)]));
-    let all = window(0, [of("a", "1"), of("b", "1"), of("c", "1")]);
-    assert_eq!(history.add(&all).too_many, 1);
+    let first = window(0, [of("a", "1"), of("b", "1")]);
+    assert_eq!(history.add(&first).too_many, 0);
     let names = names("v", 6);
     let versions = names.iter().map(|version| of("a", version));
+    let versions = versions.chain([of("c", "1")]);
     let outcome = history.add(&window(1, versions.collect::<Vec<_>>()));
     // Four versions are kept; the first one is in use, since its last window was the previous one.
-    assert_eq!(outcome.too_many, 3);
+    assert_eq!(outcome.too_many, 3 + 1);
     let both = window(9, [of("a", "later"), of("a", "latest")]);
     assert_eq!(history.add(&both).too_many, 1, "three were in use just now");
     let outcome = history.add(&window(10, [of("a", "latest")]));
@@ -171,6 +203,33 @@ fn levels_process_counters_and_damaged_requests_are_skipped() {
         .to_bytes();
     let full = measure(&bytes, 1, &mut Budget::new(1).empty_permit());
     assert_eq!(full.skipped, [(Skipped::NoRoom, 1)]);
+}
+
+#[test]
+fn sample_counts_beside_durations_are_skipped() {
+    let mut profiles = folded::read("main;f 1\nmain;g 2\n").unwrap();
+    let dictionary = &mut profiles.dictionary;
+    let mut value_type = |kind, unit| ValueType {
+        kind: dictionary.string(kind),
+        unit: dictionary.string(unit),
+    };
+    let (counts, durations) = (
+        value_type("samples", "count"),
+        value_type("cpu", "nanoseconds"),
+    );
+    let of_scope = &mut profiles.resources[0].scopes[0].profiles;
+    let header = &mut of_scope[0].header;
+    header.period_type = durations;
+    header.sample_type = counts;
+    let mut other = of_scope[0].clone();
+    other.header.sample_type = durations;
+    of_scope.push(other);
+    let request = encode(&profiles.dictionary, &profiles.resources);
+    let budget = Budget::new(1 << 20);
+    let content = measure(&request, 4, &mut budget.empty_permit());
+    assert_eq!(content.skipped, [(Skipped::Redundant, 2)]);
+    assert_eq!(content.profiles[0].series.sample_type, "cpu");
+    assert_eq!(content.profiles[0].series.service, "unknown_service");
 }
 
 /// Runs two versions in turns: five windows of one, then five of the other.
