@@ -195,4 +195,44 @@ impl Delivery {
             );
         }
     }
+
+    /// Ends the entries of a job that is not retried, and logs the error.
+    pub(super) fn failed(&self, job: Job, reason: DropReason, error: &SendError) {
+        if job.is_empty() {
+            return;
+        }
+        self.ledger.metrics.failed_with(error);
+        let stays = reason == DropReason::Shutdown && job.iter().all(Entry::is_on_disk);
+        if !stays && let Some(suppressed) = self.logs.drop.admit() {
+            let why = match reason {
+                DropReason::Permanent => "not retryable error",
+                DropReason::Damaged => "the stored record is damaged or was removed",
+                DropReason::Shutdown => "interrupted due to shutdown",
+                _ if self.retry.is_none() => "retry_on_failure is off",
+                _ => "no more retries left",
+            };
+            let items = |returned: bool| -> usize {
+                let those = job.iter().filter(|entry| entry.is_awaited() == returned);
+                those.map(Entry::items).sum()
+            };
+            let (dropped_items, rejected_items) = (items(false), items(true));
+            let outcome = match dropped_items {
+                0 => "Exporting failed. Rejecting data.",
+                _ => "Exporting failed. Dropping data.",
+            };
+            tracing::error!(
+                otelcol.component.id = %self.id,
+                otelcol.component.kind = "exporter",
+                otelcol.signal = %self.signal,
+                error = format!("{why}: {error}"),
+                dropped_items = (dropped_items > 0).then_some(dropped_items),
+                rejected_items = (rejected_items > 0).then_some(rejected_items),
+                suppressed = (suppressed > 0).then_some(suppressed),
+                "{outcome}"
+            );
+        }
+        for entry in job {
+            entry.failed(reason, error.to_nack());
+        }
+    }
 }
