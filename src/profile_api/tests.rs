@@ -149,7 +149,7 @@ async fn stores_and_labels_are_listed() {
     );
     let values = fixture.get("labels/service_name/values").await;
     assert_eq!(values["values"], serde_json::json!(["cart", "shop"]));
-    // The name of the attribute will do, too.
+    // The name of the attribute is accepted, too.
     for label in ["service_version", "service.version"] {
         let query = encoded("{service_name=\"cart\"}");
         let path = format!("labels/{label}/values?from=now-5m&query={query}");
@@ -331,7 +331,7 @@ async fn downloads_are_files_with_the_same_values() {
         let text = String::from_utf8_lossy(answer.body());
         assert!(text.contains(part), "{format}: {text}");
         if format == "pprof" {
-            // The file can be looked at in turn.
+            // The written file can be read again.
             let path = format!("{PREFIX}view?as=table");
             let table = fixture.ask("POST", &path, answer.body()).await;
             assert_eq!(json_of(&table, StatusCode::OK)["total"], 20);
@@ -515,7 +515,7 @@ async fn several_types_need_a_choice() {
     let view = fixture
         .get(&format!("flamegraph?until={until}&type={id}"))
         .await;
-    // As the command line adds the same file.
+    // The same result as the command line for the same file.
     let kind = tributary_profiles::top::sample_type(&profiles, Some("cpu")).unwrap();
     let top = tributary_profiles::top::top(&profiles, kind, &Default::default());
     assert_eq!(view["totals"][0], top.total);

@@ -48,7 +48,7 @@ fn text(key: &str, value: &str) -> KeyValue {
     attribute(key, Value::StringValue(value.to_owned()))
 }
 
-/// The request that was made of a batch.
+/// Returns the request that the connector emits for a batch.
 async fn counted(config: &Config, batch: Batch) -> ExportMetricsServiceRequest {
     let next = Scripted::new([]);
     let entrance = built(config, batch.signal(), &next);
@@ -64,7 +64,7 @@ async fn counted(config: &Config, batch: Batch) -> ExportMetricsServiceRequest {
 /// Name, attributes as text, and count of a data point.
 type Point = (String, String, i64);
 
-/// The data points of each resource. All those of one have one time, and each resource has its own.
+/// Returns the data points of each resource. The points of a resource have the same time, distinct from all others.
 fn points(request: &ExportMetricsServiceRequest) -> Vec<Vec<Point>> {
     let mut last = 0;
     let of_resource = |resource: &metrics::ResourceMetrics| {
@@ -193,7 +193,7 @@ async fn attributes_group_counts_and_conditions_select_items() {
         &[attribute("env", Value::IntValue(1))],
         &[text("env", "prod")],
         &[text("zone", "of the record"), text("env", "test")],
-        // Without `env`: not counted by it.
+        // A record without `env`, which a metric grouped by `env` does not count.
         &[],
     ]);
     let made = counted(&config, batch(Signal::Logs, &request)).await;

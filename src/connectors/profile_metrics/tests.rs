@@ -62,7 +62,7 @@ impl Running {
         (left, self.next)
     }
 
-    /// Ends all windows, and returns the data points of all that left.
+    /// Flushes all windows, and returns all emitted data points.
     async fn points(self) -> Vec<Point> {
         let (left, next) = self.shutdown().await;
         assert_eq!(left, Undelivered::default());
@@ -475,9 +475,9 @@ async fn requests_count_once_in_all_cases() {
             ("b", NEW, at(20, 8, 0)),
             ("a", OLD, at(20, 105, 0)),
         ],
-        // One profile arrives late.
+        // A late point.
         &[("a", NEW, at(15, 103, 0))],
-        // And one is over.
+        // The end of a series.
         &[("b", NEW, at(30, 0, 1))],
         &[("a", NEW, at(40, 106, 0))],
     ] {

@@ -275,7 +275,7 @@ async fn batch_without_decode_memory_is_counted_not_printed() {
         verbosity: Verbosity::Normal,
         ..Config::default()
     };
-    // As structs they would have three GiB.
+    // Decoded, the request would take three GiB.
     let (log, _) = logged(config, &[batch(10), batch(3_000_000)]).await;
     assert!(log.contains("spans=3000000"), "{log}");
     assert_eq!(

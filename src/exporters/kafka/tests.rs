@@ -223,7 +223,7 @@ async fn client_with_fatal_error_is_replaced() {
     assert_eq!(written(&cluster.brokers, "otlp_logs"), 2);
 }
 
-/// A batch as the queue would have it.
+/// Returns a batch as encoded by the queue.
 fn encoded(exporter: &Exporter, request: Vec<u8>) -> Encoded {
     let requests = Requests::from(Bytes::from(request));
     let memory =

@@ -374,7 +374,7 @@ impl Writing {
     }
 }
 
-/// More than a writer keeps back.
+/// More bytes than a writer buffers.
 fn noise() -> String {
     (0..1 << 17).map(|_| fastrand::alphanumeric()).collect()
 }
@@ -599,7 +599,7 @@ async fn disconnected_client_does_not_block_file() {
         let consumer = bench.consumer();
         let going = consumer.consume(logs(&[("a", 0)]));
         tokio::pin!(going);
-        // Its rows are in the file, which is being written.
+        // The rows of the batch are in the file, which is being written.
         assert!(futures_util::poll!(&mut going).is_pending());
     }
     let waited = timeout(SECS(60), bench.send(&[("b", 0)])).await;
@@ -660,7 +660,7 @@ async fn full_memory_finishes_files_early() {
     assert_eq!(bench.cx.budget.used(), 0);
 }
 
-/// The accounts are those of what the columns have allocated: a file with a row or two takes some kilobytes.
+/// Allocated column memory is counted, so a file with one or two rows takes some kilobytes.
 #[tokio::test(start_paused = true)]
 async fn many_open_files_stay_within_memory_limit() {
     const LIMIT: usize = 2 << 20;
@@ -725,7 +725,7 @@ async fn services_beyond_the_partitions_share_a_file() {
         ", partition_by: service, max_partitions: 20, max_open_files: 8, rotation: {interval: 1h}",
     );
     bench.consumer().consume(services(SERVICES)).await.unwrap();
-    // The queue has acknowledged all of them.
+    // The queue has acknowledged all requests.
     assert_eq!(bench.stop().await, Undelivered::default());
     assert_eq!(bench.rows().len(), SERVICES);
     let files = bench.files();
@@ -808,7 +808,7 @@ async fn idle_file_makes_room_for_a_new_one() {
     assert_eq!(bench.stop().await, Undelivered::default());
 }
 
-/// A queue asks for room with each request while it is three quarters full.
+/// A queue requests room with each request while it is three quarters full.
 #[tokio::test(start_paused = true)]
 async fn full_queue_of_small_requests_leaves_no_slivers() {
     let mut bench = Bench::new(
@@ -865,7 +865,7 @@ async fn batches_at_shutdown_share_a_file() {
     bench.idle().await;
     assert_eq!(bench.rows().len(), 31);
     assert_eq!(bench.files().len(), 1);
-    // But a shutdown does not wait for ever.
+    // A shutdown does not wait forever.
     for number in 0..300 {
         bench.send(&[(&number.to_string(), 1)]).await.unwrap();
         sleep(Duration::from_millis(20)).await;

@@ -111,7 +111,7 @@ async fn reload_hands_the_open_store_on_with_new_settings() {
     );
     let store = host.profile_stores.get("profile_store").unwrap();
     assert_eq!(store.options().retention, Duration::from_secs(7200));
-    // The old configuration finishes what it has.
+    // The old configuration finishes its backlog.
     send(&before, batch("main;a 2\n", 0)).await.unwrap();
     send(&after, batch("main;a 4\n", 0)).await.unwrap();
     stop(before).await;

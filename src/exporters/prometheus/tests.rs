@@ -27,7 +27,7 @@ mod any;
 mod native;
 mod rules;
 
-/// A table with that configuration.
+/// Returns a table with this configuration.
 fn table(config: Config) -> Arc<Table> {
     Arc::new(Table::new(&config, &context("prometheus")))
 }
@@ -54,7 +54,7 @@ fn open_metrics(table: &Arc<Table>) -> String {
     String::from_utf8(page(table, OPEN_METRICS)).unwrap()
 }
 
-/// The value of the line that begins so.
+/// Returns the value of the line that begins with a text.
 fn value(table: &Arc<Table>, line: &str) -> Option<String> {
     let text = text(table);
     let line = text.lines().find_map(|found| found.strip_prefix(line))?;
@@ -147,7 +147,7 @@ fn from(resource: &[(&str, &str)], scope: &str, metrics: Vec<Metric>) -> Vec<u8>
     request.encode_to_vec()
 }
 
-/// Takes a request of which nothing is to be rejected.
+/// Accepts a request without rejected points.
 #[track_caller]
 fn take(table: &Arc<Table>, request: &[u8]) {
     assert_eq!(table.take(request).total(), 0);

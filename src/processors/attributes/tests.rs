@@ -399,7 +399,7 @@ fn labels_of_profiles_are_edited_and_constants_are_added_once() {
     assert!(has(&request, "secret-thread"));
     let deleted = edit("actions: [{key: thread, action: delete}]");
     assert!(!has(&deleted, "secret-thread"));
-    // Nor is it left in the file that the profile was made of.
+    // The original file of the profile does not contain it either.
     assert!(!has(&deleted, "whose-thread") && !has(&deleted, "pprof"));
     assert_eq!(tributary_otlp::count(Signal::Profiles, &deleted), 2);
     let same = edit("actions: [{key: no such key, action: delete}]");

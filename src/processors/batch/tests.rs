@@ -290,7 +290,7 @@ async fn maximum_size_completes_batch_despite_other_limit() {
     assert_eq!(f.exporter.span_names(), ["a", "b"]);
 }
 
-/// The samples of every batch that was taken: each is one request.
+/// Returns the samples of every accepted batch, each of which is one request.
 fn taken_profiles(f: &Fixture) -> Vec<Vec<String>> {
     let taken = f.exporter.batches().into_iter().map(|batch| {
         let items = batch.items();
@@ -422,7 +422,7 @@ async fn sender_before_stored_queue_gets_its_refusal() {
         f.consumer.consume(spans(["a"])),
         f.consumer.consume(spans(["b"]))
     );
-    // The stage keeps nothing of the refused requests.
+    // The stage keeps no data of the refused requests.
     assert!(a.unwrap_err().retryable && b.unwrap_err().retryable);
     assert!(f.component.idle());
 
@@ -496,7 +496,7 @@ async fn waiting_senders_are_not_awaited_before_disk_queue() {
         let letters = ["a", "b", "c", "d", "e", "f"];
         f.consumer.consume(spans(letters)).await.unwrap();
     }
-    // The rest of a request is complete when the first piece is persisted.
+    // The remaining part of a request is complete when the first part is persisted.
     assert_eq!(f.exporter.taken(), [4, 2, 4, 2, 4, 2]);
     assert_eq!(start.elapsed(), StdDuration::ZERO);
 }
@@ -536,10 +536,10 @@ async fn one_bad_request_is_refused_and_its_neighbours_are_not() {
         futures_util::future::join_all(others).await
     };
     let (first, others) = tokio::join!(f.consumer.consume(spans(["first"])), others);
-    // The sender of the bad request is not known any more: the request is dropped, counted and logged.
+    // The sender of the bad request is unknown, so the request is dropped, counted and logged.
     assert!(first.is_ok() && others.into_iter().all(|outcome| outcome.is_ok()));
     assert_eq!(f.exporter.span_names(), ["first", "good"]);
-    // Alone it is.
+    // A request alone is refused.
     let alone = f.consumer.consume(spans(["bad"])).await;
     assert!(!alone.unwrap_err().retryable);
 }

@@ -59,7 +59,7 @@ impl Bench {
         Bench::within(&host, "", config, signal, next)
     }
 
-    /// In that pipeline of a process.
+    /// Creates the processor in a pipeline of a process.
     fn within(
         host: &Host,
         pipeline: &str,
@@ -100,7 +100,7 @@ impl Bench {
         self.metric("tributary_pipeline_dropped_items", "duplicate")
     }
 
-    /// The requests that were taken, each encoded in one piece.
+    /// Returns the accepted requests, each encoded as a whole.
     fn requests(&self) -> Vec<Bytes> {
         let taken = self.next.batches().into_iter();
         taken.map(|batch| batch.into_wire().to_bytes()).collect()
@@ -258,7 +258,7 @@ async fn accepted_item_is_dropped_as_duplicate() {
         }
         let duplicates = "tributary_processor_dedup_duplicate_items";
         assert_eq!(bench.metric(duplicates, "known_by=\"request\""), 6);
-        // Not as the same request, but the same items: one of them, and a new one.
+        // Another request with one known and one new item.
         bench.dedup.consume(plain(signal, &[2, 4])).await.unwrap();
         assert_eq!(
             (bench.next.taken(), bench.dropped()),
@@ -320,7 +320,7 @@ async fn duplicate_of_item_in_flight_waits_for_outcome() {
         let both = join_all((0..2).map(|_| bench.dedup.consume(plain(Signal::Traces, &[1])))).await;
         assert_eq!(both[0].is_ok(), accepted);
         assert!(both[1].is_ok());
-        // The second was offered after the first had been refused, not beside it.
+        // The second delivery was offered after the refusal of the first, not concurrently.
         let seconds = if accepted { 10 } else { 20 };
         assert_eq!(start.elapsed().as_secs(), seconds);
         assert_eq!((bench.next.taken(), bench.dropped()), outcome);
@@ -422,7 +422,7 @@ async fn equal_items_need_identity_to_be_duplicates() {
             bench.dedup.consume(plain(signal, again)).await.unwrap();
         }
         assert_eq!(bench.next.taken(), [pass, 1], "{signal}");
-        // One of three is new where each is something of its own.
+        // Where items are distinct, one of three is new.
         bench
             .dedup
             .consume(plain(signal, &[7, 7, 7]))
@@ -465,7 +465,7 @@ async fn profile_id_survives_later_edits() {
             .all(|profile| profile.profile_id.len() == 16)
     );
     assert_ne!(profiles[0].profile_id, profiles[1].profile_id);
-    // The next hop has one of them with its id, and sees both without.
+    // The next hop has received one item with its id, and receives both without ids.
     profiles.truncate(1);
     let next = Bench::new(Signal::Profiles);
     let one = Batch::new(Signal::Profiles, 1, Bytes::from(decoded.encode_to_vec()));
@@ -475,7 +475,7 @@ async fn profile_id_survives_later_edits() {
         .await
         .unwrap();
     assert_eq!((next.next.taken(), next.dropped()), (vec![1, 1], 1));
-    // And then with their ids, but with another time: an id is an id.
+    // The same ids with another time are duplicates, because the id decides.
     let mut again = ExportProfilesServiceRequest::decode(filled).unwrap();
     again.resource_profiles[0].scope_profiles[0].profiles[1].time_unix_nano = 77;
     let again = Batch::new(Signal::Profiles, 2, Bytes::from(again.encode_to_vec()));
@@ -573,7 +573,7 @@ async fn remembered_keys_take_budget_until_shutdown() {
     let used = bench.host.budget.used();
     assert!((400_000..450_000).contains(&used), "{used}");
     let remembered = "tributary_processor_dedup_remembered_items";
-    // And the request as a whole.
+    // The request as a whole is known, too.
     assert_eq!(bench.metric(remembered, ""), 10_001);
     let Bench {
         dedup,
@@ -713,7 +713,7 @@ async fn reload_keeps_delivered_keys() {
         drop(before);
         after.dedup.consume(plain(signal, &[1])).await.unwrap();
         assert_eq!(after.next.taken(), [0; 0], "{signal}");
-        // Another pipeline has its own, and so has one that is to ignore something else.
+        // Another pipeline, or other ignored attributes, have a state of their own.
         let elsewhere = of(&format!("{signal}/other"), &config);
         let ignoring = Config {
             ignore_resource_attributes: vec!["rack.identity".to_owned()],

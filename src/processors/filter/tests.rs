@@ -350,7 +350,7 @@ fn unchanged_batch_keeps_its_bytes() {
 
 #[test]
 fn metric_is_dropped_when_all_its_fields_are_empty() {
-    // Protobuf makes one sum of them.
+    // Protobuf merges the fields into one sum.
     let sum = |value| {
         let point = NumberDataPoint {
             value: Some(Number::AsInt(value)),
@@ -536,7 +536,7 @@ fn arithmetic_follows_ottl() {
             true,
         ),
         ("span.end_time > span.start_time", true),
-        // A time is no number.
+        // A time is not a number.
         ("span.end_time == 107", false),
         ("span.attributes[\"bytes\"] / 1024 == 2", true),
         ("span.attributes[\"bytes\"] / 1000 == 2", true),
@@ -569,7 +569,7 @@ fn arithmetic_follows_ottl() {
         ("span.attributes[\"list\"][2] == nil", true),
         ("span.attributes[\"missing\"][7] == nil", true),
         ("span.attributes[\"map\"][\"a\"] == \"b\"", true),
-        // As the Collector's filter decides (contrib 0.159).
+        // Decisions of the Collector's filter (contrib 0.159).
         ("IsMatch(span.attributes[\"path\"], \"pay\") == true", true),
         (
             "false == IsMatch(span.attributes[\"path\"], \"pay\")",

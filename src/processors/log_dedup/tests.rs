@@ -118,7 +118,7 @@ impl Fixture {
         taken.collect()
     }
 
-    /// All records that were taken.
+    /// Returns all accepted records.
     fn records(&self) -> Vec<LogRecord> {
         let resources = self.requests().into_iter();
         let resources = resources.flat_map(|request| request.resource_logs);
@@ -126,7 +126,7 @@ impl Fixture {
         scopes.flat_map(|scope| scope.log_records).collect()
     }
 
-    /// Their bodies, sorted, with their numbers.
+    /// Returns the bodies of all accepted records, sorted, with their counts.
     fn counts(&self) -> Vec<(String, i64)> {
         let count = |record: LogRecord| match (value(&record, "log_count"), record.body) {
             (Some(Value::IntValue(count)), Some(body)) => match body.value {
@@ -169,7 +169,7 @@ async fn equal_records_become_one_with_count_and_times() {
     later(2).await;
     assert_eq!(f.counts(), counted(&[("a", 3), ("b", 1)]));
     let one = f.records().swap_remove(0);
-    // Four seconds between the first and the last, ten until it left.
+    // Four seconds between the first and the last record, ten seconds until the emission.
     let nanos = StdDuration::from_nanos(one.time_unix_nano - one.observed_time_unix_nano);
     assert_eq!(nanos.as_secs(), 10);
     let time = |key| match value(&one, key) {
@@ -183,7 +183,7 @@ async fn equal_records_become_one_with_count_and_times() {
     assert_eq!(last.as_second() - first.as_second(), 4);
     let observed = i64::try_from(one.observed_time_unix_nano / 1_000_000_000).unwrap();
     assert_eq!(first.as_second(), observed);
-    // All else is as in the first.
+    // All other fields are those of the first record.
     assert_eq!(value(&one, "k"), Some(Value::StringValue("v".to_owned())));
     assert_eq!((one.attributes.len(), one.severity_number), (4, 9));
     assert_eq!(one.span_id, [0; 8]);
@@ -435,7 +435,7 @@ async fn clients_with_other_headers_are_counted_apart_up_to_the_limit() {
     tenants.sort();
     assert_eq!(tenants, ["one", "two"]);
     assert_eq!(f.counts(), counted(&[("a", 1), ("a", 2)]));
-    // The limit is for an interval.
+    // The limit applies to each interval.
     send("three").await.unwrap();
 }
 

@@ -288,7 +288,7 @@ fn tiers_agree_about_log_records_too() {
     ];
     let arriving = [attributes, after.to_vec()].concat();
     assert_eq!(result_of_record(&same, "", arriving.clone()), first);
-    // Behind another seed the threshold goes.
+    // After sampling with another seed, the threshold is removed.
     let all = Config {
         sampling_percentage: 100.0,
         hash_seed: same.hash_seed + 1,
@@ -332,7 +332,7 @@ fn profiles_are_sampled_by_profile_id() {
         .process(before)
         .unwrap()
         .unwrap();
-    // One without an id cannot be decided about.
+    // An item without an id cannot be sampled.
     assert_eq!(after.items(), 1);
     let after = ExportProfilesServiceRequest::decode(after.wire().to_bytes()).unwrap();
     let profiles = &after.resource_profiles[0].scope_profiles[0].profiles;

@@ -259,7 +259,7 @@ summary: debug
     );
 }
 
-/// A span with a text in every place.
+/// Returns a span with a text in every location.
 fn everywhere(text: &str) -> Value {
     let set = attributes(&json!({"k": text, "nested": {"list": [text, {"x": text}]}}));
     json!({"resourceSpans": [{
@@ -549,7 +549,7 @@ fn allowed_value_does_not_keep_overridden_data() {
         [&key[..], &field(0x12, &both)].concat(),
         [&key[..], &field(0x12, &secret), &field(0x12, &ok)].concat(),
         [&key[..], &field(0x12, &list(&both))].concat(),
-        // A list that another one overrides.
+        // A list that another list overrides.
         [&key[..], &field(0x12, &[&list(&secret)[..], &ok].concat())].concat(),
     ];
     for (at, attribute) in cases.iter().enumerate() {
@@ -576,7 +576,7 @@ fn foreign_value_under_summary_key_is_scanned() {
         !output.contains("jane") && output.contains("[EMAIL]"),
         "{output}"
     );
-    // Two strings, of which a reader sees the second one.
+    // Two strings, of which a reader uses the second.
     let key = field(0x0a, b"redaction.masked.keys");
     let both = [field(0x0a, mail.as_bytes()), field(0x0a, b"a")].concat();
     let batch = Batch::new(

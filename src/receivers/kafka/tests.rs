@@ -78,7 +78,7 @@ impl Trial {
         if !yaml.contains("initial_offset") {
             config.initial_offset = InitialOffset::Earliest;
         }
-        // Members that went without a word would be waited for.
+        // The group would wait for members that do not leave.
         config.session_timeout = tributary_config::units::Duration::secs(6);
         config.heartbeat_interval = tributary_config::units::Duration::millis(100);
         let (taken, receiver) = mpsc::unbounded_channel();
@@ -169,7 +169,7 @@ async fn restart_continues_at_committed_offset() {
 async fn refused_messages_are_retried_in_order() {
     let cluster = Cluster::new(TOPICS);
     write_logs(&cluster, 0, &["1", "2", "3"]).await;
-    // Refused for as long as the receiver lives.
+    // The message is refused until the receiver ends.
     let away = || std::iter::repeat_n(Nack::unavailable("away"), 1_000_000);
     let first = Trial::start(&cluster, &format!("{{{QUICK}}}"), away());
     let refused = || first.recorded.sum("otelcol_receiver_refused_log_records");
@@ -302,7 +302,7 @@ async fn refusal_pauses_fetching_without_a_gap() {
     write_logs(&cluster, 0, &numbers).await;
     let yaml = "{max_fetch_size: 2000, max_partition_fetch_size: 2000, \
                 error_backoff: {initial_interval: 100ms, multiplier: 1, randomization_factor: 0}}";
-    // Twice longer than the receiver's patience.
+    // Twice the time after which the receiver pauses partitions.
     let answers = std::iter::repeat_n(Nack::unavailable("away"), 25);
     let mut trial = Trial::start(&cluster, yaml, answers);
     assert_eq!(trial.bodies(60).await, numbers);
@@ -332,7 +332,7 @@ async fn group_started_at_latest_keeps_start_offset() {
     let yaml = format!("{{initial_offset: latest, {QUICK}}}");
     let first = Trial::start(&cluster, &yaml, []);
     soon(begun(&cluster, ("otlp_logs", 0), "otel-collector")).await;
-    // Nothing of this counts as read.
+    // None of these messages counts as consumed.
     write_logs(&cluster, 0, &[AWAY]).await;
     while first.recorded.sum("otelcol_receiver_refused_log_records") < 1.0 {
         tokio::task::yield_now().await;

@@ -36,7 +36,7 @@ impl Sink {
         taken.iter().map(|batch| batch.metadata.clone()).collect()
     }
 
-    /// The requests that were taken.
+    /// Returns the accepted requests.
     pub(super) fn taken(&self) -> Vec<ExportProfilesServiceRequest> {
         let taken = self.taken.lock().unwrap();
         let requests = taken.iter().map(|batch| batch.clone().into_wire());

@@ -151,7 +151,7 @@ fn many_logs_are_sorted_by_service_and_time() {
             compression,
             ..TableOptions::default()
         });
-        // More than a page has, newest first.
+        // More rows than a page has, newest first.
         tables.append(
             Signal::Logs,
             &logs("b", (0..30_000).rev().map(record).collect()),
@@ -570,7 +570,7 @@ fn stacks_have_a_table_of_their_own_if_wanted() {
 fn leaf_without_a_name_is_empty_in_both_layouts() {
     let mut request = profile();
     let dictionary = request.dictionary.as_mut().unwrap();
-    // A stack of one location that has no line.
+    // A stack with one location without a line.
     dictionary.stack_table[1].location_indices = vec![2];
     let rows = |profiles, kind| {
         let mut tables = Tables::new(&TableOptions {
@@ -585,7 +585,7 @@ fn leaf_without_a_name_is_empty_in_both_layouts() {
     assert_eq!(functions, ["[\"\"]", "[\"\"]", "[]"]);
     let stacks = rows(ProfilesLayout::Stacks, TableKind::Stacks);
     let leaves: Vec<&str> = stacks.iter().map(|row| &*row["leaf_function"]).collect();
-    // The second one has no leaf.
+    // The second stack has no leaf.
     assert_eq!(leaves, ["\"\"", "null"]);
 }
 

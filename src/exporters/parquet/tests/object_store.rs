@@ -30,7 +30,7 @@ fn rows(server: &Server) -> Vec<String> {
     rows
 }
 
-/// A text that no compression makes smaller than a few parts.
+/// Returns a text that takes several parts even after compression.
 fn noise() -> String {
     (0..20_000).map(|_| fastrand::alphanumeric()).collect()
 }

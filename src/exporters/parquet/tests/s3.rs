@@ -29,7 +29,7 @@ struct Moto {
 }
 
 impl Moto {
-    /// `None` where nobody has said which Python has it.
+    /// Starts the server; `None` if no Python with the server is configured.
     fn start() -> Option<Self> {
         let Ok(python) = std::env::var("S3_PYTHON") else {
             eprintln!("skipped: S3_PYTHON is not set; see tests/sdk/README.md");
@@ -54,14 +54,14 @@ impl Moto {
         Some(moto)
     }
 
-    /// The next number that it prints.
+    /// Returns the next number that the server prints.
     fn number(&mut self) -> u16 {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim().parse().unwrap()
     }
 
-    /// Uploads that have become no object, and were not aborted.
+    /// Returns uploads that were neither completed nor aborted.
     fn uploads(&mut self) -> u16 {
         self.input.write_all(b"?\n").unwrap();
         self.number()
@@ -89,7 +89,7 @@ impl Drop for Moto {
     }
 }
 
-/// An exporter that finishes files at once, and what stands between it and the server.
+/// An exporter that finishes files at once, and the proxy between the exporter and the server.
 async fn start(moto: &Moto, retries: &str) -> (Bench, Server) {
     let (server, object_store) = Server::in_front_of(moto.address).await;
     let yaml = format!(
@@ -103,7 +103,7 @@ async fn start(moto: &Moto, retries: &str) -> (Bench, Server) {
     (Bench::of(&config, TempDir::new().unwrap()), server)
 }
 
-/// The column that tells the items of a signal apart.
+/// Returns the column that identifies the items of a signal.
 fn column(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "name",
@@ -204,7 +204,7 @@ fn request(signal: Signal, numbers: std::ops::Range<u64>) -> Batch {
     Batch::new(signal, count as usize, Bytes::from(bytes))
 }
 
-/// Everything in the bucket, by name. Fails if an object is no whole file.
+/// Returns all objects in the bucket, by name. Fails if an object is not a complete file.
 async fn objects(store: &Arc<dyn ObjectStore>) -> BTreeMap<String, Vec<String>> {
     let listed: Vec<_> = store.list(None).try_collect().await.unwrap();
     let mut objects = BTreeMap::new();
@@ -242,7 +242,7 @@ fn numbers(objects: &BTreeMap<String, Vec<String>>, signal: Signal) -> Vec<u64> 
     numbers
 }
 
-/// Looks at everything in the bucket again and again while the exporter is at work; returns what is there in the end.
+/// Checks the bucket repeatedly while the exporter works, and returns the final objects.
 async fn watch(bench: &Bench, store: &Arc<dyn ObjectStore>) -> BTreeMap<String, Vec<String>> {
     let watching = async {
         let mut before = BTreeMap::new();
@@ -275,7 +275,7 @@ async fn real_server_has_each_row_once_despite_failures() {
         Fault::Cut,
         Fault::Status(503),
         Fault::Lost,
-        // For good: the upload is given up.
+        // A permanent failure: the upload is aborted.
         Fault::Status(403),
         Fault::Slow,
         Fault::Cut,
@@ -303,7 +303,7 @@ async fn real_server_has_each_row_once_despite_failures() {
         assert_eq!(bench.recorded.items("delivered", signal), 500);
         assert_eq!(bench.recorded.items("dropped", signal), 0);
     }
-    // All were uploaded in parts, and all that was to fail has failed.
+    // All files were uploaded in parts, and all injected faults occurred.
     assert_eq!(server.requests("put"), 0);
     assert!(server.requests("part") > 4 * found.len());
     assert!(server.requests("abort") >= 2);
@@ -321,7 +321,7 @@ async fn aborted_upload_leaves_no_parts_on_real_server() {
     };
     let store = moto.store();
     let (mut bench, server) = start(&moto, "{enabled: false}").await;
-    // All parts are taken, but no object comes of them.
+    // The server accepts all parts, but the completion fails.
     server.will("complete", [Fault::Status(403); 8]);
     let consumer = bench.terminal.inputs.get(Signal::Traces).unwrap();
     let batch = request(Signal::Traces, 0..100);

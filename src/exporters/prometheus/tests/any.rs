@@ -6,7 +6,7 @@ use proptest::strategy::Strategy;
 use super::metric as metric_of;
 use super::*;
 
-/// Keys and names that collide in all ways there are.
+/// Keys and names that collide in all possible ways.
 const WORDS: [&str; 12] = [
     "a.b",
     "a_b",
@@ -227,7 +227,7 @@ proptest! {
         let fewer = read(OPEN_METRICS)?;
         prop_assert!(fewer <= count);
         prop_assert_eq!(read(&format!("{OPEN_METRICS}{utf8}"))?, fewer);
-        // Everything has its place in the budget, and leaves it.
+        // The budget counts all memory, which is released at the end.
         let again = table.take(&requests[0]);
         prop_assert!(again.total() <= 100);
     }

@@ -163,7 +163,7 @@ async fn exponential_histograms_become_native_histograms() {
         [(5, 1)]
     );
     assert_eq!(histogram.negative_delta, [6]);
-    // In the text formats only the count and the sum are left of it.
+    // The text formats only have its count and sum.
     assert_eq!(
         value(&table, "e_seconds_bucket{le=\"+Inf\"}").as_deref(),
         Some("24")
@@ -204,7 +204,7 @@ async fn points_invalid_for_prometheus_are_rejected() {
         (histogram.schema, histogram.positive_span[0].offset),
         (8, (1 << 8) + 1)
     );
-    // The count is that of the buckets, whatever else is said.
+    // The count is the sum of the buckets, regardless of the count in the request.
     let mut lying = with(0, 0, 1);
     lying.count = 7;
     take(&table, &exponential(CUMULATIVE, 2, lying));
@@ -266,7 +266,7 @@ async fn numbers_and_classic_histograms_are_there_too() {
     assert_eq!(buckets, [(1.0, 1), (f64::INFINITY, 3)]);
 }
 
-/// A message cannot be sent before its length is known: a family of any size must not be held as a whole.
+/// A message cannot be sent before its length is known, so a large family must not be buffered as a whole.
 #[tokio::test]
 async fn large_family_is_split_into_messages() {
     let table = table(Config::default());

@@ -123,7 +123,7 @@ async fn open_metrics_has_exemplars_units_and_an_end() {
     assert!(timed.ends_with("io_bytes_total 5 1500\n"), "{timed}");
 }
 
-/// OpenMetrics calls a counter as its gauge is called, and a family may be there once.
+/// In OpenMetrics a counter family may have the same name as a gauge, and a family may occur only once.
 #[tokio::test]
 async fn counter_and_gauge_of_one_name_are_both_exposed() {
     let table = table(Config::default());
@@ -160,7 +160,7 @@ async fn non_monotonic_sum_is_no_ratio() {
     let metrics = vec![
         of("updown", up_down()),
         of("load", level()),
-        // One name, and two natures.
+        // One name with two types.
         of("both", up_down()),
         of("both", level()),
     ];
@@ -189,7 +189,7 @@ async fn deltas_are_summed_without_duplicates() {
     };
     take(&table, &delta(10, 20, 3.0));
     take(&table, &delta(20, 30, 4.0));
-    // The answer was lost on the way, and the sender tries again.
+    // The response was lost, and the sender retries.
     assert_eq!(
         rejected(&table, &delta(20, 30, 4.0), Rejection::OutOfOrder),
         1
@@ -197,7 +197,7 @@ async fn deltas_are_summed_without_duplicates() {
     // Some time is missing.
     take(&table, &delta(50, 60, 5.0));
     assert_eq!(value(&table, "jobs_total").as_deref(), Some("12"));
-    // One that another has overtaken counts, and counts once.
+    // A late delta counts, and counts once.
     take(&table, &delta(30, 50, 6.0));
     assert_eq!(value(&table, "jobs_total").as_deref(), Some("18"));
     for (start, end) in [(30, 50), (50, 60), (20, 30), (10, 20)] {
@@ -233,11 +233,11 @@ async fn delta_histograms_are_added_up_bucket_by_bucket() {
     assert_eq!(bucket("1").as_deref(), Some("11"));
     assert_eq!(bucket("+Inf").as_deref(), Some("66"));
     assert_eq!(value(&table, "h_sum").as_deref(), Some("2"));
-    // Other buckets cannot be added to these.
+    // Deltas with other buckets cannot be added.
     take(&table, &delta(4, &[5.0], &[1, 1]));
     assert_eq!(bucket("5").as_deref(), Some("1"));
     assert_eq!(value(&table, "h_count").as_deref(), Some("2"));
-    // Nor do late ones begin anew what is newer.
+    // A late delta does not restart a newer series.
     let late = delta(3, &[1.0, 2.0], &[1, 2, 3]);
     assert_eq!(rejected(&table, &late, Rejection::OutOfOrder), 1);
     assert_eq!(value(&table, "h_count").as_deref(), Some("2"));
@@ -522,7 +522,7 @@ async fn table_stays_within_half_of_budget() {
     let series = from(&[], "", vec![gauge("g", points.collect())]);
     assert!(rejected(&table, &series, Rejection::NoRoom) > 100);
     assert!(cx.budget.used() > LIMIT / 3);
-    // Names are memory, too, and so is what a series that exists takes more.
+    // Names count as memory, and so does the growth of an existing series.
     let named = |number: u64| {
         let key = format!("{number}{}", "x".repeat(1000));
         point(&[(key.as_str(), "1")], number, 1.0)
@@ -641,7 +641,7 @@ async fn open_metrics_omits_falling_sums_and_negative_counters() {
     let names = samples.iter().map(|sample| sample.name.as_str());
     let names: Vec<&str> = names.filter(|name| !name.ends_with("_bucket")).collect();
     assert_eq!(names, ["whole_sum", "whole_count"]);
-    // The older format has it all.
+    // The older format exposes all samples.
     let text = text(&table);
     for line in [
         "below_sum 5",
@@ -674,7 +674,7 @@ async fn label_equal_to_name_is_renamed() {
     assert!(text.contains("g{exported___name__=\"1\","), "{text}");
 }
 
-/// A series that moves to another slot while a page is written is on it once at most.
+/// A series that moves to another slot while a page is written occurs at most once on the page.
 #[tokio::test]
 async fn page_is_consistent_while_series_change() {
     let table = table(Config::default());
@@ -688,7 +688,7 @@ async fn page_is_consistent_while_series_change() {
         (point.flags, point.value) = (1, None);
         point
     };
-    // The last one goes, the first ones go and come back in its place.
+    // The last series is removed, and the first series are removed and added again in its slot.
     take(
         &table,
         &from(

@@ -53,7 +53,7 @@ impl Fixture {
         self.consumer.consume(batch).await
     }
 
-    /// The names of the samples of each batch that was taken.
+    /// Returns the names of the samples of each accepted batch.
     fn taken(&self) -> Vec<Vec<String>> {
         let taken = self.exporter.batches().into_iter().map(|batch| {
             let names = sample_names(&batch.clone().into_wire().to_bytes());
@@ -175,7 +175,7 @@ async fn window_is_flushed_early_at_memory_limit() {
 #[tokio::test(start_paused = true)]
 async fn disk_queue_gets_outcome_of_summary() {
     let f = fixture(&config(), Scripted::new([]));
-    // The first of a series passes.
+    // The first profile of a series passes.
     f.send("cart", &["a"]).await.unwrap();
     let mut waiting = Vec::new();
     for name in ["b", "c"] {

@@ -40,7 +40,7 @@ fn series(page: &PrometheusHandle, metric: &str, label: &str) -> Vec<String> {
 const REFUSED: &str = "tributary_processor_redaction_refused_requests";
 const HITS: &str = "otelcol_processor_redaction_hits";
 
-/// Each match leaves something that matches again, a word further.
+/// A pattern whose replacement matches again.
 const EATS: &str = r"custom: [{name: eats, regex: '(\*{4}|a) .'}]";
 const UNSETTLED: &str = "a b c d e f g h i j k l m n o p";
 

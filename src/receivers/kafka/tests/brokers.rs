@@ -25,7 +25,7 @@ struct Kafka {
 }
 
 impl Kafka {
-    /// `None` when there is no Kafka here.
+    /// Starts a broker; `None` if Kafka is not available.
     fn start() -> Option<Self> {
         let Some(home) = std::env::var_os("KAFKA_HOME") else {
             eprintln!("skipped: KAFKA_HOME is not set");
@@ -33,7 +33,7 @@ impl Kafka {
         };
         let classes = PathBuf::from(home).join("libs/*").display().to_string();
         let directory = TempDir::new().unwrap();
-        // All held at once, so that they differ.
+        // Bind all ports at the same time, so that the ports differ.
         let sockets: Vec<TcpListener> = (0..3)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
             .collect();

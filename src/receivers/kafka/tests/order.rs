@@ -1,4 +1,4 @@
-//! The order of messages that wait.
+//! The order of waiting messages.
 
 use super::super::intake::{Intake, Message};
 use super::super::lanes::{Lanes, Partition, Step};

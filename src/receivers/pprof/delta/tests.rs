@@ -114,7 +114,7 @@ fn told(series: &Series, profiles: &ScopeProfiles) -> Vec<Told> {
     told.collect()
 }
 
-/// Takes a profile in and delivers it.
+/// Adds a profile and delivers its difference.
 fn scrape(deltas: &Deltas, time: u64, values: &Values) -> (Fit, Vec<Told>) {
     let mut taken = deltas.take("a");
     let series = &mut taken.series;
@@ -164,7 +164,7 @@ fn a_difference_is_of_the_time_between_two_profiles() {
     );
     assert_eq!(told[0], allocated);
     assert_eq!(kinds(&told), HEAP.map(|(kind, _)| kind));
-    // The levels are of a point in time.
+    // Gauges belong to a point in time.
     assert_eq!((told[3].1, told[3].2), (1600, 0));
 }
 
@@ -188,7 +188,7 @@ fn new_process_starts_from_zero() {
     // The series continues from this profile.
     let (fit, told) = scrape(&deltas, 3000, &one(7, 6));
     assert_eq!((fit, &told[0].3), (Fit::Continued, &[(7, 2)].into()));
-    // A missing stack is a value that fell.
+    // A missing stack counts as a fallen value.
     assert_eq!(scrape(&deltas, 4000, &one(8, 100)).0, Fit::Restarted);
     for time in [5000, 6000, 7000] {
         let address = if time == 6000 { 8 } else { 7 };
@@ -239,7 +239,7 @@ fn clock_going_back_gives_no_delta() {
     );
 }
 
-/// Puts a series with many stacks back; returns how many were forgotten for it.
+/// Puts a series with many stacks back, and returns the number of evicted series.
 fn put(deltas: &Deltas, name: &str) -> usize {
     let many: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
     let mut taken = deltas.take(name);

@@ -1,4 +1,4 @@
-//! When files are read, and the handling of unreadable files.
+//! Times at which files are read, and the handling of unreadable files.
 
 use std::fs;
 use std::sync::Arc;

@@ -172,7 +172,7 @@ impl Trial {
         }
     }
 
-    /// Runs jobs for so long.
+    /// Runs jobs for this time.
     async fn run(&self, jobs: Vec<Job>, time: Duration) {
         let jobs = jobs.into_iter().map(|job| job.run(self.shared.clone()));
         let all = futures_util::future::join_all(jobs);
@@ -188,7 +188,7 @@ impl Trial {
         self.shared = shared(&cx, 9, self.factor.subscribe());
     }
 
-    /// The value of a metric, if it is there.
+    /// Returns the value of a metric, if the metric exists.
     fn metric(&self, name: &str) -> Option<f64> {
         let page = self.page.render();
         let line = page.lines().find(|line| {
@@ -210,9 +210,9 @@ async fn long_profiles_of_one_server_do_not_overlap() {
     ];
     trial.run(two, 100 * SECOND).await;
     assert_eq!(fake.most(), 1);
-    // Neither keeps the other one waiting for ever.
+    // Neither job blocks the other job forever.
     assert!(trial.consumer.taken().len() >= 10);
-    // Another server's has no need to wait.
+    // A request to another server need not wait.
     let fake = Fake::new(8 * SECOND, |_| Ok(file(1)));
     let job = |url| trial.job(url, Some(8 * SECOND), fake.clone());
     let two = vec![job("http://one.example/p"), job("http://two.example/p")];
@@ -328,7 +328,7 @@ async fn up_gauge_lives_as_long_as_target() {
     assert_eq!(up(), Some(0.0));
     running.abort();
     let _ = running.await;
-    // Not a number: not on the page.
+    // A gauge with the value NaN is not exposed.
     assert!(up().is_some_and(f64::is_nan));
 }
 
@@ -341,7 +341,7 @@ async fn delta_setting_turns_counters_into_differences() {
     let mut job = trial.job("http://host/mutex", None, fake.clone());
     job.delta = true;
     trial.run(vec![job], 45 * SECOND).await;
-    // The first one is only remembered.
+    // The first profile is only remembered.
     assert_eq!(fake.steps().len(), 4);
     assert_eq!(trial.consumer.taken(), [1, 1, 1, 1]);
     let batches = trial.consumer.batches();

@@ -267,7 +267,7 @@ fn resource_shared_by_too_many_hours_is_refused() {
     let error = refusal(Signal::Logs, ProfilesLayout::Wide, &request);
     let length = request.encoded_len() as u64;
     let most = MOST_COPIED + MOST_COPIED_PER_BYTE * length;
-    // And the scope, which has a name.
+    // The named scope counts, too.
     assert!(
         error.contains(" 5001") || error.contains(" 5000"),
         "{error}"

@@ -139,7 +139,7 @@ fn ids_of_traces_have_bloom_filters_if_wanted() {
             trace_id: vec![7; 16],
             ..LogRecord::default()
         };
-        // A few are found as fast without.
+        // With few ids, a search without a filter is as fast.
         for (rows, filtered) in [(FILTERED_IDS - 1, false), (FILTERED_IDS, bloom_filters)] {
             tables.append(Signal::Logs, &logs("a", vec![record.clone(); rows]));
             let metadata = metadata(&tables.file(TableKind::Logs));
@@ -182,7 +182,7 @@ fn pages_of_long_texts_have_few_rows() {
     while let Some(page) = pages.get_next_page().unwrap() {
         rows.push(page.num_values());
     }
-    // The sixth makes a page of a mebibyte.
+    // With the sixth text, the page has a mebibyte.
     assert_eq!(rows, [6, 6, 6, 2]);
 }
 

@@ -126,7 +126,7 @@ async fn each_profile_of_a_target_has_its_url_and_its_times() {
     assert_eq!(timeouts, [7, 27, 7, 10]);
     let deltas: Vec<bool> = jobs.iter().map(|job| job.delta).collect();
     assert_eq!(deltas, [false, false, false, true]);
-    // Not all at once.
+    // The jobs are spread over time.
     assert_ne!(jobs[0].schedule.first(), jobs[1].schedule.first());
 }
 
