@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::compare::{Part, Thresholds};
+use super::super::compare::{Part, Thresholds, compare};
 use super::super::finding::{Comparison, Finding, SeriesKey};
 use super::super::history::{ClosedWindow, History, Settings};
-use super::super::shares::{FunctionSum, Sums};
+use super::super::shares::{FunctionSum, Share, Shares, Sums};
 use super::super::versions::Schedule;
 use tributary_memory::Budget;
 
@@ -159,6 +159,55 @@ fn unchanged_service_raises_no_finding_in_a_day() {
         findings.len()
     );
     assert!(findings.is_empty(), "{findings:#?}");
+}
+
+/// Returns the fraction of comparisons with a finding, of two versions that do not differ. Shares of
+/// 20 functions vary by 5 %; `memory` is the correlation of successive windows.
+fn errors(memory: f64, comparisons: usize, error_rate: f64) -> f64 {
+    let schedule = settings().schedule;
+    let thresholds = Thresholds {
+        error_rate,
+        min_change: 0.0,
+        ..settings().thresholds
+    };
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut levels = [0.0; 20];
+    let mut window = || {
+        let functions = levels.iter_mut().enumerate().map(|(at, level)| {
+            let noise = (0..3).map(|_| random.f64() - 0.5).sum::<f64>();
+            *level = memory * *level + (1.0 - memory * memory).sqrt() * noise;
+            let share = (0.05 * (1.0 + 0.1 * *level)) as f32;
+            Share {
+                name: name(at).into(),
+                own: share,
+                total: share,
+            }
+        });
+        Shares {
+            start: 0,
+            end: 0,
+            cut: 0.0,
+            functions: functions.collect(),
+        }
+    };
+    let has_finding = |_: &usize| {
+        let before: Vec<_> = (0..schedule.last).map(|_| window()).collect();
+        let after: Vec<_> = (0..schedule.last).map(|_| window()).collect();
+        let before: Vec<_> = before.iter().collect();
+        let after: Vec<_> = after.iter().collect();
+        let mut looks = (schedule.first..=schedule.last).step_by(schedule.first / 2);
+        looks.any(|windows| !compare(&before, &after[..windows], &thresholds).is_empty())
+    };
+    (0..comparisons).filter(has_finding).count() as f64 / comparisons as f64
+}
+
+#[test]
+fn error_rate_holds_over_all_functions_and_looks() {
+    for (memory, most) in [(0.0, 0.1), (0.5, 0.2)] {
+        let found = errors(memory, 500, 0.1);
+        println!("error rate with a correlation of {memory} and `error_rate: 0.1`: {found}");
+        assert!(found <= most, "{found}");
+    }
 }
 
 /// Results of injected changes of one size.
