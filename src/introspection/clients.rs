@@ -54,7 +54,7 @@ struct Counted {
 }
 
 impl ClientStatistics {
-    /// Counts a request that the pipeline accepted. Above [`MAX_CLIENTS`] clients, the clients without recent requests
+    /// Counts a request that the pipeline accepted. Above `MAX_CLIENTS` clients, the clients without recent requests
     /// are evicted.
     pub fn accepted(
         &self,

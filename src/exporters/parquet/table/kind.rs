@@ -15,7 +15,7 @@ pub enum TableKind {
     Metrics,
     /// Samples of profiles.
     Profiles,
-    /// Stacks that samples refer to; only with [`ProfilesLayout::Stacks`].
+    /// Stacks that samples refer to; only with `ProfilesLayout::Stacks`.
     Stacks,
 }
 

@@ -22,7 +22,7 @@ pub struct Layout {
 
 impl Layout {
     /// Returns the layout for these options. If two promoted attributes share a column name, the
-    /// first one wins. An attribute whose column [`is_taken`](Promoted::is_taken) is ignored.
+    /// first one wins. An attribute whose column `Promoted::is_taken` is ignored.
     pub fn new(options: &TableOptions) -> Self {
         let mut options = options.clone();
         let mut names = std::collections::HashSet::new();

@@ -2,7 +2,7 @@
 
 use parquet::basic;
 
-/// Options of a [`Layout`].
+/// Options of a `Layout`.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     /// Attributes with columns of their own, in addition to their entries in the maps.
