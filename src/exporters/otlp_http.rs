@@ -13,6 +13,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use tokio::sync::Semaphore;
 
+#[cfg(fuzzing)]
+pub(super) use self::response::retry_after;
 use self::response::{JSON, PROTOBUF, read};
 pub(super) use self::response::{accepted, refused};
 use super::otlp_response::unless_renewed;

@@ -1,9 +1,10 @@
 //! The running connector. Profiles are acknowledged once they are counted into a window, or skipped:
 //! the connector observes, and never refuses profiles for lack of room.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::config::Config;
@@ -134,10 +135,7 @@ impl Observer {
     async fn close(&self, window: Window) -> Option<Vec<u8>> {
         let history = self.history.clone();
         // A comparison sorts the windows of each function, whatever the size of this window.
-        let compared = on_a_turn(move || {
-            let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
-            history.add(&window.sums)
-        });
+        let compared = on_a_turn(move || history.lock().add(&window.sums));
         let Outcome {
             findings,
             comparisons,

@@ -58,7 +58,7 @@ fn header(snapshot: &Value) -> String {
     let process = &snapshot["process"];
     let uptime = number(&snapshot["time"]) - number(&snapshot["started"]);
     format!(
-        "collector {} on {}: {}, up {}, {:.2} cores, {} resident, {} of {} budget, {} connections\n",
+        "collector {} on {}: {}, up {}, {:.2} cores, {} resident, {} of {} budget, connections: {}\n",
         word(&snapshot["version"]),
         word(&snapshot["host"]),
         word(&snapshot["phase"]),
@@ -163,7 +163,7 @@ fn errors(snapshot: &Value) -> String {
         if let Some(failing) = error["failing_seconds"].as_f64() {
             let _ = writeln!(
                 text,
-                "\n{} ({}) fails since {}: {}",
+                "\n{} ({}) has failed for {}: {}",
                 word(&node["component"]),
                 word(&error["signal"]),
                 duration(failing),
@@ -345,7 +345,7 @@ mod tests {
             "events": [{"time": 99_000, "level": "warn", "message": "m", "count": 2}]
         });
         let expected = "\
-collector 1.2.3 on rack: ready, up 90s, 0.50 cores, 10.0 MiB resident, 0 B of 1.00 GiB budget, 3 connections
+collector 1.2.3 on rack: ready, up 90s, 0.50 cores, 10.0 MiB resident, 0 B of 1.00 GiB budget, connections: 3
 
 PIPELINE  items/s   bytes/s  received  forwarded  dropped  refused  in flight
 traces        1.5  2.00 KiB     12.3k      12.0k      345        0          0
@@ -356,7 +356,7 @@ otlp            0      0 B         3        1
 EXPORTER   signal  delivered  dropped  refused  in flight            queue  oldest
 otlp_grpc  traces      2.50M        0        0          7  25% of 1.00 KiB    3.2s
 
-otlp_grpc (traces) fails since 4m: refused\u{fffd}[2J
+otlp_grpc (traces) has failed for 4m: refused\u{fffd}[2J
 
 LATEST WARNINGS
 1.0s ago warn (2 times) m
