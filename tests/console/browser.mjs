@@ -305,7 +305,7 @@ const pipelineChecks = async (page) => {
     await page.$eval('.box[data-id="receivers/otlp"]', (box) => box.focus());
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => /received\s*1/.test(document.querySelector(".details").textContent));
-    await click(page, ".details a");
+    await click(page, ".details .link");
     await page.waitForFunction(() => document.querySelector(".line.marked")?.textContent.includes("otlp"));
     await page.keyboard.press("Escape");
   });
