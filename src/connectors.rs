@@ -1,6 +1,7 @@
 //! The connectors. A new component is one file and one line in [`REGISTRY`].
 
 pub mod count;
+mod delivering;
 pub mod failover;
 pub mod forward;
 #[cfg(fuzzing)]

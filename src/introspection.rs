@@ -1,7 +1,7 @@
 //! State of the running pipelines, for display: the graph, its flows, the clients, and recent warnings.
 //!
 //! The components report the state, and the extension `console` serves it. Reporting costs a few atomic additions for
-//! each batch, even if no extension serves the state.
+//! each batch on each edge, and a lock for each OTLP request, even if no extension serves the state.
 
 pub mod clients;
 pub mod graph;

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 /// Most bytes of a gRPC message by default, decompressed.
 const GRPC_MOST: usize = (4 << 20) - 1024;
 
-/// One request of an attack.
+/// A request of an attack.
 struct Shot {
     signal: Signal,
     /// The `Content-Type`; gRPC if `None`.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-/// One measurement of an attack and its bound.
+/// A measurement of an attack and its bound.
 #[derive(Debug, Clone)]
 pub struct Finding {
     pub what: &'static str,

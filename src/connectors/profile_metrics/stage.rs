@@ -15,13 +15,14 @@ use super::unknown::Unknown;
 use super::window::{Added, Window};
 use super::{Config, write};
 use crate::component::{BuildContext, Outputs, Terminal};
+use crate::connectors::delivering::counted;
 use crate::pipeline::account::{Account, DropReason, Pending};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding, Life};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::pipeline::{Consumer, FlushReason, Next};
+use crate::pipeline::{Consumer, FlushReason};
 use futures_util::future::BoxFuture;
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Limit, Signal};
@@ -39,13 +40,7 @@ pub(super) fn build(
     next: Arc<dyn Consumer>,
 ) -> Terminal {
     let account = Account::of_connector(&cx.id);
-    let next = Next {
-        consumer: Arc::new(Delivering {
-            account: account.clone(),
-            next,
-        }),
-        account: account.clone(),
-    };
+    let next = counted(&account, next);
     let gatherer = Arc::new(Gatherer {
         interval: config.interval.0,
         keys: config.resource_attributes.clone().into(),
@@ -314,27 +309,6 @@ impl Gatherer {
     fn became(&self, items: usize, points: usize) {
         self.account.dropped(items, DropReason::Merged);
         self.account.received(points);
-    }
-}
-
-/// Counts emitted points as delivered once the next stage accepts them.
-struct Delivering {
-    account: Account,
-    next: Arc<dyn Consumer>,
-}
-
-impl Consumer for Delivering {
-    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        Box::pin(async move {
-            let points = batch.items();
-            self.next.consume(batch).await?;
-            self.account.passed(points);
-            Ok(())
-        })
-    }
-
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.next.clone()]
     }
 }
 

@@ -23,7 +23,7 @@ impl SeriesKey {
     }
 }
 
-/// One of two compared groups of windows.
+/// A group of windows that is compared with another group.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Side {
     pub(super) version: Arc<str>,

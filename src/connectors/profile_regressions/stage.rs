@@ -14,12 +14,13 @@ use super::measure::{Content, measure};
 use super::metrics::Metrics;
 use super::window::{Skipped, Window, WindowBounds};
 use crate::component::{BuildContext, Outputs, Terminal};
+use crate::connectors::delivering::counted;
 use crate::pipeline::account::{Account, DropReason};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding, Life};
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::{on_a_turn, on_a_turn_if_large};
-use crate::pipeline::{Consumer, FlushReason, Next};
+use crate::pipeline::{Consumer, FlushReason};
 use futures_util::future::BoxFuture;
 use tributary_memory::Budget;
 use tributary_otlp::{Limit, Signal};
@@ -30,13 +31,7 @@ const REQUEST_BYTES: usize = 2 << 20;
 
 pub(super) fn build(config: &Config, cx: &BuildContext, next: Arc<dyn Consumer>) -> Terminal {
     let account = Account::of_connector(&cx.id);
-    let next = Next {
-        consumer: Arc::new(Delivering {
-            account: account.clone(),
-            next,
-        }),
-        account: account.clone(),
-    };
+    let next = counted(&account, next);
     let settings = config.settings();
     let observer = Arc::new(Observer {
         window: config.window.0,
@@ -210,27 +205,6 @@ impl Holder for Observer {
             // A refusal that is not temporary is logged and counted.
             let _ = self.holding.hand_on(batch, &mut senders).await;
         }
-    }
-}
-
-/// Counts events as delivered once the next stage accepts them.
-struct Delivering {
-    account: Account,
-    next: Arc<dyn Consumer>,
-}
-
-impl Consumer for Delivering {
-    fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
-        Box::pin(async move {
-            let records = batch.items();
-            self.next.consume(batch).await?;
-            self.account.passed(records);
-            Ok(())
-        })
-    }
-
-    fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.next.clone()]
     }
 }
 

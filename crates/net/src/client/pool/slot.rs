@@ -1,4 +1,4 @@
-//! One connection of a pool.
+//! A connection of a pool.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
