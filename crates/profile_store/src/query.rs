@@ -37,19 +37,19 @@ pub struct Query {
 }
 
 /// Selection of samples by the span that was active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spans {
     /// All spans of a trace.
     Trace([u8; 16]),
-    /// One span.
-    Span([u8; 8]),
+    /// Spans by their ids.
+    Ids(BTreeSet<[u8; 8]>),
 }
 
 impl Spans {
-    pub(crate) fn has(self, link: Link) -> bool {
+    pub(crate) fn has(&self, link: Link) -> bool {
         match self {
-            Spans::Trace(id) => link.trace_id == id,
-            Spans::Span(id) => link.span_id == id,
+            Spans::Trace(id) => link.trace_id == *id,
+            Spans::Ids(ids) => ids.contains(&link.span_id),
         }
     }
 }
