@@ -9,6 +9,7 @@ pub mod otlp_json_file;
 mod polling;
 pub mod pprof;
 mod refusals;
+mod scraping;
 
 use crate::component::{Entry, ReceiverConfig};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::receivers::pprof::scrape::found::Found;
 use crate::receivers::pprof::scrape::servers::identity;
+use crate::receivers::scraping::found::Found;
 use tributary_config::Validate as _;
 
 fn problems(yaml: &str) -> Vec<String> {
