@@ -41,7 +41,6 @@ const JSON_PER_BYTE: usize = 16;
 
 type Answer = Result<Response<Bytes>, ApiError>;
 
-/// Answers a call of a method.
 pub(super) fn answer(asked: &Asked, method: &str, headers: &HeaderMap, body: &Bytes) -> Answer {
     let call = Call::of(asked, headers, body)?;
     match method {

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::found::Found;
 use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ComponentId, Problems, Validate};
-use tributary_net::discovery::one_family;
+use tributary_net::discovery::single_family;
 
 /// Host names whose addresses are servers, as those of a headless service of Kubernetes. The
 /// system's resolver is used.
@@ -130,7 +130,7 @@ impl Dns {
 /// Returns the addresses of a name that become targets.
 fn wanted(mut addresses: Vec<SocketAddr>, kind: Option<RecordType>) -> Vec<SocketAddr> {
     let Some(kind) = kind else {
-        return one_family(addresses);
+        return single_family(addresses);
     };
     addresses.retain(|address| match kind {
         RecordType::A => address.is_ipv4(),

@@ -130,7 +130,7 @@ impl Client {
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
-            let verdict = self.connector.verdict();
+            let verdict = self.connector.last_failure();
             Failure::Unreachable(verdict.unwrap_or_else(|| full_error(&error)))
         })?;
         if !response.status().is_success() {
