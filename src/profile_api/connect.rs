@@ -31,7 +31,7 @@ use super::error::ApiError;
 use super::flame::{MOST_FRAMES, merged};
 use super::params::{hex, millis};
 use super::{Asked, response};
-use tributary_profile_store::query::Spans;
+use tributary_profile_store::query::SpanSelection;
 use tributary_profile_store::series::{PROFILE_TYPE, label_name};
 use tributary_profile_store::{Query, Selector, Zoom};
 
@@ -43,7 +43,6 @@ const JSON_PER_BYTE: usize = 16;
 
 type Answer = Result<Response<Bytes>, ApiError>;
 
-/// Answers a call of a method.
 pub(super) fn answer(asked: &Asked, method: &str, headers: &HeaderMap, body: &Bytes) -> Answer {
     let call = Call::of(asked, headers, body)?;
     match method {
@@ -145,7 +144,7 @@ impl MergeSpanProfileRequest {
         let range = (self.start, self.end);
         let query = query(asked, &self.profile_type_id, &self.label_selector, range)?;
         Ok(Query {
-            spans: Some(Spans::Ids(ids)),
+            spans: Some(SpanSelection::Ids(ids)),
             ..query
         })
     }

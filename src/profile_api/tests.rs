@@ -105,7 +105,6 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// Names and totals of the frames of a view.
 fn frames(view: &Value) -> Vec<(String, i64, i64)> {
     let name = |frame: &Value| {
         let at = usize::try_from(frame["name"].as_u64().unwrap()).unwrap();

@@ -90,7 +90,7 @@ impl Dns {
 /// Returns the addresses of a name that become targets.
 fn wanted(mut addresses: Vec<SocketAddr>, kind: Option<RecordType>) -> Vec<SocketAddr> {
     let Some(kind) = kind else {
-        return one_family(addresses);
+        return single_family(addresses);
     };
     addresses.retain(|address| match kind {
         RecordType::A => address.is_ipv4(),

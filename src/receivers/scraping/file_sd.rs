@@ -13,7 +13,9 @@ use super::found::Found;
 use crate::receivers::glob::Glob;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};
-use tributary_net::discovery::{Group, MAX_LABELS, MAX_TARGETS, is_targets_file, read_targets};
+use tributary_net::discovery::{
+    MAX_LABELS, MAX_TARGETS, TargetGroup, is_targets_file, read_targets,
+};
 use tributary_net::files::FileWatch;
 
 /// Maximum number of files per pattern.
@@ -171,7 +173,7 @@ impl Known {
     }
 
     /// Replaces the servers of a file, unless the totals of all files would exceed the limits.
-    fn replace(&mut self, path: &Path, groups: Vec<Group>) -> Result<(), String> {
+    fn replace(&mut self, path: &Path, groups: Vec<TargetGroup>) -> Result<(), String> {
         let (targets, labels) = match self.files.get(path) {
             Some(before) => (self.targets - before.targets, self.labels - before.labels),
             None => (self.targets, self.labels),
