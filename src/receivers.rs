@@ -8,6 +8,7 @@ pub mod otlp;
 pub mod otlp_json_file;
 mod polling;
 pub mod pprof;
+mod profile_intake;
 mod refusals;
 
 use crate::component::{Entry, ReceiverConfig};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::receivers::pprof::convert::Refused;
+use crate::receivers::profile_intake::Refused;
 use tributary_memory::NoRoom;
 
 /// Reason for a missing profile.

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
 use super::failure::{Failure, Refusal};
-use crate::receivers::pprof::intake::ReceivedBytes;
+use crate::receivers::profile_intake::ReceivedBytes;
 use futures_util::future::BoxFuture;
 use tributary_config::Headers;
 use tributary_memory::{Budget, Permit};

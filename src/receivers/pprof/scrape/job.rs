@@ -13,10 +13,10 @@ use super::fetch::{Bounds, Fetch, Fetched};
 use super::gate::{self, Gate};
 use super::gauges::{ScraperMetrics, Watch};
 use super::schedule::Schedule;
-use crate::receivers::pprof::convert::Refused;
 use crate::receivers::pprof::delta::Deltas;
-use crate::receivers::pprof::intake::{Accepted, Intake};
-use crate::receivers::pprof::origin::{Origin, Subject};
+use crate::receivers::profile_intake::Refused;
+use crate::receivers::profile_intake::{Accepted, Intake};
+use crate::receivers::profile_intake::{Origin, Subject};
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
@@ -191,15 +191,13 @@ impl Job {
             profile: Some(self.profile.clone()),
             start: u64::try_from(start).unwrap_or(0),
             duration: self.takes.unwrap_or_default(),
+            is_interval: false,
         };
         let taken = match self.delta {
             true => {
                 let series = format!("{}\0{}", self.url, self.profile);
                 let deltas = &shared.deltas;
-                let taken = self
-                    .intake
-                    .take_difference(held, origin, deltas, &series)
-                    .await;
+                let taken = deltas.forward(&self.intake, held, origin, &series).await;
                 taken.map(|(accepted, _)| accepted)
             }
             false => self.intake.take(held, origin).await,

@@ -19,8 +19,8 @@ use super::schedule::Schedule;
 use super::target::{Scheme, Target};
 use crate::component::BuildError;
 use crate::component::identity::host_name;
-use crate::receivers::pprof::intake::Intake;
-use crate::receivers::pprof::origin::{SERVICE_NAME, Subject, text};
+use crate::receivers::profile_intake::Intake;
+use crate::receivers::profile_intake::{SERVICE_NAME, Subject, text};
 use tributary_config::ComponentId;
 use tributary_net::client::{host_of, parse_url};
 

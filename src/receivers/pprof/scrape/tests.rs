@@ -15,7 +15,7 @@ use super::fetch::{Bounds, Fetch, Fetched};
 use super::*;
 use crate::pipeline::batch::Nack;
 use crate::pipeline::testing::Scripted;
-use crate::receivers::pprof::intake::ReceivedBytes;
+use crate::receivers::profile_intake::ReceivedBytes;
 use crate::testing::context;
 use tributary_memory::Budget;
 use tributary_profiles::pprof::LinkLabels;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::delta::{Difference, Series};
 use super::ids;
 use super::origin::Origin;
 use crate::pipeline::batch::{Metadata, Nack, metadata_bytes};
@@ -13,29 +12,32 @@ use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
-use tributary_profiles::model::ResourceProfiles;
+use tributary_profiles::id::MappingId;
+use tributary_profiles::model::{ResourceProfiles, ScopeProfiles};
 use tributary_profiles::pprof::{PprofReader, ReadOptions};
 use tributary_profiles::relocations::Relocations;
-use tributary_profiles::write::encode;
 use tributary_profiles::{Dictionary, Profiles, pprof};
 
 /// A converted file.
 #[derive(Debug)]
-pub(super) struct Converted {
+pub(crate) struct Converted {
     /// One resource with one scope, with a profile for each sample type.
-    pub(super) profiles: Profiles,
+    pub(crate) profiles: Profiles,
     /// Headers of the request that contained the file, if they are kept.
-    pub(super) metadata: Option<Arc<Metadata>>,
+    pub(crate) metadata: Option<Arc<Metadata>>,
     /// Memory permit of the profiles.
     permit: Permit,
 }
 
 /// Reason why a file was refused. The refusal is already counted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     /// The file is not a valid pprof file. A retry is useless.
     #[error("{0}")]
     Unreadable(pprof::Error),
+    /// The request is malformed, as this text says. A retry is useless.
+    #[error("{0}")]
+    Malformed(String),
     /// The file exceeds the limit of this key of the configuration.
     #[error("the profile is larger than {0} bytes; raise `{1}` to accept it")]
     TooLarge(usize, &'static str),
@@ -52,9 +54,9 @@ pub(super) enum Refused {
 
 impl Refused {
     /// Whether the same file may be accepted later.
-    pub(super) fn is_retryable(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            Refused::Unreadable(_) | Refused::TooLarge(..) => false,
+            Refused::Unreadable(_) | Refused::Malformed(_) | Refused::TooLarge(..) => false,
             Refused::NoRoom(no_room) => no_room.may_fit_later(),
             Refused::Pipeline(nack) => nack.retryable,
             Refused::ShuttingDown => true,
@@ -63,7 +65,19 @@ impl Refused {
 }
 
 impl Converted {
-    pub(super) fn encode(self) -> Result<ReceivedBytes, NoRoom> {
+    /// Creates a converted file. The permit shrinks or grows to the memory of the profiles.
+    pub(crate) fn new(profiles: Profiles, mut permit: Permit) -> Result<Self, Refused> {
+        permit
+            .resize(bytes_of(&profiles))
+            .map_err(Refused::NoRoom)?;
+        Ok(Converted {
+            profiles,
+            metadata: None,
+            permit,
+        })
+    }
+
+    pub(crate) fn encode(self) -> Result<ReceivedBytes, NoRoom> {
         let Converted {
             profiles,
             metadata,
@@ -79,55 +93,27 @@ impl Converted {
 }
 
 /// Rules for reading files.
-pub(super) struct Rules {
-    pub(super) options: ReadOptions,
-    pub(super) limit_key: &'static str,
+pub(crate) struct Rules {
+    pub(crate) options: ReadOptions,
+    pub(crate) limit_key: &'static str,
 }
 
-pub(super) fn convert(
+pub(crate) fn convert(
     held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
 ) -> Result<(Converted, pprof::Repairs), Refused> {
     let mut dictionary = Dictionary::new();
-    let (resource, mut permit, repairs) = read(held, origin, rules, &mut dictionary, None)?;
+    let (resource, permit, repairs) = read(held, origin, rules, &mut dictionary, None)?;
     let profiles = Profiles {
         dictionary,
         resources: vec![resource],
     };
-    permit
-        .resize(bytes_of(&profiles))
-        .map_err(Refused::NoRoom)?;
-    let converted = Converted {
-        profiles,
-        metadata: None,
-        permit,
-    };
-    Ok((converted, repairs))
-}
-
-/// Computes the encoded difference to the previous file of a series.
-pub(super) fn subtract(
-    held: ReceivedBytes,
-    origin: &Origin,
-    rules: &Rules,
-    series: &mut Series,
-) -> Result<(ReceivedBytes, Difference, pprof::Repairs), Refused> {
-    let (dictionary, relocations) = series.tables();
-    let (mut resource, mut permit, repairs) =
-        read(held, origin, rules, dictionary, Some(relocations))?;
-    let scope = resource.scopes.pop().unwrap_or_default();
-    let difference = series.difference(scope);
-    resource.scopes.push(difference.profiles.clone());
-    let bytes = encode(series.dictionary(), &[resource]);
-    permit
-        .resize(bytes.len().saturating_add(BATCH_BYTES))
-        .map_err(Refused::NoRoom)?;
-    Ok((ReceivedBytes { bytes, permit }, difference, repairs))
+    Ok((Converted::new(profiles, permit)?, repairs))
 }
 
 /// Reads a file into a dictionary. The permit covers more than the result until the caller shrinks it.
-fn read(
+pub(crate) fn read(
     held: ReceivedBytes,
     origin: &Origin,
     rules: &Rules,
@@ -155,22 +141,29 @@ fn read(
     let file = ids::of_file(&bytes);
     drop(bytes);
     let pprof::Converted {
-        profiles: mut scope,
+        profiles: scope,
         main,
         repairs,
     } = read.map_err(refuse)?;
+    let resource = complete(scope, origin, dictionary, main, file);
+    Ok((resource, permit, repairs))
+}
+
+/// Returns profiles with their resource, the name of their scope, the times that a file lacks, and ids. `file` is the
+/// identity of the file.
+pub(crate) fn complete(
+    mut scope: ScopeProfiles,
+    origin: &Origin,
+    dictionary: &Dictionary,
+    main: Option<MappingId>,
+    file: u128,
+) -> ResourceProfiles {
     let said = scope.scope.take();
     let types = scope.profiles.iter().map(|of| of.header.sample_type.kind);
     let types = types.map(|kind| dictionary.text(kind));
     scope.scope = Some(origin.scope(said, types));
     for profile in &mut scope.profiles {
-        if profile.header.time == 0 {
-            profile.header.time = origin.start;
-            if profile.header.duration == 0 {
-                let duration = u64::try_from(origin.duration.as_nanos());
-                profile.header.duration = duration.unwrap_or(u64::MAX);
-            }
-        }
+        origin.complete_times(&mut profile.header);
     }
     let mut resource = ResourceProfiles {
         resource: Some(origin.subject.resource(dictionary, main)),
@@ -178,10 +171,10 @@ fn read(
         scopes: vec![scope],
     };
     ids::assign(&mut resource, file);
-    Ok((resource, permit, repairs))
+    resource
 }
 
-pub(super) fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
+pub(crate) fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
     match error {
         pprof::Error::TooLarge(limit)
         | pprof::Error::Compressed(DecompressError::TooLarge(limit)) => {
@@ -203,5 +196,5 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Memory of profiles for each byte of the file.
 const CONVERTED_BYTES_PER_BYTE: usize = 8;
 /// Memory of a request in addition to its bytes: the batch, its permit, and an entry in a queue.
-const BATCH_BYTES: usize = 512;
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const BATCH_BYTES: usize = 512;
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
