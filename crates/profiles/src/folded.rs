@@ -162,7 +162,7 @@ fn is_number(text: &str) -> bool {
 
 /// Returns true if the first line is a folded stack of two frames or more. An error message such as `error 404`
 /// has no `;`.
-pub(super) fn begins_like(text: &[u8]) -> bool {
+pub fn begins_like(text: &[u8]) -> bool {
     const LONGEST: usize = 64 << 10;
     let start = text.get(..LONGEST).unwrap_or(text);
     let line = start.trim_ascii_start().split(|byte| *byte == b'\n').next();
