@@ -9,6 +9,7 @@ pub mod otlp_json_file;
 mod polling;
 pub mod pprof;
 mod profile_intake;
+pub mod pyroscope;
 mod refusals;
 
 use crate::component::{Entry, ReceiverConfig};
@@ -20,4 +21,5 @@ pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
     otlp::ENTRY,
     otlp_json_file::ENTRY,
     pprof::ENTRY,
+    pyroscope::ENTRY,
 ];

@@ -13,7 +13,9 @@ mod repairs;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub(crate) use self::convert::{BATCH_BYTES, Converted, Refused, Rules, complete, read};
+pub(crate) use self::convert::{
+    BATCH_BYTES, Converted, Refused, Rules, SCOPE_BYTES, complete, decode, inflated, read,
+};
 pub(crate) use self::ids::of_file;
 pub(crate) use self::intake::{Accepted, Intake, ReceivedBytes, on_a_turn};
 pub(crate) use self::origin::{Origin, SERVICE_NAME, Subject, text};

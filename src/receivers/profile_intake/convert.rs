@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use prost::Message as _;
 
 use super::ids;
 use super::origin::Origin;
@@ -13,7 +15,7 @@ use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
 use tributary_profiles::id::MappingId;
-use tributary_profiles::model::{ResourceProfiles, ScopeProfiles};
+use tributary_profiles::model::{Profile, ResourceProfiles, ScopeProfiles};
 use tributary_profiles::pprof::{PprofReader, ReadOptions};
 use tributary_profiles::relocations::Relocations;
 use tributary_profiles::{Dictionary, Profiles, pprof};
@@ -93,6 +95,7 @@ impl Converted {
 }
 
 /// Rules for reading files.
+#[derive(Clone)]
 pub(crate) struct Rules {
     pub(crate) options: ReadOptions,
     pub(crate) limit_key: &'static str,
@@ -120,33 +123,45 @@ pub(crate) fn read(
     dictionary: &mut Dictionary,
     relocations: Option<&mut Relocations>,
 ) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
+    let held = inflated(held, rules)?;
+    let file = ids::of_file(&held.bytes);
+    let (converted, permit) = decode(held, rules, dictionary, relocations)?;
+    let (profiles, main) = (converted.profiles, converted.main);
+    let resource = complete(profiles, origin, dictionary, main, file);
+    Ok((resource, permit, converted.repairs))
+}
+
+/// Decompresses a file with gzip, here and not in its reader, so that the memory for the profiles can be reserved by
+/// size.
+pub(crate) fn inflated(held: ReceivedBytes, rules: &Rules) -> Result<ReceivedBytes, Refused> {
     let ReceivedBytes { bytes, mut permit } = held;
-    let Rules { options, limit_key } = rules;
-    let refuse = |error| refuse(error, limit_key);
-    // Decompress here and not in the reader, so that the memory for the profiles can be reserved by
-    // size.
-    let bytes = match bytes.starts_with(&GZIP) {
-        true => {
-            let output = decompress(Codec::Gzip, &bytes, options.limit, &mut permit)
-                .map_err(|error| refuse(error.into()))?;
-            drop(bytes);
-            permit.shrink_to(output.capacity());
-            Bytes::from(output)
-        }
-        false => bytes,
-    };
+    if !bytes.starts_with(&GZIP) {
+        return Ok(ReceivedBytes { bytes, permit });
+    }
+    let output = decompress(Codec::Gzip, &bytes, rules.options.limit, &mut permit)
+        .map_err(|error| refuse(error.into(), rules.limit_key))?;
+    drop(bytes);
+    permit.shrink_to(output.capacity());
+    let bytes = Bytes::from(output);
+    Ok(ReceivedBytes { bytes, permit })
+}
+
+/// Converts an inflated pprof file, without the name of the scope, the times and the ids. The permit covers more than
+/// the result until the caller shrinks it.
+pub(crate) fn decode(
+    held: ReceivedBytes,
+    rules: &Rules,
+    dictionary: &mut Dictionary,
+    relocations: Option<&mut Relocations>,
+) -> Result<(pprof::Converted, Permit), Refused> {
+    let ReceivedBytes { bytes, mut permit } = held;
     let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
     permit.grow(needed).map_err(Refused::NoRoom)?;
+    let options = &rules.options;
     let read = PprofReader::new().read(&bytes, options, &mut permit, dictionary, relocations);
-    let file = ids::of_file(&bytes);
     drop(bytes);
-    let pprof::Converted {
-        profiles: scope,
-        main,
-        repairs,
-    } = read.map_err(refuse)?;
-    let resource = complete(scope, origin, dictionary, main, file);
-    Ok((resource, permit, repairs))
+    let converted = read.map_err(|error| refuse(error, rules.limit_key))?;
+    Ok((converted, permit))
 }
 
 /// Returns profiles with their resource, the name of their scope, the times that a file lacks, and ids. `file` is the
@@ -189,10 +204,31 @@ pub(crate) fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
 /// Returns the memory size of profiles in bytes.
 fn bytes_of(profiles: &Profiles) -> usize {
     let samples = profiles.iter().map(|profile| profile.samples.bytes());
-    profiles.dictionary.bytes() + samples.sum::<usize>()
+    let headers = profiles.resources.iter().map(header_bytes);
+    profiles.dictionary.bytes() + samples.sum::<usize>() + headers.sum::<usize>()
+}
+
+/// Returns the memory size of a resource, its scopes and the metadata of its profiles, in bytes.
+fn header_bytes(resource: &ResourceProfiles) -> usize {
+    let attributes = resource
+        .resource
+        .iter()
+        .flat_map(|resource| &resource.attributes);
+    let text = |attribute: &KeyValue| attribute.key.len() + attribute.encoded_len();
+    let attributes: usize = attributes
+        .map(|one| size_of::<KeyValue>() + text(one))
+        .sum();
+    let profiles: usize = resource
+        .scopes
+        .iter()
+        .map(|scope| scope.profiles.len())
+        .sum();
+    attributes + resource.scopes.len() * SCOPE_BYTES + profiles * size_of::<Profile>()
 }
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Memory of a scope: its name and attributes, of which one has a number for each profile.
+pub(crate) const SCOPE_BYTES: usize = 512;
 /// Memory of profiles for each byte of the file.
 const CONVERTED_BYTES_PER_BYTE: usize = 8;
 /// Memory of a request in addition to its bytes: the batch, its permit, and an entry in a queue.
