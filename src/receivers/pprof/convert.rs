@@ -1,4 +1,4 @@
-//! Converts pprof files to requests.
+//! Converts pprof files, and files of other profilers, to requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
+use tributary_profile_formats::{self as formats, FormatError, Limits};
 use tributary_profiles::model::ResourceProfiles;
 use tributary_profiles::pprof::{PprofReader, ReadOptions};
 use tributary_profiles::relocations::Relocations;
@@ -36,6 +37,9 @@ pub(super) enum Refused {
     /// The file is not a valid pprof file. A retry is useless.
     #[error("{0}")]
     Unreadable(pprof::Error),
+    /// The file has another format, and is not valid. A retry is useless.
+    #[error("{0}")]
+    Unusable(FormatError),
     /// The file exceeds the limit of this key of the configuration.
     #[error("the profile is larger than {0} bytes; raise `{1}` to accept it")]
     TooLarge(usize, &'static str),
@@ -54,7 +58,7 @@ impl Refused {
     /// Whether the same file may be accepted later.
     pub(super) fn is_retryable(&self) -> bool {
         match self {
-            Refused::Unreadable(_) | Refused::TooLarge(..) => false,
+            Refused::Unreadable(_) | Refused::Unusable(_) | Refused::TooLarge(..) => false,
             Refused::NoRoom(no_room) => no_room.may_fit_later(),
             Refused::Pipeline(nack) => nack.retryable,
             Refused::ShuttingDown => true,
@@ -149,16 +153,30 @@ fn read(
         }
         false => bytes,
     };
-    let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
-    permit.grow(needed).map_err(Refused::NoRoom)?;
-    let read = PprofReader::new().read(&bytes, options, &mut permit, dictionary, relocations);
+    let read = match formats::detect(&bytes) {
+        Some(format) => {
+            let limits = Limits {
+                input: options.limit,
+                ..Limits::default()
+            };
+            formats::read(&bytes, Some(format), &limits, &mut permit, dictionary)
+                .map_err(|error| unusable(error, limit_key))
+        }
+        None => {
+            let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
+            permit.grow(needed).map_err(Refused::NoRoom)?;
+            let mut reader = PprofReader::new();
+            let read = reader.read(&bytes, options, &mut permit, dictionary, relocations);
+            read.map_err(refuse)
+        }
+    };
     let file = ids::of_file(&bytes);
     drop(bytes);
     let pprof::Converted {
         profiles: mut scope,
         main,
         repairs,
-    } = read.map_err(refuse)?;
+    } = read?;
     let said = scope.scope.take();
     let types = scope.profiles.iter().map(|of| of.header.sample_type.kind);
     let types = types.map(|kind| dictionary.text(kind));
@@ -190,6 +208,14 @@ pub(super) fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
         pprof::Error::Compressed(DecompressError::NoMemory(no_room))
         | pprof::Error::NoRoom(no_room) => Refused::NoRoom(no_room),
         error => Refused::Unreadable(error),
+    }
+}
+
+fn unusable(error: FormatError, limit_key: &'static str) -> Refused {
+    match error {
+        FormatError::NoRoom(no_room) => Refused::NoRoom(no_room),
+        FormatError::Compressed(error) => refuse(error.into(), limit_key),
+        error => Refused::Unusable(error),
     }
 }
 

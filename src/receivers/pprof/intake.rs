@@ -57,6 +57,7 @@ impl From<Refused> for Nack {
         let reason = refused.to_string();
         match refused {
             Refused::Unreadable(_) => Nack::invalid(format!("not a usable pprof file: {reason}")),
+            Refused::Unusable(_) => Nack::invalid(reason),
             Refused::TooLarge(..) => Nack::permanent(Code::ResourceExhausted, reason),
             Refused::NoRoom(no_room) if no_room.may_fit_later() => Nack::exhausted(
                 "the memory budget of this collector is used up; try again later",
@@ -156,7 +157,10 @@ impl Intake {
     /// Counts a file that can never be converted. A file refused for lack of memory does not count
     /// as unreadable: a scrape counts it as dropped, the server as refused.
     fn not_converted(&self, refused: &Refused) {
-        if matches!(refused, Refused::Unreadable(_) | Refused::TooLarge(..)) {
+        if matches!(
+            refused,
+            Refused::Unreadable(_) | Refused::Unusable(_) | Refused::TooLarge(..)
+        ) {
             self.metrics.unreadable(Signal::Profiles);
         }
     }
