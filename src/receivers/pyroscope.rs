@@ -8,6 +8,7 @@ mod answer;
 mod config;
 mod convert;
 mod ingest;
+mod jfr;
 mod push;
 mod sender;
 mod server;

@@ -9,7 +9,7 @@ use tributary_profiles::dictionary::{
     Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType,
 };
 use tributary_profiles::id::{
-    AttributeId, AttributeSetId, Id as _, LocationId, MappingId, SampleId,
+    AttributeId, AttributeSetId, Id as _, LocationId, MappingId, SampleId, StackId,
 };
 use tributary_profiles::model::{Header, Profile, Samples, ScopeProfiles};
 use tributary_profiles::names;
@@ -138,6 +138,18 @@ impl<'b> Builder<'b> {
         }
     }
 
+    /// Puts the sample types into this order. Other types stay behind them.
+    pub(crate) fn arrange(&mut self, order: &[&str]) {
+        let dictionary = &self.dictionary;
+        self.columns.sort_by_key(|column| {
+            let kind = dictionary.text(column.header.sample_type.kind);
+            order
+                .iter()
+                .position(|name| *name == kind)
+                .unwrap_or(order.len())
+        });
+    }
+
     /// Interns a frame without inlined callers.
     pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> Result<LocationId, Fault> {
         self.frames(std::slice::from_ref(frame))
@@ -236,22 +248,39 @@ impl<'b> Builder<'b> {
         Ok(self.dictionary.attribute_set(&attributes))
     }
 
-    /// Adds a sample of a stack, the leaf first. `values` has pairs of a sample type's position and a value; zeros are
-    /// left out.
-    pub(crate) fn sample(
-        &mut self,
-        stack: &[LocationId],
-        attributes: AttributeSetId,
-        values: &[(usize, i64)],
-    ) -> Result<(), Fault> {
+    /// Interns a stack, the leaf first.
+    pub(crate) fn stack(&mut self, stack: &[LocationId]) -> Result<StackId, Fault> {
         if stack.len() > self.limits.stack {
             return Err(Fault::Other(FormatError::TooLarge {
                 what: "frames in one stack",
                 limit: self.limits.stack,
             }));
         }
+        let id = self.dictionary.stack(stack);
+        self.meter(stack.len())?;
+        Ok(id)
+    }
+
+    /// Adds a sample of a stack, the leaf first: see [`count`](Self::count).
+    pub(crate) fn sample(
+        &mut self,
+        stack: &[LocationId],
+        attributes: AttributeSetId,
+        values: &[(usize, i64)],
+    ) -> Result<(), Fault> {
+        let stack = self.stack(stack)?;
+        self.count(stack, attributes, values)
+    }
+
+    /// Adds to the totals of a stack. `values` has pairs of a sample type's position and a value; zeros are left out.
+    pub(crate) fn count(
+        &mut self,
+        stack: StackId,
+        attributes: AttributeSetId,
+        values: &[(usize, i64)],
+    ) -> Result<(), Fault> {
         let key = SampleKey {
-            stack: self.dictionary.stack(stack),
+            stack,
             attributes,
             ..SampleKey::default()
         };
@@ -272,7 +301,7 @@ impl<'b> Builder<'b> {
                 }
             }
         }
-        self.meter(stack.len() + 4)
+        self.meter(4)
     }
 
     /// Takes memory for the tables of a parser.

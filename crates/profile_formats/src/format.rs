@@ -7,18 +7,21 @@ use std::fmt;
 pub enum Format {
     /// Folded stacks: a line for each stack.
     Folded,
+    /// A recording of Java Flight Recorder: the JDK, async-profiler.
+    Jfr,
     /// speedscope's JSON, sampled or evented: py-spy, dotnet-trace, rbspy.
     Speedscope,
 }
 
 impl Format {
     /// All formats, in the order of detection.
-    pub const ALL: &[Format] = &[Format::Speedscope, Format::Folded];
+    pub const ALL: &[Format] = &[Format::Jfr, Format::Speedscope, Format::Folded];
 
     /// Name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Format::Folded => "folded stacks",
+            Format::Jfr => "JFR",
             Format::Speedscope => "speedscope",
         }
     }

@@ -18,6 +18,7 @@ mod builder;
 mod error;
 mod folded;
 mod format;
+mod jfr;
 mod json;
 mod limits;
 mod read;
@@ -28,5 +29,6 @@ mod tree;
 
 pub use self::error::{FormatError, Position};
 pub use self::format::Format;
+pub use self::jfr::CONTEXT as JFR_CONTEXT;
 pub use self::limits::Limits;
 pub use self::read::{detect, read, read_profiles};

@@ -11,12 +11,13 @@ use crate::builder::Builder;
 use crate::error::{Fault, FormatError};
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::{folded, speedscope};
+use crate::{folded, jfr, speedscope};
 
 /// Recognizes the format of decompressed bytes, which may be truncated. pprof and OTLP are formats of other readers.
 pub fn detect(bytes: &[u8]) -> Option<Format> {
     let is = |format: &Format| match format {
         Format::Folded => folded::begins_like(bytes),
+        Format::Jfr => jfr::begins_like(bytes),
         Format::Speedscope => speedscope::begins_like(bytes),
     };
     Format::ALL.iter().copied().find(is)
@@ -103,6 +104,7 @@ fn convert(
     let mut builder = Builder::new(into, limits, permit);
     match format {
         Format::Folded => folded::read(bytes, &mut builder)?,
+        Format::Jfr => jfr::read(bytes, &mut builder)?,
         Format::Speedscope => speedscope::read(bytes, &mut builder)?,
     }
     let (main, repairs) = (builder.main, builder.repairs);

@@ -1,4 +1,4 @@
-//! Converts pprof files to requests.
+//! Converts pprof files, and files of other profilers, to requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
+use tributary_profile_formats::{self as formats, Format, FormatError, Limits};
 use tributary_profiles::id::MappingId;
 use tributary_profiles::model::{Profile, ResourceProfiles, ScopeProfiles};
 use tributary_profiles::pprof::{PprofReader, ReadOptions};
@@ -40,6 +41,9 @@ pub(crate) enum Refused {
     /// The request is malformed, as this text says. A retry is useless.
     #[error("{0}")]
     Malformed(String),
+    /// The file has another format, and is not valid. A retry is useless.
+    #[error("{0}")]
+    Unusable(FormatError),
     /// The file exceeds the limit of this key of the configuration.
     #[error("the profile is larger than {0} bytes; raise `{1}` to accept it")]
     TooLarge(usize, &'static str),
@@ -58,7 +62,10 @@ impl Refused {
     /// Whether the same file may be accepted later.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            Refused::Unreadable(_) | Refused::Malformed(_) | Refused::TooLarge(..) => false,
+            Refused::Unreadable(_)
+            | Refused::Malformed(_)
+            | Refused::Unusable(_)
+            | Refused::TooLarge(..) => false,
             Refused::NoRoom(no_room) => no_room.may_fit_later(),
             Refused::Pipeline(nack) => nack.retryable,
             Refused::ShuttingDown => true,
@@ -125,7 +132,7 @@ pub(crate) fn read(
 ) -> Result<(ResourceProfiles, Permit, pprof::Repairs), Refused> {
     let held = inflated(held, rules)?;
     let file = ids::of_file(&held.bytes);
-    let (converted, permit) = decode(held, rules, dictionary, relocations)?;
+    let (converted, permit) = decode(held, None, rules, dictionary, relocations)?;
     let (profiles, main) = (converted.profiles, converted.main);
     let resource = complete(profiles, origin, dictionary, main, file);
     Ok((resource, permit, converted.repairs))
@@ -146,22 +153,36 @@ pub(crate) fn inflated(held: ReceivedBytes, rules: &Rules) -> Result<ReceivedByt
     Ok(ReceivedBytes { bytes, permit })
 }
 
-/// Converts an inflated pprof file, without the name of the scope, the times and the ids. The permit covers more than
-/// the result until the caller shrinks it.
+/// Converts an inflated file, without the name of the scope, the times and the ids. Without a format, the content decides
+/// between pprof and others. The permit covers more than the result until the caller shrinks it.
 pub(crate) fn decode(
     held: ReceivedBytes,
+    format: Option<Format>,
     rules: &Rules,
     dictionary: &mut Dictionary,
     relocations: Option<&mut Relocations>,
 ) -> Result<(pprof::Converted, Permit), Refused> {
     let ReceivedBytes { bytes, mut permit } = held;
-    let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
-    permit.grow(needed).map_err(Refused::NoRoom)?;
-    let options = &rules.options;
-    let read = PprofReader::new().read(&bytes, options, &mut permit, dictionary, relocations);
+    let Rules { options, limit_key } = rules;
+    let read = match format.or_else(|| formats::detect(&bytes)) {
+        Some(format) => {
+            let limits = Limits {
+                input: options.limit,
+                ..Limits::default()
+            };
+            formats::read(&bytes, Some(format), &limits, &mut permit, dictionary)
+                .map_err(|error| unusable(error, limit_key))
+        }
+        None => {
+            let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
+            permit.grow(needed).map_err(Refused::NoRoom)?;
+            let mut reader = PprofReader::new();
+            let read = reader.read(&bytes, options, &mut permit, dictionary, relocations);
+            read.map_err(|error| refuse(error, limit_key))
+        }
+    };
     drop(bytes);
-    let converted = read.map_err(|error| refuse(error, rules.limit_key))?;
-    Ok((converted, permit))
+    Ok((read?, permit))
 }
 
 /// Returns profiles with their resource, the name of their scope, the times that a file lacks, and ids. `file` is the
@@ -198,6 +219,14 @@ pub(crate) fn refuse(error: pprof::Error, limit_key: &'static str) -> Refused {
         pprof::Error::Compressed(DecompressError::NoMemory(no_room))
         | pprof::Error::NoRoom(no_room) => Refused::NoRoom(no_room),
         error => Refused::Unreadable(error),
+    }
+}
+
+fn unusable(error: FormatError, limit_key: &'static str) -> Refused {
+    match error {
+        FormatError::NoRoom(no_room) => Refused::NoRoom(no_room),
+        FormatError::Compressed(error) => refuse(error.into(), limit_key),
+        error => Refused::Unusable(error),
     }
 }
 

@@ -56,6 +56,7 @@ impl From<Refused> for Nack {
         match refused {
             Refused::Unreadable(_) => Nack::invalid(format!("not a usable pprof file: {reason}")),
             Refused::Malformed(reason) => Nack::invalid(reason),
+            Refused::Unusable(_) => Nack::invalid(reason),
             Refused::TooLarge(..) => Nack::permanent(Code::ResourceExhausted, reason),
             Refused::NoRoom(no_room) if no_room.may_fit_later() => Nack::exhausted(
                 "the memory budget of this collector is used up; try again later",
@@ -169,7 +170,10 @@ impl Intake {
     pub(crate) fn not_converted(&self, refused: &Refused) {
         let never = matches!(
             refused,
-            Refused::Unreadable(_) | Refused::Malformed(_) | Refused::TooLarge(..)
+            Refused::Unreadable(_)
+                | Refused::Malformed(_)
+                | Refused::Unusable(_)
+                | Refused::TooLarge(..)
         );
         if never {
             self.metrics.unreadable(Signal::Profiles);

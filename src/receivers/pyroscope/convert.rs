@@ -6,12 +6,12 @@ use crate::receivers::profile_intake::{
     Converted, Origin, ReceivedBytes, Refused, Rules, SCOPE_BYTES, complete, decode, inflated,
     of_file,
 };
-use tributary_compression::decompress::DecompressError;
 use tributary_memory::{NoRoom, Permit};
-use tributary_profile_formats::{Format, FormatError, Limits};
-use tributary_profiles::model::{Profiles, ResourceProfiles};
-use tributary_profiles::pprof::Repairs;
-use tributary_profiles::pprof;
+use tributary_profile_formats::Format;
+use tributary_profiles::Dictionary;
+use tributary_profiles::id::MappingId;
+use tributary_profiles::model::{Profiles, ResourceProfiles, ScopeProfiles};
+use tributary_profiles::pprof::{self, Repairs};
 
 /// Profiles of a request in the making.
 pub(super) struct Request<'r> {
@@ -22,6 +22,15 @@ pub(super) struct Request<'r> {
     permit: Permit,
     /// Bytes that the other files of the request may have after decompression.
     left: usize,
+}
+
+/// A converted file that is not yet part of its request.
+pub(super) struct File {
+    pub(super) profiles: ScopeProfiles,
+    /// Mapping of the main program, if known.
+    pub(super) main: Option<MappingId>,
+    /// Identity of the content.
+    pub(super) id: u128,
 }
 
 impl<'r> Request<'r> {
@@ -41,132 +50,96 @@ impl<'r> Request<'r> {
         &mut self.permit
     }
 
-    /// Begins a new resource, to which further files belong.
-    pub(super) fn resource(&mut self) {
-        self.profiles.resources.push(ResourceProfiles::default());
+    /// Dictionary of all files of the request, and the memory of the request.
+    pub(super) fn tables(&mut self) -> (&mut Dictionary, &mut Permit) {
+        (&mut self.profiles.dictionary, &mut self.permit)
     }
 
-    /// Adds a pprof file. `origin` gets the sample types.
-    pub(super) fn pprof(
-        &mut self,
-        file: Bytes,
-        origin: impl FnOnce(&[&str]) -> Origin,
-    ) -> Result<(), Refused> {
-        let (file, rules, id) = self.inflate(file)?;
-        let dictionary = &mut self.profiles.dictionary;
-        let before = dictionary.bytes();
-        let (converted, mut permit) =
-            decode(file, &rules, dictionary, None).map_err(|refused| self.within_limit(refused))?;
-        let after = self.profiles.dictionary.bytes() - before;
-        self.keep(&mut permit, converted, after, id, origin)
+    /// Returns the sample types of profiles of this request.
+    pub(super) fn sample_types(&self, scope: &ScopeProfiles) -> Vec<&str> {
+        let types = scope.profiles.iter().map(|of| of.header.sample_type.kind);
+        types
+            .map(|kind| self.profiles.dictionary.text(kind))
+            .collect()
     }
 
-    /// Adds a file of another format. `origin` gets the sample types.
-    pub(super) fn file(
-        &mut self,
-        file: Bytes,
-        format: Format,
-        origin: impl FnOnce(&[&str]) -> Origin,
-    ) -> Result<(), Refused> {
-        let (file, rules, id) = self.inflate(file)?;
-        let limits = Limits {
-            input: rules.options.limit,
-            ..Limits::default()
-        };
-        let ReceivedBytes { bytes, mut permit } = file;
-        let dictionary = &mut self.profiles.dictionary;
-        let before = dictionary.bytes();
-        let read =
-            tributary_profile_formats::read(&bytes, Some(format), &limits, &mut permit, dictionary);
-        drop(bytes);
-        let converted = read.map_err(refused)?;
-        let after = self.profiles.dictionary.bytes() - before;
-        self.keep(&mut permit, converted, after, id, origin)
-    }
-
-    /// Adds the only profiles of a request, which have a dictionary of their own. `body` identifies them.
-    pub(super) fn whole(&mut self, mut profiles: Profiles, body: &[u8], origin: &Origin) {
-        let resources = std::mem::take(&mut profiles.resources);
-        let scopes = resources.into_iter().flat_map(|resource| resource.scopes);
-        let id = of_file(body);
-        let completed = |scope| complete(scope, origin, &profiles.dictionary, None, id);
-        profiles.resources = scopes.map(completed).collect();
-        self.profiles = profiles;
-    }
-
-    /// Returns the profiles of the request.
-    pub(super) fn finish(self) -> Result<(Converted, Repairs), Refused> {
-        Ok((Converted::new(self.profiles, self.permit)?, self.repairs))
-    }
-
-    /// Returns a decompressed file with a permit of its own, the rules for reading it, and its identity.
-    fn inflate(&mut self, file: Bytes) -> Result<(ReceivedBytes, Rules, u128), Refused> {
+    /// Converts a file. Without a format, the content decides between pprof and others.
+    pub(super) fn read(&mut self, file: Bytes, format: Option<Format>) -> Result<File, Refused> {
         self.permit.grow(SCOPE_BYTES).map_err(Refused::NoRoom)?;
         let mut rules = self.rules.clone();
         rules.options.limit = self.left;
-        let held = ReceivedBytes {
+        let file = ReceivedBytes {
             bytes: file,
             permit: self.permit.budget().empty_permit(),
         };
-        let held = inflated(held, &rules).map_err(|refused| self.within_limit(refused))?;
-        if held.bytes.len() > self.left {
-            return Err(self.too_large());
-        }
-        self.left -= held.bytes.len();
-        let id = of_file(&held.bytes);
-        Ok((held, rules, id))
-    }
-
-    fn keep(
-        &mut self,
-        permit: &mut Permit,
-        converted: pprof::Converted,
-        dictionary_bytes: usize,
-        id: u128,
-        origin: impl FnOnce(&[&str]) -> Origin,
-    ) -> Result<(), Refused> {
+        let file = inflated(file, &rules).map_err(|refused| self.within_limit(refused))?;
+        let too_large = || Refused::TooLarge(self.rules.options.limit, self.rules.limit_key);
+        let left = self.left.checked_sub(file.bytes.len());
+        self.left = left.ok_or_else(too_large)?;
+        let id = of_file(&file.bytes);
+        let dictionary = &mut self.profiles.dictionary;
+        let before = dictionary.bytes();
+        let (converted, mut permit) = decode(file, format, &rules, dictionary, None)
+            .map_err(|refused| self.within_limit(refused))?;
         let pprof::Converted {
-            profiles: scope,
+            profiles,
             main,
             repairs,
         } = converted;
         self.repairs.add(repairs);
-        let samples = scope.profiles.iter().map(|profile| profile.samples.bytes());
-        let kept = dictionary_bytes + samples.sum::<usize>();
+        let samples = profiles.profiles.iter().map(|of| of.samples.bytes());
+        let kept = self.profiles.dictionary.bytes() - before + samples.sum::<usize>();
         permit.shrink_to(0);
         self.permit.grow(kept).map_err(Refused::NoRoom)?;
-        let dictionary = &self.profiles.dictionary;
-        let types = scope.profiles.iter().map(|of| of.header.sample_type.kind);
-        let types: Vec<&str> = types.map(|kind| dictionary.text(kind)).collect();
-        let origin = origin(&types);
-        let mut resource = complete(scope, &origin, dictionary, main, id);
+        Ok(File { profiles, main, id })
+    }
+
+    /// Begins a new resource, to which further profiles belong.
+    pub(super) fn resource(&mut self) {
+        self.profiles.resources.push(ResourceProfiles::default());
+    }
+
+    /// Adds the profiles of a file to the last resource.
+    pub(super) fn add(&mut self, file: File, origin: &Origin) {
+        let File { profiles, main, id } = file;
+        let mut resource = complete(profiles, origin, &self.profiles.dictionary, main, id);
         match self.profiles.resources.last_mut() {
             Some(last) if !last.scopes.is_empty() => last.scopes.append(&mut resource.scopes),
             Some(last) => *last = resource,
             None => self.profiles.resources.push(resource),
         }
-        Ok(())
     }
 
-    fn too_large(&self) -> Refused {
-        Refused::TooLarge(self.rules.options.limit, self.rules.limit_key)
+    /// Adds the only profiles of a request, which have a dictionary of their own. `body` identifies them.
+    pub(super) fn whole(&mut self, mut profiles: Profiles, body: &[u8], origin: &Origin) {
+        let resources = std::mem::take(&mut profiles.resources);
+        self.profiles.dictionary = profiles.dictionary;
+        for profiles in resources.into_iter().flat_map(|resource| resource.scopes) {
+            let file = File {
+                profiles,
+                main: None,
+                id: of_file(body),
+            };
+            self.add(file, origin);
+        }
+    }
+
+    /// Returns the profiles of the request.
+    pub(super) fn finish(mut self) -> Result<(Converted, Repairs), Refused> {
+        self.profiles
+            .resources
+            .retain(|resource| !resource.scopes.is_empty());
+        Ok((Converted::new(self.profiles, self.permit)?, self.repairs))
     }
 
     /// Names the limit of the request instead of what is left of it.
     fn within_limit(&self, refused: Refused) -> Refused {
         match refused {
-            Refused::TooLarge(..) => self.too_large(),
+            Refused::TooLarge(..) => {
+                Refused::TooLarge(self.rules.options.limit, self.rules.limit_key)
+            }
             refused => refused,
         }
-    }
-}
-
-/// Returns the refusal of a file in another format than pprof.
-fn refused(error: FormatError) -> Refused {
-    match error {
-        FormatError::NoRoom(no_room)
-        | FormatError::Compressed(DecompressError::NoMemory(no_room)) => Refused::NoRoom(no_room),
-        error => Refused::Malformed(error.to_string()),
     }
 }
 

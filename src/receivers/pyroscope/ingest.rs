@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::convert::{Request, malformed};
+use super::convert::{File, Request, malformed};
+use super::jfr;
 use super::sender::Sender;
 use crate::receivers::profile_intake::{
     Converted, Origin, ReceivedBytes, Refused, Rules, inflated,
 };
 use tributary_profile_formats as formats;
+use tributary_profiles::names::by_sample_types;
 use tributary_profiles::pprof::Repairs;
 use tributary_pyroscope::ingest::{Format, Ingest};
 use tributary_pyroscope::kinds::{Kind, SampleTypes, of_service};
 use tributary_pyroscope::labels::{self, Label, find};
 use tributary_pyroscope::multipart::{self, Part};
+use tributary_pyroscope::snapshot::{Snapshot, SnapshotError};
 use tributary_pyroscope::stacks::{StackError, Stacks, groups, lines};
 use tributary_pyroscope::{tree, trie};
 
@@ -108,11 +111,11 @@ impl Target<'_> {
         };
         // Agents send empty profiles when nothing happened; Pyroscope accepts them.
         if !profile.is_empty() {
-            let service = &self.ingest.name.service;
-            request.pprof(profile, |types| {
-                let name = config.profile(types.iter().copied());
-                self.origin(service, Some(name))
-            })?;
+            let file = request.read(profile, None)?;
+            let types = request.sample_types(&file.profiles);
+            let name = config.profile(types.into_iter()).to_owned();
+            let origin = self.origin(&self.ingest.name.service, Some(&name));
+            request.add(file, &origin);
         }
         request.finish()
     }
@@ -123,8 +126,39 @@ impl Target<'_> {
         content_type: &str,
         rules: &Rules,
     ) -> Result<(Converted, Repairs), Refused> {
-        let _ = (held, content_type, rules);
-        Err(Refused::Malformed("JFR is not supported".into()))
+        let ReceivedBytes { bytes, permit } = held;
+        let mut request = Request::new(rules, permit);
+        let mut recording = bytes;
+        let mut snapshot = Snapshot::default();
+        if multipart::is_form(content_type) {
+            let parts = form(content_type, &recording)?;
+            let labels = ReceivedBytes {
+                bytes: part(&parts, "labels"),
+                permit: request.permit().budget().empty_permit(),
+            };
+            let labels = inflated(labels, rules)?;
+            let parsed = Snapshot::parse(&labels.bytes, request.permit());
+            snapshot = parsed.map_err(malformed(|error: &SnapshotError| match error {
+                SnapshotError::NoRoom(no_room) => Some(*no_room),
+                SnapshotError::Wire(_) => None,
+            }))?;
+            recording = part(&parts, "jfr");
+            if recording.is_empty() {
+                return Err(Refused::Malformed(
+                    "the form has no field `jfr` with a recording".into(),
+                ));
+            }
+        }
+        let mut file = request.read(recording, Some(formats::Format::Jfr))?;
+        let (dictionary, permit) = request.tables();
+        let relabelled = jfr::relabel(&mut file.profiles, &snapshot, dictionary, permit);
+        relabelled.map_err(Refused::NoRoom)?;
+        for (name, profiles) in jfr::divide(file.profiles, self.ingest.rate, dictionary) {
+            let origin = self.origin(&self.ingest.name.service, Some(&name));
+            let File { main, id, .. } = file;
+            request.add(File { profiles, main, id }, &origin);
+        }
+        request.finish()
     }
 
     fn speedscope(
@@ -135,14 +169,13 @@ impl Target<'_> {
         let ReceivedBytes { bytes, permit } = held;
         let mut request = Request::new(rules, permit);
         let (service, kind) = self.service();
-        request.file(bytes, formats::Format::Speedscope, |types| {
-            let by_types = SampleTypes::default();
-            let profile = match kind {
-                Some(kind) => kind.profile,
-                None => by_types.profile(types.iter().copied()),
-            };
-            self.origin(service, Some(profile))
-        })?;
+        let file = request.read(bytes, Some(formats::Format::Speedscope))?;
+        let profile = match kind {
+            Some(kind) => kind.profile,
+            None => by_sample_types(request.sample_types(&file.profiles).into_iter()),
+        };
+        let origin = self.origin(service, Some(profile));
+        request.add(file, &origin);
         request.finish()
     }
 

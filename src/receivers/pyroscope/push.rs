@@ -48,7 +48,8 @@ pub(super) fn convert(
         };
         request.resource();
         for profile in series.profiles {
-            request.pprof(profile, |_| origin())?;
+            let file = request.read(profile, None)?;
+            request.add(file, &origin());
         }
     }
     drop(bytes);
