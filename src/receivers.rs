@@ -8,6 +8,8 @@ pub mod otlp;
 pub mod otlp_json_file;
 mod polling;
 pub mod pprof;
+mod profile_intake;
+pub mod pyroscope;
 mod refusals;
 mod scraping;
 
@@ -20,4 +22,5 @@ pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
     otlp::ENTRY,
     otlp_json_file::ENTRY,
     pprof::ENTRY,
+    pyroscope::ENTRY,
 ];

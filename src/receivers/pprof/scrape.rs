@@ -35,11 +35,10 @@ use self::servers::Servers;
 pub use self::target::{Scheme, Target};
 use super::config::Config;
 use super::delta::Deltas;
-use super::intake::Intake;
-use super::origin::Subject;
 use super::pressure::{self, Adaptive};
 use crate::component::{BuildContext, BuildError, auth};
 use crate::pipeline::{Component, Consumer, Undelivered};
+use crate::receivers::profile_intake::{Intake, Subject};
 use crate::receivers::scraping::client::ScrapeTransport;
 pub use crate::receivers::scraping::file_sd::FileSd;
 use crate::receivers::scraping::schedule::Schedule;
@@ -67,7 +66,8 @@ pub(super) fn section(
 ) -> Result<Option<Box<dyn Component>>, BuildError> {
     let intake = |limit| {
         let (consumer, budget) = (consumer.clone(), cx.budget.clone());
-        Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY).converting(config)
+        Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY)
+            .converting(config.links.labels(), config.include_original)
     };
     let remote = config.remote.as_ref();
     let remote =

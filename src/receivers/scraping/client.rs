@@ -108,7 +108,7 @@ impl ScrapeTransport {
             _ => None,
         };
         let source = tls.as_ref().map(|(source, _)| source.clone());
-        let connector = Connector::new(host, port_of(url), tls).through(self.proxy.clone());
+        let connector = Connector::new(host, port_of(url), tls).with_proxy(self.proxy.clone());
         // A tunnel to a TLS server has its own credentials.
         let tls_less = self.proxy.as_ref().filter(|_| !connector.is_tls());
         let authority = url.authority().cloned().ok_or("the URL has no host")?;
@@ -164,7 +164,7 @@ impl ScrapeClient {
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
-            let verdict = self.connector.verdict();
+            let verdict = self.connector.last_failure();
             Unfetched::Unreachable(verdict.unwrap_or_else(|| full_error(&error)))
         })?;
         if !response.status().is_success() {

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::found::Found;
 use tributary_config::ComponentId;
-use tributary_net::discovery::one_family;
+use tributary_net::discovery::single_family;
 
 /// Record type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -205,8 +205,8 @@ impl Known {
     }
 }
 
-fn found(group: Group, file: Option<&str>) -> impl Iterator<Item = Found> + use<> {
-    let Group {
+fn found(group: TargetGroup, file: Option<&str>) -> impl Iterator<Item = Found> + use<> {
+    let TargetGroup {
         targets,
         mut labels,
     } = group;

@@ -17,6 +17,15 @@ pub struct Repairs {
 }
 
 impl Repairs {
+    /// Adds the repairs of another file.
+    pub fn add(&mut self, other: Repairs) {
+        self.strings += other.strings;
+        self.negative += other.negative;
+        self.mappings += other.mappings;
+        self.labels += other.labels;
+        self.saturated += other.saturated;
+    }
+
     /// Whether there were no repairs.
     pub fn is_empty(&self) -> bool {
         *self == Repairs::default()

@@ -10,14 +10,16 @@ use super::fetch;
 use super::input::{self, LIMIT};
 use super::labels;
 use super::selection::Selection;
-use crate::profile_files::{FileKind, executable, file_kind, read_profiles, requests, text, valid};
+use crate::profile_files::{
+    FileKind, convert, executable, file_kind, read_profiles, requests, valid,
+};
 use crate::telemetry::terminal::Progress;
 use tributary_memory::{Budget, Permit};
 use tributary_profiles::merge::{MergeOptions, Merger};
 use tributary_profiles::model::{ResourceProfiles, ScopeProfiles};
 use tributary_profiles::pprof;
 use tributary_profiles::pprof::{PprofReader, Repairs};
-use tributary_profiles::{Dictionary, Profiles, folded, names};
+use tributary_profiles::{Dictionary, Profiles, names};
 
 /// Profiles of a file, with notes about them.
 pub(super) struct Loaded {
@@ -78,7 +80,6 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
 
 pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
     let mut merger = Merger::new(MergeOptions::default());
-    let mut reader = PprofReader::new();
     let mut notes = String::new();
     let mut first = None;
     let mut main = None;
@@ -99,10 +100,11 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                     added.map_err(|error| failed(error.to_string()))?;
                 }
             }
-            FileKind::Pprof => {
+            FileKind::Pprof | FileKind::Foreign(_) => {
                 let (dictionary, relocations) = merger.dictionary();
-                let read = reader.read(
+                let read = convert(
                     &bytes,
+                    kind,
                     &reading.options(),
                     &mut unlimited(),
                     dictionary,
@@ -120,12 +122,6 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                     scopes: vec![converted.profiles],
                     ..ResourceProfiles::default()
                 }]);
-            }
-            FileKind::Folded => {
-                let read = folded::read(text(&bytes).map_err(failed)?);
-                let read = read.map_err(|error| failed(error.to_string()))?;
-                let added = merger.add_encoded(&read.encode());
-                added.map_err(|error| failed(error.to_string()))?;
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::receivers::pprof::convert::Refused;
+use crate::receivers::profile_intake::Refused;
 use crate::receivers::scraping::client::{Refusal, Unfetched};
 use tributary_memory::NoRoom;
 

@@ -2,8 +2,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use std::time::Duration;
 
 use super::*;
-use crate::receivers::pprof::origin::Subject;
-use crate::receivers::pprof::testing::{Sink, small_file};
+use crate::receivers::profile_intake::origin::Subject;
+use crate::receivers::profile_intake::testing::{Sink, small_file};
 
 #[tokio::test]
 async fn file_without_memory_is_retryable() {
@@ -25,6 +25,7 @@ async fn file_without_memory_is_retryable() {
             profile: None,
             start: 1,
             duration: Duration::ZERO,
+            is_interval: false,
         };
         intake.take(held, origin).await.unwrap_err()
     };

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use tributary_profiles::model::ResourceProfiles;
 
 /// Returns the identity of a file.
-pub(super) fn of_file(bytes: &[u8]) -> u128 {
+pub(crate) fn of_file(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
@@ -15,7 +15,7 @@ pub(super) fn of_file(bytes: &[u8]) -> u128 {
 /// different ids.
 ///
 /// A profile without a time gets no id, because two such files may be equal without being duplicates.
-pub(super) fn assign(into: &mut ResourceProfiles, file: u128) {
+pub(crate) fn assign(into: &mut ResourceProfiles, file: u128) {
     let mut said = file.to_le_bytes().to_vec();
     if let Some(resource) = &into.resource {
         said.extend(resource.encode_length_delimited_to_vec());
@@ -51,7 +51,7 @@ mod tests {
     use opentelemetry_proto::tonic::resource::v1::Resource;
 
     use super::*;
-    use crate::receivers::pprof::origin::text;
+    use crate::receivers::profile_intake::origin::text;
     use tributary_profiles::model::{Profile, ScopeProfiles};
 
     fn ids(file: &[u8], service: &str, times: &[u64]) -> Vec<Option<[u8; 16]>> {

@@ -1,18 +1,17 @@
-//! Metrics of this receiver, in addition to those of all receivers.
+//! Repairs of files that violate the format.
 
 use metrics::{Counter, counter};
 
 use tributary_config::ComponentId;
 use tributary_profiles::pprof::Repairs;
 
-/// Counts repairs of files (`tributary_receiver_pprof_repairs`), and cumulative profiles that were not remembered for
-/// lack of memory (`tributary_receiver_pprof_forgotten_series`).
+/// Counts repairs of files (`tributary_receiver_pprof_repairs`).
 #[derive(Clone)]
-pub(super) struct Repaired([Counter; 5], Counter);
+pub(crate) struct Repaired([Counter; 5]);
 
 impl Repaired {
     /// Creates the counters of a receiver.
-    pub(super) fn new(receiver: &ComponentId) -> Self {
+    pub(crate) fn new(receiver: &ComponentId) -> Self {
         let kinds = ["strings", "negative", "mappings", "labels", "saturated"];
         let repairs = kinds.map(|kind| {
             counter!(
@@ -21,20 +20,11 @@ impl Repaired {
                 "kind" => kind
             )
         });
-        let forgotten = counter!(
-            "tributary_receiver_pprof_forgotten_series",
-            "receiver" => receiver.to_string()
-        );
-        Repaired(repairs, forgotten)
-    }
-
-    /// Counts evicted series, whose next profile has no predecessor.
-    pub(super) fn forgotten(&self, series: usize) {
-        self.1.increment(series as u64);
+        Repaired(repairs)
     }
 
     /// Counts the repairs of one file.
-    pub(super) fn count(&self, repairs: Repairs) {
+    pub(crate) fn count(&self, repairs: Repairs) {
         let Repairs {
             strings,
             negative,

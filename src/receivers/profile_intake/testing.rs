@@ -10,7 +10,7 @@ use crate::pipeline::batch::{Batch, Metadata, Nack};
 use futures_util::future::BoxFuture;
 
 /// Records batches, and returns scripted outcomes.
-pub(super) struct Sink {
+pub(crate) struct Sink {
     taken: Mutex<Vec<Batch>>,
     answer: Mutex<Result<(), Nack>>,
 }
@@ -26,18 +26,18 @@ impl Default for Sink {
 
 impl Sink {
     /// Sets the outcome of further batches.
-    pub(super) fn answer(&self, answer: Result<(), Nack>) {
+    pub(crate) fn answer(&self, answer: Result<(), Nack>) {
         *self.answer.lock().unwrap() = answer;
     }
 
     /// Headers of the recorded batches.
-    pub(super) fn metadata(&self) -> Vec<Option<Arc<Metadata>>> {
+    pub(crate) fn metadata(&self) -> Vec<Option<Arc<Metadata>>> {
         let taken = self.taken.lock().unwrap();
         taken.iter().map(|batch| batch.metadata.clone()).collect()
     }
 
     /// Returns the accepted requests.
-    pub(super) fn taken(&self) -> Vec<ExportProfilesServiceRequest> {
+    pub(crate) fn taken(&self) -> Vec<ExportProfilesServiceRequest> {
         let taken = self.taken.lock().unwrap();
         let requests = taken.iter().map(|batch| batch.clone().into_wire());
         requests
@@ -61,12 +61,12 @@ impl Consumer for Sink {
 }
 
 /// A pprof file of one sample with this value of type `cpu` in `nanoseconds`.
-pub(super) fn small_file(value: u64) -> Vec<u8> {
+pub(crate) fn small_file(value: u64) -> Vec<u8> {
     of_type("cpu", "nanoseconds", value)
 }
 
 /// A pprof file of one sample with this value.
-pub(super) fn of_type(kind: &str, unit: &str, value: u64) -> Vec<u8> {
+pub(crate) fn of_type(kind: &str, unit: &str, value: u64) -> Vec<u8> {
     use tributary_otlp::reader::put_varint;
     let mut file = Vec::new();
     let mut message = |field: u8, bytes: &[u8]| {

@@ -10,31 +10,38 @@ use parking_lot::Mutex;
 
 use tributary_profiles::Dictionary;
 use tributary_profiles::id::MappingId;
+use tributary_profiles::model::Header;
+use tributary_profiles::names;
 use tributary_profiles::pprof::write::{EXECUTABLE_NAME, EXECUTABLE_PATH};
 
 /// Resource attribute with the name of the service.
-pub(super) const SERVICE_NAME: &str = "service.name";
+pub(crate) const SERVICE_NAME: &str = "service.name";
 /// Name of a scope whose profiles have no named sample type.
 const UNKNOWN: &str = "pprof";
-pub(super) use tributary_profiles::names::PROFILE_NAME;
+/// First plausible start of a profile in nanoseconds since 1970: some agents write microseconds instead.
+const EARLIEST: u64 = 365 * 86_400 * 1_000_000_000;
+pub(crate) use tributary_profiles::names::PROFILE_NAME;
 
 /// Origin of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// Profiled subject, shared by all its files.
-    pub(super) subject: Arc<Subject>,
+    pub(crate) subject: Arc<Subject>,
     /// Name of the profile (see [`PROFILE_NAME`]), if known.
-    pub(super) profile: Option<Arc<str>>,
+    pub(crate) profile: Option<Arc<str>>,
     /// Start of the profile in nanoseconds since 1970 (UTC), for a file without a start time. 0:
     /// not known.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Duration of the profile, for a file with neither a duration nor a start time.
-    pub(super) duration: Duration,
+    pub(crate) duration: Duration,
+    /// Whether the request states the interval that a file covers. Then `start` replaces a time of the year 1970 also, and
+    /// `duration` applies to every file without a duration.
+    pub(crate) is_interval: bool,
 }
 
 /// Profiled subject, such as a process.
 #[derive(Debug, Default)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     /// Resource attributes of the subject.
     attributes: Vec<KeyValue>,
     /// Name of the service if neither the attributes nor the files contain one.
@@ -49,7 +56,7 @@ pub(super) struct Subject {
 impl Subject {
     /// Creates a subject with these resource attributes. Without `service.name`, the name of the
     /// service is the name of the program, which most files contain, or else `fallback`.
-    pub(super) fn new(attributes: Vec<KeyValue>, fallback: Option<String>) -> Self {
+    pub(crate) fn new(attributes: Vec<KeyValue>, fallback: Option<String>) -> Self {
         Subject {
             attributes,
             fallback,
@@ -59,7 +66,7 @@ impl Subject {
     }
 
     /// Prevents files from setting this attribute. Only `attributes` can contain its value.
-    pub(super) fn certified(self, key: String) -> Self {
+    pub(crate) fn certified(self, key: String) -> Self {
         Subject {
             certified: Some(key),
             ..self
@@ -67,7 +74,7 @@ impl Subject {
     }
 
     /// Returns the resource of a file with this main mapping.
-    pub(super) fn resource(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Resource {
+    pub(crate) fn resource(&self, dictionary: &Dictionary, main: Option<MappingId>) -> Resource {
         let mut attributes = self.attributes.clone();
         let has = |attributes: &[KeyValue], key: &str| {
             self.certified.as_deref() == Some(key) || attributes.iter().any(|a| a.key == key)
@@ -114,22 +121,37 @@ impl Subject {
 }
 
 impl Origin {
+    /// Sets the time and the duration of a profile, if the file has none.
+    pub(crate) fn complete_times(&self, header: &mut Header) {
+        let is_timed = match self.is_interval {
+            true => header.time >= EARLIEST,
+            false => header.time != 0,
+        };
+        if !is_timed {
+            header.time = self.start;
+        }
+        if header.duration == 0 && (self.is_interval || !is_timed) {
+            header.duration = u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+
     /// Adds the name of the profile to the scope of a file with these sample types.
     ///
     /// Backends such as Parca show profiles under the name of their scope. The scope therefore gets
     /// the name that the backends' own scrapers give such a profile.
-    pub(super) fn scope<'t>(
+    pub(crate) fn scope<'t>(
         &self,
         scope: Option<InstrumentationScope>,
-        sample_types: impl Iterator<Item = &'t str>,
+        sample_types: impl Iterator<Item = &'t str> + Clone,
     ) -> InstrumentationScope {
         let mut scope = scope.unwrap_or_default();
         let profile = self.profile.as_deref();
         scope.name = match profile {
-            Some("cpu" | "profile") => "process_cpu",
-            Some("heap") => "memory",
-            Some(name) => name,
-            None => name_by_types(sample_types),
+            Some(name) => names::at_backends(name),
+            None => match names::by_sample_types(sample_types) {
+                "" => UNKNOWN,
+                name => name,
+            },
         }
         .to_owned();
         scope
@@ -139,23 +161,8 @@ impl Origin {
     }
 }
 
-/// Returns the name of a profile by its sample types. If no sample type is well known, this is the
-/// name of the last sample type, which pprof shows.
-fn name_by_types<'t>(sample_types: impl Iterator<Item = &'t str>) -> &'t str {
-    let mut last = UNKNOWN;
-    for kind in sample_types {
-        match kind {
-            "cpu" => return "process_cpu",
-            "inuse_space" | "inuse_objects" => return "memory",
-            "" => {}
-            kind => last = kind,
-        }
-    }
-    last
-}
-
 /// Creates an attribute with a text value.
-pub(super) fn text(key: &str, value: &str) -> KeyValue {
+pub(crate) fn text(key: &str, value: &str) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {
@@ -177,6 +184,7 @@ mod tests {
                 profile: profile.map(Arc::from),
                 start: 0,
                 duration: Duration::ZERO,
+                is_interval: false,
             };
             origin.scope(None, types.iter().copied()).name
         };
@@ -195,6 +203,7 @@ mod tests {
             (Some("checkouts"), &["checkouts"], "checkouts"),
             (None, &["samples", "cpu"], "process_cpu"),
             (None, &heap, "memory"),
+            (None, &["wall"], "wall"),
             (None, &["contentions", "delay"], "delay"),
             (None, &[""], "pprof"),
         ] {

@@ -4,51 +4,49 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::config::Config;
 use super::convert::{Converted, Refused};
-use super::convert::{RETRY_AFTER, Rules, convert, refuse, subtract};
-use super::delta::{Deltas, Fit};
-use super::metrics::Repaired;
+use super::convert::{RETRY_AFTER, Rules, convert, refuse};
 use super::origin::Origin;
+use super::repairs::Repaired;
 use crate::pipeline::Consumer;
 use crate::pipeline::account::Pending;
 use crate::pipeline::batch::{Batch, Code, Metadata, Nack};
 use crate::pipeline::turns;
 use crate::receivers::metrics::ReceiverMetrics;
 /// A file, with or without gzip, and its memory permit.
-pub(super) use crate::serving::body::ReceivedBytes;
+pub(crate) use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_profiles::pprof::ReadOptions;
+use tributary_profiles::pprof::{LinkLabels, ReadOptions, Repairs};
 
 /// Entry to the pipeline, shared by all sections of the receiver. Clones refer to the same intake.
 #[derive(Clone)]
-pub(super) struct Intake {
+pub(crate) struct Intake {
     /// Next stage of the pipeline.
-    pub(super) consumer: Arc<dyn Consumer>,
+    pub(crate) consumer: Arc<dyn Consumer>,
     /// Memory budget.
-    pub(super) budget: Arc<Budget>,
+    pub(crate) budget: Arc<Budget>,
     /// Counters of accepted, refused and unreadable data.
-    pub(super) metrics: ReceiverMetrics,
-    repaired: Repaired,
+    pub(crate) metrics: ReceiverMetrics,
+    pub(crate) repaired: Repaired,
     /// Maximum size of a file in bytes, both as received and after decompression.
-    pub(super) limit: usize,
+    pub(crate) limit: usize,
     /// Key of the configuration that sets the limit.
-    pub(super) limit_key: &'static str,
+    pub(crate) limit_key: &'static str,
     /// Treatment of labels and of the original file.
     options: ReadOptions,
 }
 
 /// Result of an accepted file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(crate) struct Accepted {
     /// Number of profiles: one for each sample type.
-    pub(super) profiles: usize,
+    pub(crate) profiles: usize,
     /// Number of samples. If there are none, nothing was forwarded.
-    pub(super) samples: usize,
+    pub(crate) samples: usize,
 }
 
 /// Converts a refusal for the client that sent the file.
@@ -57,6 +55,8 @@ impl From<Refused> for Nack {
         let reason = refused.to_string();
         match refused {
             Refused::Unreadable(_) => Nack::invalid(format!("not a usable pprof file: {reason}")),
+            Refused::Malformed(reason) => Nack::invalid(reason),
+            Refused::Unusable(_) => Nack::invalid(reason),
             Refused::TooLarge(..) => Nack::permanent(Code::ResourceExhausted, reason),
             Refused::NoRoom(no_room) if no_room.may_fit_later() => Nack::exhausted(
                 "the memory budget of this collector is used up; try again later",
@@ -75,7 +75,7 @@ impl From<Refused> for Nack {
 impl Intake {
     /// Creates the intake of the receiver `id` for data received over `transport`, with files of at
     /// most `limit` bytes, which the key `limit_key` sets.
-    pub(super) fn new(
+    pub(crate) fn new(
         id: &ComponentId,
         consumer: Arc<dyn Consumer>,
         budget: Arc<Budget>,
@@ -94,15 +94,15 @@ impl Intake {
         }
     }
 
-    /// Sets the conversion options of the configuration.
-    pub(super) fn converting(mut self, config: &Config) -> Self {
-        self.options.links = config.links.labels();
-        self.options.keep_original = config.include_original;
+    /// Sets the labels that become links, and whether the first profile contains the original file.
+    pub(crate) fn converting(mut self, links: LinkLabels, keep_original: bool) -> Self {
+        self.options.links = links;
+        self.options.keep_original = keep_original;
         self
     }
 
     /// Returns the rules for reading a file.
-    fn rules(&self, keep_original: bool) -> Rules {
+    pub(crate) fn rules(&self, keep_original: bool) -> Rules {
         Rules {
             options: ReadOptions {
                 limit: self.limit,
@@ -117,7 +117,7 @@ impl Intake {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &self,
         held: ReceivedBytes,
         origin: Origin,
@@ -134,13 +134,25 @@ impl Intake {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn convert(
+    pub(crate) async fn convert(
         &self,
         held: ReceivedBytes,
         origin: Origin,
     ) -> Result<Converted, Refused> {
+        self.convert_with(move |rules| convert(held, &origin, rules))
+            .await
+    }
+
+    /// Converts files with `work`, which gets the rules for reading a file, on a turn.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub(crate) async fn convert_with(
+        &self,
+        work: impl FnOnce(&Rules) -> Result<(Converted, Repairs), Refused> + Send + 'static,
+    ) -> Result<Converted, Refused> {
         let rules = self.rules(self.options.keep_original);
-        let converted = on_a_turn(move || convert(held, &origin, &rules)).await;
+        let converted = on_a_turn(move || work(&rules)).await;
         match converted.and_then(std::convert::identity) {
             Ok((converted, repairs)) => {
                 self.repaired.count(repairs);
@@ -155,8 +167,15 @@ impl Intake {
 
     /// Counts a file that can never be converted. A file refused for lack of memory does not count
     /// as unreadable: a scrape counts it as dropped, the server as refused.
-    fn not_converted(&self, refused: &Refused) {
-        if matches!(refused, Refused::Unreadable(_) | Refused::TooLarge(..)) {
+    pub(crate) fn not_converted(&self, refused: &Refused) {
+        let never = matches!(
+            refused,
+            Refused::Unreadable(_)
+                | Refused::Malformed(_)
+                | Refused::Unusable(_)
+                | Refused::TooLarge(..)
+        );
+        if never {
             self.metrics.unreadable(Signal::Profiles);
         }
     }
@@ -165,7 +184,7 @@ impl Intake {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn unpack(
+    pub(crate) async fn unpack(
         &self,
         mut held: ReceivedBytes,
         codec: Option<Codec>,
@@ -185,59 +204,11 @@ impl Intake {
         unpacked.inspect_err(|refused| self.not_converted(refused))
     }
 
-    /// Processes a file of a series, and forwards the difference to the previous file of the series.
-    /// See [`delta`](super::delta).
-    ///
-    /// # Errors
-    /// See [`Refused`]. After a retryable refusal, the next file includes the difference.
-    pub(super) async fn take_difference(
-        &self,
-        held: ReceivedBytes,
-        origin: Origin,
-        deltas: &Deltas,
-        name: &str,
-    ) -> Result<(Accepted, Fit), Refused> {
-        let mut taken = deltas.take(name);
-        // No payload: the file is not the original of its difference.
-        let rules = self.rules(false);
-        let (mut taken, subtracted) = on_a_turn(move || {
-            let subtracted = subtract(held, &origin, &rules, &mut taken.series);
-            (taken, subtracted)
-        })
-        .await?;
-        let forgotten = |count: usize| self.repaired.forgotten(count);
-        let (held, difference, repairs) = match subtracted {
-            Ok(subtracted) => subtracted,
-            Err(refused) => {
-                forgotten(deltas.put(name, taken));
-                self.not_converted(&refused);
-                return Err(refused);
-            }
-        };
-        self.repaired.count(repairs);
-        let profiles = &difference.profiles.profiles;
-        let accepted = Accepted {
-            profiles: profiles.len(),
-            samples: profiles.iter().map(|profile| profile.samples.len()).sum(),
-        };
-        let result = self.push(held, accepted.samples, None).await;
-        let fit = difference.fit;
-        if result
-            .as_ref()
-            .err()
-            .is_none_or(|refused| !refused.is_retryable())
-        {
-            taken.series.delivered(difference);
-        }
-        forgotten(deltas.put(name, taken));
-        result.map(|()| (accepted, fit))
-    }
-
     /// Encodes the profiles and forwards them to the pipeline.
     ///
     /// # Errors
     /// See [`Refused`].
-    pub(super) async fn hand_on(&self, converted: Converted) -> Result<Accepted, Refused> {
+    pub(crate) async fn hand_on(&self, converted: Converted) -> Result<Accepted, Refused> {
         let accepted = Accepted {
             profiles: converted.profiles.iter().count(),
             samples: converted.profiles.samples(),
@@ -256,7 +227,7 @@ impl Intake {
     }
 
     /// Forwards an encoded request to the pipeline, unless it is empty.
-    async fn push(
+    pub(crate) async fn push(
         &self,
         held: ReceivedBytes,
         samples: usize,
@@ -277,7 +248,7 @@ impl Intake {
 }
 
 /// Runs slow work on another thread, with a limit on concurrent work.
-async fn on_a_turn<T: Send + 'static>(
+pub(crate) async fn on_a_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refused> {
     turns::on_a_turn(work).await.ok_or(Refused::ShuttingDown)
