@@ -42,6 +42,7 @@ mod mutual_tls;
 mod output_memory;
 mod overload_retries;
 mod own_telemetry;
+mod own_telemetry_export;
 mod parquet_crashes;
 mod parquet_readers;
 mod pprof_damage;
