@@ -305,6 +305,8 @@ fn caller(metadata: &Metadata<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::telemetry::config::LogsConfig;
 
@@ -340,7 +342,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        Output::open(path.to_str().unwrap()).unwrap();
+        Outputs::open(&[path.to_str().unwrap().to_owned()]).unwrap();
         let mode = std::fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o137, 0, "{mode:o}");
     }
