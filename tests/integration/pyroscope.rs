@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::Method;
+use http::{Method, StatusCode};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use tributary_profiles::dictionary::Dictionary;
@@ -19,6 +19,7 @@ use tributary_pyroscope::labels::Label;
 use tributary_pyroscope::push::put_series;
 
 use crate::harness::backend::Record;
+use crate::harness::site::{Site, page};
 use crate::harness::{Answer, Backend, Collector, Refusal, Signal, Telemetry, grpc_to, raw};
 
 /// A collector with the receiver `pyroscope`, and a backend behind.
@@ -512,7 +513,7 @@ async fn exporter_counts_profiles_that_are_too_old() {
 exporters: {{pyroscope: {{endpoint: 'http://{}', tenant: team-a}}}}
 service: {{pipelines: {{profiles: {{receivers: [pyroscope], exporters: [pyroscope]}}}}}}
 ",
-        site.address()
+        site.address
     );
     let collector = Collector::start(&yaml).await;
     let address = collector.server("Starting HTTP server", "pyroscope");
@@ -528,12 +529,12 @@ service: {{pipelines: {{profiles: {{receivers: [pyroscope], exporters: [pyroscop
     let metrics = collector
         .wait_for_metrics("the refusal", |metrics| {
             metrics.sum("tributary_exporter_pyroscope_too_old_requests", &[]) == 1.0
-                && metrics.sum("tributary_exporter_dropped_profile_samples", &[]) == 1.0
+                && metrics.sum("tributary_exporter_dropped_items", &[]) == 1.0
         })
         .await;
     let permanent = [("reason", "permanent")];
     assert_eq!(
-        metrics.sum("tributary_exporter_dropped_profile_samples", &permanent),
+        metrics.sum("tributary_exporter_dropped_items", &permanent),
         1.0
     );
 }
