@@ -11,6 +11,7 @@ pub mod pprof;
 mod profile_intake;
 pub mod pyroscope;
 mod refusals;
+mod scraping;
 
 use crate::component::{Entry, ReceiverConfig};
 

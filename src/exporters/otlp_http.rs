@@ -38,7 +38,7 @@ use tributary_net::client::{
 };
 use tributary_net::tls::TlsError;
 use tributary_net::tls::rotation::RotatingClient;
-use tributary_otlp::edit::Unedited;
+use tributary_otlp::edit::EditError;
 use tributary_otlp::{Requests, Signal};
 
 /// Entry of the component registry.
@@ -145,7 +145,7 @@ impl Exporter {
                     }
                     let connector = connector(config, &url, tls.as_ref());
                     let connector = connector.map_err(|error| error.to_string())?;
-                    connector.through(proxy.clone())
+                    connector.with_proxy(proxy.clone())
                 }
             };
             connectors.insert(authority.clone(), connector.clone());
@@ -232,7 +232,7 @@ impl Exporter {
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
-            let reason = match target.connector.verdict() {
+            let reason = match target.connector.last_failure() {
                 Some(verdict) => verdict,
                 None => full_error(&error),
             };
@@ -287,8 +287,8 @@ impl queue::Sender for Exporter {
                 let request = requests.to_bytes();
                 let text = tributary_otlp::json::from_wire_within(signal, &request, memory);
                 let text = text.map_err(|error| match error {
-                    Unedited::Malformed(error) => unfit(&error),
-                    Unedited::Full(_) => SendError::no_memory(memory),
+                    EditError::Malformed(error) => unfit(&error),
+                    EditError::RoomExhausted(_) => SendError::no_memory(memory),
                 })?;
                 json = [Bytes::from(text)];
                 &json

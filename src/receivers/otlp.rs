@@ -39,7 +39,7 @@ use futures_util::future::BoxFuture;
 use tributary_config::{Endpoint, Section};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{Bound, Handler, Protocol, Server, ServerOptions, tls_source};
+use tributary_net::server::{BoundServer, Handler, Protocol, Server, ServerOptions, tls_source};
 use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
@@ -89,7 +89,7 @@ impl ReceiverConfig for Config {
         let receiver = Owner::new(&cx.id, "receiver");
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
-            let owner = receiver.over("grpc");
+            let owner = receiver.with_transport("grpc");
             let handler = Grpc {
                 intake: intake(
                     "grpc",
@@ -111,7 +111,7 @@ impl ReceiverConfig for Config {
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC", owner)?);
         }
         if let Some(http) = &*self.protocols.http {
-            let owner = receiver.over("http");
+            let owner = receiver.with_transport("http");
             let guard = auth::guard(http.auth.as_ref(), cx, &owner)
                 .map_err(|error| within("http", error))?;
             let handler = Http::new(
@@ -146,7 +146,6 @@ impl ReceiverConfig for Config {
     }
 }
 
-/// Starts a bound server.
 type Start = Box<dyn FnOnce() -> Server + Send>;
 
 struct Receiver {
@@ -184,12 +183,11 @@ fn bind(
     let socket = socket.parse().unwrap_or_else(|_| cx.id.clone());
     let listener = cx.listeners.bind(&socket, endpoint);
     let bound = listener
-        .and_then(|listener| Bound::new(listener, handler, options, name, owner))
+        .and_then(|listener| BoundServer::new(listener, handler, options, name, owner))
         .map_err(|error| BuildError(error.to_string()))?;
     Ok(Box::new(move || bound.start()))
 }
 
-/// Creates an error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
 }

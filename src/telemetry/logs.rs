@@ -46,7 +46,6 @@ struct Style {
     resource: Option<Value>,
     /// Whether JSON lines contain their source location.
     has_caller: bool,
-    /// Whether levels are coloured.
     has_colours: bool,
     threshold: Level,
     sampling: Option<Sampling>,

@@ -217,7 +217,6 @@ async fn peak<C: ?Sized>(
     collector.peak_memory() / MIB
 }
 
-/// Components whose peak exceeds the bound.
 #[derive(Default)]
 struct BoundExceeded(Vec<String>);
 

@@ -1,4 +1,4 @@
-//! Names of attributes with a meaning for this crate: semantic conventions of OpenTelemetry,
+//! Names of attributes that this crate reads or writes: semantic conventions of OpenTelemetry,
 //! `docs/general/profiles.md` and the `pprof` and `process` registries.
 
 /// Runtime of a frame: `native`, `go`, `jvm`, `kernel` and so on; on locations.

@@ -172,7 +172,6 @@ impl Config {
         }
     }
 
-    /// Whether a URL requires TLS.
     pub(super) fn is_tls(url: &Uri) -> bool {
         url.scheme_str() == Some("https")
     }

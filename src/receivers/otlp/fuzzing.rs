@@ -117,7 +117,7 @@ pub fn read(
     size: usize,
     budget: &Arc<Budget>,
 ) -> Option<Result<(bool, Bytes, Permit), Nack>> {
-    let peer = Peer::nobody();
+    let peer = Peer::unconnected();
     let bounds = Bounds {
         size,
         key: "size",

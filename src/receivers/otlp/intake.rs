@@ -254,7 +254,6 @@ impl Work {
         Ok(())
     }
 
-    /// Reads a decompressed body.
     fn read(self, mut body: ReceivedBytes) -> Result<(usize, ReceivedBytes), Nack> {
         if self.format == Format::Json {
             if self.signal == Signal::Profiles {

@@ -44,7 +44,9 @@ use crate::serving::{DEFAULT_STREAMS, Serving, or};
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{Bound, Handler, Peer, Protocol, ServerOptions, plain, tls_source};
+use tributary_net::server::{
+    BoundServer, Handler, Peer, Protocol, ServerOptions, plain, tls_source,
+};
 use tributary_otlp::Signal;
 
 http_server_section! {
@@ -72,7 +74,7 @@ impl ServerConfig {
     }
 
     fn listening(&self, cx: &BuildContext, intake: Intake) -> Result<Serving<Push>, BuildError> {
-        let owner = Owner::new(&cx.id, "receiver").over("http");
+        let owner = Owner::new(&cx.id, "receiver").with_transport("http");
         let within = |error: &dyn std::fmt::Display| BuildError(format!("server::{error}"));
         let guard = auth::guard(self.auth.as_ref(), cx, &owner).map_err(|error| within(&error))?;
         let tls = tls_source(&self.tls, Protocol::Either, &owner).map_err(|e| within(&e))?;
@@ -107,7 +109,7 @@ impl ServerConfig {
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
         Ok(Serving::new(bound))
     }

@@ -39,7 +39,7 @@ use tributary_config::ComponentId;
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
 use tributary_net::server::{
-    Bound, Handler, Peer, Protocol as HttpVersion, ServerOptions, plain, tls_source,
+    BoundServer, Handler, Peer, Protocol as HttpVersion, ServerOptions, plain, tls_source,
 };
 use tributary_otlp::Signal;
 use tributary_pyroscope::ingest::Ingest;
@@ -54,7 +54,7 @@ pub(super) fn listening(
     cx: &BuildContext,
     intake: Intake,
 ) -> Result<Box<dyn Component>, BuildError> {
-    let owner = Owner::new(&cx.id, "receiver").over("http");
+    let owner = Owner::new(&cx.id, "receiver").with_transport("http");
     let within = |error: &dyn std::fmt::Display| BuildError(format!("protocols::http::{error}"));
     let guard = auth::guard(config.auth.as_ref(), cx, &owner).map_err(|error| within(&error))?;
     let tls = tls_source(&config.tls, HttpVersion::Either, &owner).map_err(|e| within(&e))?;
@@ -90,7 +90,7 @@ pub(super) fn listening(
     let bound = cx
         .listeners
         .bind(&cx.id, &config.endpoint)
-        .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+        .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
         .map_err(|error| BuildError(error.to_string()))?;
     Ok(Box::new(Serving::new(bound)))
 }

@@ -9,14 +9,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::failure::Failure;
-use super::fetch::{Bounds, Fetch, Fetched};
+use super::fetch::{Fetch, Fetched};
 use super::gate::{self, Gate};
 use super::gauges::{ScraperMetrics, Watch};
-use super::schedule::Schedule;
 use crate::receivers::pprof::delta::Deltas;
-use crate::receivers::profile_intake::Refused;
-use crate::receivers::profile_intake::{Accepted, Intake};
-use crate::receivers::profile_intake::{Origin, Subject};
+use crate::receivers::profile_intake::{Accepted, Intake, Origin, Refused, Subject};
+use crate::receivers::scraping::client::BodyBounds;
+use crate::receivers::scraping::schedule::Schedule;
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
@@ -159,7 +158,7 @@ impl Job {
         };
         let began = Instant::now();
         let start = SystemTime::now().duration_since(UNIX_EPOCH);
-        let bounds = Bounds {
+        let bounds = BodyBounds {
             limit: self.intake.limit,
             budget: self.intake.budget.clone(),
         };

@@ -1,11 +1,10 @@
-//! Formats numbers as Go does, because labels contain numbers: `le="1e+06"` and `le="1000000"` are
-//! two series.
+//! Numbers in the notation of Go, because labels contain numbers: `le="1e+06"` and `le="1000000"` are two series.
 
 use std::io::Write as _;
 
 /// Appends a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it, with Prometheus'
 /// names for infinities and NaN.
-pub(super) fn float(value: f64, output: &mut Vec<u8>) {
+pub fn float(value: f64, output: &mut Vec<u8>) {
     // Most values are counts.
     if value.abs() < 1e6 && value.trunc() == value {
         integer(value as i64, output);
@@ -40,7 +39,7 @@ pub(super) fn float(value: f64, output: &mut Vec<u8>) {
 }
 
 /// Appends a number in OpenMetrics' format: with a point or an exponent.
-pub(super) fn open_metrics_float(value: f64, output: &mut Vec<u8>) {
+pub fn open_metrics_float(value: f64, output: &mut Vec<u8>) {
     let start = output.len();
     float(value, output);
     let written = output.get(start..).unwrap_or_default();
@@ -50,7 +49,7 @@ pub(super) fn open_metrics_float(value: f64, output: &mut Vec<u8>) {
 }
 
 /// Appends a signed integer.
-pub(super) fn integer(value: i64, output: &mut Vec<u8>) {
+pub fn integer(value: i64, output: &mut Vec<u8>) {
     if value < 0 {
         output.push(b'-');
     }
@@ -58,7 +57,7 @@ pub(super) fn integer(value: i64, output: &mut Vec<u8>) {
 }
 
 /// Appends an unsigned integer.
-pub(super) fn unsigned(mut value: u64, output: &mut Vec<u8>) {
+pub fn unsigned(mut value: u64, output: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -72,6 +71,27 @@ pub(super) fn unsigned(mut value: u64, output: &mut Vec<u8>) {
         }
     }
     output.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// Parses a number as Prometheus does: a decimal number, `Inf` or `NaN` in any case. `None` for other texts and for
+/// numbers that are too large.
+pub fn parse(text: &str) -> Option<f64> {
+    let value: f64 = text.parse().ok()?;
+    let first = text.as_bytes().first().copied().unwrap_or_default();
+    let is_word = |text: &str| text.bytes().any(|byte| byte.eq_ignore_ascii_case(&b'n'));
+    match value {
+        // Go has no signed NaN.
+        value if value.is_nan() => (!matches!(first, b'+' | b'-')).then_some(f64::NAN),
+        value if value.is_infinite() => is_word(text).then_some(value),
+        value => Some(value),
+    }
+}
+
+/// Returns a number in OpenMetrics' format; `None` if the text is not a number.
+pub fn normal(text: &str) -> Option<String> {
+    let mut output = Vec::new();
+    open_metrics_float(parse(text)?, &mut output);
+    String::from_utf8(output).ok()
 }
 
 #[cfg(test)]

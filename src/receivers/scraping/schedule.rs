@@ -10,14 +10,14 @@ const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Scrape times at equal steps from a first time on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Schedule {
+pub(in crate::receivers) struct Schedule {
     first: Instant,
     interval: Duration,
 }
 
 impl Schedule {
     /// Creates steps that begin after `delay`.
-    pub(super) fn after(now: Instant, delay: Duration, interval: Duration) -> Self {
+    pub(in crate::receivers) fn after(now: Instant, delay: Duration, interval: Duration) -> Self {
         Schedule {
             first: now + delay,
             interval,
@@ -26,7 +26,12 @@ impl Schedule {
 
     /// Creates steps at an offset within the interval that depends on `key` alone, by wall-clock time (since 1970).
     /// Equal intervals of different keys are spread over time, and a restart does not change the offset.
-    pub(super) fn spread(now: Instant, wall: Duration, interval: Duration, key: &str) -> Self {
+    pub(in crate::receivers) fn spread(
+        now: Instant,
+        wall: Duration,
+        interval: Duration,
+        key: &str,
+    ) -> Self {
         let length = interval.as_nanos().max(1);
         let offset = (u128::from(xxh3_64(key.as_bytes())) * length) >> 64;
         let delay = (offset + length - wall.as_nanos() % length) % length;
@@ -35,13 +40,13 @@ impl Schedule {
     }
 
     /// Returns the first time.
-    pub(super) fn first(&self) -> Instant {
+    pub(in crate::receivers) fn first(&self) -> Instant {
         self.first
     }
 
     /// Returns the next scrape after `now`: every `stretch`th step of the interval. After `failures` failures in a
     /// row, the wait doubles each time, with jitter, so that servers that recover together are not scraped together.
-    pub(super) fn next(&self, now: Instant, failures: u32, stretch: u32) -> Instant {
+    pub(in crate::receivers) fn next(&self, now: Instant, failures: u32, stretch: u32) -> Instant {
         let interval = self.interval.saturating_mul(stretch.max(1));
         if failures < 2 {
             let step = interval.as_nanos().max(1);

@@ -20,16 +20,16 @@ pub(super) async fn send(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: b
     if tls {
         // Clients read an alert only after they have sent their hello.
         if timeout(SEND_TIMEOUT, stream.readable()).await.is_ok() {
-            guard(stream, peer).part(TLS_ALERT).await;
+            guard(stream, peer).close_with(TLS_ALERT).await;
         }
         return;
     }
     let mut guard = guard(stream, peer);
     match timeout(SEND_TIMEOUT, guard.greet()).await {
-        Ok(Ok(DetectedProtocol::Http1)) => guard.part(BUSY).await,
+        Ok(Ok(DetectedProtocol::Http1)) => guard.close_with(HTTP1_UNAVAILABLE).await,
         Ok(Ok(DetectedProtocol::Http2)) => {
             let go_away = go_away(0, "too many connections; try again later");
-            guard.part([SETTINGS, &go_away].concat()).await;
+            guard.close_with([SETTINGS, &go_away].concat()).await;
         }
         _ => {}
     }
@@ -44,7 +44,7 @@ pub(super) const NOT_HTTP1: Bytes = Bytes::from_static(
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\
     content-length: 71\r\n\r\nthis port speaks OTLP/gRPC (HTTP/2); OTLP/HTTP is usually on port 4318\n",
 );
-const BUSY: Bytes = Bytes::from_static(
+const HTTP1_UNAVAILABLE: Bytes = Bytes::from_static(
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: text/plain\r\n\
     connection: close\r\ncontent-length: 38\r\n\r\ntoo many connections; try again later\n",
 );

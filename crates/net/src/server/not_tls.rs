@@ -1,5 +1,5 @@
-//! Detection of clients that do not use TLS on a port with TLS. The mistake is common in configurations, and the
-//! libraries of neither side explain the failure.
+//! Detection of clients that do not use TLS on a port with TLS. Configurations often have this
+//! not_tls, and the libraries of neither side explain the failure.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -10,40 +10,40 @@ use crate::tls::reason::Reason;
 
 /// Protocol that a client speaks instead of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(super) enum NotTls {
     Http1,
     Http2,
     /// Neither TLS nor HTTP.
-    Noise,
+    Unknown,
 }
 
-impl Mistake {
-    /// Detects the mistake from the first bytes of a connection, if the bytes arrived together.
+impl NotTls {
+    /// Detects the not_tls from the first bytes of a connection, if the bytes arrived together.
     pub(super) fn of(first: &[u8]) -> Option<Self> {
         match first {
             // A TLS record of type "handshake" (RFC 8446, 5.1).
             [0x16, ..] => None,
             b"GET " | b"POST" | b"HEAD" | b"OPTI" | b"PUT " | b"DELE" | b"PATC" => {
-                Some(Mistake::Http1)
+                Some(NotTls::Http1)
             }
-            b"PRI " => Some(Mistake::Http2),
-            _ => Some(Mistake::Noise),
+            b"PRI " => Some(NotTls::Http2),
+            _ => Some(NotTls::Unknown),
         }
     }
 
     /// Responds in the client's own protocol, if known, and closes the connection.
     pub(super) async fn answer(self, mut stream: TcpStream) -> Result<(), Failure> {
         let (answer, text) = match self {
-            Mistake::Http1 => (
+            NotTls::Http1 => (
                 NOT_HTTP1,
                 "the client speaks plaintext HTTP, but this port speaks TLS: use a URL that begins with https:// at \
                  the client",
             ),
-            Mistake::Http2 => (
+            NotTls::Http2 => (
                 NOT_HTTP2,
                 "the client speaks plaintext HTTP/2, but this port speaks TLS: remove tls::insecure at the client",
             ),
-            Mistake::Noise => (
+            NotTls::Unknown => (
                 NOT_TLS,
                 "the client speaks neither TLS nor HTTP; this port speaks TLS",
             ),

@@ -13,18 +13,16 @@ use super::found::Found;
 use crate::receivers::glob::Glob;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};
-use tributary_net::discovery::{Group, MAX_LABELS, MAX_TARGETS, is_targets_file, read_targets};
+use tributary_net::discovery::{
+    MAX_LABELS, MAX_TARGETS, TargetGroup, is_targets_file, read_targets,
+};
 use tributary_net::files::FileWatch;
 
 /// Maximum number of files per pattern.
 const MAX_FILES: usize = 10_000;
 
-/// Files that list servers, in the format of Prometheus' `file_sd_configs`: a list, as JSON or
-/// YAML, of `{targets: ["host:port"], labels: {key: value}}`.
-///
-/// Labels become resource attributes: `job` and `service_name` become `service.name`, `instance`
-/// becomes `service.instance.id`, all others keep their names. Of the labels that begin with `__`,
-/// `__scheme__` and `__profile_path__` replace `scheme` and `path_prefix`; all others are ignored.
+/// Files that list servers, in the format of Prometheus' `file_sd_configs`: a list, as JSON or YAML, of
+/// `{targets: ["host:port"], labels: {key: value}}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileSd {
@@ -72,7 +70,7 @@ impl Validate for FileSd {
 }
 
 /// Watched files.
-pub(super) struct Files {
+pub(in crate::receivers) struct Files {
     patterns: Vec<Glob>,
     directories: Vec<PathBuf>,
     refresh: std::time::Duration,
@@ -88,6 +86,7 @@ struct Known {
     /// Number of targets and bytes of labels of all files.
     targets: usize,
     labels: usize,
+    file_label: bool,
 }
 
 /// Servers of a file, with their number of targets and bytes of labels.
@@ -102,7 +101,8 @@ struct OfFile {
 type Unread = (PathBuf, String);
 
 impl Files {
-    pub(super) fn new(config: &FileSd, id: &ComponentId) -> Self {
+    /// Creates a watch for the receiver `id`. With `file_label`, each server has the label `__meta_filepath`.
+    pub(in crate::receivers) fn new(config: &FileSd, id: &ComponentId, file_label: bool) -> Self {
         Files {
             // Validation has rejected invalid patterns.
             patterns: config
@@ -114,11 +114,16 @@ impl Files {
             refresh: *config.refresh_interval,
             id: id.clone(),
             watch: None,
-            known: Known::default(),
+            known: Known {
+                file_label,
+                ..Known::default()
+            },
         }
     }
 
-    pub(super) async fn next(&mut self) -> BTreeSet<Found> {
+    /// Waits for a change or the next refresh, and returns the servers. The first refresh is immediate. The servers of
+    /// unreadable files do not change.
+    pub(in crate::receivers) async fn next(&mut self) -> BTreeSet<Found> {
         if let Some(watch) = &mut self.watch {
             let _ = timeout(self.refresh, watch.changed()).await;
         }
@@ -168,7 +173,7 @@ impl Known {
     }
 
     /// Replaces the servers of a file, unless the totals of all files would exceed the limits.
-    fn replace(&mut self, path: &Path, groups: Vec<Group>) -> Result<(), String> {
+    fn replace(&mut self, path: &Path, groups: Vec<TargetGroup>) -> Result<(), String> {
         let (targets, labels) = match self.files.get(path) {
             Some(before) => (self.targets - before.targets, self.labels - before.labels),
             None => (self.targets, self.labels),
@@ -189,15 +194,25 @@ impl Known {
                 "with this file, all files have more than {MAX_LABELS} bytes of labels, counted once for each target"
             ));
         }
-        file.found = groups.into_iter().flat_map(found).collect();
+        let label = self.file_label.then(|| path.display().to_string());
+        file.found = groups
+            .into_iter()
+            .flat_map(|group| found(group, label.as_deref()))
+            .collect();
         (self.targets, self.labels) = (targets, labels);
         self.files.insert(path.to_owned(), file);
         Ok(())
     }
 }
 
-fn found(group: Group) -> impl Iterator<Item = Found> {
-    let Group { targets, labels } = group;
+fn found(group: TargetGroup, file: Option<&str>) -> impl Iterator<Item = Found> + use<> {
+    let TargetGroup {
+        targets,
+        mut labels,
+    } = group;
+    if let Some(file) = file {
+        labels.insert("__meta_filepath".to_owned(), file.to_owned());
+    }
     targets.into_iter().map(move |address| Found {
         address,
         name: None,
@@ -243,7 +258,7 @@ mod tests {
                 .into(),
             ..FileSd::default()
         };
-        let mut files = Files::new(&config, &"pprof".parse().unwrap());
+        let mut files = Files::new(&config, &"pprof".parse().unwrap(), false);
         let found = files.next().await;
         assert_eq!(addresses(&found), ["a:1", "a:2"]);
         assert!(found.iter().all(|found| found.labels["job"] == "x"));
@@ -269,7 +284,7 @@ mod tests {
             files: vec![directory.path().join("*.yaml").display().to_string()],
             ..FileSd::default()
         };
-        let mut files = Files::new(&config, &"pprof".parse().unwrap());
+        let mut files = Files::new(&config, &"pprof".parse().unwrap(), false);
         let most = MAX_TARGETS;
         for (name, targets, all) in [
             ("a", 2, 2),

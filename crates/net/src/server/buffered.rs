@@ -17,26 +17,26 @@ enum ByteKind {
 
 /// The right to hold bytes in addition to the budget's permits, released on drop.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BufferedBytes {
     budget: Arc<Budget>,
     network: Option<Arc<Network>>,
     kind: ByteKind,
     pub(super) bytes: usize,
 }
 
-impl Held {
+impl BufferedBytes {
     fn new(gate: &Gate, peer: &Peer, kind: ByteKind, bytes: usize) -> Self {
-        let held = Held {
+        let buffered = BufferedBytes {
             budget: gate.budget.clone(),
             network: peer.network.clone(),
             kind,
             bytes,
         };
-        held.of_all().fetch_add(bytes, Relaxed);
-        if let Some(of_network) = held.of_network() {
+        buffered.of_all().fetch_add(bytes, Relaxed);
+        if let Some(of_network) = buffered.of_network() {
             of_network.fetch_add(bytes, Relaxed);
         }
-        held
+        buffered
     }
 
     fn of_all(&self) -> &AtomicUsize {
@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BufferedBytes {
     fn drop(&mut self) {
         self.of_all().fetch_sub(self.bytes, Relaxed);
         if let Some(of_network) = self.of_network() {
@@ -82,20 +82,21 @@ pub(super) const MIN_FRAMES_BYTES: usize = 4 << 20;
 impl Gate {
     /// Takes a slot for a large, partly received frame. Returns `None` if there are too many such frames. One network
     /// gets half of the slots, so that a client that never completes its frames cannot block all other clients.
-    pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<Held> {
+    pub(super) fn begin_frame(&self, peer: &Peer, bytes: usize) -> Option<BufferedBytes> {
         let most = (self.budget.limit() / FRAMES_SHARE).max(MIN_FRAMES_BYTES);
-        let held = Held::new(self, peer, ByteKind::Frame, bytes);
-        let (before, of_network) = (held.other_bytes(), held.bytes_of_network());
+        let buffered = BufferedBytes::new(self, peer, ByteKind::Frame, bytes);
+        let (before, of_network) = (buffered.other_bytes(), buffered.bytes_of_network());
         (before.saturating_add(bytes) <= most && of_network.saturating_add(bytes) <= most / 2)
-            .then_some(held)
+            .then_some(buffered)
     }
 
     /// Takes a slot for a large head or response. Returns `None` if there are too many. One network gets half of the
     /// slots. A single large item is always allowed: otherwise a page above the limit could never be sent.
-    pub(super) fn begin_answer(&self, peer: &Peer, bytes: usize) -> Option<Held> {
+    pub(super) fn begin_answer(&self, peer: &Peer, bytes: usize) -> Option<BufferedBytes> {
         let most = self.budget.limit() / ANSWERS_SHARE;
-        let held = Held::new(self, peer, ByteKind::Answer, bytes);
+        let buffered = BufferedBytes::new(self, peer, ByteKind::Answer, bytes);
         let fits = |others: usize, most| others == 0 || others.saturating_add(bytes) <= most;
-        (fits(held.other_bytes(), most) && fits(held.bytes_of_network(), most / 2)).then_some(held)
+        (fits(buffered.other_bytes(), most) && fits(buffered.bytes_of_network(), most / 2))
+            .then_some(buffered)
     }
 }

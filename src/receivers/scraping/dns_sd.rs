@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,29 +11,8 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::found::Found;
-use tributary_config::units::{Duration, Endpoint};
-use tributary_config::{ComponentId, Problems, Validate};
-use tributary_net::discovery::one_family;
-
-/// Host names whose addresses are servers, as those of a headless service of Kubernetes. The
-/// system's resolver is used.
-///
-/// With `https`, the certificate must be valid for the name, unless `tls` sets another name. SRV
-/// records are not supported.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct DnsSd {
-    /// Names to resolve, at least one. Required.
-    pub names: Vec<String>,
-    /// Record type: `A` for IPv4, `AAAA` for IPv6. A server with both kinds of addresses is one target. Default: `A`,
-    /// or `AAAA` for a name without any `A`.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<RecordType>,
-    /// Port of all servers. From 1 to 65535. Required.
-    pub port: u16,
-    /// Interval at which the names are resolved. Above 0. Default: 30s.
-    pub refresh_interval: Duration,
-}
+use tributary_config::ComponentId;
+use tributary_net::discovery::single_family;
 
 /// Record type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,44 +24,21 @@ pub enum RecordType {
     Aaaa,
 }
 
-impl Default for DnsSd {
-    fn default() -> Self {
-        DnsSd {
-            names: Vec::new(),
-            kind: None,
-            port: 0,
-            refresh_interval: Duration::secs(30),
-        }
-    }
-}
-
-impl Validate for DnsSd {
-    fn validate(&self, problems: &mut Problems) {
-        if self.names.is_empty() {
-            problems.error(&["names"], "must not be empty: list at least one name");
-        }
-        for (at, name) in self.names.iter().enumerate() {
-            let at = at.to_string();
-            let endpoint = Endpoint(format!("{name}:1"));
-            if name.is_empty() || name.contains(':') || endpoint.check().is_err() {
-                let message = format!(
-                    "`{name}` is not a host name: write the name alone, and the port in `port`"
-                );
-                problems.error(&["names", &at], message);
-            }
-        }
-        if self.port == 0 {
-            problems.error(&["port"], "must be set, from 1 to 65535");
-        }
-        if self.refresh_interval.is_zero() {
-            problems.error(&["refresh_interval"], "must be above 0");
-        }
-    }
+/// HostNames to resolve.
+pub(in crate::receivers) struct HostNames {
+    /// Host names.
+    pub(in crate::receivers) names: Vec<String>,
+    /// Kind of the addresses; `None` means IPv4, or IPv6 for a name without IPv4.
+    pub(in crate::receivers) kind: Option<RecordType>,
+    /// Port of all servers.
+    pub(in crate::receivers) port: u16,
+    /// Time between two resolutions.
+    pub(in crate::receivers) refresh: Duration,
 }
 
 /// Resolver of the configured names.
-pub(super) struct Dns {
-    config: DnsSd,
+pub(in crate::receivers) struct Dns {
+    config: HostNames,
     id: ComponentId,
     started: bool,
     /// Last known addresses of each name.
@@ -89,18 +46,21 @@ pub(super) struct Dns {
 }
 
 impl Dns {
-    pub(super) fn new(config: &DnsSd, id: &ComponentId) -> Self {
+    /// Creates a resolver for the receiver `id`.
+    pub(in crate::receivers) fn new(config: HostNames, id: &ComponentId) -> Self {
         Dns {
-            config: config.clone(),
+            config,
             id: id.clone(),
             started: false,
             known: BTreeMap::new(),
         }
     }
 
-    pub(super) async fn next(&mut self) -> BTreeSet<Found> {
+    /// Waits for the next resolution and returns the servers. The first resolution is immediate. The servers of names
+    /// that do not resolve do not change.
+    pub(in crate::receivers) async fn next(&mut self) -> BTreeSet<Found> {
         if self.started {
-            sleep(*self.config.refresh_interval).await;
+            sleep(self.config.refresh).await;
         }
         self.started = true;
         for name in &self.config.names {
@@ -130,7 +90,7 @@ impl Dns {
 /// Returns the addresses of a name that become targets.
 fn wanted(mut addresses: Vec<SocketAddr>, kind: Option<RecordType>) -> Vec<SocketAddr> {
     let Some(kind) = kind else {
-        return one_family(addresses);
+        return single_family(addresses);
     };
     addresses.retain(|address| match kind {
         RecordType::A => address.is_ipv4(),
@@ -158,13 +118,13 @@ mod tests {
 
     #[tokio::test]
     async fn resolved_addresses_are_targets() {
-        let config = DnsSd {
+        let config = HostNames {
             names: vec!["localhost".to_owned(), "does-not-exist.invalid".to_owned()],
             kind: Some(RecordType::A),
             port: 6060,
-            ..DnsSd::default()
+            refresh: Duration::from_secs(30),
         };
-        let mut dns = Dns::new(&config, &"pprof".parse().unwrap());
+        let mut dns = Dns::new(config, &"pprof".parse().unwrap());
         let found = dns.next().await;
         let expected = Found {
             address: "127.0.0.1:6060".to_owned(),

@@ -1,4 +1,4 @@
-//! Places of strings in a request.
+//! Locations of strings in a request.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,38 +7,38 @@ use crate::Signal;
 
 macro_rules! places {
     ($($(#[doc = $doc:literal])+ $place:ident $name:literal $kind:ident [$($signal:ident)*],)+) => {
-        /// The place of a string in a request.
+        /// The location of a string in a request.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
         )]
         #[serde(rename_all = "snake_case")]
-        pub enum StringPlace {
+        pub enum StringLocation {
             $($(#[doc = $doc])+ $place,)+
         }
 
-        impl StringPlace {
-            /// All places.
-            pub const ALL: [StringPlace; [$(StringPlace::$place),+].len()] = [$(StringPlace::$place),+];
+        impl StringLocation {
+            /// All locations.
+            pub const ALL: [StringLocation; [$(StringLocation::$place),+].len()] = [$(StringLocation::$place),+];
 
             /// Name in the configuration and in metrics.
             pub const fn name(self) -> &'static str {
-                match self { $(StringPlace::$place => $name,)+ }
+                match self { $(StringLocation::$place => $name,)+ }
             }
 
-            /// Whether strings of this place are identifiers, such as keys and metric names, instead of
+            /// Whether strings in this location are identifiers, such as keys and metric names, instead of
             /// content.
             pub const fn is_identifier(self) -> bool {
                 matches!(places!(@kind self $($place $kind)+), Kind::Identifier)
             }
 
-            /// Signals that have this place; empty means all.
+            /// Signals that have this location; empty means all.
             pub const fn signals(self) -> &'static [Signal] {
-                match self { $(StringPlace::$place => places!(@signals $($signal)*),)+ }
+                match self { $(StringLocation::$place => places!(@signals $($signal)*),)+ }
             }
         }
     };
     (@kind $self:ident $($place:ident $kind:ident)+) => {
-        match $self { $(StringPlace::$place => Kind::$kind,)+ }
+        match $self { $(StringLocation::$place => Kind::$kind,)+ }
     };
     (@signals) => { &Signal::ALL };
     (@signals $($signal:ident)+) => { &[$(Signal::$signal),+] };
@@ -104,50 +104,50 @@ places! {
     Other "other" Content [],
 }
 
-impl StringPlace {
-    /// Whether the place is the values of a set of attributes.
+impl StringLocation {
+    /// Whether the location is the values of a set of attributes.
     pub const fn is_attributes(self) -> bool {
         matches!(
             self,
-            StringPlace::ResourceAttributes
-                | StringPlace::ScopeAttributes
-                | StringPlace::SpanAttributes
-                | StringPlace::EventAttributes
-                | StringPlace::LinkAttributes
-                | StringPlace::LogAttributes
-                | StringPlace::DatapointAttributes
-                | StringPlace::ExemplarAttributes
-                | StringPlace::MetricMetadata
-                | StringPlace::ProfileAttributes
+            StringLocation::ResourceAttributes
+                | StringLocation::ScopeAttributes
+                | StringLocation::SpanAttributes
+                | StringLocation::EventAttributes
+                | StringLocation::LinkAttributes
+                | StringLocation::LogAttributes
+                | StringLocation::DatapointAttributes
+                | StringLocation::ExemplarAttributes
+                | StringLocation::MetricMetadata
+                | StringLocation::ProfileAttributes
         )
     }
 }
 
-/// A set of places.
+/// A set of locations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct StringPlaces(u32);
+pub struct StringLocations(u32);
 
-impl StringPlaces {
-    /// Every place.
-    pub const ALL: StringPlaces = StringPlaces((1 << StringPlace::ALL.len()) - 1);
+impl StringLocations {
+    /// Every location.
+    pub const ALL: StringLocations = StringLocations((1 << StringLocation::ALL.len()) - 1);
 
-    /// Returns all places except identifiers.
+    /// Returns all locations except identifiers.
     pub fn contents() -> Self {
-        let all = StringPlace::ALL.into_iter();
+        let all = StringLocation::ALL.into_iter();
         all.filter(|place| !place.is_identifier()).collect()
     }
 
-    /// Whether the set contains the place.
+    /// Whether the set contains the location.
     #[inline]
-    pub fn has(self, place: StringPlace) -> bool {
+    pub fn has(self, place: StringLocation) -> bool {
         self.0 & 1 << place as u32 != 0
     }
 }
 
-impl FromIterator<StringPlace> for StringPlaces {
-    fn from_iter<I: IntoIterator<Item = StringPlace>>(places: I) -> Self {
+impl FromIterator<StringLocation> for StringLocations {
+    fn from_iter<I: IntoIterator<Item = StringLocation>>(places: I) -> Self {
         let bits = places.into_iter().map(|place| 1 << place as u32);
-        StringPlaces(bits.fold(0, |all, bit| all | bit))
+        StringLocations(bits.fold(0, |all, bit| all | bit))
     }
 }
 
@@ -157,13 +157,19 @@ mod tests {
 
     #[test]
     fn places_have_configuration_names_and_form_sets() {
-        for place in StringPlace::ALL {
+        for place in StringLocation::ALL {
             assert_eq!(serde_json::to_value(place).unwrap(), place.name());
-            assert!(StringPlaces::ALL.has(place));
-            assert_eq!(StringPlaces::contents().has(place), !place.is_identifier());
-            let one = StringPlaces::from_iter([place]);
+            assert!(StringLocations::ALL.has(place));
             assert_eq!(
-                StringPlace::ALL.into_iter().filter(|p| one.has(*p)).count(),
+                StringLocations::contents().has(place),
+                !place.is_identifier()
+            );
+            let one = StringLocations::from_iter([place]);
+            assert_eq!(
+                StringLocation::ALL
+                    .into_iter()
+                    .filter(|p| one.has(*p))
+                    .count(),
                 1
             );
         }
