@@ -206,7 +206,9 @@ impl Job {
         };
         let result = taken.map_err(|refused| match refused {
             Refused::TooLarge(limit, _) => Ended::Failed(Failure::TooLarge(limit)),
-            Refused::Unreadable(_) | Refused::Unusable(_) => Ended::Failed(Failure::content(&content_type, &refused)),
+            Refused::Unreadable(_) | Refused::Unusable(_) => {
+                Ended::Failed(Failure::content(&content_type, &refused))
+            }
             refused => Ended::Dropped(refused),
         });
         watch.scraped(!matches!(result, Err(Ended::Failed(_))), took);
