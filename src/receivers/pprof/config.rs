@@ -42,6 +42,11 @@ pub struct Config {
     /// and files reduced to their difference (`delta`) have no payload. Default: false. (The Collector has no such
     /// key.)
     pub include_original: bool,
+    /// Whether to repair pprof files with invalid ids and references, as some profilers of .NET write them, instead of
+    /// refusing them: references to missing entries are removed, and samples with a wrong number of values are dropped.
+    /// `tributary_receiver_pprof_repairs` counts the repairs, and the log reports them. Default: false. (The Collector
+    /// has no such key.)
+    pub lenient: bool,
 }
 
 /// Sample labels that contain trace and span ids, each as `KEY` or `KEY=FORMAT`. The formats are
@@ -104,6 +109,7 @@ impl Default for Config {
             file: Section(None),
             links: Links::default(),
             include_original: false,
+            lenient: false,
         }
     }
 }

@@ -99,6 +99,7 @@ impl Intake {
     pub(super) fn converting(mut self, config: &Config) -> Self {
         self.options.links = config.links.labels();
         self.options.keep_original = config.include_original;
+        self.options.lenient = config.lenient;
         self
     }
 
@@ -109,6 +110,7 @@ impl Intake {
                 limit: self.limit,
                 links: self.options.links.clone(),
                 keep_original,
+                lenient: self.options.lenient,
             },
             limit_key: self.limit_key,
         }

@@ -14,9 +14,40 @@ pub struct Repairs {
     pub labels: u64,
     /// Sums of equal samples that were saturated.
     pub saturated: u64,
+    /// Entries without an id, entries with the id of an earlier entry, and a first string that is not empty. Only a
+    /// lenient reader repairs them.
+    pub ids: u64,
+    /// References to missing strings, functions and locations, which were removed. Only a lenient reader repairs them.
+    pub references: u64,
+    /// Samples with a wrong number of values, which were dropped. Only a lenient reader repairs them.
+    pub samples: u64,
 }
 
 impl Repairs {
+    /// The kinds of repairs with their counts, named like the fields.
+    pub fn counts(&self) -> [(&'static str, u64); 8] {
+        let Repairs {
+            strings,
+            negative,
+            mappings,
+            labels,
+            saturated,
+            ids,
+            references,
+            samples,
+        } = *self;
+        [
+            ("strings", strings),
+            ("negative", negative),
+            ("mappings", mappings),
+            ("labels", labels),
+            ("saturated", saturated),
+            ("ids", ids),
+            ("references", references),
+            ("samples", samples),
+        ]
+    }
+
     /// Whether there were no repairs.
     pub fn is_empty(&self) -> bool {
         *self == Repairs::default()
