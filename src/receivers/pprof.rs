@@ -96,7 +96,7 @@ impl Config {
         let intake = |transport, limit, key| {
             let (consumer, budget) = (consumer.clone(), cx.budget.clone());
             Intake::new(&cx.id, consumer, budget, transport, limit, key)
-                .converting(self.links.labels(), self.include_original)
+                .converting(self.read_options())
         };
         let mut sections: Vec<Box<dyn Component>> = Vec::new();
         sections.extend(scrape::section(self, cx, consumer)?);

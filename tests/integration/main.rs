@@ -53,6 +53,8 @@ mod profile_store;
 mod profiles_check;
 mod profiles_diff;
 mod prometheus;
+mod pyroscope;
+mod pyroscope_agents;
 mod redaction;
 mod redelivery;
 mod reload;

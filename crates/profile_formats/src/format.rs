@@ -11,11 +11,36 @@ pub enum Format {
     Jfr,
     /// speedscope's JSON, sampled or evented: py-spy, dotnet-trace, rbspy.
     Speedscope,
+    /// V8's JSON with a call tree: `node --cpu-prof`, Chrome.
+    CpuProfile,
+    /// Output of `perf script`.
+    PerfScript,
+    /// A CPU profile of gperftools.
+    GperftoolsCpu,
+    /// A heap profile as text: gperftools, Go.
+    HeapText,
+    /// A profile of contention, goroutines or threads as text: Go, gperftools.
+    GoText,
+    /// A heap profile of jemalloc.
+    Jemalloc,
+    /// A profile of callgrind.
+    Callgrind,
 }
 
 impl Format {
     /// All formats, in the order of detection.
-    pub const ALL: &[Format] = &[Format::Jfr, Format::Speedscope, Format::Folded];
+    pub const ALL: &[Format] = &[
+        Format::Jfr,
+        Format::GperftoolsCpu,
+        Format::Speedscope,
+        Format::CpuProfile,
+        Format::HeapText,
+        Format::Jemalloc,
+        Format::GoText,
+        Format::Callgrind,
+        Format::PerfScript,
+        Format::Folded,
+    ];
 
     /// Name in messages.
     pub const fn name(self) -> &'static str {
@@ -23,6 +48,13 @@ impl Format {
             Format::Folded => "folded stacks",
             Format::Jfr => "JFR",
             Format::Speedscope => "speedscope",
+            Format::CpuProfile => "cpuprofile",
+            Format::PerfScript => "perf script",
+            Format::GperftoolsCpu => "gperftools CPU profile",
+            Format::HeapText => "text heap profile",
+            Format::GoText => "text profile",
+            Format::Jemalloc => "jemalloc heap profile",
+            Format::Callgrind => "callgrind",
         }
     }
 

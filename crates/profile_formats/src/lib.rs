@@ -15,16 +15,25 @@
 //! to [`Format`], a row to `docs/profile-formats.md`, a fixture, and a name to the fuzz target `profile_formats`.
 
 mod builder;
+mod callgrind;
+mod cpuprofile;
 mod error;
 mod folded;
 mod format;
+mod go_text;
+mod gperftools;
+mod heap_text;
+mod jemalloc;
 mod jfr;
 mod json;
 mod limits;
+mod maps;
+mod perf_script;
 mod read;
 mod speedscope;
 #[cfg(test)]
 mod tests;
+mod text;
 mod tree;
 
 pub use self::error::{FormatError, Position};

@@ -11,15 +11,14 @@ use crate::builder::Builder;
 use crate::error::{Fault, FormatError};
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::{folded, jfr, speedscope};
+use crate::{
+    callgrind, cpuprofile, folded, go_text, gperftools, heap_text, jemalloc, jfr, perf_script,
+    speedscope,
+};
 
 /// Recognizes the format of decompressed bytes, which may be truncated. pprof and OTLP are formats of other readers.
 pub fn detect(bytes: &[u8]) -> Option<Format> {
-    let is = |format: &Format| match format {
-        Format::Folded => folded::begins_like(bytes),
-        Format::Jfr => jfr::begins_like(bytes),
-        Format::Speedscope => speedscope::begins_like(bytes),
-    };
+    let is = |format: &Format| parser(*format).0(bytes);
     Format::ALL.iter().copied().find(is)
 }
 
@@ -102,15 +101,30 @@ fn convert(
     into: &mut Dictionary,
 ) -> Result<Converted, Fault> {
     let mut builder = Builder::new(into, limits, permit);
-    match format {
-        Format::Folded => folded::read(bytes, &mut builder)?,
-        Format::Jfr => jfr::read(bytes, &mut builder)?,
-        Format::Speedscope => speedscope::read(bytes, &mut builder)?,
-    }
+    parser(format).1(bytes, &mut builder)?;
     let (main, repairs) = (builder.main, builder.repairs);
     Ok(Converted {
         profiles: builder.finish()?,
         main,
         repairs,
     })
+}
+
+type Detect = fn(&[u8]) -> bool;
+type Read = fn(&[u8], &mut Builder<'_>) -> Result<(), Fault>;
+
+/// Returns the functions of a format.
+fn parser(format: Format) -> (Detect, Read) {
+    match format {
+        Format::Folded => (folded::begins_like, folded::read),
+        Format::Jfr => (jfr::begins_like, jfr::read),
+        Format::Speedscope => (speedscope::begins_like, speedscope::read),
+        Format::CpuProfile => (cpuprofile::begins_like, cpuprofile::read),
+        Format::PerfScript => (perf_script::begins_like, perf_script::read),
+        Format::GperftoolsCpu => (gperftools::begins_like, gperftools::read),
+        Format::HeapText => (heap_text::begins_like, heap_text::read),
+        Format::GoText => (go_text::begins_like, go_text::read),
+        Format::Jemalloc => (jemalloc::begins_like, jemalloc::read),
+        Format::Callgrind => (callgrind::begins_like, callgrind::read),
+    }
 }

@@ -35,7 +35,7 @@ pub struct Ingest {
     pub from: u64,
     /// End in nanoseconds since 1970 (UTC); the time of the request if absent.
     pub until: u64,
-    /// Samples per second, above 0.
+    /// Samples per second; 0 if the values are not samples.
     pub rate: u32,
     /// Name of the agent, such as `gospy`; empty if absent.
     pub spy: String,
@@ -57,8 +57,8 @@ pub enum IngestError {
     /// The end is before the start.
     #[error("the parameter `until` is before `from`")]
     Order,
-    /// The sample rate is not a whole number above 0.
-    #[error("the parameter `sampleRate` must be a whole number above 0, in samples per second")]
+    /// The sample rate is not a whole number.
+    #[error("the parameter `sampleRate` must be a whole number of samples per second")]
     Rate,
     /// The name of the agent is too long or has control characters.
     #[error("the parameter `spyName` must have at most {MAX_WORD} printable characters")]
@@ -96,8 +96,7 @@ impl Ingest {
                 "from" => ingest.from = time(&value).ok_or(IngestError::Time("from"))?,
                 "until" => ingest.until = time(&value).ok_or(IngestError::Time("until"))?,
                 "sampleRate" => {
-                    let rate = value.parse().ok().filter(|rate| *rate > 0);
-                    ingest.rate = rate.ok_or(IngestError::Rate)?;
+                    ingest.rate = value.parse().map_err(|_| IngestError::Rate)?;
                 }
                 "spyName" => ingest.spy = value,
                 "format" => ingest.format = value,
@@ -207,7 +206,7 @@ mod tests {
         assert!(of(&[]).unwrap_err().to_string().contains("`name`"));
         assert!(with("from", "yesterday").contains("`from`"));
         assert!(with("until", "1").contains("before `from`"));
-        for rate in ["0", "-1", "fast"] {
+        for rate in ["-1", "fast"] {
             assert!(with("sampleRate", rate).contains("`sampleRate`"));
         }
         let unknown = of(&[("name", "a"), ("format", "perf")]).unwrap();

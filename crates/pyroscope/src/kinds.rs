@@ -118,8 +118,11 @@ impl SampleTypes {
                 .map(|settings| settings.display_name.as_str());
             match (shown.filter(|name| !name.is_empty()), kind) {
                 (Some(name), _) => name,
-                // Of agents without a description, `samples` are those of a CPU profile.
+                // Pyroscope's defaults, for agents without a description.
                 (None, "samples") if self.0.is_empty() => "cpu",
+                (None, "goroutine") if self.0.is_empty() => "goroutines",
+                (None, "contentions") if self.0.is_empty() => "mutex_count",
+                (None, "delay") if self.0.is_empty() => "mutex_duration",
                 (None, kind) => kind,
             }
         };
@@ -158,6 +161,7 @@ mod tests {
         assert_eq!(none.profile(["samples"].into_iter()), "process_cpu");
         assert_eq!(none.profile(["samples", "wall"].into_iter()), "wall");
         assert_eq!(none.profile(["objects", "space"].into_iter()), "memory");
+        assert_eq!(none.profile(["goroutine"].into_iter()), "goroutines");
         assert_eq!(none.profile(["exceptions"].into_iter()), "exceptions");
         assert!(SampleTypes::parse(b"[]").is_err());
         assert!(SampleTypes::parse(&vec![b' '; MAX_CONFIG + 1]).is_err());

@@ -8,7 +8,8 @@
 //! - [`ingest`]: the query of `/ingest`; [`name`]: its parameter `name`; [`kinds`]: the names of profiles and sample
 //!   types; [`multipart`]: the body of a form.
 //! - [`stacks`]: stacks with values, as text; [`trie`] and [`tree`]: the two binary encodings of stacks.
-//! - [`push`]: requests of `push.v1`, as protobuf and as JSON; [`labels`]: the labels of a series.
+//! - [`push`]: requests of `push.v1`, as protobuf and as JSON; [`labels`]: the labels of a series; [`series`]: requests
+//!   made of OTLP profiles.
 //! - [`snapshot`]: the labels that the Java agent sends beside a JFR recording.
 //!
 //! The rules are those of Pyroscope 1.x: its page "Server HTTP API", and the behavior of its server.
@@ -19,6 +20,7 @@ pub mod labels;
 pub mod multipart;
 pub mod name;
 pub mod push;
+pub mod series;
 pub mod snapshot;
 pub mod stacks;
 pub mod tree;

@@ -93,14 +93,18 @@ impl<'p> Stacks<'p> {
         self.add(&String::from_utf8_lossy(stack), value)
     }
 
-    /// Returns the profile of these stacks. Values that count samples are multiplied by the period of `rate`, in Hz.
+    /// Returns the profile of these stacks. Values that count samples are multiplied by the period of `rate`, in Hz, or
+    /// stay counts if the rate is 0.
     pub fn into_profiles(self, kind: &Kind, rate: u32) -> Profiles {
-        let period = match kind.is_time {
-            true => (NANOS_PER_SECOND / i64::from(rate.max(1))).max(1),
-            false => 1,
+        let period = NANOS_PER_SECOND.checked_div(i64::from(rate));
+        let period = period.filter(|_| kind.is_time).map(|period| period.max(1));
+        let (sample_type, unit) = match kind.is_time && period.is_none() {
+            true => ("samples", "count"),
+            false => (kind.sample_type, kind.unit),
         };
         let totals = self.totals.iter();
-        let scaled = totals.map(|(stack, value)| (stack.as_str(), value.saturating_mul(period)));
+        let scaled = totals
+            .map(|(stack, value)| (stack.as_str(), value.saturating_mul(period.unwrap_or(1))));
         let mut profiles = folded::from_stacks(scaled);
         let Profiles {
             dictionary,
@@ -110,10 +114,10 @@ impl<'p> Stacks<'p> {
             .iter_mut()
             .flat_map(|resource| &mut resource.scopes);
         for Profile { header, .. } in scopes.flat_map(|scope| &mut scope.profiles) {
-            header.sample_type.kind = dictionary.string(kind.sample_type);
-            header.sample_type.unit = dictionary.string(kind.unit);
+            header.sample_type.kind = dictionary.string(sample_type);
+            header.sample_type.unit = dictionary.string(unit);
             (header.period_type, header.period) = Default::default();
-            if kind.is_time {
+            if let Some(period) = period {
                 header.period_type.kind = dictionary.string("cpu");
                 header.period_type.unit = dictionary.string("nanoseconds");
                 header.period = period;

@@ -67,7 +67,7 @@ pub(super) fn section(
     let intake = |limit| {
         let (consumer, budget) = (consumer.clone(), cx.budget.clone());
         Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY)
-            .converting(config.links.labels(), config.include_original)
+            .converting(config.read_options())
     };
     let remote = config.remote.as_ref();
     let remote =

@@ -20,7 +20,7 @@ use tributary_compression::decompress::decompress;
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_profiles::pprof::{LinkLabels, ReadOptions, Repairs};
+use tributary_profiles::pprof::{ReadOptions, Repairs};
 
 /// Entry to the pipeline, shared by all sections of the receiver. Clones refer to the same intake.
 #[derive(Clone)]
@@ -94,10 +94,9 @@ impl Intake {
         }
     }
 
-    /// Sets the labels that become links, and whether the first profile contains the original file.
-    pub(crate) fn converting(mut self, links: LinkLabels, keep_original: bool) -> Self {
-        self.options.links = links;
-        self.options.keep_original = keep_original;
+    /// Sets the conversion options of a configuration, except for the limit.
+    pub(crate) fn converting(mut self, options: ReadOptions) -> Self {
+        self.options = options;
         self
     }
 
@@ -108,6 +107,7 @@ impl Intake {
                 limit: self.limit,
                 links: self.options.links.clone(),
                 keep_original,
+                lenient: self.options.lenient,
             },
             limit_key: self.limit_key,
         }

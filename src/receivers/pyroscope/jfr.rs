@@ -62,7 +62,10 @@ pub(super) fn divide(
 
 /// Multiplies counts of samples by the sampling period.
 fn into_time(profile: &mut Profile, rate: u32, dictionary: &mut Dictionary) {
-    let period = (NANOS_PER_SECOND / i64::from(rate.max(1))).max(1);
+    let Some(period) = NANOS_PER_SECOND.checked_div(i64::from(rate)) else {
+        return;
+    };
+    let period = period.max(1);
     let mut samples = Samples::default();
     samples.reserve(profile.samples.len());
     for sample in profile.samples.iter() {

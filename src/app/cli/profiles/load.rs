@@ -40,6 +40,9 @@ pub(in crate::app::cli) struct Reading {
     selection: Selection,
     #[command(flatten)]
     pub(super) labels: labels::Labels,
+    /// Repair pprof files with invalid ids and references instead of refusing them. Notes on stderr count the repairs.
+    #[arg(long)]
+    lenient: bool,
 }
 
 impl Reading {
@@ -55,6 +58,7 @@ impl Reading {
         pprof::ReadOptions {
             limit: usize::try_from(LIMIT).unwrap_or(usize::MAX),
             links: self.labels.links(),
+            lenient: self.lenient,
             ..pprof::ReadOptions::default()
         }
     }
@@ -227,27 +231,17 @@ fn unlimited() -> Permit {
 }
 
 fn note(notes: &mut String, file: &Path, repairs: Repairs) {
-    let Repairs {
-        strings,
-        negative,
-        mappings,
-        labels,
-        saturated,
-    } = repairs;
-    let counts = [
-        (
-            strings,
-            "strings are not UTF-8: replaced invalid bytes by U+FFFD",
-        ),
-        (
-            negative,
-            "lines, columns, periods or times are negative: replaced them by 0",
-        ),
-        (mappings, "mappings are invalid or missing"),
-        (labels, "labels have no key: removed them"),
-        (saturated, "sums exceed 64 bits and were set to the maximum"),
-    ];
-    for (count, what) in counts {
+    for (kind, count) in repairs.counts() {
+        let what = match kind {
+            "strings" => "strings are not UTF-8: replaced invalid bytes by U+FFFD",
+            "negative" => "lines, columns, periods or times are negative: replaced them by 0",
+            "mappings" => "mappings are invalid or missing",
+            "labels" => "labels have no key: removed them",
+            "saturated" => "sums exceed 64 bits and were set to the maximum",
+            "ids" => "entries have no id, or the id of another entry",
+            "references" => "references to missing entries were removed",
+            _ => "samples have a wrong number of values: dropped them",
+        };
         if count > 0 {
             let _ = writeln!(notes, "{}: note: {count} {what}", file.display());
         }
