@@ -8,6 +8,7 @@ pub mod otlp;
 pub mod otlp_json_file;
 mod polling;
 pub mod pprof;
+pub mod prometheus;
 mod refusals;
 mod scraping;
 
@@ -20,4 +21,5 @@ pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
     otlp::ENTRY,
     otlp_json_file::ENTRY,
     pprof::ENTRY,
+    prometheus::ENTRY,
 ];
