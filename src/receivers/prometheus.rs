@@ -14,6 +14,9 @@ mod encode;
 mod failure;
 mod family;
 mod fetch;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http_sd;
 mod looping;
 mod metadata;

@@ -52,6 +52,7 @@ mod profile_store;
 mod profiles_check;
 mod profiles_diff;
 mod prometheus;
+mod prometheus_receiver;
 mod redaction;
 mod redelivery;
 mod reload;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::metadata::{Description, Membership, without_suffix};
-use super::point::{Point, PointKind};
+use super::point::{Point, PointKind, nanoseconds};
 use super::series::Series;
 use tributary_prometheus::{ExemplarSample, Kind, NativeHistogram};
 
@@ -89,7 +89,9 @@ impl Family {
             return None;
         }
         if let Some(start) = start {
-            point.start = Some(start as f64 / 1000.0);
+            point.start = u64::try_from(start)
+                .ok()
+                .map(|start| start.saturating_mul(1_000_000));
         }
         point.exemplars.extend(exemplars);
         Some(point)
@@ -107,7 +109,7 @@ impl Family {
         };
         match kind {
             PointKind::Gauge | PointKind::Other => point.number = Some(value),
-            _ if is_created => point.start = Some(value),
+            _ if is_created => point.start = nanoseconds(value),
             PointKind::Sum { .. } => point.number = Some(value),
             PointKind::Exponential => {}
             PointKind::Histogram | PointKind::Summary if name.ends_with("_sum") => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cache::{Cache, Known};
 use super::failure::ScrapeFailure;
 use super::family::Observation;
+use super::point::nanoseconds;
 use super::series::Series;
 use super::settings::{JobSettings, Limits};
 use super::target::ScrapeTarget;
@@ -91,7 +92,7 @@ impl PageReader<'_> {
                 self.counts.kept
             )));
         }
-        if let Some(start) = self.process_start {
+        if let Some(start) = self.process_start.and_then(nanoseconds) {
             transaction.set_starts(start);
         }
         Ok(())

@@ -18,6 +18,13 @@ pub(super) fn is_stale(value: f64) -> bool {
     value.to_bits() == STALE
 }
 
+/// Returns a time in seconds since 1970 in nanoseconds; `None` if it is not after 1970.
+pub(super) fn nanoseconds(seconds: f64) -> Option<u64> {
+    let whole = (seconds.trunc() as u64).saturating_mul(1_000_000_000);
+    let part = (seconds.fract() * 1e9) as u64;
+    (seconds > 0.0).then(|| whole.saturating_add(part))
+}
+
 /// Type of the points of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PointKind {
@@ -53,8 +60,8 @@ pub(super) struct Point {
     pub(super) series: Arc<Series>,
     /// Time in milliseconds since 1970.
     pub(super) time: i64,
-    /// Start in seconds since 1970, if it is known.
-    pub(super) start: Option<f64>,
+    /// Start in nanoseconds since 1970, if it is known.
+    pub(super) start: Option<u64>,
     /// A single value.
     pub(super) number: Option<f64>,
     /// Number of observations.
@@ -98,8 +105,8 @@ impl Point {
         self.number.is_some() || self.count.is_some() || self.native.is_some()
     }
 
-    /// Sorts the rows, and drops the point's claim to be a histogram if its counts are inconsistent. Returns false for
-    /// a histogram whose buckets decrease, or that has fewer observations than a bucket.
+    /// Sorts the buckets of a histogram, without the one that has no upper bound. Returns false if the buckets decrease,
+    /// or if there are fewer observations than in a bucket.
     pub(super) fn settle(&mut self) -> bool {
         self.rows.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         if let Some((bound, _)) = self.rows.last()

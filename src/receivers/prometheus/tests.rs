@@ -32,10 +32,17 @@ fn scraper(config: &str, budget: &Arc<Budget>) -> Scraper {
     Scraper::new(target, settings, budget.clone())
 }
 
-const SIMPLE: &str = "config: {scrape_configs: [{job_name: j, static_configs: [{targets: ['h:1']}]}]}";
+const SIMPLE: &str =
+    "config: {scrape_configs: [{job_name: j, static_configs: [{targets: ['h:1']}]}]}";
 
 /// Scrapes a page at a time in seconds.
-fn scrape(scraper: &mut Scraper, budget: &Arc<Budget>, content_type: &str, page: &[u8], time: i64) -> Scraped {
+fn scrape(
+    scraper: &mut Scraper,
+    budget: &Arc<Budget>,
+    content_type: &str,
+    page: &[u8],
+    time: i64,
+) -> Scraped {
     let page = ReceivedPage {
         held: ReceivedBytes {
             bytes: Bytes::copy_from_slice(page),
@@ -52,7 +59,10 @@ fn numbers(scraped: Scraped) -> Vec<(String, Option<f64>)> {
     use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point::Value};
     let (encoded, _permit) = scraped.request.unwrap();
     let request = ExportMetricsServiceRequest::decode(&*encoded.request).unwrap();
-    let scopes = request.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
+    let scopes = request
+        .resource_metrics
+        .into_iter()
+        .flat_map(|resource| resource.scope_metrics);
     let metrics = scopes.flat_map(|scope| scope.metrics);
     let mut numbers = Vec::new();
     for metric in metrics {
@@ -85,7 +95,10 @@ fn malformed_page_names_line_and_ends_series() {
     assert_eq!(number(&numbers(first), "up"), Some(1.0));
     let second = scrape(&mut scraper, &budget, "text/plain", b"a 1\nb{c=\"d} 2\n", 2);
     let reason = second.failure.as_ref().unwrap().to_string();
-    assert_eq!(reason, "the page is malformed: line 2: a quoted text has no closing quote");
+    assert_eq!(
+        reason,
+        "the page is malformed: line 2: a quoted text has no closing quote"
+    );
     let second = numbers(second);
     assert_eq!(number(&second, "up"), Some(0.0));
     for name in ["a", "b"] {
@@ -100,7 +113,10 @@ fn vanished_target_ends_all_series() {
     let page = b"# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_count 1\nh_sum 1\na 1\n";
     scrape(&mut scraper, &budget, "text/plain", page, 1);
     let request = scraper.vanish(3000);
-    let ended = numbers(Scraped { request, failure: None });
+    let ended = numbers(Scraped {
+        request,
+        failure: None,
+    });
     let names: Vec<&str> = ended.iter().map(|(name, _)| name.as_str()).collect();
     assert!(ended.iter().all(|(_, value)| value.is_none()), "{ended:?}");
     assert!(names.contains(&"a") && names.contains(&"up"), "{names:?}");
@@ -110,10 +126,26 @@ fn vanished_target_ends_all_series() {
 fn page_beyond_a_limit_is_dropped_with_its_key() {
     for (limit, page, key) in [
         ("sample_limit: 1", "a 1\nb 2\n", "`sample_limit` 1"),
-        ("label_limit: 3", "a{b=\"c\",d=\"e\"} 1\n", "`label_limit` 3"),
-        ("label_name_length_limit: 8", "a{very_long=\"c\"} 1\n", "`label_name_length_limit` 8"),
-        ("label_value_length_limit: 5", "a{b=\"too long\"} 1\n", "`label_value_length_limit` 5"),
-        ("metric_name_validation_scheme: legacy", "{\"a.b\"} 1\n", "legacy` allows"),
+        (
+            "label_limit: 3",
+            "a{b=\"c\",d=\"e\"} 1\n",
+            "`label_limit` 3",
+        ),
+        (
+            "label_name_length_limit: 8",
+            "a{very_long=\"c\"} 1\n",
+            "`label_name_length_limit` 8",
+        ),
+        (
+            "label_value_length_limit: 5",
+            "a{b=\"too long\"} 1\n",
+            "`label_value_length_limit` 5",
+        ),
+        (
+            "metric_name_validation_scheme: legacy",
+            "{\"a.b\"} 1\n",
+            "legacy` allows",
+        ),
     ] {
         let config = format!(
             "config: {{scrape_configs: [{{job_name: j, {limit}, static_configs: [{{targets: ['h:1']}}]}}]}}"
@@ -131,9 +163,14 @@ fn page_beyond_a_limit_is_dropped_with_its_key() {
 fn page_beyond_the_memory_budget_fails_its_scrape() {
     let budget = Budget::new(256 << 10);
     let mut scraper = scraper(SIMPLE, &budget);
-    let page: String = (0..10_000).map(|number| format!("series_{number} 1\n")).collect();
+    let page: String = (0..10_000)
+        .map(|number| format!("series_{number} 1\n"))
+        .collect();
     let scraped = scrape(&mut scraper, &budget, "text/plain", page.as_bytes(), 1);
-    assert!(matches!(scraped.failure, Some(super::failure::ScrapeFailure::NoRoom(_))));
+    assert!(matches!(
+        scraped.failure,
+        Some(super::failure::ScrapeFailure::NoRoom(_))
+    ));
     drop(scraped);
     drop(scraper);
     assert_eq!(budget.used(), 0);
@@ -149,7 +186,10 @@ fn start_comes_from_a_metric_if_configured() {
     let (encoded, _permit) = scraped.request.unwrap();
     let request = ExportMetricsServiceRequest::decode(&*encoded.request).unwrap();
     let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
-    let counter = metrics.iter().find(|metric| metric.name == "c_total").unwrap();
+    let counter = metrics
+        .iter()
+        .find(|metric| metric.name == "c_total")
+        .unwrap();
     let Some(Data::Sum(sum)) = &counter.data else {
         unreachable!("{counter:?}")
     };

@@ -96,8 +96,8 @@ impl Transaction {
         family.is_some_and(|family| family.add_native(observation, native))
     }
 
-    /// Sets the start of all cumulative points that have none, in seconds since 1970.
-    pub(super) fn set_starts(&mut self, start: f64) {
+    /// Sets the start of all points that have none, in nanoseconds since 1970.
+    pub(super) fn set_starts(&mut self, start: u64) {
         let scopes = self
             .resources
             .iter_mut()

@@ -40,10 +40,8 @@ pub(super) fn write(kind: PointKind, point: &mut Point, output: &mut Vec<u8>) ->
 
 /// Writes the start and the time.
 fn times(point: &Point, has_start: bool, output: &mut Vec<u8>) {
-    if let Some(start) = point.start.filter(|start| has_start && *start > 0.0) {
-        let (seconds, part) = (start.trunc(), start.fract());
-        let nanoseconds = (seconds as u64).saturating_mul(1_000_000_000);
-        fixed64(2, nanoseconds.saturating_add((part * 1e9) as u64), output);
+    if let Some(start) = point.start.filter(|_| has_start) {
+        fixed64(2, start, output);
     }
     let time = point.time.saturating_mul(1_000_000);
     fixed64(3, time.cast_unsigned(), output);

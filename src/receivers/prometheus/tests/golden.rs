@@ -15,7 +15,10 @@ const PROTOBUF: &str =
 fn normal(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let is_duration = map.get("name").and_then(Value::as_str).is_some_and(|name| name.starts_with("scrape_duration"));
+            let is_duration = map
+                .get("name")
+                .and_then(Value::as_str)
+                .is_some_and(|name| name.starts_with("scrape_duration"));
             let mut map: Map<String, Value> = map
                 .into_iter()
                 .filter(|(key, _)| key != "version" && !(is_duration && key == "gauge"))
@@ -26,7 +29,9 @@ fn normal(value: Value) -> Value {
             Value::Object(map)
         }
         Value::Array(values) => {
-            let is_of_numbers = values.iter().all(|value| value.is_number() || value.is_string());
+            let is_of_numbers = values
+                .iter()
+                .all(|value| value.is_number() || value.is_string());
             let mut values: Vec<Value> = values.into_iter().map(normal).collect();
             // Buckets and bounds have an order.
             if !is_of_numbers {
@@ -55,7 +60,8 @@ fn compare(config: &str, pages: &[(&str, &[u8])], expected: &str) {
     let budget = Budget::new(64 << 20);
     let mut scraper = scraper(config, &budget);
     assert_eq!(expected.lines().count(), pages.len());
-    for (number, ((content_type, page), expected)) in (1..).zip(pages.iter().zip(expected.lines())) {
+    for (number, ((content_type, page), expected)) in (1..).zip(pages.iter().zip(expected.lines()))
+    {
         let scraped = scrape(&mut scraper, &budget, content_type, page, number);
         let (encoded, _permit) = scraped.request.unwrap();
         let made = json::from_wire(Signal::Metrics, &encoded.request).unwrap();
@@ -67,8 +73,18 @@ fn compare(config: &str, pages: &[(&str, &[u8])], expected: &str) {
             let (made, expected) = (show(&made), show(&expected));
             let different = made.lines().zip(expected.lines()).position(|(a, b)| a != b);
             let at = different.unwrap_or(0).saturating_sub(12);
-            let part = |text: &str| text.lines().skip(at).take(40).collect::<Vec<_>>().join("\n");
-            panic!("scrape {number}\n--- made\n{}\n--- expected\n{}", part(&made), part(&expected));
+            let part = |text: &str| {
+                text.lines()
+                    .skip(at)
+                    .take(40)
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            };
+            panic!(
+                "scrape {number}\n--- made\n{}\n--- expected\n{}",
+                part(&made),
+                part(&expected)
+            );
         }
     }
 }
