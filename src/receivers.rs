@@ -10,6 +10,7 @@ mod polling;
 pub mod pprof;
 mod profile_intake;
 pub mod pyroscope;
+pub mod prometheus;
 mod refusals;
 mod scraping;
 
@@ -23,4 +24,5 @@ pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
     otlp_json_file::ENTRY,
     pprof::ENTRY,
     pyroscope::ENTRY,
+    prometheus::ENTRY,
 ];

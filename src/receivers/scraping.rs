@@ -5,3 +5,4 @@ pub(super) mod dns_sd;
 pub(super) mod file_sd;
 pub(super) mod found;
 pub(super) mod schedule;
+pub(super) mod scheme;

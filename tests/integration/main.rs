@@ -55,6 +55,7 @@ mod profiles_diff;
 mod prometheus;
 mod pyroscope;
 mod pyroscope_agents;
+mod prometheus_receiver;
 mod redaction;
 mod redelivery;
 mod reload;

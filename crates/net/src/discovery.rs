@@ -44,9 +44,16 @@ pub fn is_targets_file(path: &Path) -> bool {
 pub fn read_targets(path: &Path) -> Result<Vec<TargetGroup>, String> {
     let bytes = read_regular(path, MAX_FILE).map_err(|error| error.to_string())?;
     let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
+    parse_targets(&text, &path.display().to_string())
+}
+
+/// Reads a list of targets, as JSON or YAML. `name` is the name of the list in errors. An empty list has no targets.
+///
+/// # Errors
+/// A sentence that describes why the list cannot be read.
+pub fn parse_targets(text: &str, name: &str) -> Result<Vec<TargetGroup>, String> {
     // JSON is a subset of YAML.
-    let groups: Vec<TargetGroup> = tributary_config::read_text(&text)?;
-    let name = path.display();
+    let groups: Vec<TargetGroup> = tributary_config::read_text(text)?;
     let count: usize = groups.iter().map(|group| group.targets.len()).sum();
     if count > MAX_TARGETS {
         return Err(format!(

@@ -116,8 +116,7 @@ impl<'p> Page<'p> {
     /// Returns a mistake at the last sample or histogram.
     pub fn fault(&self, reason: impl Into<String>) -> PageFault {
         match &self.inner {
-            // The position of OpenMetrics is already behind the line break.
-            Inner::Text(page) | Inner::OpenMetrics(page) => page.scan.fault(reason),
+            Inner::Text(page) | Inner::OpenMetrics(page) => page.fault(reason),
             Inner::Protobuf(page) => page.fault(reason),
         }
     }

@@ -28,6 +28,8 @@ pub(crate) struct Scan<'p> {
 pub(crate) struct SeriesText<'p> {
     /// Name and labels as they are in the text.
     pub(crate) whole: &'p [u8],
+    /// Position of the series in the page.
+    at: usize,
     name: &'p str,
     labels: Vec<(&'p str, &'p str)>,
 }
@@ -169,6 +171,7 @@ impl<'p> Scan<'p> {
         series: &mut SeriesText<'p>,
     ) -> Result<(), PageFault> {
         let start = self.at;
+        series.at = start;
         series.labels.clear();
         let name = self.metric_name();
         let mut name_end = self.at;
@@ -304,6 +307,11 @@ pub(crate) struct TextPage<'p> {
 }
 
 impl<'p> TextPage<'p> {
+    /// Returns a mistake at the current series.
+    pub(crate) fn fault(&self, reason: impl Into<String>) -> PageFault {
+        PageFault::in_text(self.scan.text.as_bytes(), self.series.at, reason)
+    }
+
     pub(crate) fn new(text: &'p str) -> Self {
         TextPage {
             scan: Scan::new(text),

@@ -62,7 +62,9 @@ fn read(line: &Line) -> (Vec<Expected>, Option<String>) {
     } else {
         Format::Text
     };
-    let mut page = Page::new(format, line.page.as_bytes(), Options::default()).unwrap();
+    let Ok(mut page) = Page::new(format, line.page.as_bytes(), Options::default()) else {
+        unreachable!("the generator writes UTF-8")
+    };
     let mut entries = Vec::new();
     let metadata = |kind: &str, name: &str, text: &str| Expected {
         kind: kind.to_owned(),

@@ -11,6 +11,7 @@ use super::remote::MAX_BODY;
 use crate::component::auth;
 use crate::component::auth::Auth;
 use crate::receivers::scraping::file_sd::FileSd;
+pub use crate::receivers::scraping::scheme::Scheme;
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{ExtensionUse, Headers, Problems, Validate};
 use tributary_net::client::{host_of, parse_url};
@@ -69,17 +70,6 @@ pub struct Target {
     /// Authentication to the servers. Default: none, only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-}
-
-/// URL scheme, with or without TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheme {
-    /// Plain text.
-    #[default]
-    Http,
-    /// TLS.
-    Https,
 }
 
 impl Default for Target {
