@@ -24,13 +24,13 @@ pub(super) const ALL: &[Editor] = &[
         &[TARGET, GLOB, REPLACEMENT, FUNCTION, FORMAT],
         |editing| {
             let pattern = editing.arguments.pattern(1)?;
+            let replacement = Replacement::new(editing, 2)?.whole()?;
             let Value::Text(text) = editing.current()? else {
                 return Ok(Effect::default());
             };
             if !pattern.is_match(&text) {
                 return Ok(Effect::default());
             }
-            let replacement = Replacement::new(editing, 2)?.whole()?;
             write(
                 editing.path()?,
                 editing.here,
@@ -62,13 +62,18 @@ pub(super) const ALL: &[Editor] = &[
         &[TARGET, REGEX, REPLACEMENT, FUNCTION, FORMAT],
         |editing| {
             let pattern = editing.arguments.pattern(1)?;
-            let Value::Text(text) = editing.current()? else {
+            let current = editing.current()?;
+            if matches!(current, Value::Nil) {
+                return Ok(Effect::default());
+            }
+            let replacement = Replacement::new(editing, 2)?;
+            let Value::Text(text) = current else {
                 return Ok(Effect::default());
             };
             if !pattern.is_match(&text) {
                 return Ok(Effect::default());
             }
-            let replaced = Replacement::new(editing, 2)?.of_pattern(pattern, &text)?;
+            let replaced = replacement.of_pattern(pattern, &text)?;
             write(editing.path()?, editing.here, &Value::owned_text(replaced)).map(Effect::from)
         },
     ),

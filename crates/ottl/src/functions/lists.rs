@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::ParameterKind::{Any, Int, LiteralText, LiteralTexts};
+use super::ParameterKind::{Any, LiteralText, LiteralTexts};
 use super::{Arguments, Function, Literals, Parameter, TARGET};
 use crate::value::{Undecided, Value};
 
@@ -42,38 +42,12 @@ pub(super) const ALL: &[Function] = &[
         ],
         slice_to_map,
     ),
-    Function::new(
-        "Append",
-        &[
-            TARGET,
-            Parameter::optional("value", Any),
-            Parameter::optional("values", Any),
-        ],
-        |arguments| append(arguments).map(Value::List),
-    )
-    .checked(has_values),
-    Function::new(
-        "DeleteIndex",
-        &[
-            TARGET,
-            Parameter::new("start_index", Int),
-            Parameter::optional("end_index", Int),
-        ],
-        |arguments| delete_index(arguments).map(Value::List),
-    ),
 ];
 
 fn order(literals: &Literals<'_>) -> Result<(), String> {
     match literals.text(1) {
         Some("asc" | "desc") | None => Ok(()),
         Some(other) => Err(format!("the order `{other}` is not asc or desc")),
-    }
-}
-
-fn has_values(literals: &Literals<'_>) -> Result<(), String> {
-    match literals.has(1) || literals.has(2) {
-        true => Ok(()),
-        false => Err("give `value` or `values`".to_owned()),
     }
 }
 

@@ -108,6 +108,9 @@ fn url<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided> {
         Some((host, port)) if !port.contains(']') => (host, port),
         _ => (host, ""),
     };
+    if host.contains([' ', '"', '<', '>', '\\', '^', '`', '{', '|', '}']) {
+        return Err(NO_URL);
+    }
     let path = unescaped(path).ok_or(NO_URL)?;
     put("url.original", text.to_owned());
     put(

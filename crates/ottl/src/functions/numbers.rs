@@ -14,8 +14,7 @@ pub(super) const ALL: &[Function] = &[
     Function::new("Int", &[TARGET], |arguments| {
         Ok(match arguments.take(0) {
             Value::Int(value) => Value::Int(value),
-            #[allow(clippy::cast_possible_truncation)] // What is asked for.
-            Value::Double(value) => Value::Int(value as i64),
+            Value::Double(value) => Value::Int(truncated(value)),
             Value::Bool(value) => Value::Int(value.into()),
             Value::Text(text) => Value::Int(text.parse().map_err(|_| NOT_CONVERTIBLE)?),
             Value::Nil => Value::Nil,
@@ -57,6 +56,15 @@ pub(super) const ALL: &[Function] = &[
         is_valid_luhn,
     ),
 ];
+
+/// Cuts off the fraction. As in Go on common processors, a value out of range becomes the smallest number.
+#[allow(clippy::cast_possible_truncation)] // The range is checked.
+fn truncated(value: f64) -> i64 {
+    match (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&value) {
+        true => value as i64,
+        false => i64::MIN,
+    }
+}
 
 /// Converts to a number; `None` for `nil`.
 fn double(value: Value<'_>) -> Result<Option<f64>, Undecided> {

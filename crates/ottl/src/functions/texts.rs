@@ -231,9 +231,21 @@ fn verbatim(verb: char, flags: &str, value: Value<'_>) -> Result<String, Undecid
     let is_padded = digits.starts_with('0');
     let (width, precision) = digits.split_once('.').unwrap_or((digits, ""));
     let (width, precision) = (number(width).unwrap_or(0), number(precision));
+    // A verb that does not fit its value shows the type and the value.
     let unfit = |value: Value<'_>| -> Result<String, Undecided> {
-        let text = value.into_text()?.unwrap_or(Cow::Borrowed("<nil>"));
-        Ok(format!("%!{verb}({text})"))
+        let kind = match &value {
+            Value::Nil => return Ok(format!("%!{verb}(<nil>)")),
+            Value::Text(_) => "string",
+            Value::Int(_) => "int64",
+            Value::Double(_) => "float64",
+            Value::Bool(_) => "bool",
+            _ => {
+                return Err(Undecided::Because(
+                    "a value does not fit its verb in Format",
+                ));
+            }
+        };
+        Ok(format!("%!{verb}({kind}={})", verbatim('v', flags, value)?))
     };
     let mut text = match (verb, value) {
         ('d' | 'v', Value::Int(value)) => value.to_string(),
@@ -243,10 +255,7 @@ fn verbatim(verb: char, flags: &str, value: Value<'_>) -> Result<String, Undecid
         ('e', Value::Double(value)) => exponent(value, precision.unwrap_or(6)),
         ('v' | 'g', Value::Double(value)) => shortest(value),
         ('t' | 'v', Value::Bool(value)) => value.to_string(),
-        ('s' | 'v', Value::Nil) => match verb {
-            'v' => "<nil>".to_owned(),
-            _ => "%!s(<nil>)".to_owned(),
-        },
+        ('v', Value::Nil) => "<nil>".to_owned(),
         ('s' | 'v', Value::Text(text)) => match precision {
             Some(precision) => text.chars().take(precision).collect(),
             None => text.into_owned(),
@@ -258,7 +267,7 @@ fn verbatim(verb: char, flags: &str, value: Value<'_>) -> Result<String, Undecid
         ('s' | 'v', value) if value.is_list() || value.is_map() => {
             return Err(Undecided::Because("Format does not support lists and maps"));
         }
-        (_, value) => unfit(value)?,
+        (_, value) => return unfit(value),
     };
     let is_number = matches!(verb, 'd' | 'f' | 'e' | 'g' | 'x' | 'X' | 'v');
     if signs.contains('+') && matches!(verb, 'd' | 'f' | 'e' | 'g') && !text.starts_with('-') {
@@ -299,7 +308,7 @@ pub(super) fn shortest(value: f64) -> String {
         _ if value.is_nan() => "NaN".to_owned(),
         f64::INFINITY => "+Inf".to_owned(),
         f64::NEG_INFINITY => "-Inf".to_owned(),
-        _ if value != 0.0 && !(1e-4..1e21).contains(&value.abs()) => {
+        _ if value != 0.0 && !(1e-4..1e6).contains(&value.abs()) => {
             let text = format!("{value:e}");
             match text.split_once('e') {
                 Some((digits, exponent)) => {

@@ -21,13 +21,14 @@ impl<'a> Value<'a> {
             Value::Nil => return Ok(None),
             Value::Text(text) => text,
             Value::Bytes(bytes) => Cow::Owned(hexadecimal(&bytes)),
-            Value::Id(id) => Cow::Owned(format!("\"{}\"", hexadecimal(&id))),
+            // The Collector's JSON of an id is a list of its bytes.
+            Value::Id(id) => Cow::Owned(format!("{id:?}").replace(' ', "")),
             Value::Bool(value) => AnyValue::Bool(value).to_text(),
             Value::Int(value) | Value::Duration(value) => AnyValue::Int(value).to_text(),
             Value::Double(value) if !value.is_finite() => {
                 return Err(Undecided::Because("a number is not finite"));
             }
-            Value::Double(value) => AnyValue::Double(value).to_text(),
+            Value::Double(value) => Cow::Owned(double(value)),
             Value::Time(time) => Cow::Owned(format!("\"{}\"", rfc3339(time))),
             value @ (Value::List(_) | Value::Map(_) | Value::Encoded(_)) => {
                 let text = text_of(&value.proto()).into_owned();
@@ -48,6 +49,15 @@ impl<'a> Value<'a> {
             Value::Text(text) => Cow::Borrowed(text),
             value => Cow::Owned(text_of(&value.proto()).into_owned()),
         }
+    }
+}
+
+/// Formats a number like the Collector's JSON encoder, whose negative exponents have two digits.
+fn double(value: f64) -> String {
+    let text = AnyValue::Double(value).to_text();
+    match text.split_once("e-") {
+        Some((digits, exponent)) => format!("{digits}e-{exponent:0>2}"),
+        None => text.into_owned(),
     }
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"go.opentelemetry.io/collector/component"
@@ -162,7 +163,10 @@ func main() {
 						continue
 					}
 					seen[row] = true
-					fmt.Printf("%s\t%s\n", row, run(kind, inputs[data][at], statement))
+					// The Collector cuts characters; a text of OTLP is UTF-8.
+					if result := run(kind, inputs[data][at], statement); utf8.ValidString(result) {
+						fmt.Printf("%s\t%s\n", row, result)
+					}
 				}
 			}
 		}

@@ -56,10 +56,17 @@ pub(super) fn aggregate(editing: &mut Editing<'_, '_>) -> Result<Effect, Undecid
             let by_start = is_delta(histogram.aggregation_temporality);
             histograms(&mut histogram.data_points, by_start, is_kept);
         }
-        Some(Data::ExponentialHistogram(_)) => {
-            return Err(Undecided::Because(
-                "aggregate_on_attributes does not support exponential histograms",
-            ));
+        Some(Data::ExponentialHistogram(histogram)) => {
+            let mut identities = std::collections::HashSet::new();
+            for point in &mut histogram.data_points {
+                point.attributes.retain(&is_kept);
+                let identity = (identity(&point.attributes), point.time_unix_nano);
+                if !identities.insert(identity) {
+                    return Err(Undecided::Because(
+                        "aggregate_on_attributes does not merge exponential histograms",
+                    ));
+                }
+            }
         }
         Some(Data::Summary(_)) => {
             return Err(Undecided::Because(
