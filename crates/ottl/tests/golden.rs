@@ -50,6 +50,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "the Collector refuses a literal list of maps",
     ),
     (
+        "set(attributes[\"out\"], bucket_counts)",
+        "the Collector cannot set a list of unsigned numbers",
+    ),
+    (
         "append(attributes[\"l\"], {",
         "the Collector cannot append a map",
     ),
