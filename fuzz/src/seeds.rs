@@ -82,6 +82,16 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\x02Len(log.body[\"a\"][0][\"b\"]) / 2 >= 1 or log.attributes[\"c\"] + log.attributes[\"d\"] == 3",
             "\x03profile.period > 5 and resource.attributes[\"a\"] == true",
         ]),
+        "statements" => lines(&[
+            "\0set(span.attributes[\"a\"], Concat([span.name, span.kind], \"-\")) where IsRootSpan()",
+            "\0set(span.events, span.events) where spanevent.name == \"a\"",
+            "\x01set(datapoint.attributes[\"a\"][\"b\"][2], {\"c\": [1, 2.5, nil]})",
+            "\x01convert_gauge_to_sum(\"delta\", true) where metric.type == METRIC_DATA_TYPE_GAUGE",
+            "\x02replace_all_patterns(log.attributes, \"key\", \"^(.)\", \"x$1\", SHA1, \"<%s>\")",
+            "\x02merge_maps(log.attributes, ParseJSON(log.body), strategy=\"upsert\")",
+            "\x02flatten(log.attributes, \"p\", 2, true)",
+            "\x03set(profile.attributes[\"a\"], resource.attributes[\"b\"])",
+        ]),
         "redact" => (0..20)
             .map(|signals| [&[signals][..], &noise(signals.into(), 300)].concat())
             .collect(),

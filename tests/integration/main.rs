@@ -73,4 +73,5 @@ mod symbols_command;
 mod tiers;
 mod tls_attacks;
 mod tls_rotation;
+mod transform;
 mod unread_answers;

@@ -73,6 +73,9 @@ fn processors(name: &str) -> &'static [&'static str] {
         "redaction" => &["{allow_all_keys: true}"],
         "resource" => &["{attributes: [{key: k, value: v, action: upsert}]}"],
         "symbolication" => &["{}"],
+        "transform" => &[
+            "{trace_statements: ['set(span.attributes[\"a\"], \"b\")'], metric_statements: ['set(datapoint.attributes[\"a\"], \"b\")', 'set(metric.unit, \"s\")'], log_statements: ['set(log.attributes[\"a\"], log.body)'], profile_statements: ['set(profile.attributes[\"a\"], \"b\")']}",
+        ],
         _ => panic!("`{name}` has no configuration in this test"),
     }
 }
