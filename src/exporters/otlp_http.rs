@@ -1,6 +1,7 @@
 //! OTLP over HTTP: `otlp_http`, alias `otlphttp`.
 
 mod config;
+mod payload;
 mod response;
 
 use std::collections::HashMap;
@@ -13,10 +14,9 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use tokio::sync::Semaphore;
 
-#[cfg(fuzzing)]
-pub(super) use self::response::retry_after;
+pub(super) use self::payload::Payload;
 use self::response::{JSON, PROTOBUF, read};
-pub(super) use self::response::{accepted, refused};
+pub(super) use self::response::{accepted, refused, retry_after};
 use super::otlp_response::unless_renewed;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
@@ -26,7 +26,7 @@ use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
-pub use config::{Config, Encoding};
+pub use config::{Config, CookiesConfig, Encoding};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;
@@ -55,8 +55,28 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
+        self.build_with(None, cx, signals)
+    }
+}
+
+impl Config {
+    /// Builds the exporter, with a payload other than OTLP if there is one.
+    ///
+    /// # Errors
+    /// The configuration of the client is invalid.
+    pub(super) fn build_with(
+        &self,
+        payload: Option<Box<dyn Payload>>,
+        cx: &BuildContext,
+        signals: &[Signal],
+    ) -> Result<Terminal, BuildError> {
         let mut exporter = Exporter::new(self, signals, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        if let Some(payload) = payload {
+            let content_type = HeaderValue::from_static(payload.content_type());
+            exporter.headers.insert(CONTENT_TYPE, content_type);
+            exporter.payload = Some(payload);
+        }
         if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
             // Reserves room for the credentials in the copied headers; each request gets the current values.
             auth.add(&mut exporter.headers);
@@ -82,6 +102,8 @@ struct Exporter {
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
     encoding: Encoding,
+    /// Content other than OTLP.
+    payload: Option<Box<dyn Payload>>,
     compressor: Option<Compressor>,
 }
 
@@ -161,6 +183,7 @@ impl Exporter {
             proxy_authorization: proxy.as_deref().and_then(Proxy::authorization).cloned(),
             cookies: config.cookies.as_ref().map(|_| CookieJar::default()),
             encoding: config.encoding,
+            payload: None,
             compressor: codec.map(|codec| Compressor::new(codec, level)),
         })
     }
@@ -215,6 +238,9 @@ impl Exporter {
             cookies.store(&target.url, &head.headers);
         }
         let (body, whole) = read(body).await;
+        if let Some(payload) = &self.payload {
+            return payload.outcome(&target.url, head.status, &head.headers);
+        }
         match head.status.is_success() {
             // The status arrived, so the data was accepted. The missing body could only have reported rejected items.
             true if !whole => Ok(Outcome::default()),
@@ -236,10 +262,14 @@ impl queue::Sender for Exporter {
             let reason = format!("cannot encode the batch: {error}");
             SendError::permanent(Code::Internal, Fault::Content, reason)
         };
-        let json;
-        let parts = match self.encoding {
-            Encoding::Proto => requests.parts(),
-            Encoding::Json => {
+        let other;
+        let parts = match (&self.payload, self.encoding) {
+            (Some(payload), _) => {
+                other = [payload.encode(requests, memory)?];
+                &other
+            }
+            (None, Encoding::Proto) => requests.parts(),
+            (None, Encoding::Json) => {
                 take(if requests.parts().len() > 1 {
                     requests.len()
                 } else {
@@ -251,8 +281,8 @@ impl queue::Sender for Exporter {
                     Unedited::Malformed(error) => unfit(&error),
                     Unedited::Full(_) => SendError::no_memory(memory),
                 })?;
-                json = [Bytes::from(text)];
-                &json
+                other = [Bytes::from(text)];
+                &other
             }
         };
         match &self.compressor {
@@ -266,7 +296,7 @@ impl queue::Sender for Exporter {
     }
 
     fn encodes_every_byte(&self) -> bool {
-        self.compressor.is_some() || self.encoding == Encoding::Json
+        self.compressor.is_some() || self.encoding == Encoding::Json || self.payload.is_some()
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {

@@ -60,6 +60,8 @@ mod scraping;
 mod sdk;
 mod sdk_redaction;
 mod shutdown;
+mod span_clients;
+mod span_formats;
 mod split_units;
 mod status_matrix;
 mod stored_queue;

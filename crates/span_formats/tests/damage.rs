@@ -76,7 +76,7 @@ const ENOUGH: usize = 64 << 20;
 fn run(format: SpanFormat, input: &[u8], limit: usize) -> Result<usize, TranslateError> {
     let room = Limited::new(limit);
     let options = TranslateOptions {
-        parse_string_tags: input.len() % 2 == 0,
+        parse_string_tags: input.len().is_multiple_of(2),
         now: 1,
     };
     let translated = translate(format, &options, input, &room)?;
