@@ -22,8 +22,9 @@ impl Site {
             "receivers:
   zipkin: {{endpoint: '127.0.0.1:0'}}
   jaeger: {{protocols: {{thrift_http: {{endpoint: '127.0.0.1:0'}}, thrift_compact: {{endpoint: '127.0.0.1:0'}}}}}}
+  jaeger/binary: {{protocols: {{thrift_binary: {{endpoint: '127.0.0.1:0'}}}}}}
 exporters: {{otlp_grpc: {{endpoint: '{}', tls: {{insecure: true}}}}}}
-service: {{pipelines: {{traces: {{receivers: [zipkin, jaeger], exporters: [otlp_grpc]}}}}}}
+service: {{pipelines: {{traces: {{receivers: [zipkin, jaeger, jaeger/binary], exporters: [otlp_grpc]}}}}}}
 ",
             backend.grpc()
         ))
@@ -147,8 +148,7 @@ async fn spans_of_py_zipkin_arrive() {
         "http://{}",
         site.address("Starting HTTP server", "zipkin")
     ));
-    let services =
-        ["py-v1_thrift", "py-v1_json", "py-v2_json", "py-v2_proto3"].map(|service| (service, 40));
+    let services = ["py-v1_json", "py-v2_json", "py-v2_proto3"].map(|service| (service, 40));
     for spans in site.run(command, &services).await.values() {
         assert_children(spans);
     }
@@ -160,7 +160,7 @@ async fn spans_of_javascript_clients_arrive() {
         return;
     };
     let site = Site::start().await;
-    let agent = site.address("Starting UDP server", "jaeger");
+    let agent = site.address("Starting UDP server", "jaeger/binary");
     let mut command = Command::new("node");
     command.arg(scripts().join("spans.js")).arg(modules);
     command.arg(format!(

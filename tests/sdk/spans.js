@@ -21,7 +21,10 @@ async function zipkin(service, path, encoder) {
       tracer.recordAnnotation(new Annotation.ClientRecv());
     });
   }
-  await new Promise((resolve) => logger.on("success", resolve));
+  await new Promise((resolve, reject) => {
+    logger.on("success", resolve);
+    logger.on("error", reject);
+  });
 }
 
 async function jaeger(service, reporter) {
@@ -37,6 +40,13 @@ async function jaeger(service, reporter) {
   }
   await new Promise((resolve) => tracer.close(resolve));
 }
+
+// The timers of the clients do not keep the process alive.
+setInterval(() => {}, 1000);
+process.on("unhandledRejection", (error) => {
+  console.error(error);
+  process.exit(1);
+});
 
 (async () => {
   await zipkin("js-v1", "/api/v1/spans", jsonEncoder.JSON_V1);

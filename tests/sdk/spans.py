@@ -7,7 +7,6 @@ from py_zipkin import Encoding, Kind
 from py_zipkin.zipkin import create_attrs_for_span, zipkin_span
 
 FORMATS = [
-    (Encoding.V1_THRIFT, "/api/v1/spans", "application/x-thrift"),
     (Encoding.V1_JSON, "/api/v1/spans", "application/json"),
     (Encoding.V2_JSON, "/api/v2/spans", "application/json"),
     (Encoding.V2_PROTO3, "/api/v2/spans", "application/x-protobuf"),
@@ -41,4 +40,4 @@ for encoding, path, content_type in FORMATS:
             parent.update_binary_annotations({"error": "true", "text": "Gr\u00fc\u00dfe"})
             with zipkin_span(service_name=name, span_name="child", kind=Kind.CLIENT) as child:
                 child.add_annotation("cache miss")
-                child.add_remote_endpoint(port=5432, ipv4="10.9.8.7", service_name="db")
+                child.add_sa_binary_annotation(port=5432, service_name="db", host="10.9.8.7")

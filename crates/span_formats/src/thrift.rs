@@ -327,12 +327,16 @@ impl<'a> ThriftReader<'a> {
                     self.i32()?;
                     Ok(name)
                 }
-                _ => self.fail("not a message of Thrift's binary protocol"),
+                _ => self.fail(
+                    "not a message of Thrift's binary protocol; `thrift_compact` receives the compact protocol",
+                ),
             },
             Protocol::Compact => {
                 let [protocol, version] = self.array()?;
                 if protocol != 0x82 || version & 0x1f != 1 {
-                    return self.fail("not a message of Thrift's compact protocol");
+                    return self.fail(
+                        "not a message of Thrift's compact protocol; `thrift_binary` receives the binary protocol",
+                    );
                 }
                 self.varint()?;
                 self.bytes()

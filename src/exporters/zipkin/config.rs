@@ -78,7 +78,7 @@ impl Validate for Config {
         if self.endpoint.is_empty() {
             problems.error(
                 &["endpoint"],
-                "is required: the URL for spans, as in http://zipkin:9411/api/v2/spans",
+                "endpoint required: set it to the URL for spans, as in http://zipkin:9411/api/v2/spans",
             );
             return;
         }

@@ -24,7 +24,7 @@ func main() {
 }
 
 func send(service string, sender jaeger.Transport) {
-	reporter := jaeger.NewRemoteReporter(sender)
+	reporter := jaeger.NewRemoteReporter(sender, jaeger.ReporterOptions.QueueSize(1000))
 	tracer, closer := jaeger.NewTracer(service, jaeger.NewConstSampler(true), reporter, jaeger.TracerOptions.Gen128Bit(true))
 	for at := range 100 {
 		parent := tracer.StartSpan(fmt.Sprintf("parent %d", at), ext.SpanKindRPCServer)
