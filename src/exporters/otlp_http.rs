@@ -13,10 +13,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use tokio::sync::Semaphore;
 
-#[cfg(fuzzing)]
-pub(super) use self::response::retry_after;
 use self::response::{JSON, PROTOBUF, read};
-pub(super) use self::response::{accepted, refused};
+pub(super) use self::response::{accepted, refused, retry_after};
 use super::otlp_response::unless_renewed;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
@@ -26,7 +24,7 @@ use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
-pub use config::{Config, Encoding};
+pub use config::{Config, CookiesConfig, Encoding};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;
@@ -76,7 +74,7 @@ pub(super) struct Exporter {
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
     encoding: Encoding,
-    pub(super) compressor: Option<Compressor>,
+    compressor: Option<Compressor>,
 }
 
 /// Destination of a signal.
@@ -176,6 +174,30 @@ impl Exporter {
             encoding: config.encoding,
             compressor: codec.map(|codec| Compressor::new(codec, level)),
         })
+    }
+
+    /// Compresses a body that is not OTLP, if so configured.
+    ///
+    /// # Errors
+    /// There is no memory for the compressed body.
+    pub(super) fn compressed(
+        &self,
+        body: Bytes,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
+        let parts = [body];
+        let Some(compressor) = &self.compressor else {
+            return Ok(parts.into());
+        };
+        let most = compressor.most_bytes(&parts);
+        memory
+            .take(most)
+            .map_err(|_| SendError::no_memory(memory))?;
+        let body = compressor.compress(&parts).map_err(|error| {
+            let reason = format!("cannot compress the batch: {error}");
+            SendError::permanent(Code::Internal, Fault::Content, reason)
+        })?;
+        Ok(vec![body])
     }
 
     async fn call(&self, batch: &Encoded) -> Result<Outcome, SendError> {

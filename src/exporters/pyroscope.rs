@@ -130,15 +130,7 @@ impl queue::Sender for Pusher {
         if request.is_empty() {
             return Ok(Vec::new());
         }
-        let parts = [Bytes::from(request)];
-        match &self.http.compressor {
-            None => Ok(parts.into()),
-            Some(compressor) => {
-                take(compressor.most_bytes(&parts))?;
-                let body = compressor.compress(&parts).map_err(|error| unfit(&error))?;
-                Ok(vec![body])
-            }
-        }
+        self.http.compressed(Bytes::from(request), memory)
     }
 
     fn encodes_every_byte(&self) -> bool {

@@ -49,7 +49,7 @@ use crate::tls::rotation::RotatingServer;
 use crate::tls::{ServerTls, TlsError, TlsSource};
 pub use gate::ClientLimit;
 pub use limits::Limits;
-pub use peer::{Peer, cores};
+pub use peer::{DatagramPeers, Peer, cores};
 pub use shared_page::SharedPage;
 use tributary_config::Section;
 use tributary_memory::Budget;

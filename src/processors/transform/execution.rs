@@ -8,7 +8,7 @@ use crate::processors::filter::ErrorMode;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_otlp::reader::WireFault;
-use tributary_otlp::room::Full;
+use tributary_otlp::room::RoomExhausted;
 
 /// Reason why a request cannot be transformed.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(super) enum Untransformed {
     Malformed(WireFault),
 }
 
-impl From<Full> for Untransformed {
-    fn from(_: Full) -> Self {
+impl From<RoomExhausted> for Untransformed {
+    fn from(_: RoomExhausted) -> Self {
         Untransformed::Full
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn execute(
                 parts.apply(change, room)?;
             }
             for metric in effect.added {
-                room.take(metric.len()).map_err(|_| Full)?;
+                room.take(metric.len()).map_err(|_| RoomExhausted)?;
                 parts.added.push(metric);
             }
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::Fields;
-use tributary_otlp::room::{Full, Room};
+use tributary_otlp::room::{Room, RoomExhausted};
 use tributary_otlp::view::Message;
 use tributary_ottl::path::Context;
 use tributary_ottl::statement::Change;
@@ -37,7 +37,7 @@ impl<'a> EncodedPart<'a> {
         self.is_changed.then_some(&*self.bytes)
     }
 
-    fn replace(&mut self, bytes: Vec<u8>, room: &dyn Room) -> Result<(), Full> {
+    fn replace(&mut self, bytes: Vec<u8>, room: &dyn Room) -> Result<(), RoomExhausted> {
         if let Some(more) = bytes.len().checked_sub(self.taken).filter(|more| *more > 0) {
             room.take(more)?;
             self.taken += more;
@@ -50,7 +50,7 @@ impl<'a> EncodedPart<'a> {
     /// Begins another part, and returns the memory of the previous one.
     pub(super) fn begin(&mut self, bytes: Cow<'a, [u8]>, room: &dyn Room) {
         if self.taken > 0 {
-            room.give_back(self.taken);
+            room.release(self.taken);
         }
         *self = EncodedPart::new(bytes);
     }
@@ -87,7 +87,7 @@ impl Parts<'_> {
     }
 
     /// Applies a change.
-    pub(super) fn apply(&mut self, change: Change, room: &dyn Room) -> Result<(), Full> {
+    pub(super) fn apply(&mut self, change: Change, room: &dyn Room) -> Result<(), RoomExhausted> {
         match change {
             Change::Part(context, bytes) => {
                 let part = match context {
@@ -118,7 +118,7 @@ impl Parts<'_> {
     /// Empties the cache before another item.
     pub(super) fn clear_cache(&mut self, room: &dyn Room) {
         if !self.cache.is_empty() {
-            room.give_back(self.cache.len());
+            room.release(self.cache.len());
             self.cache.clear();
         }
     }

@@ -9,7 +9,7 @@ use crate::pipeline::output_memory::OutputMemory;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::edit::{Editor, Mark, put_delimited};
 use tributary_otlp::reader::{Field, Fields};
-use tributary_otlp::room::{Full, Room as _};
+use tributary_otlp::room::{Room as _, RoomExhausted};
 use tributary_ottl::path::{Context, Depth};
 
 /// Field of the scopes in the entry of a resource, and of the items in the entry of a scope.
@@ -207,7 +207,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 self.inner(bytes, lend(bytes), &mut inner)?;
             }
         }
-        self.room.give_back(inner.taken);
+        self.room.release(inner.taken);
         let header = self.parts.item.changed();
         if header.is_none() && !inner.any {
             return Ok(None);
@@ -235,7 +235,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.execute()?;
         changed.parts.push(match self.parts.inner.changed() {
             Some(bytes) => {
-                self.room.take(bytes.len()).map_err(|_| Full)?;
+                self.room.take(bytes.len()).map_err(|_| RoomExhausted)?;
                 changed.any = true;
                 changed.taken += bytes.len();
                 Cow::Owned(bytes.to_vec())
@@ -281,7 +281,7 @@ pub(super) fn replace_header<'a>(
     }
     match editor.reserve(0) {
         true => Ok(()),
-        false => Err(Full.into()),
+        false => Err(RoomExhausted.into()),
     }
 }
 

@@ -16,11 +16,13 @@ use tributary_net::auth::Guard;
 use tributary_net::server::{Handler, Peer};
 use tributary_otlp::Signal;
 
-/// The four services.
-pub(super) struct Grpc {
-    pub(super) intake: Intake,
-    pub(super) guard: Option<Guard>,
-    pub(super) calls: CallMetrics,
+/// Unary methods whose response is an empty message.
+pub(in crate::receivers) struct Grpc {
+    pub(in crate::receivers) intake: Intake,
+    pub(in crate::receivers) guard: Option<Guard>,
+    pub(in crate::receivers) calls: CallMetrics,
+    /// Returns the content of the requests to a path.
+    pub(in crate::receivers) route: fn(&str) -> Option<(Signal, Format)>,
 }
 
 impl Handler for Grpc {
@@ -54,7 +56,7 @@ impl Handler for Grpc {
                 return refused(nack);
             }
         };
-        let signal = route(request.uri().path()).ok();
+        let signal = (self.route)(request.uri().path()).map(|(signal, _)| signal);
         let began = Instant::now();
         let export = self.export(request, peer);
         let result = match deadline {
@@ -89,7 +91,10 @@ impl Handler for Grpc {
 impl Grpc {
     async fn export(&self, request: Request<Incoming>, peer: &Peer) -> Result<(), Nack> {
         let intake = &self.intake;
-        let signal = route(request.uri().path())?;
+        let path = request.uri().path();
+        let (signal, format) = (self.route)(path).ok_or_else(|| {
+            Nack::permanent(Code::Unimplemented, format!("unknown method {path}"))
+        })?;
         if intake.outputs.get(signal).is_none() {
             return Err(intake.unserved(signal));
         }
@@ -102,24 +107,23 @@ impl Grpc {
             .inspect_err(|nack| intake.unreadable(signal, nack))?;
         let codec = codec(encoding, compressed, &held.bytes)?;
         intake
-            .take(signal, Format::Protobuf, codec, held, metadata, peer)
+            .take(signal, format, codec, held, metadata, peer)
             .await
     }
 }
 
-fn route(path: &str) -> Result<Signal, Nack> {
-    match path {
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Ok(Signal::Traces),
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Ok(Signal::Metrics),
-        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Ok(Signal::Logs),
+/// Returns the signal of a method of OTLP.
+pub(super) fn route(path: &str) -> Option<(Signal, Format)> {
+    let signal = match path {
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Signal::Traces,
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Signal::Metrics,
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Signal::Logs,
         "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export" => {
-            Ok(Signal::Profiles)
+            Signal::Profiles
         }
-        _ => Err(Nack::permanent(
-            Code::Unimplemented,
-            format!("unknown method {path}"),
-        )),
-    }
+        _ => return None,
+    };
+    Some((signal, Format::Protobuf))
 }
 
 fn plain(status: StatusCode) -> Response<Reply> {

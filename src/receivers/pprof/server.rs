@@ -35,12 +35,12 @@ use crate::component::{BuildContext, BuildError};
 use crate::pipeline::Component;
 use crate::pipeline::batch::{Code, Nack};
 use crate::receivers::profile_intake::{Intake, Origin, Subject, text};
+use crate::serving::Serving;
 use crate::serving::body::{BodyRate, Bounds, Reader};
 use crate::serving::front::{Front, may_be_sending, only_post};
 use crate::serving::keys::http_server_section;
 use crate::serving::metadata;
 use crate::serving::refusal::{log_refusal, refused_in_plain_text as refused, too_busy};
-use crate::serving::{DEFAULT_STREAMS, Serving, or};
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
@@ -96,15 +96,9 @@ impl ServerConfig {
             body_rate: BodyRate::new(&self.limits, self.read_timeout.unless_zero()),
         };
         let options = ServerOptions {
-            protocol: Protocol::Either,
             tls,
-            keep_alive: self.keep_alives_enabled,
-            max_concurrent_streams: or(self.max_concurrent_streams, DEFAULT_STREAMS),
-            header_timeout: self.read_header_timeout.unless_zero(),
-            max_idle: self.idle_timeout.unless_zero(),
-            limits: self.limits.clone(),
             budget: Some(cx.budget.clone()),
-            ..ServerOptions::default()
+            ..self.server_options()
         };
         let bound = cx
             .listeners

@@ -16,7 +16,7 @@ use crate::component::{BuildContext, BuildError};
 use crate::receivers::scraping::found::Found;
 use tributary_config::ComponentId;
 use tributary_net::client::parse_url;
-use tributary_net::discovery::{Group, parse_targets};
+use tributary_net::discovery::{TargetGroup, parse_targets};
 
 /// Maximum size of a list, in bytes, as for files.
 const MAX_LIST: usize = 4 << 20;
@@ -89,7 +89,7 @@ impl HttpList {
         self.known.clone()
     }
 
-    async fn list(&self) -> Result<Vec<Group>, String> {
+    async fn list(&self) -> Result<Vec<TargetGroup>, String> {
         let page = timeout(self.refresh, self.fetcher.fetch()).await;
         let page = page.unwrap_or(Err(ScrapeFailure::Slow(self.refresh)));
         let page = page.map_err(|failure| failure.to_string())?;
@@ -97,8 +97,8 @@ impl HttpList {
         parse_targets(text, "the list")
     }
 
-    fn found(&self, group: Group) -> impl Iterator<Item = Found> + use<> {
-        let Group {
+    fn found(&self, group: TargetGroup) -> impl Iterator<Item = Found> + use<> {
+        let TargetGroup {
             targets,
             mut labels,
         } = group;

@@ -41,6 +41,21 @@ pub struct Peer {
     is_shutting_down: AtomicBool,
 }
 
+/// Creates the peers of received datagrams, which have no connection.
+pub struct DatagramPeers(Arc<Gate>);
+
+impl DatagramPeers {
+    /// Creates the source of peers for a component.
+    pub fn new(owner: super::Owner) -> Self {
+        DatagramPeers(Gate::new(super::Limits::default(), 0, owner, None))
+    }
+
+    /// Returns the peer that sent a datagram.
+    pub fn peer(&self, address: SocketAddr) -> Peer {
+        Peer::new(address, self.0.clone())
+    }
+}
+
 impl Peer {
     /// Creates a peer that is not admitted. An admission adds the connection state and the network.
     pub(super) fn new(address: SocketAddr, gate: Arc<Gate>) -> Self {
