@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 pub(super) use self::response::retry_after;
 use self::response::{JSON, PROTOBUF, read};
 pub(super) use self::response::{accepted, refused};
-use super::otlp_response::unless_renewed;
+use super::otlp_response::{credentials_of, unless_renewed};
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
 };
@@ -58,8 +58,10 @@ impl ExporterConfig for Config {
         let mut exporter = Exporter::new(self, signals, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
         if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
-            // Reserves room for the credentials in the copied headers; each request gets the current values.
-            auth.add(&mut exporter.headers);
+            if auth.context_headers().is_empty() {
+                // Reserves room for the credentials in the copied headers; each request gets the current values.
+                auth.add(&mut exporter.headers);
+            }
             exporter.auth = Some(auth);
         }
         let settings = Settings {
@@ -185,7 +187,7 @@ impl Exporter {
             *request.uri_mut() = target.url.clone();
             *request.headers_mut() = self.headers.clone();
             if let Some(auth) = &self.auth {
-                auth.add(request.headers_mut());
+                auth.add_for(&batch.identity.context, request.headers_mut());
             }
             if let Some(cookies) = &self.cookies {
                 cookies.add(&target.url, request.headers_mut());
@@ -269,9 +271,16 @@ impl queue::Sender for Exporter {
         self.compressor.is_some() || self.encoding == Encoding::Json
     }
 
+    fn context_headers(&self) -> &[String] {
+        self.auth
+            .as_ref()
+            .map_or(&[], |auth| auth.context_headers())
+    }
+
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
             let auth = self.auth.as_deref();
+            credentials_of(auth)?;
             let version = auth.map_or(0, ClientAuthenticator::version);
             unless_renewed(auth, version, self.call(batch).await)
         })

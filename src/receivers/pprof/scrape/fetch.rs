@@ -120,6 +120,9 @@ pub(super) fn headers(configured: &Headers) -> HeaderMap {
 
 impl Client {
     async fn get(&self, url: &Uri, bounds: &Bounds) -> Result<Fetched, Failure> {
+        if let Some(reason) = self.auth.as_ref().and_then(|auth| auth.missing()) {
+            return Err(Failure::Unreachable(reason));
+        }
         let request = || {
             let mut request = Request::new(Chunks::new(Arc::new([])));
             *request.uri_mut() = url.clone();
