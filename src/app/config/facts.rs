@@ -7,7 +7,7 @@ use tributary_otlp::Signal;
 
 /// Kind of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(in crate::app) enum Kind {
     Receiver,
     Processor,
     Exporter,
@@ -115,7 +115,7 @@ pub(super) struct Facts {
 
 impl Kind {
     /// Returns the name for error messages.
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::app) const fn name(self) -> &'static str {
         match self {
             Kind::Receiver => "receiver",
             Kind::Processor => "processor",
