@@ -6,12 +6,14 @@ pub mod compression;
 mod decoding;
 pub mod dedup;
 pub mod filter;
+pub mod group_by_attrs;
 pub mod log_dedup;
 pub mod matching;
 pub mod memory_limiter;
 pub mod probabilistic_sampler;
 pub mod redaction;
 pub mod resource;
+pub mod resource_detection;
 pub mod symbolication;
 
 use crate::component::{Entry, ProcessorConfig};
@@ -23,10 +25,12 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     compression::ENTRY,
     dedup::ENTRY,
     filter::ENTRY,
+    group_by_attrs::ENTRY,
     log_dedup::ENTRY,
     memory_limiter::ENTRY,
     probabilistic_sampler::ENTRY,
     redaction::ENTRY,
     resource::ENTRY,
+    resource_detection::ENTRY,
     symbolication::ENTRY,
 ];

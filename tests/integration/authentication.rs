@@ -33,7 +33,7 @@ const OTHER: &str = "tired-donkey-empty-nail";
 const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2awu";
 
 /// A configuration with these extensions.
-fn with_extensions(yaml: &str, extensions: &[(&str, &str)]) -> String {
+pub fn with_extensions(yaml: &str, extensions: &[(&str, &str)]) -> String {
     let mut section = "extensions:\n".to_owned();
     for (id, body) in extensions {
         section.push_str(&format!("  {id}: {body}\n"));

@@ -55,6 +55,8 @@ mod prometheus;
 mod redaction;
 mod redelivery;
 mod reload;
+mod request_headers;
+mod resource_detection;
 mod retries;
 mod scraping;
 mod sdk;

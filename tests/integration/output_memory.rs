@@ -66,12 +66,14 @@ fn processors(name: &str) -> &'static [&'static str] {
         "filter" => &[
             "{trace_conditions: ['span.name == \"x\"'], log_conditions: ['log.severity_number == 1'], metric_conditions: ['metric.name == \"x\"'], profile_conditions: ['profile.period == 12345']}",
         ],
+        "group_by_attrs" => &["{}", "{keys: [k]}"],
         "log_dedup" => &["{}"],
         // Every configuration of this test has the component.
         "memory_limiter" => &[],
         "probabilistic_sampler" => &["{sampling_percentage: 50}"],
         "redaction" => &["{allow_all_keys: true}"],
         "resource" => &["{attributes: [{key: k, value: v, action: upsert}]}"],
+        "resource_detection" => &["{detectors: [system], system: {hostname_sources: [os]}}"],
         "symbolication" => &["{}"],
         _ => panic!("`{name}` has no configuration in this test"),
     }

@@ -142,11 +142,14 @@ impl Validate for DetectionConfig {
             if BuiltInDetector::find(name).is_none() {
                 let names = BuiltInDetector::ALL.map(BuiltInDetector::name);
                 let near = tributary_config::closest(name, &names);
-                let hint = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+                let hint = near.map_or_else(
+                    || ".".to_owned(),
+                    |near| format!("; did you mean `{near}`?"),
+                );
                 problems.error(
                     &["detectors", &at.to_string()],
                     format!(
-                        "there is no detector `{name}`; {hint}Built in: {}",
+                        "there is no detector `{name}`{hint} Built in: {}",
                         names.join(", ")
                     ),
                 );

@@ -6,7 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, DeserializeSeed, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -189,14 +189,37 @@ impl<'de, T: AttributeTable> Visitor<'de> for SwitchesVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut switches = Switches::default();
-        while let Some(key) = map.next_key::<String>()? {
-            let Some(name) = T::NAMES.iter().find(|name| **name == key) else {
-                return Err(de::Error::unknown_field(&key, T::NAMES));
-            };
+        while let Some(name) = map.next_key_seed(NameVisitor::<T>(PhantomData))? {
             let value: AttributeSwitch = map.next_value()?;
             switches.set.insert(name, value.enabled);
         }
         Ok(switches)
+    }
+}
+
+/// Reads the name of an attribute. An error at the name has the position of the name.
+struct NameVisitor<T>(PhantomData<T>);
+
+impl<'de, T: AttributeTable> DeserializeSeed<'de> for NameVisitor<T> {
+    type Value = &'static str;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl<T: AttributeTable> Visitor<'_> for NameVisitor<T> {
+    type Value = &'static str;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an attribute")
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<Self::Value, E> {
+        let mut names = T::NAMES.iter().copied();
+        names
+            .find(|name| *name == key)
+            .ok_or_else(|| E::unknown_field(key, T::NAMES))
     }
 }
 
