@@ -3,10 +3,11 @@
 pub mod attributes;
 pub mod batch;
 pub mod compression;
+pub mod cumulative_to_delta;
 mod decoding;
 pub mod dedup;
 pub mod filter;
-pub mod group_by_attrs;
+pub mod groupbyattrs;
 pub mod log_dedup;
 pub mod matching;
 pub mod memory_limiter;
@@ -23,9 +24,10 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     attributes::ENTRY,
     batch::ENTRY,
     compression::ENTRY,
+    cumulative_to_delta::ENTRY,
     dedup::ENTRY,
     filter::ENTRY,
-    group_by_attrs::ENTRY,
+    groupbyattrs::ENTRY,
     log_dedup::ENTRY,
     memory_limiter::ENTRY,
     probabilistic_sampler::ENTRY,

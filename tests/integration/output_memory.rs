@@ -62,11 +62,12 @@ fn processors(name: &str) -> &'static [&'static str] {
         "attributes" => &["{actions: [{key: k, value: v, action: upsert}]}"],
         "batch" => &["{send_batch_max_size: 1000, send_batch_size: 1000}"],
         "compression" => &["{}", "{mode: aggregate, interval: 1s}"],
+        "cumulative_to_delta" => &["{}", "{initial_value: keep}"],
         "dedup" => &["{}"],
         "filter" => &[
             "{trace_conditions: ['span.name == \"x\"'], log_conditions: ['log.severity_number == 1'], metric_conditions: ['metric.name == \"x\"'], profile_conditions: ['profile.period == 12345']}",
         ],
-        "group_by_attrs" => &["{}", "{keys: [k]}"],
+        "groupbyattrs" => &["{}", "{keys: [k]}"],
         "log_dedup" => &["{}"],
         // Every configuration of this test has the component.
         "memory_limiter" => &[],

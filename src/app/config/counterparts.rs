@@ -115,12 +115,6 @@ pub(in crate::app) const TABLE: &[Counterpart] = &[
     row(Receiver, &["zipkin"], NotPlanned, CLIENT),
     row(
         Processor,
-        &["cumulativetodelta", "cumulative_to_delta"],
-        Planned,
-        "Set `OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=delta` in the applications.",
-    ),
-    row(
-        Processor,
         &["deltatocumulative", "delta_to_cumulative"],
         Planned,
         "",

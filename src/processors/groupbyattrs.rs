@@ -1,4 +1,4 @@
-//! `group_by_attrs`: moves attributes of spans, data points and log records to their resources, and combines equal
+//! `groupbyattrs`: moves attributes of spans, data points and log records to their resources, and combines equal
 //! resources.
 //!
 //! Batches stay encoded: items are copied as they are, without the attributes that moved.
@@ -30,8 +30,8 @@ use tributary_otlp::regroup::regroup;
 pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     dyn ProcessorConfig,
     GroupByAttrsConfig,
-    "group_by_attrs",
-    aliases: &["groupbyattrs"],
+    "groupbyattrs",
+    aliases: &[],
     "Moves attributes of items to their resources, and combines equal resources.",
     &[
         (Signal::Traces, Stability::Beta),
@@ -43,11 +43,11 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
 );
 
 const METRICS: &[Metric] = &[metric::counter(
-    "tributary_processor_group_by_attrs_items",
+    "tributary_processor_groupbyattrs_items",
     "Number of items, by whether they had one of the attributes (`grouped`)",
 )];
 
-/// Configuration of the `group_by_attrs` processor.
+/// Configuration of the `groupbyattrs` processor.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GroupByAttrsConfig {
@@ -73,7 +73,7 @@ impl ProcessorConfig for GroupByAttrsConfig {
     fn build(&self, cx: &BuildContext, signal: Signal) -> Result<Stage, BuildError> {
         let items = |grouped: &'static str| {
             counter!(
-                "tributary_processor_group_by_attrs_items",
+                "tributary_processor_groupbyattrs_items",
                 "processor" => cx.id.to_string(),
                 "otel_signal" => signal.name(),
                 "grouped" => grouped

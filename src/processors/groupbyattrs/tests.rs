@@ -44,7 +44,7 @@ fn request(host: &str) -> Bytes {
 #[test]
 fn requests_of_a_batch_share_resources() {
     let config: GroupByAttrsConfig = serde_yaml::from_str("keys: [host]").unwrap();
-    let id = "group_by_attrs".parse().unwrap();
+    let id = "groupbyattrs".parse().unwrap();
     let Ok(Stage::Pure(processor)) = config.build(&Host::for_tests().context(&id), Signal::Traces)
     else {
         unreachable!();
