@@ -5,7 +5,9 @@ pub mod bearertokenauth;
 pub mod console;
 mod credentials;
 pub mod file_storage;
+pub mod headers_setter;
 pub mod health_check;
+pub mod oauth2client;
 pub mod symbol_upload;
 mod tries;
 
@@ -17,6 +19,8 @@ pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
     bearertokenauth::ENTRY,
     console::ENTRY,
     file_storage::ENTRY,
+    headers_setter::ENTRY,
     health_check::ENTRY,
+    oauth2client::ENTRY,
     symbol_upload::ENTRY,
 ];

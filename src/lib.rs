@@ -3,7 +3,8 @@
 //! The crates below this one, from the bottom up: [`tributary_memory`] (the budget in bytes), [`tributary_config`] (YAML
 //! text to typed values), [`tributary_otlp`] (requests as bytes), [`tributary_compression`], [`tributary_storage`] (the
 //! durable log), [`tributary_net`] (servers, clients, TLS), [`tributary_profiles`], [`tributary_redaction`],
-//! [`tributary_ottl`] and [`tributary_symbols`]. None of them knows a component.
+//! [`tributary_ottl`], [`tributary_symbols`], [`tributary_detectors`] (attributes of host, cluster and cloud) and
+//! [`tributary_temporality`] (deltas of metrics). None of them knows a component.
 //!
 //! This crate is the collector. Read its modules in this order:
 //!

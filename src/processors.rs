@@ -3,15 +3,18 @@
 pub mod attributes;
 pub mod batch;
 pub mod compression;
+pub mod cumulative_to_delta;
 mod decoding;
 pub mod dedup;
 pub mod filter;
+pub mod groupbyattrs;
 pub mod log_dedup;
 pub mod matching;
 pub mod memory_limiter;
 pub mod probabilistic_sampler;
 pub mod redaction;
 pub mod resource;
+pub mod resource_detection;
 pub mod symbolication;
 pub mod transform;
 
@@ -22,13 +25,16 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     attributes::ENTRY,
     batch::ENTRY,
     compression::ENTRY,
+    cumulative_to_delta::ENTRY,
     dedup::ENTRY,
     filter::ENTRY,
+    groupbyattrs::ENTRY,
     log_dedup::ENTRY,
     memory_limiter::ENTRY,
     probabilistic_sampler::ENTRY,
     redaction::ENTRY,
     resource::ENTRY,
+    resource_detection::ENTRY,
     symbolication::ENTRY,
     transform::ENTRY,
 ];

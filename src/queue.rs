@@ -18,6 +18,7 @@ mod arrival;
 mod backoff;
 mod batcher;
 mod config;
+mod context;
 mod delivery;
 mod entry;
 mod failures;
@@ -32,7 +33,6 @@ mod sending;
 mod set_aside;
 mod stored;
 
-#[cfg(feature = "kafka")]
 pub(crate) use backoff::Backoff;
 pub use config::{
     BatchConfig, BatchSizer, HeldCompression, Overflow, PartitionConfig, QueueConfig, RetryConfig,
@@ -51,7 +51,7 @@ use tokio::sync::oneshot;
 
 pub use crate::pipeline::Fault;
 use crate::pipeline::FlushReason;
-use crate::pipeline::batch::{Code, Nack, Progress};
+use crate::pipeline::batch::{Code, Metadata, Nack, Progress};
 use crate::pipeline::output_memory::OutputMemory;
 use futures_util::future::BoxFuture;
 use tributary_otlp::{Requests, Signal};
@@ -77,6 +77,12 @@ pub trait Sender: Send + Sync + 'static {
     /// off the threads that serve sockets.
     fn encodes_every_byte(&self) -> bool {
         false
+    }
+
+    /// Returns the client's request headers, in lower case, whose values requests depend on. Batches with different
+    /// values are not merged, and [`Identity::context`] has the values.
+    fn context_headers(&self) -> &[String] {
+        &[]
     }
 
     /// Makes one attempt. The future may be dropped at any time. Retries pass the same batch again.
@@ -136,6 +142,8 @@ pub struct Identity {
     pub progress: Arc<Progress>,
     /// Whether an upstream sender waits for the outcome and keeps the batch until then.
     pub is_awaited: bool,
+    /// Values of [`Sender::context_headers`] in the client's request. Empty if the receiver does not keep headers.
+    pub context: Arc<Metadata>,
 }
 
 impl Encoded {

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod check;
+mod counterparts;
 mod facts;
 mod load;
 mod model;
@@ -10,6 +11,7 @@ mod registries;
 mod running;
 mod schema;
 
+pub(in crate::app) use counterparts::{Counterpart, TABLE as COUNTERPARTS};
 pub(crate) use load::Registries;
 pub use load::{Loaded, load};
 pub use model::{Config, Configured, ServiceConfig};

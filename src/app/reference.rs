@@ -3,6 +3,7 @@
 //! `collector components COMPONENT` prints a page, and `collector components --markdown DIRECTORY` writes the pages of
 //! `docs/reference`. A test compares that directory with the generated pages.
 
+mod compatibility;
 mod example;
 mod index;
 mod keys;
@@ -267,7 +268,13 @@ fn collect(keys: &[Key], above: &str, own: &mut Vec<String>, others: &mut Vec<(S
 /// Returns the files of `docs/reference`: paths and contents.
 fn files() -> Vec<(String, String)> {
     let pages = pages();
-    let mut files = vec![("README.md".to_owned(), index::render(&pages))];
+    let mut files = vec![
+        ("README.md".to_owned(), index::render(&pages)),
+        (
+            compatibility::PATH.to_owned(),
+            compatibility::render(&pages),
+        ),
+    ];
     files.extend(
         pages
             .iter()

@@ -47,6 +47,7 @@ use crate::queue;
 use crate::queue::{Sender, Settings};
 use futures_util::future::BoxFuture;
 use tributary_config::Problems;
+use tributary_net::auth::ClientAuthenticator;
 use tributary_otlp::Signal;
 
 /// Entry of the component registry.
@@ -114,7 +115,7 @@ impl ExporterConfig for Config {
             id: cx.id.clone(),
             // Files are read once for all members.
             tls: otlp.at("member:4317").tls_source(&cx.id).map_err(failed)?,
-            auth: auth::client(otlp.auth.as_ref(), cx)?,
+            auth: member_auth(otlp.auth.as_ref(), cx)?,
             otlp,
             backoff: self.member_backoff.clone(),
             budget: cx.budget.clone(),
@@ -190,5 +191,24 @@ async fn resolve(members: Arc<Members>, mut resolver: resolver::Resolver) {
             Err(reason) => members.unresolved(&reason),
         }
         resolver.wait().await;
+    }
+}
+
+/// Returns the authenticator of the members' clients.
+///
+/// # Errors
+/// The authenticator needs request headers of clients, which batches lose when they are divided among members.
+fn member_auth(
+    auth: Option<&auth::Auth>,
+    cx: &BuildContext,
+) -> Result<Option<Arc<dyn ClientAuthenticator>>, BuildError> {
+    let found = auth::client(auth, cx)?;
+    match found.as_ref().is_some_and(|found| !found.context_headers().is_empty()) {
+        true => Err(BuildError(
+            "protocol::otlp::auth: headers from the context of requests (`from_context`) are not supported here: use \
+             one exporter `otlp_grpc` for each next hop"
+                .to_owned(),
+        )),
+        false => Ok(found),
     }
 }

@@ -17,7 +17,9 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use prost::Message;
 
-use super::otlp_response::{binary_header, outcome, percent_decoded, refused, unless_renewed};
+use super::otlp_response::{
+    binary_header, credentials_of, outcome, percent_decoded, refused, unless_renewed,
+};
 use crate::component::auth;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal,
@@ -114,7 +116,10 @@ impl Exporter {
             None => None,
         };
         let mut headers = headers(config)?;
-        if let Some(auth) = &auth {
+        if let Some(auth) = auth
+            .as_ref()
+            .filter(|auth| auth.context_headers().is_empty())
+        {
             // Reserves room for the credentials in the copied headers; each request gets the current values.
             auth.add(&mut headers);
         }
@@ -170,7 +175,7 @@ impl Exporter {
             *request.uri_mut() = self.methods[batch.signal.index()].clone();
             *request.headers_mut() = self.headers.clone();
             if let Some(auth) = &self.auth {
-                auth.add(request.headers_mut());
+                auth.add_for(&batch.identity.context, request.headers_mut());
             }
             request
         };
@@ -232,9 +237,16 @@ impl queue::Sender for Exporter {
         self.compressor.is_some()
     }
 
+    fn context_headers(&self) -> &[String] {
+        self.auth
+            .as_ref()
+            .map_or(&[], |auth| auth.context_headers())
+    }
+
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
             let auth = self.auth.as_deref();
+            credentials_of(auth)?;
             let version = auth.map_or(0, ClientAuthenticator::version);
             let began = Instant::now();
             let result = self.call(batch).await;

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use self::response::{JSON, PROTOBUF, read};
 pub(super) use self::response::{accepted, refused, retry_after};
-use super::otlp_response::unless_renewed;
+use super::otlp_response::{credentials_of, unless_renewed};
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
 };
@@ -98,8 +98,10 @@ impl Exporter {
         let mut exporter = Exporter::new(config, signals, &cx.id)
             .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
         if let Some(auth) = auth::client(config.auth.as_ref(), cx)? {
-            // Reserves room for the credentials in the copied headers; each request gets the current values.
-            auth.add(&mut exporter.headers);
+            if auth.context_headers().is_empty() {
+                // Reserves room for the credentials in the copied headers; each request gets the current values.
+                auth.add(&mut exporter.headers);
+            }
             exporter.auth = Some(auth);
         }
         Ok(exporter)
@@ -176,6 +178,26 @@ impl Exporter {
         })
     }
 
+    /// Makes an attempt with the current credentials.
+    ///
+    /// # Errors
+    /// There are no credentials, or the attempt failed.
+    pub(super) async fn authenticated(
+        &self,
+        attempt: impl Future<Output = Result<Outcome, SendError>>,
+    ) -> Result<Outcome, SendError> {
+        let auth = self.auth.as_deref();
+        credentials_of(auth)?;
+        let version = auth.map_or(0, ClientAuthenticator::version);
+        unless_renewed(auth, version, attempt.await)
+    }
+
+    /// Returns the headers of senders that the credentials need.
+    pub(super) fn context_headers(&self) -> &[String] {
+        let auth = self.auth.as_ref();
+        auth.map_or(&[], |auth| auth.context_headers())
+    }
+
     /// Compresses a body that is not OTLP, if so configured.
     ///
     /// # Errors
@@ -236,7 +258,7 @@ impl Exporter {
             *request.uri_mut() = target.url.clone();
             *request.headers_mut() = self.headers.clone();
             if let Some(auth) = &self.auth {
-                auth.add(request.headers_mut());
+                auth.add_for(&batch.identity.context, request.headers_mut());
             }
             if let Some(cookies) = &self.cookies {
                 cookies.add(&target.url, request.headers_mut());
@@ -330,11 +352,15 @@ impl queue::Sender for Exporter {
         self.compressor.is_some() || self.encoding == Encoding::Json
     }
 
+    fn context_headers(&self) -> &[String] {
+        self.auth
+            .as_ref()
+            .map_or(&[], |auth| auth.context_headers())
+    }
+
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(async move {
-            let auth = self.auth.as_deref();
-            let version = auth.map_or(0, ClientAuthenticator::version);
-            unless_renewed(auth, version, self.call(batch).await)
+            self.authenticated(self.call(batch)).await
         })
     }
 }

@@ -142,6 +142,17 @@ pub(super) fn refused(code: Code, message: &str, delay: Option<Duration>) -> Sen
     SendError::permanent(code, Fault::of(code), reason)
 }
 
+/// Checks that there are credentials for a request.
+///
+/// # Errors
+/// The request must be retried later.
+pub(super) fn credentials_of(auth: Option<&dyn ClientAuthenticator>) -> Result<(), SendError> {
+    match auth.and_then(ClientAuthenticator::missing) {
+        Some(reason) => Err(SendError::transient(Code::Unauthenticated, reason)),
+        None => Ok(()),
+    }
+}
+
 /// Makes an `UNAUTHENTICATED` refusal retryable if the credentials have been renewed since the attempt, which used
 /// `version` of the credentials. Without this, the refusal of outdated credentials would lose the data.
 pub(super) fn unless_renewed(

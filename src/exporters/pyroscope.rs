@@ -16,7 +16,6 @@ use metrics::{Counter, counter};
 pub use self::config::Config;
 use self::response::{is_too_old, refused};
 use super::otlp_http::Exporter as HttpExporter;
-use super::otlp_response::unless_renewed;
 use crate::component::{
     BuildContext, BuildError, Entry, ExporterConfig, Origin, Stability, Terminal,
 };
@@ -25,7 +24,6 @@ use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
 use crate::serving::connect::PROTO;
-use tributary_net::auth::ClientAuthenticator;
 use tributary_otlp::{Requests, Signal};
 use tributary_profiles::{Compactor, decoded_bytes};
 use tributary_pyroscope::series::write_request;
@@ -133,16 +131,16 @@ impl queue::Sender for Pusher {
         self.http.compressed(Bytes::from(request), memory)
     }
 
+    fn context_headers(&self) -> &[String] {
+        self.http.context_headers()
+    }
+
     fn encodes_every_byte(&self) -> bool {
         true
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(async move {
-            let auth = self.http.auth.as_deref();
-            let version = auth.map_or(0, ClientAuthenticator::version);
-            unless_renewed(auth, version, self.call(batch).await)
-        })
+        Box::pin(self.http.authenticated(self.call(batch)))
     }
 }
 

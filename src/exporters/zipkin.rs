@@ -13,7 +13,6 @@ use tributary_span_formats::zipkin::{RenderError, ZipkinEncoding, render};
 
 pub use self::config::{Config, ZipkinFormat};
 use super::otlp_http::{Exporter as HttpExporter, retry_after};
-use super::otlp_response::unless_renewed;
 use crate::component::{
     BuildContext, BuildError, Entry, ExporterConfig, Origin, Stability, Terminal,
 };
@@ -21,7 +20,6 @@ use crate::metric::shared;
 use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue::{self, Encoded, Fault, Outcome, SendError, Settings};
-use tributary_net::auth::ClientAuthenticator;
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
@@ -92,16 +90,16 @@ impl queue::Sender for SpanSender {
         self.http.compressed(Bytes::from(body), memory)
     }
 
+    fn context_headers(&self) -> &[String] {
+        self.http.context_headers()
+    }
+
     fn encodes_every_byte(&self) -> bool {
         true
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(async move {
-            let auth = self.http.auth.as_deref();
-            let version = auth.map_or(0, ClientAuthenticator::version);
-            unless_renewed(auth, version, self.call(batch).await)
-        })
+        Box::pin(self.http.authenticated(self.call(batch)))
     }
 }
 

@@ -71,17 +71,7 @@ impl Config {
     }
 
     fn header(&self) -> Result<HeaderName, String> {
-        let name = self.header.as_str();
-        let header: HeaderName = name
-            .parse()
-            .map_err(|_| format!("`{name}` is not a header name"))?;
-        let text = header.as_str();
-        match TAKEN.contains(&text) || text.starts_with("grpc-") {
-            true => Err(format!(
-                "the header `{name}` is reserved: use another header"
-            )),
-            false => Ok(header),
-        }
+        credentials::header_name(&self.header)
     }
 
     /// Returns the current tokens.
@@ -202,18 +192,6 @@ impl ExtensionConfig for Config {
         })
     }
 }
-
-/// Headers that requests need for other purposes.
-const TAKEN: [&str; 8] = [
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "host",
-    "te",
-    "transfer-encoding",
-    "user-agent",
-];
 
 /// Authenticator for servers and clients.
 struct Bearer {

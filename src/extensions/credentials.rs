@@ -22,6 +22,35 @@ use tributary_net::files::{FileWatch, read_regular};
 /// Maximum size of a credentials file in bytes: ten thousand users with the longest hashes fit.
 const LARGEST_FILE: u64 = 4 << 20;
 
+/// Headers that requests need for other purposes.
+const TAKEN: [&str; 8] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "te",
+    "transfer-encoding",
+    "user-agent",
+];
+
+/// Returns the name of a header that an authenticator may set.
+///
+/// # Errors
+/// Returns the reason why the text is no such name.
+pub(super) fn header_name(name: &str) -> Result<HeaderName, String> {
+    let header: HeaderName = name
+        .parse()
+        .map_err(|_| format!("`{name}` is not a header name"))?;
+    let text = header.as_str();
+    match TAKEN.contains(&text) || text.starts_with("grpc-") {
+        true => Err(format!(
+            "the header `{name}` is reserved: use another header"
+        )),
+        false => Ok(header),
+    }
+}
+
 /// Reads the text of a file.
 ///
 /// # Errors

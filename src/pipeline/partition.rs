@@ -16,6 +16,17 @@ impl Keys {
         Keys(lower.collect())
     }
 
+    /// Adds further headers, given in lower case.
+    pub(crate) fn and(mut self, headers: &[String]) -> Self {
+        for header in headers {
+            if !self.0.contains(header) {
+                self.0.push(header.clone());
+            }
+        }
+        self
+    }
+
+    /// Returns the names of the headers.
     pub(crate) fn names(&self) -> &[String] {
         &self.0
     }

@@ -107,7 +107,8 @@ impl Processor for Attributes {
 }
 
 impl Attributes {
-    fn edit(&self, actions: &Actions, batch: Batch) -> Result<Batch, Nack> {
+    /// Applies these actions to a batch.
+    pub(super) fn edit(&self, actions: &Actions, batch: Batch) -> Result<Batch, Nack> {
         let signal = batch.signal();
         let mut items = batch.items();
         let mut changed = false;

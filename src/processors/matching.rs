@@ -9,4 +9,4 @@ pub use self::config::{
     LibraryConfig, MatchAttribute, MatchConfig, MatchType, RegexpCache, SeverityConfig,
 };
 pub use self::literal::Literal;
-pub(super) use self::matcher::{Choice, Matcher, Selecting};
+pub(super) use self::matcher::{Choice, Matcher, Selecting, Texts};

@@ -62,8 +62,9 @@ impl Measured for Entry {
 }
 
 impl Batcher {
-    /// Creates a batcher that merges requests as configured, or passes them on one by one.
-    pub(super) fn new(queue: Option<&QueueConfig>) -> Self {
+    /// Creates a batcher that merges requests as configured, or passes them on one by one. Requests with different values
+    /// of the client's headers `context` are not merged.
+    pub(super) fn new(queue: Option<&QueueConfig>, context: &[String]) -> Self {
         let batch = queue.and_then(|queue| Some((queue, queue.batch.as_ref()?)));
         let gathering = batch.map(|(queue, batch)| {
             let sizes = sizes(batch, queue.batch_sizer(batch));
@@ -73,9 +74,11 @@ impl Batcher {
             max: gathering
                 .as_ref()
                 .map_or(NO_LIMIT, |gathering| gathering.sizes().max),
-            keys: batch.map_or_else(Keys::default, |(_, batch)| {
-                Keys::new(&batch.partition.metadata_keys)
-            }),
+            keys: batch
+                .map_or_else(Keys::default, |(_, batch)| {
+                    Keys::new(&batch.partition.metadata_keys)
+                })
+                .and(context),
             state: Mutex::new(State {
                 gathering,
                 ready: VecDeque::new(),

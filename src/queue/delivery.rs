@@ -152,6 +152,11 @@ impl Delivery {
     ) -> Result<Outcome, Stop> {
         let identity = Arc::new(Identity {
             is_awaited: job.iter().any(Entry::is_awaited),
+            // All entries of a job have the same context.
+            context: job
+                .first()
+                .map(|entry| entry.context().clone())
+                .unwrap_or_default(),
             ..Identity::default()
         });
         let mut encoded: Option<(Encoded, Permit)> = None;

@@ -12,7 +12,7 @@ use super::payload::{Content, Payload};
 use super::room::Reservation;
 use super::stored::RecordHandle;
 use crate::pipeline::account::DropReason;
-use crate::pipeline::batch::{Batch, Nack};
+use crate::pipeline::batch::{Batch, Metadata, Nack};
 use crate::pipeline::health::Arrived;
 use crate::pipeline::split;
 use crate::pipeline::split::{Divisible, Fault, Parts};
@@ -30,6 +30,8 @@ pub(super) struct Request {
     _reservation: Option<Reservation>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,
     _arrived: Arc<Arrived>,
+    /// Request headers of the client that the exporter needs.
+    context: Arc<Metadata>,
     failed: Mutex<Option<Nack>>,
 }
 
@@ -49,6 +51,7 @@ impl Request {
         reservation: Option<Reservation>,
         waiting: Option<oneshot::Sender<Result<(), Nack>>>,
         arrived: Arc<Arrived>,
+        context: Arc<Metadata>,
     ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
@@ -56,18 +59,24 @@ impl Request {
             _reservation: reservation,
             waiting,
             _arrived: arrived,
+            context,
             failed: Mutex::new(None),
         })
     }
 
     /// Creates a request that was read from a log. The log keeps the record until the request has its outcome.
-    pub(super) fn of_record(handle: RecordHandle, arrived: Arc<Arrived>) -> Arc<Self> {
+    pub(super) fn of_record(
+        handle: RecordHandle,
+        arrived: Arc<Arrived>,
+        context: Arc<Metadata>,
+    ) -> Arc<Self> {
         Arc::new(Request {
             since: Instant::now(),
             handle: Some(handle),
             _reservation: None,
             waiting: None,
             _arrived: arrived,
+            context,
             failed: Mutex::default(),
         })
     }
@@ -92,6 +101,11 @@ impl Entry {
             request,
             ledger,
         }
+    }
+
+    /// Returns the request headers of the client that the exporter needs.
+    pub(super) fn context(&self) -> &Arc<Metadata> {
+        &self.request.context
     }
 
     /// Returns the time since the queue accepted the request.

@@ -103,10 +103,11 @@ async fn push(
         // The batch shares its bytes with the original request, whose permits count them.
         false => batch.share(memory),
     }
+    let context = delivery.context_of(&batch);
     let (partition, parts) = batcher.split(batch, &delivery.budget).await;
     // From here on, each entry has an outcome or returns the record to the log.
     handle.begin();
-    let request = Request::of_record(handle, delivery.ledger.metrics.arrived());
+    let request = Request::of_record(handle, delivery.ledger.metrics.arrived(), context);
     let entry = |part| {
         Entry::new(
             Payload::Plain(part),

@@ -58,7 +58,7 @@ impl SendingQueue {
     ) -> Result<Self, BuildError> {
         let metrics = ExporterMetrics::new(cx, signal);
         let capacity = settings.queue.as_ref().map_or(0, |queue| queue.queue_size);
-        let batcher = Batcher::new(settings.queue.as_ref());
+        let batcher = Batcher::new(settings.queue.as_ref(), sender.context_headers());
         let packs = sender.buffers()
             && settings
                 .queue
@@ -113,7 +113,8 @@ impl SendingQueue {
     async fn send_now(&self, batch: Batch, arrival: Arrival) -> Result<(), Nack> {
         let (tell, outcome) = oneshot::channel();
         let ledger = arrival.accepted();
-        let request = Request::new(None, Some(tell), ledger.metrics.arrived());
+        let context = self.delivery.context_of(&batch);
+        let request = Request::new(None, Some(tell), ledger.metrics.arrived(), context);
         let entry = Entry::new(Payload::Plain(batch), request, ledger);
         self.delivery.deliver(Job::from_iter([entry]), None).await;
         outcome.await.unwrap_or_else(|_| Err(closed()))
@@ -126,6 +127,7 @@ impl SendingQueue {
         arrival: Arrival,
     ) -> Result<(), Nack> {
         let persisted_upstream = batch.persisted_upstream.take();
+        let context = self.delivery.context_of(&batch);
         let (partition, parts) = self.batcher.split(batch, &self.budget).await;
         let mut payloads = Vec::with_capacity(parts.len());
         for part in parts {
@@ -161,7 +163,7 @@ impl SendingQueue {
             false => (None, None),
         };
         let ledger = arrival.accepted();
-        let request = Request::new(Some(reservation), tell, ledger.metrics.arrived());
+        let request = Request::new(Some(reservation), tell, ledger.metrics.arrived(), context);
         let entry = |payload| Entry::new(payload, request.clone(), ledger.clone());
         let entries: Job = payloads.into_iter().map(entry).collect();
         drop(request);

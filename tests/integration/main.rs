@@ -59,6 +59,8 @@ mod pyroscope_agents;
 mod redaction;
 mod redelivery;
 mod reload;
+mod request_headers;
+mod resource_detection;
 mod retries;
 mod scraping;
 mod sdk;

@@ -62,16 +62,19 @@ fn processors(name: &str) -> &'static [&'static str] {
         "attributes" => &["{actions: [{key: k, value: v, action: upsert}]}"],
         "batch" => &["{send_batch_max_size: 1000, send_batch_size: 1000}"],
         "compression" => &["{}", "{mode: aggregate, interval: 1s}"],
+        "cumulative_to_delta" => &["{}", "{initial_value: keep}"],
         "dedup" => &["{}"],
         "filter" => &[
             "{trace_conditions: ['span.name == \"x\"'], log_conditions: ['log.severity_number == 1'], metric_conditions: ['metric.name == \"x\"'], profile_conditions: ['profile.period == 12345']}",
         ],
+        "groupbyattrs" => &["{}", "{keys: [k]}"],
         "log_dedup" => &["{}"],
         // Every configuration of this test has the component.
         "memory_limiter" => &[],
         "probabilistic_sampler" => &["{sampling_percentage: 50}"],
         "redaction" => &["{allow_all_keys: true}"],
         "resource" => &["{attributes: [{key: k, value: v, action: upsert}]}"],
+        "resource_detection" => &["{detectors: [system], system: {hostname_sources: [os]}}"],
         "symbolication" => &["{}"],
         "transform" => &[
             "{trace_statements: ['set(span.attributes[\"a\"], \"b\")'], metric_statements: ['set(datapoint.attributes[\"a\"], \"b\")', 'set(metric.unit, \"s\")'], log_statements: ['set(log.attributes[\"a\"], log.body)'], profile_statements: ['set(profile.attributes[\"a\"], \"b\")']}",

@@ -7,6 +7,7 @@ mod guard;
 
 pub use guard::{Guard, Guarded, refusal};
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,11 +33,27 @@ pub trait ClientAuthenticator: Send + Sync + 'static {
     /// Adds the credential headers to a request, replacing headers of the same name.
     fn add(&self, headers: &mut HeaderMap);
 
+    /// Adds the credential headers to a request for the data of a client whose request had the headers `context`: lower
+    /// case names with values. The default ignores the context.
+    fn add_for(&self, _context: &BTreeMap<String, Vec<String>>, headers: &mut HeaderMap) {
+        self.add(headers);
+    }
+
+    /// Returns the headers of clients, in lower case, that [`add_for`](Self::add_for) uses.
+    fn context_headers(&self) -> &[String] {
+        &[]
+    }
+
     /// Returns a number that changes whenever [`add`](Self::add) adds something else.
     fn version(&self) -> u64;
 
     /// Checks for new credentials at once, because a server has refused the current ones. May be called often.
     fn refresh(&self);
+
+    /// Returns the reason why there are no credentials at the moment. Requests are then not sent, but retried later.
+    fn missing(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Result of a [`ServerAuthenticator`].

@@ -113,6 +113,8 @@ impl AttributeSelector for All {}
 pub struct Actions {
     actions: Vec<Action>,
     plan: Plan,
+    /// Schema URL of the attributes; empty for none.
+    schema_url: String,
 }
 
 /// A singular message occurs twice in the request.
@@ -124,7 +126,22 @@ impl Actions {
         Actions {
             plan: Plan::new(&actions),
             actions,
+            schema_url: String::new(),
         }
+    }
+
+    /// Also sets the schema URL of resources that have none, if the actions apply to resources.
+    #[must_use]
+    pub fn with_schema_url(self, schema_url: impl Into<String>) -> Self {
+        Actions {
+            schema_url: schema_url.into(),
+            ..self
+        }
+    }
+
+    /// Returns the schema URL that resources without one get; empty for none.
+    pub fn schema_url(&self) -> &str {
+        &self.schema_url
     }
 
     /// Edits a valid request; `None` if nothing changes. A profiles request never changes, because its
@@ -192,7 +209,12 @@ impl Actions {
     ) -> Result<Option<Bytes>, EditError> {
         let mut edit = |request: &[u8]| -> Result<Result<Option<Bytes>, RoomExhausted>, Ambiguous> {
             let mut editor = Editor::within(request, room);
-            Walk::new(&self.plan, signal, level, select).request(request, &mut editor)?;
+            let schema_url = match level {
+                AttributeLevel::Resources => self.schema_url.as_bytes(),
+                AttributeLevel::Items => &[],
+            };
+            Walk::new(&self.plan, signal, level, select, schema_url)
+                .request(request, &mut editor)?;
             Ok(editor.finish_within().map(|edited| edited.map(Bytes::from)))
         };
         if let Ok(edited) = edit(request) {
@@ -233,6 +255,9 @@ impl Actions {
     /// Edits a decoded request.
     pub fn apply_decoded(&self, level: AttributeLevel, request: &mut Decoded) {
         decoded::each_set(level, request, |attributes| self.apply_to(attributes));
+        if level == AttributeLevel::Resources && !self.schema_url.is_empty() {
+            decoded::set_schema_url(&self.schema_url, request);
+        }
     }
 }
 

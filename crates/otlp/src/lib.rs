@@ -44,6 +44,7 @@ pub mod json;
 mod nack;
 pub mod partition;
 pub mod reader;
+pub mod regroup;
 mod requests;
 pub mod room;
 mod schema;

@@ -6,7 +6,7 @@ use tributary_config::{Capability, ComponentId, Endpoint, ExtensionUse};
 use tributary_otlp::Signal;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(in crate::app) enum Kind {
     Receiver,
     Processor,
     Exporter,
@@ -114,7 +114,7 @@ pub(super) struct Facts {
 
 impl Kind {
     /// Returns the name for error messages.
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::app) const fn name(self) -> &'static str {
         match self {
             Kind::Receiver => "receiver",
             Kind::Processor => "processor",

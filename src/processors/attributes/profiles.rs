@@ -152,6 +152,11 @@ impl Editor<'_> {
             profiles.resource = None;
         }
         self.changed |= profiles.resource != before;
+        let schema_url = self.actions.schema_url();
+        if profiles.schema_url.is_empty() && !schema_url.is_empty() {
+            schema_url.clone_into(&mut profiles.schema_url);
+            self.changed = true;
+        }
     }
 
     fn items(&mut self, profiles: &mut ResourceProfiles) {

@@ -19,7 +19,7 @@ const NO_SERVICE: &str = "<nil-service-name>";
 
 /// Texts of which at least one must match.
 #[derive(Debug, Clone)]
-enum Texts {
+pub(in crate::processors) enum Texts {
     Strict(Vec<String>),
     Regexp(RegexSet),
 }
@@ -37,13 +37,17 @@ impl Texts {
     }
 
     /// Returns `None` for an empty list.
-    fn some(how: MatchType, texts: &[String]) -> Result<Option<Self>, BuildError> {
+    pub(in crate::processors) fn some(
+        how: MatchType,
+        texts: &[String],
+    ) -> Result<Option<Self>, BuildError> {
         (!texts.is_empty())
             .then(|| Texts::new(how, texts))
             .transpose()
     }
 
-    fn matches(&self, text: &str) -> bool {
+    /// Whether one of the texts matches.
+    pub(in crate::processors) fn matches(&self, text: &str) -> bool {
         match self {
             Texts::Strict(texts) => texts.iter().any(|known| known == text),
             Texts::Regexp(patterns) => patterns.is_match(text),

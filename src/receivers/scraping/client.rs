@@ -146,6 +146,9 @@ impl ScrapeClient {
         more: &HeaderMap,
         bounds: &BodyBounds,
     ) -> Result<Received, Unfetched> {
+        if let Some(reason) = self.auth.as_ref().and_then(|auth| auth.missing()) {
+            return Err(Unfetched::Unreachable(reason));
+        }
         let request = || {
             let mut request = Request::new(Chunks::new(Arc::new([])));
             *request.uri_mut() = url.clone();

@@ -150,6 +150,28 @@ pub(super) fn each_set(
     }
 }
 
+/// Sets the schema URL of the resources that have none. Profiles do not change.
+pub(super) fn set_schema_url(url: &str, request: &mut Decoded) {
+    let urls: Vec<&mut String> = match request {
+        Decoded::Traces(request) => {
+            let entries = request.resource_spans.iter_mut();
+            entries.map(|entry| &mut entry.schema_url).collect()
+        }
+        Decoded::Metrics(request) => {
+            let entries = request.resource_metrics.iter_mut();
+            entries.map(|entry| &mut entry.schema_url).collect()
+        }
+        Decoded::Logs(request) => {
+            let entries = request.resource_logs.iter_mut();
+            entries.map(|entry| &mut entry.schema_url).collect()
+        }
+        Decoded::Profiles(_) => Vec::new(),
+    };
+    for known in urls.into_iter().filter(|known| known.is_empty()) {
+        url.clone_into(known);
+    }
+}
+
 fn each_point(metric: &mut Metric, edit: &mut impl FnMut(&mut Vec<KeyValue>)) {
     macro_rules! points {
         ($data:expr) => {

@@ -21,6 +21,8 @@ pub(super) struct Walk<'p, 's, 'a, S> {
     signal: Signal,
     level: AttributeLevel,
     select: &'s mut S,
+    /// Schema URL for resources without one; empty for none.
+    schema_url: &'p [u8],
     memory: MatchedKeys<'a>,
 }
 
@@ -30,12 +32,14 @@ impl<'p, 's, 'a, S: AttributeSelector> Walk<'p, 's, 'a, S> {
         signal: Signal,
         level: AttributeLevel,
         select: &'s mut S,
+        schema_url: &'p [u8],
     ) -> Self {
         Walk {
             plan,
             signal,
             level,
             select,
+            schema_url,
             memory: MatchedKeys::default(),
         }
     }
@@ -50,7 +54,10 @@ impl<'p, 's, 'a, S: AttributeSelector> Walk<'p, 's, 'a, S> {
                 return Ok(());
             }
             match self.level {
-                AttributeLevel::Resources => self.resource(entry, editor),
+                AttributeLevel::Resources => {
+                    self.resource(entry, editor)?;
+                    self.schema(entry, editor)
+                }
                 AttributeLevel::Items => self.scopes(entry, editor),
             }
         })
@@ -113,6 +120,29 @@ impl<'p, 's, 'a, S: AttributeSelector> Walk<'p, 's, 'a, S> {
             if !attributes.is_empty() {
                 editor.append(entry, |output| put_delimited(1, &attributes, output));
             }
+        }
+        Ok(())
+    }
+
+    /// Sets the schema URL of an entry, unless it has one. If the field occurs twice, readers take the last.
+    fn schema(&self, entry: &Field<'a>, editor: &mut Editor<'a>) -> Result<(), Ambiguous> {
+        const NUMBER: u32 = 3;
+        if self.schema_url.is_empty() {
+            return Ok(());
+        }
+        let mut has_one = false;
+        for field in entry.fields() {
+            let field = field?;
+            if field.number == NUMBER
+                && let Some(url) = field.value.bytes()
+            {
+                has_one = !url.is_empty();
+            }
+        }
+        if !has_one {
+            editor.append(entry, |output| {
+                put_delimited(NUMBER, self.schema_url, output)
+            });
         }
         Ok(())
     }

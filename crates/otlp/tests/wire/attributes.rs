@@ -55,9 +55,11 @@ proptest! {
         (signal, request) in request(),
         actions in prop::collection::vec(action(), 1..5),
         resources in any::<bool>(),
+        schema_url in prop::sample::select(vec!["", "https://opentelemetry.io/schemas/1.43.0"]),
     ) {
         let level = if resources { AttributeLevel::Resources } else { AttributeLevel::Items };
-        edits_like_prost(signal, &request, level, &Actions::new(actions));
+        let actions = Actions::new(actions).with_schema_url(schema_url);
+        edits_like_prost(signal, &request, level, &actions);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::notice;
 use crate::app::config::Configured;
+use crate::app::config::counterparts;
 use crate::app::config::facts::{Declared, Facts, Kind, Listening, Need, Writing};
 use crate::component;
 use crate::component::Entry;
@@ -142,6 +143,21 @@ fn unknown_type<C: ?Sized>(
     spellings.extend(registry.iter().flat_map(|entry| entry.aliases));
     let what = kind.name();
     let built_in = format!("built in: `{}`", names.join("`, `"));
+    let users = match kind {
+        Kind::Extension => "`service.extensions`",
+        _ => "the pipelines that name it",
+    };
+    let remove = format!("remove it here and from {users}");
+    if let Some(counterpart) = counterparts::find(kind, name) {
+        let outlook = counterpart.outlook.words();
+        let message = format!("this collector has no {what} `{name}`; it {outlook}");
+        let diagnostic = Diagnostic::error(message, span);
+        let diagnostic = match counterpart.instead {
+            "" => diagnostic,
+            instead => diagnostic.help(instead),
+        };
+        return diagnostic.help(remove);
+    }
     match suggest::mistyped(name, &spellings) {
         Some(near) => {
             let message = format!("unknown {what} type `{name}`, did you mean `{near}`?");
@@ -150,14 +166,8 @@ fn unknown_type<C: ?Sized>(
         // The component probably exists in the Collector. A user who migrates a configuration must
         // know that the file itself is correct.
         None => {
-            let users = match kind {
-                Kind::Extension => "`service.extensions`",
-                _ => "the pipelines that name it",
-            };
             let message = format!("this collector has no {what} `{name}`");
-            Diagnostic::error(message, span)
-                .help(built_in)
-                .help(format!("remove it here and from {users}"))
+            Diagnostic::error(message, span).help(built_in).help(remove)
         }
     }
 }
