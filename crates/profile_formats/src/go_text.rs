@@ -73,8 +73,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
             _ => return Err(fault()),
         };
         let values = columns.iter().copied().zip(values).collect();
-        // The first address of a goroutine is where the goroutine continues.
-        symbols.begin(addresses(stack).ok_or_else(fault)?, values, true);
+        symbols.begin(addresses(stack).ok_or_else(fault)?, values);
     }
     symbols.flush(builder, &mut maps)
 }
@@ -130,18 +129,25 @@ impl Scale {
     }
 }
 
+/// Addresses and values of a sample.
+#[derive(Debug)]
+struct Waiting {
+    stack: Vec<u64>,
+    values: Vec<(usize, i64)>,
+}
+
 /// A sample that waits for the names of its frames.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    sample: Option<(Vec<u64>, Vec<(usize, i64)>, bool)>,
+    sample: Option<Waiting>,
     named: Vec<LocationId>,
     attributes: AttributeSetId,
 }
 
 impl Symbols {
     /// Begins a sample.
-    pub(crate) fn begin(&mut self, stack: Vec<u64>, values: Vec<(usize, i64)>, leaf_is_call: bool) {
-        self.sample = Some((stack, values, leaf_is_call));
+    pub(crate) fn begin(&mut self, stack: Vec<u64>, values: Vec<(usize, i64)>) {
+        self.sample = Some(Waiting { stack, values });
         self.named.clear();
         self.attributes = AttributeSetId::default();
     }
@@ -193,11 +199,11 @@ impl Symbols {
         builder: &mut Builder<'_>,
         maps: &mut Maps,
     ) -> Result<(), Fault> {
-        let Some((addresses, values, leaf_is_call)) = self.sample.take() else {
+        let Some(Waiting { stack, values }) = self.sample.take() else {
             return Ok(());
         };
         if self.named.is_empty() {
-            maps.stack(builder, &addresses, leaf_is_call, &mut self.named)?;
+            maps.stack(builder, &stack, true, &mut self.named)?;
         }
         builder.sample(&self.named, self.attributes, &values)
     }
