@@ -1,6 +1,7 @@
 //! Files of the real profilers, with the totals that their own tools print. `fixtures/make` makes the files.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use prost::Message as _;
 
 use super::*;
@@ -257,4 +258,28 @@ fn faults_name_line_or_byte() {
             .to_string()
             .starts_with("the format of the file is unknown")
     );
+}
+
+#[test]
+fn small_recording_has_period_context_and_lines() {
+    for file in [
+        include_bytes!("../../fixtures/small.jfr").as_slice(),
+        include_bytes!("../../fixtures/small-raw.jfr"),
+    ] {
+        let read = assert_totals(file, Format::Jfr, &[("cpu/nanoseconds", 3 * 20_000_000)]);
+        assert_eq!(stacks(&read, "cpu"), "a.Main.main;a.Main.work 60000000\n");
+        let profile = read.iter().next().unwrap();
+        assert_eq!(profile.header.duration, 2_000_000_000);
+        let key = profile.samples.iter().next().unwrap().key;
+        let dictionary = &read.dictionary;
+        let attribute = |key_name: &str| {
+            let attribute = dictionary.find(key.attributes, key_name).unwrap();
+            dictionary.any_value(attribute.value).value.unwrap()
+        };
+        assert_eq!(attribute(JFR_CONTEXT), Value::IntValue(9));
+        assert_eq!(attribute("thread.id"), Value::IntValue(70));
+        assert_eq!(attribute("thread.name"), Value::StringValue("java".into()));
+        let leaf = dictionary.get_location(dictionary.locations(key.stack)[0]);
+        assert_eq!(dictionary.get_lines(leaf.lines)[0].line, 11);
+    }
 }
