@@ -12,6 +12,9 @@ use crate::error::Fault;
 use crate::maps::Maps;
 use crate::text::{addresses, first_line, lines};
 
+/// Maximum size of the labels of a sample, in bytes. Longer labels are ignored.
+const LABELS: usize = 64 << 10;
+
 const CONTENTION: [&str; 3] = ["--- contentionz ", "--- contention:", "--- mutex:"];
 
 pub(crate) fn begins_like(bytes: &[u8]) -> bool {
@@ -65,6 +68,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         };
         let parsed: Option<Vec<i64>> = values
             .split_ascii_whitespace()
+            .take(3)
             .map(|value| value.parse().ok())
             .collect();
         let values = match (parsed.as_deref(), &name) {
@@ -159,8 +163,8 @@ impl Symbols {
         }
         let line = line.trim_start_matches('#').trim_start();
         if let Some(labels) = line.strip_prefix("labels:") {
-            let labels: BTreeMap<String, String> =
-                serde_json::from_str(labels.trim()).unwrap_or_default();
+            let labels = labels.get(..LABELS).unwrap_or(labels).trim();
+            let labels: BTreeMap<String, String> = serde_json::from_str(labels).unwrap_or_default();
             let mut attributes = Vec::new();
             for (key, value) in labels {
                 attributes.push(builder.text(&key, &value)?);

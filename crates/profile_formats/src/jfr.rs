@@ -109,7 +109,8 @@ impl Header {
 }
 
 fn read_chunk(chunk: Cursor<'_>, header: &Header, builder: &mut Builder<'_>) -> Result<(), Fault> {
-    let charged = header.size.min(metadata::MOST) * METADATA_PER_BYTE;
+    let size = chunk.moved(header.metadata).count()?;
+    let charged = size.min(metadata::MOST) * METADATA_PER_BYTE;
     builder.grow(charged)?;
     let metadata = Metadata::read(&mut chunk.moved(header.metadata))?;
     let setting = metadata.id("jdk.ActiveSetting");

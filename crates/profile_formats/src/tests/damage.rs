@@ -186,3 +186,30 @@ fn chain_of_calls_is_bounded_by_memory() {
     let limit = limits.memory;
     assert_eq!(read.unwrap_err(), FormatError::TooLarge { what, limit });
 }
+
+#[test]
+fn more_than_64_sample_types_are_refused() {
+    let sample = |event: usize| format!("a 1 2.5: 3 e{event}:\n\t1 f (/a)\n\n");
+    let text: String = (0..40).map(sample).collect();
+    let wrong = error(text.as_bytes(), Format::PerfScript);
+    assert_eq!(wrong, "the file has more than 64 sample types");
+}
+
+#[test]
+fn long_line_of_spaces_takes_linear_time() {
+    let line = format!("a{}1 x\n", " ".repeat(1 << 20));
+    let wrong = error(line.as_bytes(), Format::PerfScript);
+    assert!(wrong.contains("line 1: a sample must be"), "{wrong}");
+}
+
+#[test]
+fn permit_covers_only_the_result_at_the_end() {
+    for (format, file) in files() {
+        let mut permit = Budget::new(1 << 30).empty_permit();
+        let read = read_profiles(&file, None, &Limits::default(), &mut permit).unwrap();
+        let samples = read.iter().map(|profile| profile.samples.bytes());
+        let bytes = read.dictionary.bytes() + samples.sum::<usize>();
+        let held = permit.bytes();
+        assert!(held < 2 * bytes + (64 << 10), "{format}: {held} {bytes}");
+    }
+}
