@@ -283,3 +283,9 @@ fn small_recording_has_period_context_and_lines() {
         assert_eq!(dictionary.get_lines(leaf.lines)[0].line, 11);
     }
 }
+
+#[test]
+fn settings_of_first_chunk_hold_for_later_chunks() {
+    let file = include_bytes!("../../fixtures/small-two-chunks.jfr");
+    assert_totals(file, Format::Jfr, &[("cpu/nanoseconds", 6 * 20_000_000)]);
+}
