@@ -192,12 +192,6 @@ impl Exporter {
         unless_renewed(auth, version, attempt.await)
     }
 
-    /// Returns the headers of senders that the credentials need.
-    pub(super) fn context_headers(&self) -> &[String] {
-        let auth = self.auth.as_ref();
-        auth.map_or(&[], |auth| auth.context_headers())
-    }
-
     /// Compresses a body that is not OTLP, if so configured.
     ///
     /// # Errors
@@ -359,9 +353,7 @@ impl queue::Sender for Exporter {
     }
 
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
-        Box::pin(async move {
-            self.authenticated(self.call(batch)).await
-        })
+        Box::pin(self.authenticated(self.call(batch)))
     }
 }
 

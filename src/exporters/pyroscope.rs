@@ -132,7 +132,7 @@ impl queue::Sender for Pusher {
     }
 
     fn context_headers(&self) -> &[String] {
-        self.http.context_headers()
+        queue::Sender::context_headers(&self.http)
     }
 
     fn encodes_every_byte(&self) -> bool {

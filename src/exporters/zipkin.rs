@@ -91,7 +91,7 @@ impl queue::Sender for SpanSender {
     }
 
     fn context_headers(&self) -> &[String] {
-        self.http.context_headers()
+        queue::Sender::context_headers(&self.http)
     }
 
     fn encodes_every_byte(&self) -> bool {

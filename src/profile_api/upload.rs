@@ -97,7 +97,7 @@ impl Asked {
         let read = read_profiles(&body, file_kind(&body), &options, &mut permit);
         let (profiles, _) = read.map_err(|error| match error {
             FileError::Malformed(error) => ApiError::bad(format!(
-                "the body is not a profile (pprof, OTLP or folded stacks): {error}"
+                "the body is not a profile of a known format: {error}"
             )),
             FileError::NoRoom(error) => no_room(error),
         })?;

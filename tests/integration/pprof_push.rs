@@ -120,6 +120,79 @@ async fn pushed_file_arrives_with_query_parameters() {
     );
 }
 
+/// A file of a profiler.
+fn foreign(name: &str) -> Vec<u8> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/profile_formats/fixtures");
+    std::fs::read(directory.join(name)).unwrap()
+}
+
+#[tokio::test]
+async fn files_of_other_profilers_arrive_with_their_totals() {
+    let backend = Backend::start().await;
+    let collector = start(SERVER, &backend, "").await;
+    let address = collector.server("Starting HTTP server", "pprof");
+    let post = |body| raw::http(address, Method::POST, "/v1/pprof?service.name=a", &[], body);
+    let recording = foreign("small.jfr");
+    let broken = post(recording[..900].to_vec()).await;
+    assert_eq!(broken.status, 400);
+    let reason = broken.text();
+    assert!(
+        reason.contains("not a valid JFR file: byte 0: a chunk has"),
+        "{reason}"
+    );
+    let recording = post(recording).await;
+    assert_eq!(recording.status, 204, "{}", recording.text());
+    let heap = post(gzip(&foreign("gperftools.heap"))).await;
+    assert_eq!(heap.status, 204, "{}", heap.text());
+    backend
+        .wait_for("two files", |record| {
+            record.telemetry(Signal::Profiles).count() == 2
+        })
+        .await;
+    // 3 samples of 20 ms, then the objects and bytes of the heap.
+    let values = values(&backend);
+    assert_eq!(
+        values.iter().sum::<i64>(),
+        60_000_000 + 91 + 12_150_072 + 61 + 9_150_072
+    );
+    collector.assert_conservation().await;
+}
+
+/// Returns a file whose sample refers to a missing location.
+fn dangling() -> Vec<u8> {
+    let mut file = file(5);
+    // A sample: location 9, value 7.
+    file.extend([0x12, 6, 0x0a, 1, 9, 0x12, 1, 7]);
+    file
+}
+
+#[tokio::test]
+async fn lenient_receiver_repairs_and_counts() {
+    let backend = Backend::start().await;
+    let strict = start(SERVER, &backend, "").await;
+    let address = strict.server("Starting HTTP server", "pprof");
+    let refused = raw::http(address, Method::POST, "/v1/pprof", &[], dangling()).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let sections = "{lenient: true, server: {endpoint: '127.0.0.1:0'}}";
+    let collector = start(sections, &backend, "").await;
+    let address = collector.server("Starting HTTP server", "pprof");
+    let response = raw::http(address, Method::POST, "/v1/pprof", &[], dangling()).await;
+    assert_eq!(response.status, 204, "{}", response.text());
+    backend
+        .wait_for("the file", |record| {
+            record.telemetry(Signal::Profiles).count() == 1
+        })
+        .await;
+    // The samples have no frames and are equal.
+    assert_eq!(values(&backend), [12]);
+    let metrics = collector.assert_conservation().await;
+    let labels = [("receiver", "pprof"), ("kind", "references")];
+    assert_eq!(
+        metrics.sum("tributary_receiver_pprof_repairs", &labels),
+        1.0
+    );
+}
+
 #[tokio::test]
 async fn refusals_have_matching_status() {
     let backend = Backend::start().await;

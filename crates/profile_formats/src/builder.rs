@@ -24,6 +24,12 @@ pub(crate) const THREAD_NAME: &str = "thread.name";
 /// Attribute of a sample with the id of its thread.
 pub(crate) const THREAD_ID: &str = "thread.id";
 
+/// Maximum number of sample types, as in pprof files.
+const SAMPLE_TYPES: usize = 64;
+
+/// Maximum size of all names of frames together, in bytes. A few bytes may refer to a long name many times.
+const NAMES: usize = 4 << 30;
+
 /// Number of interned ids after which the memory is accounted for.
 const CHARGED: usize = 4096;
 
@@ -55,7 +61,7 @@ struct Column {
 pub(crate) struct Builder<'b> {
     pub(crate) dictionary: &'b mut Dictionary,
     pub(crate) repairs: Repairs,
-    /// First mapping of the file.
+    /// Mapping of the program.
     pub(crate) main: Option<MappingId>,
     permit: &'b mut Permit,
     limits: Limits,
@@ -66,6 +72,9 @@ pub(crate) struct Builder<'b> {
     charged: usize,
     /// Ids interned since the memory was accounted for.
     pending: usize,
+    /// Bytes of names that were interned.
+    named: usize,
+    has_too_many_types: bool,
     time: u64,
     duration: u64,
 }
@@ -86,6 +95,8 @@ impl<'b> Builder<'b> {
             columns: Vec::new(),
             charged: 0,
             pending: 0,
+            named: 0,
+            has_too_many_types: false,
             time: 0,
             duration: 0,
         }
@@ -96,7 +107,8 @@ impl<'b> Builder<'b> {
         (self.time, self.duration) = (time, duration);
     }
 
-    /// Returns the position of a sample type, and adds it if it is missing.
+    /// Returns the position of a sample type, and adds it if it is missing. If there are too many, the next sample is
+    /// refused.
     pub(crate) fn sample_type(&mut self, kind: &str, unit: &str) -> usize {
         let sample_type = ValueType {
             kind: self.dictionary.string(kind),
@@ -105,6 +117,10 @@ impl<'b> Builder<'b> {
         let mut columns = self.columns.iter();
         let known = columns.position(|column| column.header.sample_type == sample_type);
         known.unwrap_or_else(|| {
+            if self.columns.len() == SAMPLE_TYPES {
+                self.has_too_many_types = true;
+                return 0;
+            }
             self.columns.push(Column {
                 header: Header {
                     sample_type,
@@ -159,6 +175,11 @@ impl<'b> Builder<'b> {
     pub(crate) fn frames(&mut self, frames: &[Frame<'_>]) -> Result<LocationId, Fault> {
         let mut lines = Vec::new();
         for frame in frames {
+            self.named += frame.name.len() + frame.system_name.len() + frame.filename.len();
+            if self.named > NAMES {
+                let (what, limit) = ("bytes in names of frames", NAMES);
+                return Err(Fault::Other(FormatError::TooLarge { what, limit }));
+            }
             let function = Function {
                 name: self.dictionary.string(frame.name),
                 system_name: self.dictionary.string(frame.system_name),
@@ -214,9 +235,6 @@ impl<'b> Builder<'b> {
             attributes: AttributeSetId::default(),
         };
         let id = self.dictionary.mapping(mapping);
-        if id.index() != 0 {
-            self.main.get_or_insert(id);
-        }
         self.meter(8)?;
         Ok(id)
     }
@@ -279,6 +297,10 @@ impl<'b> Builder<'b> {
         attributes: AttributeSetId,
         values: &[(usize, i64)],
     ) -> Result<(), Fault> {
+        if self.has_too_many_types {
+            let (what, limit) = ("sample types", SAMPLE_TYPES);
+            return Err(Fault::Other(FormatError::TooLarge { what, limit }));
+        }
         let key = SampleKey {
             stack,
             attributes,
@@ -340,8 +362,9 @@ impl<'b> Builder<'b> {
         Ok(())
     }
 
-    /// Returns the profiles, in the order of their sample types. A sample type without values has a single sample of 0.
-    pub(crate) fn finish(mut self) -> Result<ScopeProfiles, Fault> {
+    /// Returns the profiles, in the order of their sample types, and their memory. A sample type without values has a
+    /// single sample of 0.
+    pub(crate) fn finish(mut self) -> Result<(ScopeProfiles, usize), Fault> {
         self.meter(CHARGED)?;
         let (time, duration) = (self.time, self.duration);
         let first = self
@@ -374,7 +397,7 @@ impl<'b> Builder<'b> {
         let order = ArrayValue {
             values: order.collect(),
         };
-        Ok(ScopeProfiles {
+        let scope = ScopeProfiles {
             scope: Some(InstrumentationScope {
                 attributes: vec![KeyValue {
                     key: names::SAMPLE_TYPE_ORDER.to_owned(),
@@ -385,7 +408,8 @@ impl<'b> Builder<'b> {
             }),
             schema_url: String::new(),
             profiles,
-        })
+        };
+        Ok((scope, self.charged))
     }
 }
 

@@ -155,7 +155,7 @@ fn own_values(
             own.samples += 1;
             own.nanoseconds = own
                 .nanoseconds
-                .saturating_add(nanoseconds(next) - nanoseconds(now));
+                .saturating_add(nanoseconds(next).saturating_sub(nanoseconds(now)));
         }
         now = next;
     }

@@ -32,6 +32,5 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         }
         builder.sample(&locations, AttributeSetId::default(), &[(column, value)])?;
     }
-    builder.shrink(lines * STACK);
     Ok(())
 }

@@ -12,6 +12,9 @@ use crate::error::Fault;
 use crate::maps::Maps;
 use crate::text::{addresses, first_line, lines};
 
+/// Maximum size of the labels of a sample, in bytes. Longer labels are ignored.
+const LABELS: usize = 64 << 10;
+
 const CONTENTION: [&str; 3] = ["--- contentionz ", "--- contention:", "--- mutex:"];
 
 pub(crate) fn begins_like(bytes: &[u8]) -> bool {
@@ -65,6 +68,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         };
         let parsed: Option<Vec<i64>> = values
             .split_ascii_whitespace()
+            .take(3)
             .map(|value| value.parse().ok())
             .collect();
         let values = match (parsed.as_deref(), &name) {
@@ -73,8 +77,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
             _ => return Err(fault()),
         };
         let values = columns.iter().copied().zip(values).collect();
-        // The first address of a goroutine is where the goroutine continues.
-        symbols.begin(addresses(stack).ok_or_else(fault)?, values, true);
+        symbols.begin(addresses(stack).ok_or_else(fault)?, values);
     }
     symbols.flush(builder, &mut maps)
 }
@@ -130,18 +133,25 @@ impl Scale {
     }
 }
 
+/// Addresses and values of a sample.
+#[derive(Debug)]
+struct Waiting {
+    stack: Vec<u64>,
+    values: Vec<(usize, i64)>,
+}
+
 /// A sample that waits for the names of its frames.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    sample: Option<(Vec<u64>, Vec<(usize, i64)>, bool)>,
+    sample: Option<Waiting>,
     named: Vec<LocationId>,
     attributes: AttributeSetId,
 }
 
 impl Symbols {
     /// Begins a sample.
-    pub(crate) fn begin(&mut self, stack: Vec<u64>, values: Vec<(usize, i64)>, leaf_is_call: bool) {
-        self.sample = Some((stack, values, leaf_is_call));
+    pub(crate) fn begin(&mut self, stack: Vec<u64>, values: Vec<(usize, i64)>) {
+        self.sample = Some(Waiting { stack, values });
         self.named.clear();
         self.attributes = AttributeSetId::default();
     }
@@ -153,8 +163,8 @@ impl Symbols {
         }
         let line = line.trim_start_matches('#').trim_start();
         if let Some(labels) = line.strip_prefix("labels:") {
-            let labels: BTreeMap<String, String> =
-                serde_json::from_str(labels.trim()).unwrap_or_default();
+            let labels = labels.get(..LABELS).unwrap_or(labels).trim();
+            let labels: BTreeMap<String, String> = serde_json::from_str(labels).unwrap_or_default();
             let mut attributes = Vec::new();
             for (key, value) in labels {
                 attributes.push(builder.text(&key, &value)?);
@@ -193,11 +203,11 @@ impl Symbols {
         builder: &mut Builder<'_>,
         maps: &mut Maps,
     ) -> Result<(), Fault> {
-        let Some((addresses, values, leaf_is_call)) = self.sample.take() else {
+        let Some(Waiting { stack, values }) = self.sample.take() else {
             return Ok(());
         };
         if self.named.is_empty() {
-            maps.stack(builder, &addresses, leaf_is_call, &mut self.named)?;
+            maps.stack(builder, &stack, true, &mut self.named)?;
         }
         builder.sample(&self.named, self.attributes, &values)
     }

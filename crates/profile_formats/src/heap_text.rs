@@ -96,7 +96,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
             false => vec![live.0, live.1],
         };
         let values = columns.iter().copied().zip(values).collect();
-        symbols.begin(addresses, values, true);
+        symbols.begin(addresses, values);
     }
     symbols.flush(builder, &mut maps)?;
     Ok(())

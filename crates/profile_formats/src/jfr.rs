@@ -35,12 +35,14 @@ pub(crate) fn begins_like(bytes: &[u8]) -> bool {
 pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault> {
     let (mut start, mut end) = (u64::MAX, 0);
     let mut at = 0;
+    // async-profiler writes the settings into the first chunk only.
+    let mut settings = Settings::default();
     while at < bytes.len() {
         let rest = bytes.get(at..).unwrap_or_default();
         let header = Header::read(rest, at)?;
         let chunk = rest.get(..header.size).unwrap_or_default();
         let cursor = Cursor::new(chunk, at, header.compressed);
-        read_chunk(cursor, &header, builder)?;
+        read_chunk(cursor, &header, &mut settings, builder)?;
         start = start.min(header.start);
         end = end.max(header.start.saturating_add(header.duration));
         at += header.size;
@@ -108,8 +110,14 @@ impl Header {
     }
 }
 
-fn read_chunk(chunk: Cursor<'_>, header: &Header, builder: &mut Builder<'_>) -> Result<(), Fault> {
-    let charged = header.size.min(metadata::MOST) * METADATA_PER_BYTE;
+fn read_chunk(
+    chunk: Cursor<'_>,
+    header: &Header,
+    known: &mut Settings,
+    builder: &mut Builder<'_>,
+) -> Result<(), Fault> {
+    let size = chunk.moved(header.metadata).count()?;
+    let charged = size.min(metadata::MOST) * METADATA_PER_BYTE;
     builder.grow(charged)?;
     let metadata = Metadata::read(&mut chunk.moved(header.metadata))?;
     let setting = metadata.id("jdk.ActiveSetting");
@@ -123,11 +131,10 @@ fn read_chunk(chunk: Cursor<'_>, header: &Header, builder: &mut Builder<'_>) -> 
         }
         Ok(())
     })?;
-    let mut known = Settings::default();
     for (mut cursor, kind) in settings {
         known.add(&constants, &mut cursor, kind)?;
     }
-    let mut events = Events::new(&chunk, &constants, &known, header.ticks_per_second)?;
+    let mut events = Events::new(&chunk, &constants, known, header.ticks_per_second)?;
     let mut converted = 0;
     each_event(chunk, |mut cursor, kind| {
         if kind == METADATA || kind == CHECKPOINT {

@@ -42,6 +42,8 @@ impl Maps {
             }
             let id = builder.mapping(start..limit, offset, file)?;
             builder.grow(ENTRY)?;
+            // The program comes first.
+            builder.main.get_or_insert(id);
             maps.ranges.push(Range { start, limit, id });
         }
         maps.ranges.sort_by_key(|range| range.start);

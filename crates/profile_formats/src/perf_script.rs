@@ -33,11 +33,11 @@ struct Header<'l> {
 impl<'l> Header<'l> {
     fn parse(line: &'l str) -> Option<Self> {
         // The name of the command may have spaces, so the number and the time identify their places.
-        let mut from = 0;
+        let mut rest = line.trim_start();
         loop {
-            let (command, rest) = line.split_at_checked(from + line.get(from..)?.find(' ')?)?;
-            from = command.len() + 1;
-            if let Some(header) = Header::behind(command.trim(), rest.trim_start()) {
+            rest = rest.split_once(' ')?.1.trim_start();
+            let command = line.get(..line.len() - rest.len())?;
+            if let Some(header) = Header::behind(command.trim(), rest) {
                 return Some(header);
             }
         }

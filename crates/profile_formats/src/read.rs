@@ -74,6 +74,7 @@ fn decompress_and_convert(
     permit: &mut Permit,
     into: &mut Dictionary,
 ) -> Result<Converted, FormatError> {
+    let held = permit.bytes();
     let decompressed = match file.starts_with(&[0x1f, 0x8b]) {
         true => Some(decompress(Codec::Gzip, file, limits.input, permit)?),
         false => None,
@@ -86,28 +87,29 @@ fn decompress_and_convert(
     let format = format.or_else(|| detect(bytes));
     let format = format.ok_or(FormatError::Unknown)?;
     let converted = convert(bytes, format, limits, permit, into);
-    if let Some(decompressed) = decompressed {
-        let rest = permit.bytes().saturating_sub(decompressed.capacity());
-        permit.shrink_to(rest);
-    }
-    converted.map_err(|fault| fault.of(format))
+    let (converted, kept) = converted.map_err(|fault| fault.of(format))?;
+    permit.shrink_to(held + kept);
+    Ok(converted)
 }
 
+/// Returns the profiles and their memory.
 fn convert(
     bytes: &[u8],
     format: Format,
     limits: &Limits,
     permit: &mut Permit,
     into: &mut Dictionary,
-) -> Result<Converted, Fault> {
+) -> Result<(Converted, usize), Fault> {
     let mut builder = Builder::new(into, limits, permit);
     parser(format).1(bytes, &mut builder)?;
     let (main, repairs) = (builder.main, builder.repairs);
-    Ok(Converted {
-        profiles: builder.finish()?,
+    let (profiles, kept) = builder.finish()?;
+    let converted = Converted {
+        profiles,
         main,
         repairs,
-    })
+    };
+    Ok((converted, kept))
 }
 
 type Detect = fn(&[u8]) -> bool;

@@ -95,7 +95,8 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         })?;
         let column = builder.sample_type(unit.kind, unit.unit);
         if unit.unit == "nanoseconds" {
-            let lasted = unit.scaled(profile.end_value) - unit.scaled(profile.start_value);
+            let (start, end) = (profile.start_value, profile.end_value);
+            let lasted = unit.scaled(end).saturating_sub(unit.scaled(start));
             duration = duration.max(u64::try_from(lasted).unwrap_or_default());
         }
         let mut attributes = AttributeSetId::default();

@@ -5,6 +5,9 @@ use tributary_profiles::{Profiles, folded, top};
 
 use super::*;
 
+mod damage;
+mod fixtures;
+
 /// Reads a file within default limits.
 fn profiles(file: &[u8]) -> Profiles {
     let mut permit = Budget::new(1 << 30).empty_permit();
@@ -88,48 +91,4 @@ fn evented_speedscope_profile_counts_own_time() {
     assert!(wrong.contains("event 2"), "{wrong}");
     let cut = error(&file.as_bytes()[..80], Format::Speedscope);
     assert!(cut.contains("line 1, column 80"), "{cut}");
-}
-
-fn pairs(totals: &[(&str, i64)]) -> Vec<(String, i64)> {
-    let pair = |(name, total): &(&str, i64)| ((*name).to_owned(), *total);
-    totals.iter().map(pair).collect()
-}
-
-#[test]
-fn async_profiler_recording_has_totals_of_its_converter() {
-    let read = profiles(include_bytes!("../fixtures/async-profiler.jfr.gz"));
-    // `jfrconv --cpu` counts 19 samples of 20 ms, and `--wall` 116 samples of 100 ms.
-    let expected = [
-        ("cpu/nanoseconds", 19 * 20_000_000),
-        ("wall/nanoseconds", 116 * 100_000_000),
-        ("alloc_in_new_tlab_objects/count", 114),
-        ("alloc_in_new_tlab_bytes/bytes", 239_076_208),
-        ("contentions/count", 9),
-        ("delay/nanoseconds", 397_641_573),
-    ];
-    assert_eq!(totals(&read), pairs(&expected));
-    let header = &read.iter().next().unwrap().header;
-    assert_eq!(
-        (header.time, header.duration),
-        (1_795_646_053_240_246_000, 431_234_000)
-    );
-    let alloc = stacks(&read, "alloc_in_new_tlab_objects");
-    assert!(alloc.contains("Load.allocate;byte[] "), "{alloc}");
-}
-
-#[test]
-fn recording_of_jdk_has_totals_of_jfr_print() {
-    let read = profiles(include_bytes!("../fixtures/jdk.jfr.gz"));
-    let expected = [
-        ("samples/count", 3),
-        ("alloc_sample_objects/count", 60),
-        ("alloc_sample_bytes/bytes", 273_999_600),
-        ("contentions/count", 1),
-        ("delay/nanoseconds", 40_083_948),
-        ("park_contentions/count", 1),
-        ("park_delay/nanoseconds", 20_092_479),
-    ];
-    assert_eq!(totals(&read), pairs(&expected));
-    let delay = stacks(&read, "delay");
-    assert_eq!(delay, "Tiny.main;java.lang.Object 40083948\n");
 }

@@ -17,9 +17,12 @@ pub(crate) fn first_line(bytes: &[u8]) -> &[u8] {
     line.unwrap_or_default()
 }
 
-/// Returns the hexadecimal numbers of a line that begin with `0x`.
+/// More addresses than a stack may have.
+const MOST_ADDRESSES: usize = (1 << 16) + 1;
+
+/// Returns the hexadecimal numbers of a line that begin with `0x`. A stack that is too long is cut off, and refused later.
 pub(crate) fn addresses(text: &str) -> Option<Vec<u64>> {
-    let words = text.split_ascii_whitespace();
+    let words = text.split_ascii_whitespace().take(MOST_ADDRESSES);
     let address = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     words.map(address).collect()
 }

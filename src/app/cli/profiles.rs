@@ -303,13 +303,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut a = String::new();
         let file = path(directory.path(), "heap.txt", &mut a);
-        std::fs::write(file, "heap profile: 1: 2 [3: 4] @ heap/1048576\n").unwrap();
+        std::fs::write(file, "heap profile: 1: 2 [3: 4] @ heap/1048576\nx\n").unwrap();
         let refused = outcome(&["top", file]);
         assert_eq!(refused.code, EXIT_FAILURE);
         assert!(
             refused
                 .notes
-                .contains("heap.txt: the file is not in pprof's format"),
+                .contains("heap.txt: not a valid text heap profile file: line 2: "),
             "{}",
             refused.notes
         );

@@ -28,8 +28,13 @@ pub(super) const THREAD: &str = "java.lang.Thread";
 const SYMBOL: &str = "jdk.types.Symbol";
 const STRING: &str = "java.lang.String";
 
+/// Maximum size of a constant that is not a stack, in bytes: two texts of a thread.
+const CONSTANT: usize = 3 << 16;
+
 /// Memory of the position of a constant in a table that may be half empty, in bytes.
 const POSITION: usize = 64;
+/// Number of keys of a class that enumerates. The states of a thread are the most.
+const ENUMERATED: i64 = 64;
 /// Number of positions that are accounted for together.
 const CHARGED: usize = 1024;
 
@@ -82,7 +87,12 @@ impl<'c> Constants<'c> {
                     }
                     self.positions.insert((class, key), cursor.at());
                 }
+                let start = cursor.at();
                 self.metadata.skip_constant(cursor, id)?;
+                if class.is_some() && name != STACK_TRACE && cursor.at() - start > CONSTANT {
+                    let problem = format!("a constant `{name}` has more than {CONSTANT} bytes");
+                    return Err(cursor.moved(start).fault(problem));
+                }
             }
         }
         Ok(())
@@ -129,6 +139,11 @@ impl<'c> Constants<'c> {
 
     fn symbol(&self, key: i64) -> Result<Cow<'c, str>, Fault> {
         self.name(SYMBOL, key)
+    }
+
+    /// Returns the texts of the constants with small keys: of a class that enumerates.
+    pub(super) fn enumeration(&self, class: &str) -> Result<Vec<Cow<'c, str>>, Fault> {
+        (0..ENUMERATED).map(|key| self.name(class, key)).collect()
     }
 
     /// Returns the text of a constant that has one text; empty if the constant is missing.

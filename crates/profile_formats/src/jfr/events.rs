@@ -1,5 +1,6 @@
 //! The events that are samples, and their sample types.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
@@ -142,6 +143,8 @@ pub(super) struct Events<'e, 'c> {
     ticks_per_second: u64,
     rules: HashMap<i64, &'static Rule, RandomState>,
     pub(super) stacks: Stacks,
+    /// Names of the states of threads, by key.
+    states: Vec<Cow<'c, str>>,
 }
 
 impl<'e, 'c> Events<'e, 'c> {
@@ -164,6 +167,7 @@ impl<'e, 'c> Events<'e, 'c> {
             ticks_per_second: ticks_per_second.max(1),
             rules,
             stacks: Stacks::new(constants)?,
+            states: constants.enumeration("jdk.types.ThreadState")?,
         })
     }
 
@@ -216,7 +220,7 @@ impl<'e, 'c> Events<'e, 'c> {
                     builder.sample_type(name, unit),
                     self.nanoseconds(event.duration),
                 ),
-                Measure::Period(of) => self.time(rule, of, &event, builder)?,
+                Measure::Period(of) => self.time(rule, of, &event, builder),
             };
         }
         let attributes =
@@ -244,16 +248,17 @@ impl<'e, 'c> Events<'e, 'c> {
         mut of: &'static str,
         event: &Event,
         builder: &mut Builder<'_>,
-    ) -> Result<(usize, i64), Fault> {
+    ) -> (usize, i64) {
         if rule.event == EXECUTION {
-            let state = self.constants.name("jdk.types.ThreadState", event.state)?;
-            if self.settings.is_wall(&state) {
+            let state = usize::try_from(event.state).ok();
+            let state = state.and_then(|state| self.states.get(state));
+            if self.settings.is_wall(state.map_or("", |state| state)) {
                 of = "wall";
             }
         }
         if event.sampling_period > 0 {
             let column = builder.sample_type(of, "nanoseconds");
-            return Ok((column, self.nanoseconds(event.sampling_period)));
+            return (column, self.nanoseconds(event.sampling_period));
         }
         let Some(period) = self.settings.period(of) else {
             // Without a period, the samples have no time.
@@ -262,10 +267,10 @@ impl<'e, 'c> Events<'e, 'c> {
                 "wall" => "wall_samples",
                 _ => "native_samples",
             };
-            return Ok((builder.sample_type(name, "count"), event.samples));
+            return (builder.sample_type(name, "count"), event.samples);
         };
         let column = builder.sample_type(of, "nanoseconds");
         builder.period_of(column, of, "nanoseconds", period);
-        Ok((column, event.samples.saturating_mul(period)))
+        (column, event.samples.saturating_mul(period))
     }
 }

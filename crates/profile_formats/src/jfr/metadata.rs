@@ -43,6 +43,9 @@ pub(super) enum Value<'c> {
     Parts(usize),
 }
 
+/// A function that is called with each field of each element of an array, and with `None` after each element.
+pub(super) type EachPart<'e, 'c> = dyn FnMut(Option<(&Field, Value<'c>)>) -> Result<(), Fault> + 'e;
+
 /// The classes of a chunk.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
@@ -202,7 +205,7 @@ impl Metadata {
         cursor: &mut Cursor<'c>,
         class: i64,
         field: &str,
-        each: &mut dyn FnMut(Option<(&Field, Value<'c>)>) -> Result<(), Fault>,
+        each: &mut EachPart<'_, 'c>,
     ) -> Result<(), Fault> {
         let fields = self
             .classes

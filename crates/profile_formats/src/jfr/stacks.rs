@@ -19,37 +19,51 @@ const CONVERTED: usize = 96;
 pub const CONTEXT: &str = "jfr.context_id";
 
 /// Converted constants of a chunk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stacks {
+    /// Values of `profile.frame.type`, by the key of the frame type.
+    kinds: Vec<&'static str>,
     /// By method, line, and frame type.
     frames: HashMap<(i64, i64, i64), LocationId, RandomState>,
-    /// By stack, and class of an object or 0.
-    stacks: HashMap<(i64, i64), StackId, RandomState>,
+    stacks: HashMap<i64, StackId, RandomState>,
+    /// Stacks with the class of an object as their leaf.
+    with_class: HashMap<(StackId, LocationId), StackId, RandomState>,
     classes: HashMap<i64, LocationId, RandomState>,
     /// By thread and context.
     threads: HashMap<(i64, i64), AttributeSetId, RandomState>,
     locations: Vec<LocationId>,
-    /// Whether frames of the type `Native` are C functions, as in recordings of async-profiler; else Java methods.
-    has_native_code: bool,
 }
 
 impl Stacks {
     pub(super) fn new(constants: &Constants<'_>) -> Result<Self, Fault> {
-        let mut stacks = Stacks::default();
-        // The types of the JDK are Interpreted, JIT compiled, Inlined and Native. async-profiler adds C++ and Kernel.
-        for kind in 0..16 {
-            stacks.has_native_code |= constants.name("jdk.types.FrameType", kind)? == "Kernel";
-        }
-        Ok(stacks)
+        let names = constants.enumeration("jdk.types.FrameType")?;
+        // The types of the JDK are Interpreted, JIT compiled, Inlined and Native, where Native is a Java method.
+        // async-profiler adds C++ and Kernel, and Native is a C function.
+        let has_native_code = names.iter().any(|name| name == "Kernel");
+        let kinds = names.iter().map(|name| match &**name {
+            "Kernel" => "kernel",
+            "C++" => "native",
+            "Native" if has_native_code => "native",
+            _ => "jvm",
+        });
+        Ok(Stacks {
+            kinds: kinds.collect(),
+            frames: HashMap::default(),
+            stacks: HashMap::default(),
+            with_class: HashMap::default(),
+            classes: HashMap::default(),
+            threads: HashMap::default(),
+            locations: Vec::new(),
+        })
     }
 
     /// Memory of the tables, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        (self.frames.len() + self.stacks.len() + self.classes.len() + self.threads.len())
-            * CONVERTED
+        let stacks = self.stacks.len() + self.with_class.len();
+        (self.frames.len() + stacks + self.classes.len() + self.threads.len()) * CONVERTED
     }
 
-    /// Converts a stack, with the class of an object as its leaf if there is one, like async-profiler's converter.
+    /// Converts a stack, with the class of an object as its leaf unless the class is 0, like async-profiler's converter.
     pub(super) fn stack(
         &mut self,
         constants: &Constants<'_>,
@@ -57,59 +71,91 @@ impl Stacks {
         stack: i64,
         class: i64,
     ) -> Result<StackId, Fault> {
-        if let Some(known) = self.stacks.get(&(stack, class)) {
+        let stack = match self.stacks.get(&stack) {
+            Some(known) => *known,
+            None => self.plain(constants, builder, stack)?,
+        };
+        if class == 0 {
+            return Ok(stack);
+        }
+        let class = self.class(constants, builder, class)?;
+        if let Some(known) = self.with_class.get(&(stack, class)) {
             return Ok(*known);
         }
+        self.locations.clear();
+        self.locations.push(class);
+        self.locations.extend(builder.dictionary.locations(stack));
+        let id = builder.stack(&self.locations)?;
+        self.with_class.insert((stack, class), id);
+        Ok(id)
+    }
+
+    fn plain(
+        &mut self,
+        constants: &Constants<'_>,
+        builder: &mut Builder<'_>,
+        stack: i64,
+    ) -> Result<StackId, Fault> {
         let mut locations = std::mem::take(&mut self.locations);
         locations.clear();
-        if class != 0 {
-            locations.push(self.class(constants, builder, class)?);
-        }
         if let (Some(cursor), Some(id)) = (
             constants.find(STACK_TRACE, stack),
             constants.metadata.id(STACK_TRACE),
         ) {
-            let mut frames = cursor;
+            let mut frames = None;
             constants
                 .metadata
                 .visit(&mut { cursor }, id, &mut |field, value| {
                     if let ("frames", Value::Parts(at)) = (&*field.name, value) {
-                        frames = cursor.moved(at);
+                        frames = Some(cursor.moved(at));
                     }
                 })?;
-            let (mut method, mut line, mut kind) = (0, 0, 0);
-            constants
-                .metadata
-                .elements(&mut frames, id, "frames", &mut |part| {
-                    match part {
-                        Some((field, Value::Number(number))) => match &*field.name {
-                            "method" => method = number,
-                            "lineNumber" => line = number,
-                            "type" => kind = number,
-                            _ => {}
-                        },
-                        Some(_) => {}
-                        None => {
-                            let key = (method, line, kind);
-                            let location = match self.frames.get(&key) {
-                                Some(location) => *location,
-                                None => {
-                                    let location = self.frame(constants, builder, key)?;
-                                    self.frames.insert(key, location);
-                                    location
-                                }
-                            };
-                            locations.push(location);
-                            (method, line, kind) = (0, 0, 0);
-                        }
-                    }
-                    Ok(())
-                })?;
+            if let Some(mut frames) = frames {
+                self.add_frames(constants, builder, &mut frames, id, &mut locations)?;
+            }
         }
         let id = builder.stack(&locations)?;
         self.locations = locations;
-        self.stacks.insert((stack, class), id);
+        self.stacks.insert(stack, id);
         Ok(id)
+    }
+
+    fn add_frames<'c>(
+        &mut self,
+        constants: &Constants<'c>,
+        builder: &mut Builder<'_>,
+        frames: &mut Cursor<'c>,
+        class: i64,
+        locations: &mut Vec<LocationId>,
+    ) -> Result<(), Fault> {
+        let (mut method, mut line, mut kind) = (0, 0, 0);
+        constants
+            .metadata
+            .elements(frames, class, "frames", &mut |part| {
+                match part {
+                    Some((field, Value::Number(number))) => match &*field.name {
+                        "method" => method = number,
+                        "lineNumber" => line = number,
+                        "type" => kind = number,
+                        _ => {}
+                    },
+                    Some(_) => {}
+                    None => {
+                        let key = (method, line, kind);
+                        let location = match self.frames.get(&key) {
+                            Some(location) => *location,
+                            None => {
+                                let location = self.frame(constants, builder, key)?;
+                                self.frames.insert(key, location);
+                                location
+                            }
+                        };
+                        locations.push(location);
+                        (method, line, kind) = (0, 0, 0);
+                    }
+                }
+                Ok(())
+            })
     }
 
     fn frame(
@@ -132,12 +178,10 @@ impl Stacks {
             }
         })?;
         let class = constants.text(class_name)?.replace('/', ".");
-        let kind = match &*constants.name("jdk.types.FrameType", kind)? {
-            "Kernel" => "kernel",
-            "C++" => "native",
-            "Native" if self.has_native_code => "native",
-            _ => "jvm",
-        };
+        let kind = usize::try_from(kind)
+            .ok()
+            .and_then(|kind| self.kinds.get(kind));
+        let kind = kind.copied().unwrap_or("jvm");
         let full = match (kind, &*class, &*name) {
             ("jvm", "", "") => "unknown".to_owned(),
             ("jvm", "", name) => name.to_owned(),
@@ -191,6 +235,14 @@ impl Stacks {
         if let Some(thread) = self.threads.get(&(key, context)) {
             return Ok(*thread);
         }
+        if context != 0 {
+            let thread = self.thread(constants, builder, key, 0)?;
+            let mut attributes = builder.dictionary.attributes(thread).to_vec();
+            attributes.push(builder.number(CONTEXT, context)?);
+            let thread = builder.dictionary.attribute_set(&attributes);
+            self.threads.insert((key, context), thread);
+            return Ok(thread);
+        }
         let (mut java, mut os) = (Value::Text(Text::None), Value::Text(Text::None));
         let (mut java_id, mut os_id) = (0, 0);
         constants.visit(THREAD, key, &mut |field, value| match (field, value) {
@@ -205,12 +257,7 @@ impl Stacks {
             name => name,
         };
         let id = [os_id, java_id].into_iter().find(|id| *id > 0);
-        let mut thread = builder.thread(&name, id)?;
-        if context != 0 {
-            let mut attributes = builder.dictionary.attributes(thread).to_vec();
-            attributes.push(builder.number(CONTEXT, context)?);
-            thread = builder.dictionary.attribute_set(&attributes);
-        }
+        let thread = builder.thread(&name, id)?;
         self.threads.insert((key, context), thread);
         Ok(thread)
     }
