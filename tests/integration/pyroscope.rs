@@ -302,6 +302,31 @@ async fn ingested_formats_have_names_and_totals_of_pyroscope() {
 }
 
 #[tokio::test]
+async fn recording_arrives_as_profiles_of_pyroscope() {
+    let chain = Chain::start("").await;
+    let recording = include_bytes!("../../crates/profile_formats/fixtures/async-profiler.jfr.gz");
+    let query = "/ingest?name=shop&format=jfr&from=1700000000&until=1700000010&sampleRate=100&spyName=javaspy";
+    let post = chain.post(query, &[], recording.to_vec()).await;
+    assert_eq!(post.status, 200, "{}", post.text());
+    let all = chain.arrived(1).await;
+    let kinds: Vec<String> = all
+        .iter()
+        .map(|of| format!("{}:{}", of.scope, of.kind))
+        .collect();
+    assert!(
+        kinds.contains(&"process_cpu:cpu:nanoseconds".to_owned()),
+        "{kinds:?}"
+    );
+    for profile in &all {
+        assert!(
+            profile.total > 0 && profile.resource["service.name"] == "shop",
+            "{profile:?}"
+        );
+        assert!(!profile.labels.iter().any(|label| label == "jfr.context_id"));
+    }
+}
+
+#[tokio::test]
 async fn malformed_requests_get_clear_text() {
     let chain = Chain::start("").await;
     for (path, headers, body, status, text) in [

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use tributary_profiles::Dictionary;
-use tributary_profiles::model::{Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
+use tributary_profiles::model::{Profile, Profiles, ResourceProfiles, ScopeProfiles};
 use tributary_profiles::names;
 use tributary_profiles::pprof::LinkLabels;
 use tributary_profiles::pprof::write::write;
@@ -105,13 +105,7 @@ fn count_as_time(profile: &mut Profile, dictionary: &mut Dictionary) {
         return;
     }
     header.sample_type = header.period_type;
-    let mut samples = Samples::default();
-    samples.reserve(profile.samples.len());
-    for sample in profile.samples.iter() {
-        let total = sample.total().0.saturating_mul(profile.header.period);
-        samples.push(sample.key, &[total], &[]);
-    }
-    profile.samples = samples;
+    profile.samples = profile.samples.scaled(header.period);
 }
 
 /// Returns the labels of a series, the most important first.
