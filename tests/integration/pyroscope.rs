@@ -15,7 +15,7 @@ use tributary_profiles::dictionary::Dictionary;
 use tributary_profiles::model::{Profile, ResourceProfiles, Samples, ScopeProfiles};
 use tributary_profiles::pprof::LinkLabels;
 use tributary_profiles::pprof::write::write;
-use tributary_pyroscope::labels::Label;
+use tributary_pyroscope::labels::SeriesLabel;
 use tributary_pyroscope::push::put_series;
 
 use crate::harness::backend::Record;
@@ -154,7 +154,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// A request of two series.
 fn push(value: i64) -> Vec<u8> {
     let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let labels = |pod: &str| -> Vec<Label> {
+    let labels = |pod: &str| -> Vec<SeriesLabel> {
         let own = [
             ("__name__", "memory"),
             ("__delta__", "false"),

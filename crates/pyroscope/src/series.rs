@@ -13,7 +13,7 @@ use tributary_profiles::pprof::LinkLabels;
 use tributary_profiles::pprof::write::write;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::labels::{self, DELTA, Label, MAX_NAME, MAX_VALUE, NAME, SERVICE_NAME, is_public};
+use crate::labels::{self, DELTA, MAX_NAME, MAX_VALUE, NAME, SERVICE_NAME, SeriesLabel, is_public};
 use crate::push::put_series;
 
 /// Attribute with the name of a service.
@@ -161,7 +161,7 @@ fn labels_of(
     scope: &ScopeProfiles,
     dictionary: &Dictionary,
     max_labels: usize,
-) -> Vec<Label> {
+) -> Vec<SeriesLabel> {
     let attributes = || resource.resource.iter().flat_map(|of| &of.attributes);
     let service = attributes().find(|attribute| attribute.key == SERVICE);
     let service = service.and_then(text).filter(|name| !name.is_empty());
