@@ -169,7 +169,14 @@ impl Target<'_> {
         let ReceivedBytes { bytes, permit } = held;
         let mut request = Request::new(rules, permit);
         let (service, kind) = self.service();
-        let file = request.read(bytes, Some(formats::Format::Speedscope))?;
+        let mut file = request.read(bytes, Some(formats::Format::Speedscope))?;
+        let (dictionary, _) = request.tables();
+        // speedscope has units, but no sample types: the name of the service states the type.
+        if let (Some(kind), [profile]) = (kind, file.profiles.profiles.as_mut_slice())
+            && dictionary.text(profile.header.sample_type.unit) == kind.unit
+        {
+            profile.header.sample_type.kind = dictionary.string(kind.sample_type);
+        }
         let profile = match kind {
             Some(kind) => kind.profile,
             None => by_sample_types(request.sample_types(&file.profiles).into_iter()),
