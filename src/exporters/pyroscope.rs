@@ -124,7 +124,8 @@ impl queue::Sender for Pusher {
                 .add_encoded(request)
                 .map_err(|error| unfit(&error))?;
         }
-        let request = write_request(compactor.finish(), self.max_labels, take)?;
+        let request = write_request(compactor.finish(), self.max_labels, memory);
+        let request = request.map_err(|_| SendError::no_memory(memory))?;
         if request.is_empty() {
             return Ok(Vec::new());
         }

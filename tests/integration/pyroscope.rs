@@ -15,7 +15,7 @@ use tributary_profiles::dictionary::Dictionary;
 use tributary_profiles::model::{Profile, ResourceProfiles, Samples, ScopeProfiles};
 use tributary_profiles::pprof::LinkLabels;
 use tributary_profiles::pprof::write::write;
-use tributary_pyroscope::labels::Label;
+use tributary_pyroscope::labels::SeriesLabel;
 use tributary_pyroscope::push::put_series;
 
 use crate::harness::backend::Record;
@@ -154,7 +154,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// A request of two series.
 fn push(value: i64) -> Vec<u8> {
     let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let labels = |pod: &str| -> Vec<Label> {
+    let labels = |pod: &str| -> Vec<SeriesLabel> {
         let own = [
             ("__name__", "memory"),
             ("__delta__", "false"),
@@ -299,6 +299,31 @@ async fn ingested_formats_have_names_and_totals_of_pyroscope() {
         assert_eq!(profile.time, 1_700_000_000_000_000_000, "{profile:?}");
     }
     chain.collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn recording_arrives_as_profiles_of_pyroscope() {
+    let chain = Chain::start("").await;
+    let recording = include_bytes!("../../crates/profile_formats/fixtures/async-profiler.jfr.gz");
+    let query = "/ingest?name=shop&format=jfr&from=1700000000&until=1700000010&sampleRate=100&spyName=javaspy";
+    let post = chain.post(query, &[], recording.to_vec()).await;
+    assert_eq!(post.status, 200, "{}", post.text());
+    let all = chain.arrived(1).await;
+    let kinds: Vec<String> = all
+        .iter()
+        .map(|of| format!("{}:{}", of.scope, of.kind))
+        .collect();
+    assert!(
+        kinds.contains(&"process_cpu:cpu:nanoseconds".to_owned()),
+        "{kinds:?}"
+    );
+    for profile in &all {
+        assert!(
+            profile.total > 0 && profile.resource["service.name"] == "shop",
+            "{profile:?}"
+        );
+        assert!(!profile.labels.iter().any(|label| label == "jfr.context_id"));
+    }
 }
 
 #[tokio::test]

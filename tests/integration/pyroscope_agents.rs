@@ -93,7 +93,7 @@ async fn go_agent_sends_all_kinds_of_profiles() {
     let Some(program) = told("PYROSCOPE_GO") else {
         return;
     };
-    let scopes = ["process_cpu", "memory", "goroutines", "mutex", "block"];
+    let scopes = ["process_cpu", "memory", "goroutine", "mutex", "block"];
     let all = run(Command::new(program), "shop.go", &scopes).await;
     assert!(
         (1..MINUTE).contains(&total(&all, "cpu:nanoseconds")),

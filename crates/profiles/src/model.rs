@@ -151,6 +151,17 @@ impl Samples {
         samples
     }
 
+    /// Returns the samples with their totals multiplied by `factor`, which saturate, and without timestamps.
+    pub fn scaled(&self, factor: i64) -> Samples {
+        let mut scaled = Samples::default();
+        scaled.reserve(self.len());
+        for sample in self.iter() {
+            let total = sample.total().0.saturating_mul(factor);
+            scaled.push(sample.key, &[total], &[]);
+        }
+        scaled
+    }
+
     /// Number of samples.
     pub fn len(&self) -> usize {
         self.keys.len()

@@ -9,7 +9,7 @@ const MAX_WORD: usize = 128;
 
 /// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum IngestFormat {
     /// pprof, alone or in a form.
     Pprof,
     /// Java Flight Recorder, alone or in a form.
@@ -118,20 +118,20 @@ impl Ingest {
     ///
     /// # Errors
     /// The format is unknown.
-    pub fn format(&self, content_type: &str) -> Result<Format, IngestError> {
+    pub fn format(&self, content_type: &str) -> Result<IngestFormat, IngestError> {
         match self.format.as_str() {
-            "pprof" => Ok(Format::Pprof),
-            "jfr" => Ok(Format::Jfr),
-            "folded" | "groups" => Ok(Format::Groups),
-            "lines" => Ok(Format::Lines),
-            "trie" => Ok(Format::Trie),
-            "tree" => Ok(Format::Tree),
-            "speedscope" => Ok(Format::Speedscope),
+            "pprof" => Ok(IngestFormat::Pprof),
+            "jfr" => Ok(IngestFormat::Jfr),
+            "folded" | "groups" => Ok(IngestFormat::Groups),
+            "lines" => Ok(IngestFormat::Lines),
+            "trie" => Ok(IngestFormat::Trie),
+            "tree" => Ok(IngestFormat::Tree),
+            "speedscope" => Ok(IngestFormat::Speedscope),
             "" => Ok(match content_type {
-                "binary/octet-stream+trie" => Format::Trie,
-                "binary/octet-stream+tree" => Format::Tree,
-                "multipart/form-data" => Format::Pprof,
-                _ => Format::Groups,
+                "binary/octet-stream+trie" => IngestFormat::Trie,
+                "binary/octet-stream+tree" => IngestFormat::Tree,
+                "multipart/form-data" => IngestFormat::Pprof,
+                _ => IngestFormat::Groups,
             }),
             other => {
                 let shown = other.chars().filter(|c| !c.is_control()).take(MAX_WORD);
@@ -195,9 +195,15 @@ mod tests {
     fn missing_parameters_have_the_defaults_of_pyroscope() {
         let ingest = of(&[("name", "a"), ("units", "samples"), ("spyName", "")]).unwrap();
         assert_eq!((ingest.from, ingest.until, ingest.rate), (NOW, NOW, 100));
-        assert_eq!(ingest.format("text/plain"), Ok(Format::Groups));
-        assert_eq!(ingest.format("multipart/form-data"), Ok(Format::Pprof));
-        assert_eq!(ingest.format("binary/octet-stream+tree"), Ok(Format::Tree));
+        assert_eq!(ingest.format("text/plain"), Ok(IngestFormat::Groups));
+        assert_eq!(
+            ingest.format("multipart/form-data"),
+            Ok(IngestFormat::Pprof)
+        );
+        assert_eq!(
+            ingest.format("binary/octet-stream+tree"),
+            Ok(IngestFormat::Tree)
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tributary_profiles::names;
 
 /// Profile, sample type and unit of stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
+pub struct StackKind {
     /// Name of the profile (`__name__`).
     pub profile: &'static str,
     /// Sample type.
@@ -70,11 +70,11 @@ const SUFFIXES: [(&str, &str, &str, &str); 26] = [
 
 /// Takes the suffix of a type off the name of a service. A name without a dot is that of a CPU profile. `None` if the
 /// suffix is no type: Pyroscope refuses such stacks too.
-pub fn of_service(name: &str) -> Option<(&str, Kind)> {
+pub fn of_service(name: &str) -> Option<(&str, StackKind)> {
     let (service, suffix) = name.rsplit_once('.').unwrap_or((name, "cpu"));
     let found = SUFFIXES.iter().find(|(known, ..)| *known == suffix);
     let (_, profile, sample_type, unit) = *found?;
-    let kind = Kind {
+    let kind = StackKind {
         profile,
         sample_type,
         unit,

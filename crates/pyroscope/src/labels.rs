@@ -1,14 +1,14 @@
 //! Labels of a series.
 
-/// Label with the name of the profile, such as `process_cpu`.
+/// SeriesLabel with the name of the profile, such as `process_cpu`.
 pub const NAME: &str = "__name__";
-/// Label with the name of the service.
+/// SeriesLabel with the name of the service.
 pub const SERVICE_NAME: &str = "service_name";
-/// Label with the name of the agent, such as `gospy`.
+/// SeriesLabel with the name of the agent, such as `gospy`.
 pub const SPY: &str = "pyroscope_spy";
-/// Label with the identity of a process, which distinguishes instances of a service.
+/// SeriesLabel with the identity of a process, which distinguishes instances of a service.
 pub const SESSION_ID: &str = "__session_id__";
-/// Label that is `false` if the values do not count from the start of the process.
+/// SeriesLabel that is `false` if the values do not count from the start of the process.
 pub const DELTA: &str = "__delta__";
 
 /// Maximum number of labels of a series. Pyroscope's default is 30.
@@ -19,11 +19,11 @@ pub const MAX_NAME: usize = 1024;
 pub const MAX_VALUE: usize = 2048;
 
 /// Name and value of a label.
-pub type Label = (String, String);
+pub type SeriesLabel = (String, String);
 
 /// The reason why labels are refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LabelError {
+pub enum SeriesLabelError {
     /// There are more than [`MAX_LABELS`] labels.
     #[error("the series has more than {MAX_LABELS} labels")]
     TooMany,
@@ -41,13 +41,13 @@ pub enum LabelError {
 ///
 /// # Errors
 /// The name or the value is not acceptable.
-pub fn check(name: &str, value: &str) -> Result<(), LabelError> {
+pub fn check(name: &str, value: &str) -> Result<(), SeriesLabelError> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(legal) {
-        return Err(LabelError::Name(name.chars().take(SHOWN).collect()));
+        return Err(SeriesLabelError::Name(name.chars().take(SHOWN).collect()));
     }
     match value.len() > MAX_VALUE {
-        true => Err(LabelError::Value(name.to_owned())),
+        true => Err(SeriesLabelError::Value(name.to_owned())),
         false => Ok(()),
     }
 }
@@ -58,7 +58,7 @@ pub fn is_public(name: &str) -> bool {
 }
 
 /// Returns the value of a label.
-pub fn find<'l>(labels: &'l [Label], name: &str) -> Option<&'l str> {
+pub fn find<'l>(labels: &'l [SeriesLabel], name: &str) -> Option<&'l str> {
     let found = labels.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value.as_str())
 }
@@ -76,12 +76,15 @@ mod tests {
         assert_eq!(check("k8s.io/pod-name", ""), Ok(()));
         for name in ["", "a b", "\u{e9}", &"a".repeat(MAX_NAME + 1)] {
             assert!(
-                matches!(check(name, ""), Err(LabelError::Name(_))),
+                matches!(check(name, ""), Err(SeriesLabelError::Name(_))),
                 "{name}"
             );
         }
         let long = "v".repeat(MAX_VALUE + 1);
-        assert_eq!(check("a", &long), Err(LabelError::Value("a".to_owned())));
+        assert_eq!(
+            check("a", &long),
+            Err(SeriesLabelError::Value("a".to_owned()))
+        );
         assert_eq!(check("a", &long[1..]), Ok(()));
     }
 

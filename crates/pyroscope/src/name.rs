@@ -1,6 +1,6 @@
 //! The parameter `name` of `/ingest`: a service with labels, as in `checkout.cpu{region=eu,pod="a-1"}`.
 
-use crate::labels::{Label, LabelError, MAX_LABELS, MAX_VALUE, check};
+use crate::labels::{MAX_LABELS, MAX_VALUE, SeriesLabel, SeriesLabelError, check};
 
 /// A parsed name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct SeriesName {
     /// Name before the labels, with the suffix of a type if the agent adds one.
     pub service: String,
     /// The labels, in the order of the text. Of equal names, the last one counts.
-    pub labels: Vec<Label>,
+    pub labels: Vec<SeriesLabel>,
 }
 
 /// The reason why a name is refused.
@@ -24,7 +24,7 @@ pub enum NameError {
     Syntax,
     /// A label is not acceptable.
     #[error(transparent)]
-    Label(#[from] LabelError),
+    Label(#[from] SeriesLabelError),
 }
 
 /// Parses a name. Quotes around a value are not part of the value; without quotes a value ends at `,` or `}`.
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<SeriesName, NameError> {
         check(name, value)?;
         parsed.labels.retain(|(known, _)| known != name);
         if parsed.labels.len() == MAX_LABELS {
-            return Err(LabelError::TooMany.into());
+            return Err(SeriesLabelError::TooMany.into());
         }
         parsed.labels.push((name.to_owned(), value.to_owned()));
         let after = after.trim_start();
@@ -114,6 +114,6 @@ mod tests {
         let many: Vec<String> = (0..=MAX_LABELS).map(|at| format!("k{at}=v")).collect();
         let many = |count: usize| parse(&format!("a{{{}}}", many[..count].join(",")));
         assert_eq!(many(MAX_LABELS).unwrap().labels.len(), MAX_LABELS);
-        assert_eq!(many(MAX_LABELS + 1), Err(LabelError::TooMany.into()));
+        assert_eq!(many(MAX_LABELS + 1), Err(SeriesLabelError::TooMany.into()));
     }
 }

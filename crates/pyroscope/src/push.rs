@@ -14,7 +14,7 @@ use tributary_memory::NoRoom;
 use tributary_otlp::reader::{Fields, Value, WireFault, put_varint, varint_len};
 
 pub use self::json::from_json;
-use crate::labels::{Label, LabelError, MAX_LABELS, check};
+use crate::labels::{MAX_LABELS, SeriesLabel, SeriesLabelError, check};
 
 /// Maximum number of series in a request.
 pub const MAX_SERIES: usize = 1024;
@@ -25,7 +25,7 @@ pub const MAX_SAMPLES: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Series {
     /// The labels, each once.
-    pub labels: Vec<Label>,
+    pub labels: Vec<SeriesLabel>,
     /// The profiles: pprof files, with or without gzip.
     pub profiles: Vec<Bytes>,
 }
@@ -50,7 +50,7 @@ pub enum PushError {
     TooManySamples,
     /// A label is not acceptable.
     #[error(transparent)]
-    Label(#[from] LabelError),
+    Label(#[from] SeriesLabelError),
     /// The memory budget has no room for the request.
     #[error("{0}")]
     NoRoom(#[from] NoRoom),
@@ -106,7 +106,7 @@ impl Series {
         check(name, value)?;
         self.labels.retain(|(known, _)| known != name);
         if self.labels.len() == MAX_LABELS {
-            return Err(LabelError::TooMany.into());
+            return Err(SeriesLabelError::TooMany.into());
         }
         self.labels.push((name.to_owned(), value.to_owned()));
         Ok(())
@@ -147,7 +147,7 @@ fn pair(message: &[u8]) -> Result<[&[u8]; 2], WireFault> {
 }
 
 /// Writes a series with one profile, as a field of a request. Fields of several calls are one request.
-pub fn put_series(labels: &[Label], profile: &[u8], id: &str, into: &mut Vec<u8>) {
+pub fn put_series(labels: &[SeriesLabel], profile: &[u8], id: &str, into: &mut Vec<u8>) {
     let pairs = || {
         labels.iter().map(|(name, value)| {
             let fields = [(1, name.as_bytes()), (2, value.as_bytes())];
@@ -191,7 +191,7 @@ fn field_len(len: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn label(name: &str, value: &str) -> Label {
+    fn label(name: &str, value: &str) -> SeriesLabel {
         (name.to_owned(), value.to_owned())
     }
 
@@ -202,7 +202,7 @@ mod tests {
         put_series(&labels, b"file", "id", &mut request);
         put_series(&[], &[7; 300], "", &mut request);
         let all = from_protobuf(&request.into()).unwrap();
-        let expected = |labels: &[Label], profile: &[u8]| Series {
+        let expected = |labels: &[SeriesLabel], profile: &[u8]| Series {
             labels: labels.to_vec(),
             profiles: vec![Bytes::copy_from_slice(profile)],
         };
@@ -226,12 +226,12 @@ mod tests {
             .flat_map(|a| (b'a'..=b'c').map(move |b| [0x0a, 4, 0x0a, 2, a, b]))
             .flatten()
             .collect();
-        let too_many = Err(PushError::Label(LabelError::TooMany));
+        let too_many = Err(PushError::Label(SeriesLabelError::TooMany));
         assert_eq!(read(series(labels)), too_many);
         let unnamed = read(series(vec![0x0a, 0]));
         assert!(matches!(
             unnamed,
-            Err(PushError::Label(LabelError::Name(_)))
+            Err(PushError::Label(SeriesLabelError::Name(_)))
         ));
     }
 

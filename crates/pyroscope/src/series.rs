@@ -4,20 +4,26 @@ use std::collections::BTreeMap;
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use tributary_otlp::room::{Room, RoomExhausted};
 use tributary_profiles::Dictionary;
-use tributary_profiles::model::{Profile, Profiles, ResourceProfiles, Samples, ScopeProfiles};
+use tributary_profiles::id::Id as _;
+use tributary_profiles::model::{Profile, Profiles, ResourceProfiles, ScopeProfiles};
 use tributary_profiles::names;
 use tributary_profiles::pprof::LinkLabels;
 use tributary_profiles::pprof::write::write;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::labels::{self, DELTA, Label, MAX_NAME, MAX_VALUE, NAME, SERVICE_NAME, is_public};
+use crate::labels::{self, DELTA, MAX_NAME, MAX_VALUE, NAME, SERVICE_NAME, SeriesLabel, is_public};
 use crate::push::put_series;
 
 /// Attribute with the name of a service.
 const SERVICE: &str = "service.name";
 /// Service name of resources without a service name, as in OpenTelemetry.
 const UNKNOWN_SERVICE: &str = "unknown_service";
+/// Maximum number of sample types of a file.
+const MAX_TYPES: usize = 64;
+/// Bytes of a series besides its labels and its profile.
+const SERIES_BYTES: usize = 1024;
 /// Bytes of a sample in a pprof file besides its locations and labels: a key, a length and a value.
 const SAMPLE_BYTES: usize = 32;
 /// Bytes of a reference to a location.
@@ -28,15 +34,16 @@ const LABEL_BYTES: usize = 24;
 /// Writes profiles as a request in protobuf encoding: a series for each set of labels, time and period. At most
 /// `max_labels` labels are written for each series; further resource attributes are left out.
 ///
-/// `take` reserves memory for what is about to be written.
+/// Each file has tables of its own, so the request may be much larger than the profiles. `room` covers the request, and
+/// each file before it is written.
 ///
 /// # Errors
-/// Returns the error of `take`.
-pub fn write_request<E>(
+/// There is no room for the request.
+pub fn write_request(
     profiles: Profiles,
     max_labels: usize,
-    mut take: impl FnMut(usize) -> Result<(), E>,
-) -> Result<Vec<u8>, E> {
+    room: &impl Room,
+) -> Result<Vec<u8>, RoomExhausted> {
     let Profiles {
         mut dictionary,
         resources,
@@ -46,15 +53,54 @@ pub fn write_request<E>(
         for scope in std::mem::take(&mut resource.scopes) {
             for (name, scope) in by_name(scope, &mut dictionary) {
                 let labels = labels_of(&resource, &name, &scope, &dictionary, max_labels);
-                take(bytes_of(&scope, &dictionary).saturating_mul(2))?;
-                let files = write(&dictionary, &resource, &scope, &LinkLabels::default());
-                for file in files {
-                    put_series(&labels, &file, &id(&scope, &file), &mut request);
+                let text: usize = labels.iter().map(|(a, b)| a.len() + b.len()).sum();
+                for scope in by_interval(scope) {
+                    let largest = bytes_of(&scope, &dictionary);
+                    room.take(largest)?;
+                    let files = write(&dictionary, &resource, &scope, &LinkLabels::default());
+                    let written: usize = files.iter().map(Vec::len).sum();
+                    let series = written + files.len() * (text + SERIES_BYTES);
+                    // The request grows by doubling.
+                    room.take(series.saturating_mul(2))?;
+                    for file in files {
+                        put_series(&labels, &file, &id(&scope, &file), &mut request);
+                    }
+                    room.release(largest);
                 }
             }
         }
     }
     Ok(request)
+}
+
+/// Divides the profiles of a scope into those that share a file: equal intervals, and different sample types.
+fn by_interval(scope: ScopeProfiles) -> impl Iterator<Item = ScopeProfiles> {
+    let (said, schema_url) = (scope.scope, scope.schema_url);
+    let mut divided: BTreeMap<_, Vec<Vec<Profile>>> = BTreeMap::new();
+    for profile in scope.profiles {
+        let header = &profile.header;
+        let period_type = [header.period_type.kind, header.period_type.unit];
+        let period_type = period_type.map(|text| text.index());
+        let interval = (header.time, header.duration, header.period, period_type);
+        let files = divided.entry(interval).or_default();
+        let kind = header.sample_type;
+        let fits = |file: &&mut Vec<Profile>| {
+            let has = |other: &Profile| other.header.sample_type == kind;
+            file.len() < MAX_TYPES && !file.iter().any(has)
+        };
+        match files.last_mut().filter(fits) {
+            Some(file) => file.push(profile),
+            None => files.push(vec![profile]),
+        }
+    }
+    divided
+        .into_values()
+        .flatten()
+        .map(move |profiles| ScopeProfiles {
+            scope: said.clone(),
+            schema_url: schema_url.clone(),
+            profiles,
+        })
 }
 
 /// Divides the profiles of a scope by their names.
@@ -105,13 +151,7 @@ fn count_as_time(profile: &mut Profile, dictionary: &mut Dictionary) {
         return;
     }
     header.sample_type = header.period_type;
-    let mut samples = Samples::default();
-    samples.reserve(profile.samples.len());
-    for sample in profile.samples.iter() {
-        let total = sample.total().0.saturating_mul(profile.header.period);
-        samples.push(sample.key, &[total], &[]);
-    }
-    profile.samples = samples;
+    profile.samples = profile.samples.scaled(header.period);
 }
 
 /// Returns the labels of a series, the most important first.
@@ -121,7 +161,7 @@ fn labels_of(
     scope: &ScopeProfiles,
     dictionary: &Dictionary,
     max_labels: usize,
-) -> Vec<Label> {
+) -> Vec<SeriesLabel> {
     let attributes = || resource.resource.iter().flat_map(|of| &of.attributes);
     let service = attributes().find(|attribute| attribute.key == SERVICE);
     let service = service.and_then(text).filter(|name| !name.is_empty());
@@ -212,6 +252,8 @@ const UNKNOWN_PROFILE: &str = "unknown";
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope};
     use opentelemetry_proto::tonic::resource::v1::Resource;
     use tributary_memory::Budget;
@@ -220,6 +262,21 @@ mod tests {
 
     use super::*;
     use crate::push::{Series, from_protobuf};
+
+    /// Bytes that are left.
+    struct Limit(Cell<usize>);
+
+    impl Room for Limit {
+        fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
+            self.0
+                .set(self.0.get().checked_sub(bytes).ok_or(RoomExhausted)?);
+            Ok(())
+        }
+
+        fn release(&self, bytes: usize) {
+            self.0.set(self.0.get() + bytes);
+        }
+    }
 
     fn attribute(key: &str, value: &str) -> KeyValue {
         KeyValue {
@@ -258,7 +315,10 @@ mod tests {
     }
 
     fn written(profiles: Profiles, max_labels: usize) -> Vec<Series> {
-        let request = write_request(profiles, max_labels, |_| Ok::<(), ()>(())).unwrap();
+        let room = Limit(Cell::new(1 << 20));
+        let request = write_request(profiles, max_labels, &room).unwrap();
+        // What the files took was given back.
+        assert!(room.0.get() > (1 << 20) - 10_000);
         from_protobuf(&request.into()).unwrap()
     }
 
@@ -389,7 +449,22 @@ mod tests {
 
     #[test]
     fn output_is_reserved_before_it_is_written() {
-        let refused = write_request(profiles(["cpu", "nanoseconds"], None, &[]), 30, Err);
-        assert!(refused.unwrap_err() > 100);
+        let mut profiles = profiles(
+            ["cpu", "nanoseconds"],
+            None,
+            &[attribute("a", &"b".repeat(2000))],
+        );
+        let scope = &mut profiles.resources[0].scopes[0];
+        let first = scope.profiles[0].clone();
+        // Each has a file of its own, and all labels.
+        scope.profiles = (0..1000)
+            .map(|time| {
+                let mut profile = first.clone();
+                profile.header.time = time;
+                profile
+            })
+            .collect();
+        let room = Limit(Cell::new(1 << 20));
+        assert_eq!(write_request(profiles, 30, &room), Err(RoomExhausted));
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use tributary_memory::{NoRoom, Permit};
 use tributary_otlp::reader::{Fields, Value, WireFault};
 
-use crate::labels::Label;
+use crate::labels::SeriesLabel;
 
 /// Memory of an entry of a map.
 const PER_ENTRY: usize = 128;
@@ -83,10 +83,10 @@ impl Snapshot {
     }
 
     /// Returns the labels of a context, ordered by name. Labels without text are left out.
-    pub fn labels(&self, context: i64) -> Vec<Label> {
+    pub fn labels(&self, context: i64) -> Vec<SeriesLabel> {
         let text = |id: &i64| self.strings.get(id).cloned();
         let pairs = self.contexts.get(&context).into_iter().flatten();
-        let mut labels: Vec<Label> = pairs
+        let mut labels: Vec<SeriesLabel> = pairs
             .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
             .collect();
         labels.sort();

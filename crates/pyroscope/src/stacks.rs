@@ -7,7 +7,7 @@ use tributary_otlp::reader::WireFault;
 use tributary_profiles::folded::{self, FoldedError};
 use tributary_profiles::model::{Profile, Profiles};
 
-use crate::kinds::Kind;
+use crate::kinds::StackKind;
 
 /// Maximum length of a stack in bytes.
 pub const MAX_STACK: usize = 1 << 20;
@@ -95,7 +95,7 @@ impl<'p> Stacks<'p> {
 
     /// Returns the profile of these stacks. Values that count samples are multiplied by the period of `rate`, in Hz, or
     /// stay counts if the rate is 0.
-    pub fn into_profiles(self, kind: &Kind, rate: u32) -> Profiles {
+    pub fn into_profiles(self, kind: &StackKind, rate: u32) -> Profiles {
         let period = NANOS_PER_SECOND.checked_div(i64::from(rate));
         let period = period.filter(|_| kind.is_time).map(|period| period.max(1));
         let (sample_type, unit) = match kind.is_time && period.is_none() {

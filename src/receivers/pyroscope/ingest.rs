@@ -14,15 +14,15 @@ use crate::receivers::profile_intake::{
 use tributary_profile_formats as formats;
 use tributary_profiles::names::by_sample_types;
 use tributary_profiles::pprof::Repairs;
-use tributary_pyroscope::ingest::{Format, Ingest};
-use tributary_pyroscope::kinds::{Kind, SampleTypes, of_service};
-use tributary_pyroscope::labels::{self, Label, find};
+use tributary_pyroscope::ingest::{Ingest, IngestFormat};
+use tributary_pyroscope::kinds::{SampleTypes, StackKind, of_service};
+use tributary_pyroscope::labels::{self, SeriesLabel, find};
 use tributary_pyroscope::multipart::{self, Part};
 use tributary_pyroscope::snapshot::{Snapshot, SnapshotError};
 use tributary_pyroscope::stacks::{StackError, Stacks, groups, lines};
 use tributary_pyroscope::{tree, trie};
 
-/// Label with the name of the service in the query, if the labels have another one.
+/// SeriesLabel with the name of the service in the query, if the labels have another one.
 const APP_NAME: &str = "app_name";
 
 /// Converts a request.
@@ -38,10 +38,10 @@ pub(super) fn convert(
     let format = format.map_err(|error| Refused::Malformed(error.to_string()))?;
     let target = Target { ingest, sender };
     match format {
-        Format::Pprof => target.pprof(held, content_type, rules),
-        Format::Jfr => target.jfr(held, content_type, rules),
-        Format::Speedscope => target.speedscope(held, rules),
-        Format::Groups | Format::Lines | Format::Trie | Format::Tree => {
+        IngestFormat::Pprof => target.pprof(held, content_type, rules),
+        IngestFormat::Jfr => target.jfr(held, content_type, rules),
+        IngestFormat::Speedscope => target.speedscope(held, rules),
+        IngestFormat::Groups | IngestFormat::Lines | IngestFormat::Trie | IngestFormat::Tree => {
             target.stacks(held, format, rules)
         }
     }
@@ -63,7 +63,7 @@ impl Target<'_> {
             spy,
             ..
         } = self.ingest;
-        let mut all: Vec<Label> = name.labels.clone();
+        let mut all: Vec<SeriesLabel> = name.labels.clone();
         let label = match find(&all, labels::SERVICE_NAME) {
             None => labels::SERVICE_NAME,
             Some(_) => APP_NAME,
@@ -169,7 +169,14 @@ impl Target<'_> {
         let ReceivedBytes { bytes, permit } = held;
         let mut request = Request::new(rules, permit);
         let (service, kind) = self.service();
-        let file = request.read(bytes, Some(formats::Format::Speedscope))?;
+        let mut file = request.read(bytes, Some(formats::Format::Speedscope))?;
+        let (dictionary, _) = request.tables();
+        // speedscope has units, but no sample types: the name of the service states the type.
+        if let (Some(kind), [profile]) = (kind, file.profiles.profiles.as_mut_slice())
+            && dictionary.text(profile.header.sample_type.unit) == kind.unit
+        {
+            profile.header.sample_type.kind = dictionary.string(kind.sample_type);
+        }
         let profile = match kind {
             Some(kind) => kind.profile,
             None => by_sample_types(request.sample_types(&file.profiles).into_iter()),
@@ -182,7 +189,7 @@ impl Target<'_> {
     fn stacks(
         &self,
         held: ReceivedBytes,
-        format: Format,
+        format: IngestFormat,
         rules: &Rules,
     ) -> Result<(Converted, Repairs), Refused> {
         let (service, Some(kind)) = self.service() else {
@@ -197,9 +204,9 @@ impl Target<'_> {
         let mut request = Request::new(rules, permit);
         let mut stacks = Stacks::new(request.permit());
         let read = match format {
-            Format::Lines => lines(&bytes, &mut stacks),
-            Format::Trie => trie::read(&bytes, &mut stacks),
-            Format::Tree => tree::read(&bytes, &mut stacks),
+            IngestFormat::Lines => lines(&bytes, &mut stacks),
+            IngestFormat::Trie => trie::read(&bytes, &mut stacks),
+            IngestFormat::Tree => tree::read(&bytes, &mut stacks),
             _ => groups(&bytes, &mut stacks),
         };
         read.map_err(malformed(|error: &StackError| match error {
@@ -214,7 +221,7 @@ impl Target<'_> {
     }
 
     /// Returns the name of the service without the suffix of a type, and the type.
-    fn service(&self) -> (&str, Option<Kind>) {
+    fn service(&self) -> (&str, Option<StackKind>) {
         let name = self.ingest.name.service.as_str();
         of_service(name).map_or((name, None), |(service, kind)| (service, Some(kind)))
     }

@@ -66,13 +66,7 @@ fn into_time(profile: &mut Profile, rate: u32, dictionary: &mut Dictionary) {
         return;
     };
     let period = period.max(1);
-    let mut samples = Samples::default();
-    samples.reserve(profile.samples.len());
-    for sample in profile.samples.iter() {
-        let total = sample.total().0.saturating_mul(period);
-        samples.push(sample.key, &[total], &[]);
-    }
-    profile.samples = samples;
+    profile.samples = profile.samples.scaled(period);
     let header = &mut profile.header;
     header.sample_type.unit = dictionary.string("nanoseconds");
     (header.period_type, header.period) = (header.sample_type, period);
@@ -132,3 +126,93 @@ fn labelled_set(
 }
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::AnyValue;
+    use tributary_memory::Budget;
+    use tributary_profiles::dictionary::SampleKey;
+
+    use super::*;
+
+    /// A profile of one sample with this value, in the context 7.
+    fn profile(kind: &str, unit: &str, value: i64, dictionary: &mut Dictionary) -> Profile {
+        let context = AnyValue {
+            value: Some(Value::IntValue(7)),
+        };
+        let attributes = [
+            dictionary.string_attribute("thread.name", "main"),
+            dictionary.any_attribute(JFR_CONTEXT, &context),
+        ];
+        let key = SampleKey {
+            attributes: dictionary.attribute_set(&attributes),
+            ..SampleKey::default()
+        };
+        let mut profile = Profile::default();
+        profile.header.sample_type.kind = dictionary.string(kind);
+        profile.header.sample_type.unit = dictionary.string(unit);
+        profile.samples.push(key, &[value], &[]);
+        profile
+    }
+
+    #[test]
+    fn recording_is_divided_into_pyroscopes_profiles() {
+        let mut dictionary = Dictionary::new();
+        let scope = ScopeProfiles {
+            profiles: [
+                ("samples", "count"),
+                ("alloc_in_new_tlab_bytes", "bytes"),
+                ("live_objects", "count"),
+                ("delay", "nanoseconds"),
+                ("park_delay", "nanoseconds"),
+            ]
+            .map(|(kind, unit)| profile(kind, unit, 3, &mut dictionary))
+            .into(),
+            ..ScopeProfiles::default()
+        };
+        let divided = divide(scope, 100, &mut dictionary);
+        let text = |id| dictionary.text(id);
+        let told = divided.iter().flat_map(|(name, scope)| {
+            scope.profiles.iter().map(move |profile| {
+                let kind = profile.header.sample_type;
+                let total = profile
+                    .samples
+                    .iter()
+                    .map(|sample| sample.total().0)
+                    .sum::<i64>();
+                format!("{name}:{}:{} {total}", text(kind.kind), text(kind.unit))
+            })
+        });
+        let expected = [
+            "process_cpu:cpu:nanoseconds 30000000",
+            "memory:alloc_in_new_tlab_bytes:bytes 3",
+            "memory:live:count 3",
+            "mutex:delay:nanoseconds 3",
+            "block:delay:nanoseconds 3",
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn context_is_replaced_by_its_labels() {
+        // Context 7 has the label `a=b`.
+        let message = b"\x0a\x0a\x08\x07\x12\x06\x0a\x04\x08\x01\x10\x02\x12\x05\x08\x01\x12\x01a\x12\x05\x08\x02\x12\x01b";
+        let mut permit = Budget::new(1 << 20).empty_permit();
+        let snapshot = Snapshot::parse(message, &mut permit).unwrap();
+        for (snapshot, expected) in [
+            (snapshot, vec!["thread.name", "a"]),
+            (Snapshot::default(), vec!["thread.name"]),
+        ] {
+            let mut dictionary = Dictionary::new();
+            let mut scope = ScopeProfiles {
+                profiles: vec![profile("cpu", "nanoseconds", 3, &mut dictionary)],
+                ..ScopeProfiles::default()
+            };
+            relabel(&mut scope, &snapshot, &mut dictionary, &mut permit).unwrap();
+            let sample = scope.profiles[0].samples.iter().next().unwrap();
+            let attributes = dictionary.attributes(sample.key.attributes).iter();
+            let keys = attributes.map(|id| dictionary.text(dictionary.get_attribute(*id).key));
+            assert_eq!(keys.collect::<Vec<_>>(), expected);
+        }
+    }
+}

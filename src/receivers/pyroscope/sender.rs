@@ -5,7 +5,7 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
 use crate::receivers::profile_intake::{SERVICE_NAME, Subject, text};
-use tributary_pyroscope::labels::{self, Label};
+use tributary_pyroscope::labels::{self, SeriesLabel};
 
 /// Properties of a request that its body cannot set.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ impl Sender {
     ///
     /// Labels become attributes of the same name, and `service_name` becomes `service.name`. Private labels are left out,
     /// except for the session, which distinguishes processes of a service.
-    pub(super) fn subject(&self, labels: &[Label]) -> Subject {
+    pub(super) fn subject(&self, labels: &[SeriesLabel]) -> Subject {
         let mut attributes: Vec<KeyValue> = Vec::with_capacity(labels.len() + 2);
         for (name, value) in labels {
             let key = match name.as_str() {
@@ -59,7 +59,7 @@ mod tests {
 
     fn attributes(sender: &Sender, labels: &[(&str, &str)]) -> Vec<KeyValue> {
         let owned = |(a, b): &(&str, &str)| ((*a).to_owned(), (*b).to_owned());
-        let labels: Vec<Label> = labels.iter().map(owned).collect();
+        let labels: Vec<SeriesLabel> = labels.iter().map(owned).collect();
         let subject = sender.subject(&labels);
         subject.resource(&Dictionary::new(), None).attributes
     }

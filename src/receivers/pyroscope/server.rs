@@ -256,7 +256,7 @@ impl Agents {
         self.intake.convert_with(convert).await
     }
 
-    /// Returns what a request asks for, according to its head.
+    /// Returns the content of a request and its sender, from its head.
     fn work(
         &self,
         head: &http::request::Parts,
@@ -300,7 +300,7 @@ impl Agents {
     }
 }
 
-/// What a request asks for.
+/// The content of a request and its sender, from its head.
 struct Work {
     content: Content,
     sender: Sender,
