@@ -1,24 +1,24 @@
 //! Pages that are damaged at random are read or refused, without a panic, in bounded memory.
 
 use proptest::prelude::*;
-use tributary_prometheus::{Entry, Format, MAX_BUCKETS, Options, Page};
+use tributary_prometheus::{Exposition, Format, HistogramOptions, MAX_BUCKETS, PageEntry};
 
 /// Reads a page to its end or first mistake. Returns the number of buckets of native histograms.
 fn read(format: Format, bytes: &[u8]) -> usize {
-    let options = Options {
+    let options = HistogramOptions {
         native_histograms: true,
         classic_beside_native: true,
     };
     let mut buckets = 0;
-    let Ok(mut page) = Page::new(format, bytes, options) else {
+    let Ok(mut page) = Exposition::new(format, bytes, options) else {
         return 0;
     };
     while let Ok(Some(entry)) = page.next() {
         match entry {
-            Entry::Histogram(native) => {
+            PageEntry::Histogram(native) => {
                 buckets += native.positive.counts.len() + native.negative.counts.len();
             }
-            Entry::Sample(_) => {}
+            PageEntry::Sample(_) => {}
             _ => continue,
         }
         assert!(!page.series().is_empty());
@@ -30,7 +30,10 @@ fn read(format: Format, bytes: &[u8]) -> usize {
 
 /// A valid page of each format.
 fn pages() -> Vec<(Format, Vec<u8>)> {
-    let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/receivers/prometheus/tests/cases");
+    let cases = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../src/receivers/prometheus/tests/cases"
+    );
     let page = |name: &str| std::fs::read(format!("{cases}/{name}")).unwrap_or_default();
     vec![
         (Format::Text, page("text/1.txt")),

@@ -93,11 +93,12 @@ fn servers(yaml: &str) -> Servers {
     let target: Target = serde_yaml::from_str(yaml).unwrap();
     let cx = context("pprof");
     let intake = Intake::new(&cx.id, Scripted::new([]), cx.budget, "http", 1, LIMIT_KEY);
-    let transport = Transport {
+    let transport = ScrapeTransport {
         tls: None,
         options: ClientOptions::default(),
         headers: headers(&target.headers),
         auth: None,
+        proxy: None,
     };
     Servers::new(&target, transport, intake, &cx.id).unwrap()
 }

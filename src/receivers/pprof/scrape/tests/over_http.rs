@@ -163,6 +163,7 @@ async fn https_certificate_is_checked_before_credentials_are_sent() {
             options: ClientOptions::default(),
             headers: HeaderMap::new(),
             auth: Some(tokens.clone()),
+            proxy: None,
         };
         transport.client(&url, None).unwrap()
     };
